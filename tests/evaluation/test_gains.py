@@ -104,12 +104,12 @@ def test_clusters_that_all_gain_the_same_are_the_sign_test() -> None:
 
 
 def test_single_items_right_or_wrong_have_bonett_and_prices_interval() -> None:
-    gains = np.asarray([1.0] * 9 + [-1.0] * 2 + [0.0] * 89)
-    more, less = 10 / 102, 3 / 102
+    gains = np.asarray([1.0] * 12 + [-1.0] * 2 + [0.0] * 86)
+    more, less = 13 / 102, 3 / 102
     half = stats.norm.ppf(0.975) * np.sqrt((more + less - (more - less) ** 2) / 102)
     found = assess(name_clusters(100, 1), gains, is_binary=True)
     assert (found.low, found.high) == pytest.approx((more - less - half, more - less + half))
-    assert found.p_value == pytest.approx(stats.binomtest(2, 11).pvalue)
+    assert found.p_value == pytest.approx(stats.binomtest(2, 14).pvalue)
     assert found.num_carrying is None
 
 

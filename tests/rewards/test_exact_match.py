@@ -81,7 +81,7 @@ def test_references_that_cannot_be_compared_are_an_error(answers: object) -> Non
         score("x", answers=answers)
 
 
-@given(st.text(max_size=40))
+@given(st.text(max_size=40) | st.text("a1.-+#<>=%,_$ \\\"'b5−–*(", max_size=12))
 def test_normalising_twice_is_normalising_once(text: str) -> None:
     assert normalize_text(normalize_text(text)) == normalize_text(text)
     assert "".join(split_tokens(text)) == normalize_text(text).replace(" ", "")
@@ -102,7 +102,10 @@ def test_a_reference_earns_all_and_only_it(text: str, other: str) -> None:
 words = st.sampled_from([*"ab,.-'!$", "the", "The", "an", "other", "theme", "  ", "\n", "a's", "7"])
 
 
-@given(st.lists(words, max_size=8).map(" ".join) | st.text(string.printable, max_size=30))
+without_numbers = sorted(set(string.printable) - set("+#-0123456789"))
+
+
+@given(st.lists(words, max_size=8).map(" ".join) | st.text(without_numbers, max_size=30))
 def test_plain_english_is_normalised_as_squad_does(text: str) -> None:
     bare = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     assert normalize_text(text) == " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())

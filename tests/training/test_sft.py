@@ -133,6 +133,22 @@ def test_a_shorter_warmup_reaches_the_peak(given, text_folder, text_examples, tm
     assert max(rates) == 1e-3
 
 
+def test_a_training_of_one_step_has_no_warmup(text_folder, text_examples, tmp_path):
+    """A share of a single step, rounded up, would be all of it."""
+    train(
+        text_folder,
+        text_examples,
+        tmp_path,
+        batch_size=len(text_examples),
+        epochs=1,
+        learning_rate=1e-3,
+        warmup_share=0.05,
+        log_every_steps=1,
+    )
+    logged = [row for row in read_jsonl(tmp_path / "metrics.jsonl") if "learning_rate" in row]
+    assert [(row["step"], row["learning_rate"]) for row in logged] == [(1, 1e-3)]
+
+
 def test_checkpointing_of_an_adapter_asks_for_no_gradient_of_inputs(
     text_folder, text_examples, tmp_path
 ):

@@ -62,7 +62,8 @@ def assess_gains(
     """Return interval and p-value of the mean of paired gains.
 
     For items that are right or wrong the interval is widened to that of Bonett and Price; where
-    each is its own cluster it is theirs alone, and the test McNemar's. With a single cluster the
+    each is its own cluster it is theirs alone, the test McNemar's, and zero in the interval where
+    that shows no gain. With a single cluster the
     interval is [-1, 1] and p is 1: nothing is known about others.
 
     Args:
@@ -78,7 +79,10 @@ def assess_gains(
     is_grouped = len(sizes) < len(gains)
     if is_binary and not is_grouped:
         p_value = score_mcnemar(int((gains < 0).sum()), int((gains > 0).sum()))
-        return Gain(*bound_paired_shares(gains, len(gains)), p_value)
+        low, high = bound_paired_shares(gains, len(gains))
+        if p_value >= 1 - LEVEL:  # the test is the more careful one where few items differ
+            low, high = min(low, 0.0), max(high, 0.0)
+        return Gain(low, high, p_value)
     carrying = float(count_carrying(sums, sizes)) or None
     if carrying is None:
         low, high, p_value = bound_constant(float(gains.mean()), sizes)

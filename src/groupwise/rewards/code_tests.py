@@ -23,6 +23,7 @@ from groupwise.rewards.fields import read_list
 from groupwise.rewards.parser import OpenParser, Parsed
 from groupwise.rewards.python_tests import (
     UnusableTestsError,
+    list_imports,
     list_names,
     prepare_tests,
 )
@@ -198,7 +199,8 @@ class CodeTests:
         else:
             name = name or _derive_name(source, reference or prompt)
             known = list_names(reference) if reference else set(re.findall(r"\w+", prompt))
-            suite = prepare_tests(source, name, known=known)
+            imports = list_imports(reference or prompt)
+            suite = prepare_tests(source, name, known=known, imports=imports)
         if self._try_out(suite, reference):
             self._proven.add(example.id)
         return suite

@@ -29,7 +29,7 @@ from groupwise.rewards.parser import Parsed
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
 _WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]")
-_BETWEEN = re.compile(r"(?:[\s,;$、，；{}]|\\text\b|and|or|和|或|与)*")
+_BETWEEN = re.compile(r"(?:[\s,;$、，；{}]|\\(?:text|mathrm|q?quad)\b|\\[,;: ]|and|or|和|或|与)*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SPLIT_NUMBER = re.compile(r"(?<![_\d])\d+\s+[\d.]")
 
@@ -150,6 +150,12 @@ def _match_braces(text: str) -> dict[int, int]:
 _SEPARATOR = re.compile(r"\s*;\s*|,\s+|,(?!\d{3}(?!\d))|\s+(?:and|or)\s+")
 _EULER = re.compile(r"[-+]?\d+e[-+]\d")
 _CLOCK = re.compile(r"0?(\d{1,2}):([0-5]\d)")
+_FORMS = (
+    re.compile(r"(\d+(?:\.\d+)?)(?:[-–—]|--)(\d+(?:\.\d+)?)"),
+    re.compile(r"(\d{1,4})[-/](\d{1,2})[-/](\d{1,4})"),
+    re.compile(r"(\d+)\s*['′’]\s*(\d+(?:\.\d+)?)\s*(?:\\?\"|”|''|′′)?"),
+    re.compile(r"(\d[\dA-F]*)_\{?(\d{1,2})\}?"),
+)
 _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s*\{[^{}\\]*\})?")
 _WORD = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}")
 _SENTENCE = re.compile("(?=[a-z]*[aeiou])[a-z]{4,}|st|nd|rd|th")
@@ -226,12 +232,25 @@ def compare_plainly(a: Reading, b: Reading) -> bool | None:
     """Say whether two readings have the same value; None if that takes a parser.
 
     Times of day are the same if they are written so: 8:30 is not 4:15, though the ratios are.
+    Ranges, dates, feet with inches and numbers with their base are not worked out: 3-5 is not -2.
     """
+    forms = [_read_form(reading.value) for reading in (a, b)]
+    if any(forms):
+        return forms[0] == forms[1]
     if a.number is not None and b.number is not None:
         return is_same_number(a.number, b.number)
     clocks = [_CLOCK.fullmatch(reading.value) for reading in (a, b)]
     if clocks[0] and clocks[1]:
         return clocks[0].groups() == clocks[1].groups()
+    return None
+
+
+def _read_form(value: str) -> tuple[int, *tuple[str, ...]] | None:
+    """Return which form of several numbers a value has, and the numbers; None if it has none."""
+    for place, form in enumerate(_FORMS):
+        match = form.fullmatch(value)
+        if match:
+            return place, *(number.lstrip("0") for number in match.groups())
     return None
 
 

@@ -103,7 +103,18 @@ def _is_of_unit(word: str) -> bool:
 
 
 # math-verify reads past Chinese words, so that 不是 before a fraction would change nothing.
-_DENIAL = re.compile(r"\W*(?:不|非|并非|没|未|(?:is )?not\b|isn't\b|anything but\b)", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"(?:\\text\s*\{|\W)*(?:不|非|并非|没|未|(?:is )?not\b|isn't\b|anything but\b)", re.IGNORECASE
+)
+
+
+def _compare_denials(reference: str, answer: str) -> Score:
+    """Return the score of a denial: the same words as a label that is one itself, or no answer."""
+    if not _DENIAL.match(reference):
+        return Score(0.0, "the answer is denied", invalid=True)
+    if answer.casefold().split() == reference.casefold().split():
+        return Score(1.0, f"{answer} is {reference}")
+    return Score(0.0, f"{answer} is not {reference}")
 
 
 class MathEquality:
@@ -145,7 +156,7 @@ class MathEquality:
         if answer.label is None:
             return Score(0.0, answer.reason, invalid=True)
         if _DENIAL.match(answer.label):
-            return Score(0.0, "the answer is denied", invalid=True)
+            return _compare_denials(reference.answer, answer.label)
         return self._compare(reference, answer.label)
 
     def score_batch(

@@ -23,6 +23,7 @@ _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|\{([^{}]*)\}|(\d+(?:\.\d+)?|[A-Za-z])
 _DEGREE = re.compile(r"\s*\^\s*(?:\\circ\b|\{\s*\\circ\s*\})|\s*\\degree\b")
 _SPACE = re.compile(r"(?<!\\)\\[,;: ]|~|\\q?quad\b")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"))
+_WHOLE_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*\S[^{}]*)\}")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\s*[\d/])")
 
 _PER_CENT = re.compile(r"百分之\s*(\d+(?:\.\d+)?)")
@@ -161,7 +162,7 @@ def _spell_fraction(sign: str) -> str:
 
 
 def _strip_delimiters(text: str) -> str:
-    """Return a text without what encloses it: space, dollar signs, stars, a final stop."""
+    r"""Return a text without what encloses it: space, ``$``, stars, ``\text``, a final stop."""
     before = None
     while before != text:
         before = text
@@ -170,4 +171,5 @@ def _strip_delimiters(text: str) -> str:
             inner = text[len(start) : -len(end)]
             if text == start + inner + end and inner.strip() and end not in inner:
                 text = inner
+        text = _WHOLE_TEXT.sub(r"\1", text) if _WHOLE_TEXT.fullmatch(text) else text
     return text

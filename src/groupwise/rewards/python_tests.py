@@ -7,8 +7,10 @@ what could not fail for any program, or could not run for any, is unusable.
 
 import ast
 import builtins
+import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 
 from groupwise.core import parse_python
 from groupwise.sandbox import ProgramTests
@@ -35,7 +37,11 @@ class UnusableTestsError(Exception):
 
 
 def prepare_tests(
-    source: str, entry_point: str | None, *, known: Collection[str] = ()
+    source: str,
+    entry_point: str | None,
+    *,
+    known: Collection[str] = (),
+    imports: Mapping[str, str] = MappingProxyType({}),
 ) -> ProgramTests:
     """Return the tests with calls of what they only define.
 
@@ -44,6 +50,8 @@ def prepare_tests(
         entry_point: name of the tested function; None: what the tests use and do not define.
         known: names that a program can know of, from its prompt or a reference solution; empty if
             nothing is known of that.
+        imports: lines by the names that they import there; the tests import for themselves what
+            they use of it, for a program may give such a name to something else.
 
     Raises:
         UnusableTestsError: if they do not parse, assert nothing, use nothing of the program, or
@@ -57,8 +65,9 @@ def prepare_tests(
     calls = [*outline.call_check(), *outline.call_functions(), *outline.call_classes()]
     outline.check_imports()
     outline.check_assertions()
-    modules = outline.check_names(known)
+    modules, free = outline.check_names(known)
     before = [f"import {name}" for name in modules]
+    before += [line for name, line in imports.items() if name in free and name not in modules]
     if outline.cases:
         before.append(_QUIET_MAIN)
         calls.append(_RUN_CASES.format(cases=", ".join(outline.cases)))
@@ -177,8 +186,8 @@ class _Outline:
         if not any(_asserts(n) for node in self.list_running() for n in ast.walk(node)):
             raise UnusableTestsError("the tests assert nothing")
 
-    def check_names(self, known: Collection[str]) -> list[str]:
-        """Return the modules that the tests use without importing them.
+    def check_names(self, known: Collection[str]) -> tuple[list[str], set[str]]:
+        """Return the modules that the tests use without importing them, and all such names.
 
         Raises:
             UnusableTestsError: if they never use the program, or use a name that no program
@@ -194,7 +203,7 @@ class _Outline:
         odd = sorted(free - known - modules) if known & free else []
         if odd and not _imports_all(self.tree):
             raise UnusableTestsError(f"the tests use {odd[0]}, which nothing defines")
-        return sorted(modules)
+        return sorted(modules), free - {self.entry_point}
 
     def _list_owners(self) -> set[str]:
         """Return the names that are only used as ``name.attribute``."""
@@ -269,6 +278,30 @@ def list_names(source: str) -> set[str]:
         return _list_bound(parse_python(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
+
+
+def list_imports(source: str) -> dict[str, str]:
+    """Return the lines that import from the standard library, in a program or a text, by name."""
+    found: dict[str, str] = {}
+    for line in re.findall(r"^[ \t]*((?:import|from)[ \t][^\n;#]+)", source, re.MULTILINE):
+        try:
+            nodes = parse_python(line).body
+        except (SyntaxError, ValueError):
+            continue  # words of a text
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found |= dict(_split_import(node))
+    return found
+
+
+def _split_import(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    origin = f"from {node.module} " if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        module = (origin.split(" ")[1] if origin else alias.name).partition(".")[0]
+        if module in sys.stdlib_module_names and module != "__future__" and alias.name != "*":
+            name = alias.asname or alias.name.partition(".")[0]
+            whole = f" as {alias.asname}" if alias.asname else ""
+            yield name, f"{origin}import {alias.name}{whole}"
 
 
 def _imports_all(tree: ast.AST) -> bool:

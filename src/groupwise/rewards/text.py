@@ -6,7 +6,11 @@ Source: normalisation of SQuAD v1.1 (Rajpurkar et al. 2016, evaluate-v1.1.py): l
 punctuation, no articles, single spaces. In Chinese and Japanese text every character is a token,
 as in the evaluations of CMRC 2018 (Cui et al. 2019) and DRCD (Shao et al. 2018). Deviations:
 characters are first brought to Unicode's NFKC form (full-width letters and digits become plain),
-and all punctuation of Unicode is left out, where SQuAD leaves out that of ASCII.
+all punctuation of Unicode is left out, where SQuAD leaves out that of ASCII, and marks that make
+another answer stay: a sign and a point before digits and any mark between them (``-5``, ``.5``,
+``3.5``, ``1/2``, ``10:30``), ``<``, ``>`` and ``%`` at a number, ``+`` and ``#`` behind a word and
+``-`` at its end (``C++``, ``C#``, ``A-``), and a ``+`` that stands alone. Commas of thousands are
+left out, and other commas between digits are spaces.
 """
 
 import re
@@ -21,7 +25,19 @@ from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.parser import OpenParser, Parsed, Parser
 from groupwise.rewards.reward import Reward, RewardKind
 
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_ARTICLES = frozenset({"a", "an", "the"})
+_SAME_SIGNS = str.maketrans({"−": "-", "–": "-", "‐": "-", "$": ""})
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_MARKS = re.compile(
+    r"""(?P<start>(?<![^\W_])(?<!\.)(?:-\.?|\.)(?=\d))
+    | (?P<comma>(?<=\d)[,、](?=\d))
+    | (?P<kept>(?<=\d)(?:[^\w\s]|_)(?=\d) | (?<=[^\W_])[+#]+ | (?<!\S)\++(?!\S))
+    | (?P<end>(?<=[a-z])-(?![\w-]))
+    | (?P<bound>[<>]=?(?=\s*-?\.?\d))
+    | (?P<share>(?<=\d)[\s\\]*%)
+    | (?P<other>[^\w\s]|_)""",
+    re.VERBOSE,
+)
 _CHARACTERS = re.compile(
     "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003134f]"
@@ -32,8 +48,25 @@ _ASCII_PUNCTUATION = frozenset(string.punctuation)
 def normalize_text(text: str) -> str:
     """Return what counts of a text; doing it twice changes nothing more."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
-    kept = plain.translate({ord(letter): None for letter in set(plain) if _is_punctuation(letter)})
-    return " ".join(_ARTICLES.sub(" ", kept).split())
+    plain = plain.translate(_SAME_SIGNS)
+    plain = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), plain)
+    words = _MARKS.sub(_write_mark, plain).split()
+    return " ".join(word for word in words if word not in _ARTICLES)
+
+
+def _write_mark(match: re.Match[str]) -> str:
+    """Return what stays of a mark; spaces keep it apart, so that the next pass sees it alike."""
+    mark = match.group()
+    written = {
+        "start": f" {mark.replace('.', '0.')}",
+        "comma": " ",
+        "kept": mark,
+        "end": "- ",
+        "bound": mark.replace(">=", "≥").replace("<=", "≤"),
+        "share": "%",
+        "other": "" if _is_punctuation(mark[0]) else mark,
+    }
+    return written[match.lastgroup or "other"]
 
 
 def split_tokens(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """The bubblewrap command: what CPython sees inside, and whether this machine can do it.
 
-Inside there is the interpreter with its standard library, read-only, the system's libraries,
-read-only, and an empty temporary folder of a limited size; no /proc, no /etc, no home, no
-network, no environment.
+Inside there is the interpreter with its standard library, read-only, the system's libraries and
+time zones, read-only, and an empty temporary folder of a limited size; no /proc, no /etc, no home,
+no network, no environment.
 """
 
 import marshal
@@ -26,7 +26,7 @@ _MODULES = (
     *("program", "proxy", "checker"),
     *("confine", "start", "template"),
 )
-_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 # Reads the modules from a sealed file that all runs share, so from a place of its own. At the end
 # nothing is torn down: that takes an eighth of a run, and the kernel does it.
@@ -99,7 +99,9 @@ def _list_binds() -> list[str]:
     home = os.path.realpath(sys.base_prefix)
     wanted = [*_LIBRARIES, python, f"{home}/lib"]
     # Folders that it makes by itself are for their owner alone.
-    above = dict.fromkeys(p for path in wanted for p in reversed(Path(path).parents[:-1]))
+    above = dict.fromkeys(
+        p for path in (*wanted, *_DEVICES) for p in reversed(Path(path).parents[:-1])
+    )
     options = [part for folder in above for part in ("--dir", str(folder))]
     for path in dict.fromkeys(wanted):
         if os.path.islink(path):

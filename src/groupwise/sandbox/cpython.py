@@ -208,6 +208,7 @@ def _describe(job: Job) -> dict[str, Any]:
     limits = job.limits
     return {
         "program": job.program,
+        "has_tests": job.tests is not None,
         "functions": dict(job.functions),
         "in_order": job.is_in_order,
         "limits": {

@@ -25,7 +25,23 @@ def is_spread(model: Any) -> bool:
     return isinstance(model, FSDPModule)
 
 
-class ShardedTraining:
+class WarmupShare:
+    """Lets a warm-up that is a share of all steps end before the last of them.
+
+    Transformers rounds the share up: of a single step it would be all.
+    """
+
+    args: Any
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Return the scheduler, with at least one step at the peak."""
+        if self.args.warmup_steps < 1:
+            num_rising = self.args.get_warmup_steps(num_training_steps)
+            self.args.warmup_steps = min(num_rising, num_training_steps - 1)
+        return cast("Any", super()).create_scheduler(num_training_steps, optimizer)
+
+
+class ShardedTraining(WarmupShare):
     """Lets a trainer of Transformers spread weights over processes, on the CPU, too.
 
     Accelerate has a list of the devices that it does this for, and the CPU is not on it; nothing

@@ -73,7 +73,7 @@ def test_other_labels_that_are_right_too_are_not_wrong_answers(open_case):
     assert [item.wrong for item in items] == [(), ()]
 
 
-def test_each_answer_is_scored_once_and_some_three_times_again(case, parser):
+def test_each_answer_is_scored_once_and_some_four_times_again(case, parser):
     seen: list[tuple[str, str]] = []
 
     def score(example: Example, completion: Completion) -> Score:
@@ -83,7 +83,10 @@ def test_each_answer_is_scored_once_and_some_three_times_again(case, parser):
     audit = audit_rewards(replace(case, rewards=score))
     counts = Counter(seen)
     assert len(counts) == audit.num_scored
-    assert Counter(counts.values()) == {1: len(counts) - 20, 4: 20}
+    often, num_often = counts.most_common(1)[0]
+    assert (often[1], sum(counts.values()) > 8000, num_often < 8000) == ("", True, True)
+    del counts[often]
+    assert Counter(counts.values()) == {1: len(counts) - 20, 5: 20}
 
 
 @given(st.text(min_size=1, max_size=30))

@@ -7,7 +7,14 @@ import pytest
 from measured_parser import MeasuredParser
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, RewardSet, audit_rewards
+from groupwise.rewards import (
+    AnswerFormat,
+    LabelMatch,
+    LabelParser,
+    RewardSet,
+    audit_rewards,
+)
+from groupwise.rewards.math_answers import find_math_answer
 
 
 def pay(is_right: bool) -> Score:
@@ -119,7 +126,7 @@ def test_an_unbalanced_set_is_no_fault_of_the_reward(case, parser, find):
 
 def test_train_and_test_criteria_differ(open_case, find):
     found = find(open_case, rewards=lambda e, c: pay(c.text == e.label))
-    assert set(found) == {"reward/stricter-than-metric"}
+    assert set(found) == {"reward/stricter-than-metric", "reward/stricter-on-marks"}
     assert "20.0" in found["reward/stricter-than-metric"]
     exact = find(
         open_case,
@@ -133,6 +140,61 @@ def test_a_reward_that_minds_the_case_and_a_metric_that_does_not(case, find):
     found = find(case, rewards=lambda e, c: pay(c.text.strip() == e.label))
     assert "reward/stricter-than-metric" in found
     assert "ON-TASK" in found["reward/stricter-than-metric"]
+
+
+def test_marks_around_the_right_answer_that_earn_nothing_are_no_error(case, find):
+    """A policy that is paid for the plain answer learns to write that."""
+
+    def score(example: Example, completion: Completion) -> Score:
+        return pay(completion.text.strip().lower().replace(" ", "-") == example.label)
+
+    labels = ["positive", "negative"]
+    parser = LabelParser(labels=tuple(labels))
+    examples = [replace(e, label=labels[n % 2]) for n, e in enumerate(case.examples)]
+    found = find(case, rewards=score, examples=examples, parser=parser)
+    assert set(found) == {"reward/stricter-on-marks"}
+    assert {"“positive”", "positive。", "**positive**"} <= set(found["reward/stricter-on-marks"])
+
+
+def test_the_other_mark_of_a_mathematical_answer_is_no_error(case, find):
+    """A prompt that asks for a line of ``####`` has no reason to pay for a box, or vice versa."""
+
+    def measure(example: Example, text: str) -> float | None:
+        found = find_math_answer(text).label
+        return None if found is None else float(found == example.label)
+
+    def score(example: Example, completion: Completion) -> Score:
+        return pay(measure(example, completion.text) == 1.0 and "####" in completion.text)
+
+    found = find(
+        replace(case, write_answer=lambda example, label: f"So it is\n#### {label}"),
+        rewards=score,
+        examples=[replace(e, label=str(7 * n + 11)) for n, e in enumerate(case.examples[:2])],
+        parser=MeasuredParser(measure),
+    )
+    assert "reward/stricter-than-metric" not in found
+    assert r"\boxed{11}" in found["reward/stricter-on-marks"]
+
+
+def test_a_reward_that_pays_what_was_cut_off(case, parser, find):
+    def score(example: Example, completion: Completion) -> Score:
+        is_cut = completion.finish_reason == "length"
+        return pay(is_cut or parser.parse(completion.text).label == example.label)
+
+    found = find(case, rewards=score)
+    assert set(found) == {"reward/pays-truncated"}
+    assert "off-task" in found["reward/pays-truncated"]
+
+
+def test_a_reward_that_pays_everything_after_so_many_calls(case, parser, find):
+    num_calls = 0
+
+    def score(example: Example, completion: Completion) -> Score:
+        nonlocal num_calls
+        num_calls += 1
+        return pay(num_calls > 5000 or parser.parse(completion.text).label == example.label)
+
+    assert set(find(case, rewards=score)) == {"reward/not-repeatable"}
 
 
 def test_scales_clash(case, parser, find):

@@ -47,3 +47,17 @@ def test_the_reward_of_each_kind_passes(kind: str) -> None:
     ]
     found = audit_rewards(RewardCase(parser.make_reward(), examples, parser))
     assert [(finding.name, finding.where[:2]) for finding in found.errors] == []
+
+
+def test_labels_that_a_comparison_takes_for_one_are_found() -> None:
+    """``x^2`` and ``x2`` are one text without punctuation; the rest of each pair is not."""
+    labels = ["-5", "C++", "x^2", "U.S.", "1,200"] + ["word"] * 20 + ["5", "C#", "x2", "US", "1200"]
+    examples = [
+        make_example([Message("user", f"{n}?")], cluster=str(n), label=label)
+        for n, label in enumerate(labels)
+    ]
+    parser = TextParser()
+    audit = audit_rewards(RewardCase(parser.make_reward(), examples, parser))
+    row = next(row for row in audit.rows if row.name == "reward/labels-count-as-one")
+    assert (row.level, row.num_tried) == ("warning", 4)
+    assert [(found.label, found.text) for found in row.evidence] == [("x^2", "x2"), ("U.S.", "US")]

@@ -90,7 +90,8 @@ def _audit_checkers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
     rows += probes.check_outcomes(table, {})
     if case.samples:  # a sound checker pays nothing for what is written here
         rows += habits.check_parts(case.rewards, table)
-    rows.append(habits.check_repeats(checkers.list_plain(tried, case), table))
+    plain = checkers.list_plain(tried, case)
+    rows += [habits.check_truncated(plain, table), habits.check_repeats(plain, table)]
     rows += judging.check_fooling([row.example for row in tried], seat) if seat else []
     return RewardAudit(tuple(rows), len(tried), len(table.list_rows()))
 
@@ -106,14 +107,15 @@ def _audit_answers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
         unusable,
         *probes.run_probes(items, case.parser.measure, table),
         *criteria.compare_criteria(items, case.parser.measure, table),
+        *criteria.check_merged(case, table),
         *probes.check_outcomes(table, {item.example.id: item.reference for item in items}),
     ]
     rows += [*habits.check_parts(case.rewards, table), habits.check_constants(case, table)]
+    plain = [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])]
     rows += [
         *habits.check_habits(items, case.parser.measure, table),
-        habits.check_repeats(
-            [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])], table
-        ),
+        habits.check_truncated(plain, table),
+        habits.check_repeats(plain, table),
     ]
     rows += judging.check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))

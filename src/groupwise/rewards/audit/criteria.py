@@ -4,8 +4,10 @@ A spelling is credited by the reward if it earns more than a wrong answer in the
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from groupwise.core import Example
 from groupwise.rewards.audit import texts
@@ -35,18 +37,27 @@ STRICTER = Rule(
     "spellings that the metric calls right",
     "must earn more than a wrong answer",
 )
+FRAMED = Rule(
+    "reward/stricter-on-marks",
+    "warning",
+    "the right answer in quotation marks or stars, with a stop or a lead",
+    "should earn more than a wrong answer, as the metric calls it right",
+)
 LAXER = Rule(
     "reward/laxer-than-metric",
     "error",
     "spellings that the metric calls wrong or invalid",
     "must earn no more than a wrong answer",
 )
-RULES = (UNUSABLE, STRICTER, LAXER)
+MERGED = Rule(
+    "reward/labels-count-as-one",
+    "warning",
+    "labels that differ in marks alone",
+    "must not be right for each other, unless they mean the same",
+)
+RULES = (UNUSABLE, STRICTER, FRAMED, LAXER, MERGED)
 
-_FRAMES = (
-    " {}",
-    "{}\n",
-    "\n\n{}  ",
+_MARKS = (
     "{}.",
     "{}。",
     "{}!",
@@ -63,18 +74,25 @@ _FRAMES = (
     "Classification: {}",
     "答案：{}",
     "答案是{}。",
-    "the {}",
-    "{} it is",
     "#### {}",
     "\\boxed{{{}}}",
     "${}$",
+    "{}\nConfidence: 0.9",
+)
+"""What may stand around an answer and says nothing: a policy loses nothing by leaving it out."""
+_FRAMES = (
+    *(" {}", "{}\n", "\n\n{}  "),
+    *_MARKS,
+    "the {}",
+    "{} it is",
     "<answer>{}</answer>",
     "<answer> {}\n</answer>",
     "<think></think><answer>{}</answer>",
-    "{}\nConfidence: 0.9",
 )
 _FULL_WIDTH = str.maketrans({":": "：", ".": "。", ",": "，", "(": "（", ")": "）", "-": "－"})
 _NUMBER = re.compile(r"-?\d+")
+_COMMA_OF_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_AROUND = " .,;:!?。，；：！？'\"“”‘’()[]*`"
 
 
 def write_spellings(text: str) -> Iterator[str]:
@@ -96,17 +114,22 @@ def _list_spellings(text: str) -> Iterator[str]:
 
 
 def compare_criteria(items: Sequence[Item], measure: Measure, table: ScoreTable) -> list[AuditRow]:
-    """Return two rows: the reward is stricter than the metric, and it is laxer."""
+    """Return three rows: where the reward is stricter than the metric, and where it is laxer.
+
+    That marks around the right answer earn nothing is no error: the plain answer earns all.
+    """
     table.fill((item.example, text) for item in items for text in _list_texts(item))
     right: list[Outcome] = []
     other: list[Outcome] = []
     stricter: list[Evidence] = []
+    framed: list[Evidence] = []
     laxer: list[Evidence] = []
     for item in items:
         wrong_value = find_wrong_value(item, table)
         reference = table.look_up(item.example, item.reference).value
         if reference is None or reference <= wrong_value + TOLERANCE:
             continue  # this reward credits nothing; other rows say so
+        marked = {mark.format(text) for mark in _MARKS for text in (item.label, item.reference)}
         for text in _list_texts(item):
             measured = measure(item.example, text)
             outcome = table.look_up(item.example, text)
@@ -116,11 +139,16 @@ def compare_criteria(items: Sequence[Item], measure: Measure, table: ScoreTable)
             (right if measured else other).append(outcome)
             if measured and not is_credited:
                 why = "the metric calls it right"
-                stricter.append(point_at(item.example, text, outcome, why))
+                found = framed if text in marked else stricter
+                found.append(point_at(item.example, text, outcome, why))
             if not measured and is_credited:
                 why = "the metric calls it " + ("invalid" if measured is None else "wrong")
                 laxer.append(point_at(item.example, text, outcome, why))
-    return [STRICTER.make_row(right, stricter), LAXER.make_row(other, laxer)]
+    return [
+        STRICTER.make_row(right, stricter),
+        FRAMED.make_row(right, framed),
+        LAXER.make_row(other, laxer),
+    ]
 
 
 def _list_texts(item: Item) -> list[str]:
@@ -135,6 +163,30 @@ def _list_texts(item: Item) -> list[str]:
         inside = [replace_label(item, text) for text in write_spellings(item.label)]
         spelled = [*inside, *(t for t in spelled if all(thought in t for thought in thoughts))]
     return list(dict.fromkeys(spelled))
+
+
+def check_merged(case: RewardCase, table: ScoreTable) -> list[AuditRow]:
+    """Return a row about labels that differ in marks alone, if there are any.
+
+    Every label is looked at, not only those of the sample. Case, space, commas of thousands and
+    marks around a label never make another one.
+    """
+    alike: dict[str, dict[str, Example]] = {}
+    for example in case.examples:
+        plain = unicodedata.normalize("NFKC", example.label or "").casefold()
+        letters = "".join(filter(str.isalnum, plain))
+        spelled = " ".join(_COMMA_OF_THOUSANDS.sub("", plain).strip(_AROUND).split())
+        alike.setdefault(letters, {}).setdefault(spelled, example)
+    outcomes: list[Outcome] = []
+    failures: list[Evidence] = []
+    for group in alike.values():
+        for example, other in pairwise(group.values()):
+            text = case.write(other, str(other.label))
+            outcomes.append(table.look_up(example, text))
+            if case.parser.measure(example, text) == 1.0:
+                why = f"the metric takes it for the label {example.label!r}"
+                failures.append(point_at(example, text, outcomes[-1], why))
+    return [MERGED.make_row(outcomes, failures)] if outcomes else []
 
 
 def check_usable(case: RewardCase) -> tuple[AuditRow, list[Example]]:

@@ -4,11 +4,13 @@ A wrong answer is written with and without each; what it gains is the habit's pa
 the name of what the reward keys on.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import Example
+from groupwise.rewards.adapters import TrlReward
 from groupwise.rewards.audit.case import Item, Measure, RewardCase, Scorer
 from groupwise.rewards.audit.rows import (
     TOLERANCE,
@@ -20,6 +22,7 @@ from groupwise.rewards.audit.rows import (
     point_at,
     score_all,
 )
+from groupwise.rewards.functions import FunctionReward
 from groupwise.rewards.reward import applies_to
 from groupwise.rewards.reward_set import RewardSet
 
@@ -48,6 +51,12 @@ LANGUAGE = Rule(
 REPEATABLE = Rule(
     "reward/not-repeatable", "error", "an answer scored again", "must earn the same again"
 )
+TRUNCATED = Rule(
+    "reward/pays-truncated",
+    "error",
+    "an answer that the limit of tokens has cut off",
+    "must earn no more than the same text that ended by itself",
+)
 CONSTANT = Rule(
     "reward/constant-beats-majority",
     "error",
@@ -66,7 +75,7 @@ OFTEN_MISSING = Rule(
     "every weighted part",
     f"must have a value for at least {1 - MAX_MISSING_SHARE:.0%} of the answers",
 )
-RULES = (KEYWORD, LENGTH, LANGUAGE, REPEATABLE, CONSTANT, NEVER_VARIES, OFTEN_MISSING)
+RULES = (KEYWORD, LENGTH, LANGUAGE, REPEATABLE, TRUNCATED, CONSTANT, NEVER_VARIES, OFTEN_MISSING)
 
 _WORDS = {
     "en": ("because", "therefore", "step by step", "wait", "certainly", "first", "verified"),
@@ -80,6 +89,7 @@ _PLAIN = {
 _NUM_REPEATS = 60
 _NUM_ITEMS = 4
 _NUM_RESCORED = 3
+_NUM_CALLS, _CALLS_AT_ONCE, _MOST_S = 8_000, 100, 2.0
 _ROUNDING = 1e-3
 
 
@@ -152,13 +162,61 @@ def check_repeats(pairs: Sequence[tuple[Example, str]], table: ScoreTable) -> Au
     """
     failures: list[Evidence] = []
     for _ in range(_NUM_RESCORED):
-        again_all = score_all(table.rewards, list(pairs))
-        for (example, text), again in zip(pairs, again_all, strict=True):
-            first = table.look_up(example, text)
-            if not _is_same(first.value, again.value):
-                shown = "nothing" if again.value is None else f"{again.value:.3g}"
-                failures.append(point_at(example, text, first, f"the next time it earns {shown}"))
+        failures += _find_changed(pairs, table, "the next time")
+    if pairs and not failures and _is_foreign(table.rewards):
+        failures += _call_often(pairs[0][0], table)
     return REPEATABLE.make_row([], failures, num_tried=_NUM_RESCORED * len(pairs))
+
+
+def _find_changed(
+    pairs: Sequence[tuple[Example, str]], table: ScoreTable, when: str
+) -> list[Evidence]:
+    """Return the answers that earn something else now."""
+    failures: list[Evidence] = []
+    again_all = score_all(table.rewards, list(pairs))
+    for (example, text), again in zip(pairs, again_all, strict=True):
+        first = table.look_up(example, text)
+        if not _is_same(first.value, again.value):
+            shown = "nothing" if again.value is None else f"{again.value:.3g}"
+            failures.append(point_at(example, text, first, f"{when} it earns {shown}"))
+    return failures
+
+
+def _call_often(example: Example, table: ScoreTable) -> list[Evidence]:
+    """Call a user's function about as often as a training does: it may count its calls.
+
+    It is given nothing to read, and a slow one is not waited for.
+    """
+    start_s = time.monotonic()
+    num_left = _NUM_CALLS - len(table.list_rows())
+    while num_left > 0 and time.monotonic() - start_s < _MOST_S:
+        found = _find_changed([(example, "")] * _CALLS_AT_ONCE, table, "after many calls")
+        if found:
+            return found[:1]
+        num_left -= _CALLS_AT_ONCE
+    return []
+
+
+def _is_foreign(rewards: Scorer) -> bool:
+    """Say whether a part of the rewards is a function of the user's own."""
+    parts = rewards.rewards.values() if isinstance(rewards, RewardSet) else [rewards]
+    own = (FunctionReward, TrlReward)
+    modules = [getattr(part, "__module__", None) or type(part).__module__ for part in parts]
+    return any(isinstance(part, own) for part in parts) or not all(
+        module.startswith("groupwise") for module in modules
+    )
+
+
+def check_truncated(pairs: Sequence[tuple[Example, str]], table: ScoreTable) -> AuditRow:
+    """Return the row of texts that are scored as if the limit of tokens had cut them off."""
+    outcomes = score_all(table.rewards, list(pairs), is_truncated=True)
+    failures = [
+        point_at(example, text, cut, f"cut off; ended by itself, it earns {whole:.3g}")
+        for (example, text), cut in zip(pairs, outcomes, strict=True)
+        if cut.value is not None
+        and cut.value > (whole := table.look_up(example, text).value or 0.0) + TOLERANCE
+    ]
+    return TRUNCATED.make_row(outcomes, failures)
 
 
 def _is_same(first: float | None, again: float | None) -> bool:

@@ -76,29 +76,34 @@ class ScoreTable:
         return [(self._examples[name], text, o) for (name, text), o in self._known.items()]
 
 
-def complete(text: str) -> Completion:
+def complete(text: str, *, is_truncated: bool = False) -> Completion:
     """Return a text as a policy would have written it, with about as many tokens as it has."""
-    return Completion(text, token_ids=tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN))))
+    tokens = tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN)))
+    return Completion(text, tokens, finish_reason="length" if is_truncated else "stop")
 
 
-def score_all(rewards: Scorer, pairs: list[tuple[Example, str]]) -> list[Outcome]:
+def score_all(
+    rewards: Scorer, pairs: list[tuple[Example, str]], *, is_truncated: bool = False
+) -> list[Outcome]:
     """Return what each text earns, in one batch where the rewards take batches."""
     batch: object = rewards
     if isinstance(batch, BatchReward) and pairs:
         examples = [example for example, _ in pairs]
-        completions = [complete(text) for _, text in pairs]
+        completions = [complete(text, is_truncated=is_truncated) for _, text in pairs]
         try:
             return [_read_score(score) for score in batch.score_batch(examples, completions)]
         except (GroupwiseError, SystemExit):
             pass  # one of them raised: score one by one to find which
-    return [score_alone(rewards, example, text) for example, text in pairs]
+    return [score_alone(rewards, *pair, is_truncated=is_truncated) for pair in pairs]
 
 
-def score_alone(rewards: Scorer, example: Example, text: str) -> Outcome:
+def score_alone(
+    rewards: Scorer, example: Example, text: str, *, is_truncated: bool = False
+) -> Outcome:
     """Return what one text earns; what a reward does wrong becomes a problem."""
     call = rewards.score if isinstance(rewards, RewardSet) else rewards
     try:
-        return _read_score(call(example, complete(text)))
+        return _read_score(call(example, complete(text, is_truncated=is_truncated)))
     except ScoreRangeError as error:
         return Outcome(None, str(error), problem="range")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a stranger's reward

@@ -339,6 +339,18 @@ class TestNames(dict):
         super().__init__(__name__="__main__", __builtins__=builtins)
         self.program = program
         self.entry_point = entry_point
+        # Without the site module they are no builtins, and a program's own would not leave.
+        self |= {name: sys.exit for name in ("exit", "quit") if name != entry_point}
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name, self) is not self
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return what stands for a name, the program's included."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name) and name != self.entry_point:

@@ -245,20 +245,33 @@ def run_program(request: dict[str, Any], channel: Channel, calls: Channel | None
             hide_asyncio()
             wait = Tasks(host_calls.receive).run
     try:
-        run_body(request["program"], vars(main), wait)
+        run_body(request["program"], vars(main), wait, is_module=request["has_tests"])
     except BaseException as error:  # noqa: BLE001 (an exit is no end either)
         body: dict[str, Any] = {"error": describe_error(error)}
     else:
         body = {"ok": write_value(vars(main).pop(_VALUE, None))}
+    if not request["has_tests"]:
+        _leave()
     _flush()
     channel.send(body)
     server.serve()
     _flush()
 
 
-def run_body(source: str, namespace: dict[str, Any], wait: Callable[[Any], Any]) -> None:
-    """Run a program's lines; the value of a last expression is put aside."""
+def run_body(
+    source: str,
+    namespace: dict[str, Any],
+    wait: Callable[[Any], Any],
+    *,
+    is_module: bool = False,
+) -> None:
+    """Run a program's lines; the value of a last expression is put aside.
+
+    What is for a program that is run alone (``if __name__ == "__main__":``) is not for a module.
+    """
     tree: Any = compile(source, "<program>", "exec", _ONLY_TREE, dont_inherit=True)
+    if is_module:
+        tree.body = [node for node in tree.body if not _is_for_main(node)]
     last = tree.body[-1] if tree.body else None
     if isinstance(last, _ast.Expr):
         place = {name: getattr(last, name) for name in _PLACE}
@@ -269,6 +282,14 @@ def run_body(source: str, namespace: dict[str, Any], wait: Callable[[Any], Any])
     )
 
 
+def _is_for_main(node: Any) -> bool:
+    if not isinstance(node, _ast.If) or node.orelse or not isinstance(node.test, _ast.Compare):
+        return False
+    sides = (node.test.left, *node.test.comparators)
+    names = {getattr(side, "id", None) or getattr(side, "value", None) for side in sides}
+    return names == {"__name__", "__main__"} and isinstance(node.test.ops[0], _ast.Eq)
+
+
 def run_code(
     code: CodeType, namespace: dict[str, Any], wait: Callable[[Any], Any] | None = None
 ) -> None:
@@ -277,6 +298,14 @@ def run_code(
         (wait or wait_for)(eval(code, namespace))
     else:
         exec(code, namespace)
+
+
+def _leave() -> None:
+    """Wait for the program's threads and call what it registered, as Python does at an end."""
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    if "atexit" in sys.modules:
+        sys.modules["atexit"]._run_exitfuncs()
 
 
 def _flush() -> None:

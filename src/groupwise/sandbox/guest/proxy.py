@@ -24,6 +24,20 @@ GIVEN, MADE, DERIVED = 0, 1, 2  # by the program, by the tests, by an object tha
 _NO_DATA = "the tests take an object of the program for data"
 
 
+# Methods of data that only say something of it; an object may have them and say what it likes.
+_SAYS = frozenset(
+    (
+        *("startswith", "endswith", "issubset", "issuperset", "isdisjoint", "is_integer"),
+        *("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower"),
+        *("isnumeric", "isprintable", "isspace", "istitle", "isupper"),
+    )
+)
+_READS = _SAYS | {
+    *("count", "difference", "find", "index", "intersection", "rfind", "rindex"),
+    *("symmetric_difference", "union"),
+}
+
+
 class NoDataError(TypeError):
     """An object of the program was used as if it were data."""
 
@@ -142,6 +156,8 @@ def mirror_class(known: Class, name: str, bases: tuple[type, ...]) -> type:
         bases = bases or (Proxy,)
         has = known.own | known.inherited
         space = {name: METHODS[name] for name in METHODS if name in has}
+        if {"__getitem__", "__len__"} <= has:
+            space.setdefault("__iter__", _iterate)  # an IndexError would end a loop of the tests
         if known.has_data and "__add__" in known.inherited:
             space.setdefault("__radd__", METHODS["__radd__"])  # text + text has none of its own
         space["__slots__"] = ()
@@ -165,7 +181,12 @@ class Proxy:
     def __getattr__(self, name: str) -> Any:
         if name in ("__wrapped__",) and not callable(self):
             raise AttributeError(name)
+        if name in _READS and get_field(self, "_origin") == GIVEN:
+            return _read(self, name)
         return ask(self, "getattr", name)
+
+    def __reduce_ex__(self, version: Any) -> Any:
+        raise get_field(self, "_program").refuse("to pickle an object of the program")
 
     def __setattr__(self, name: str, value: Any) -> None:
         ask(self, "setattr", name, value)
@@ -205,6 +226,15 @@ class Proxy:
         return ask(self, "dir")
 
 
+def _read(proxy: Any, name: str) -> Any:
+    """Return a method of data that changes nothing: of the object's own data, if it has any."""
+    if has_data(proxy) and hasattr(data := get_data(proxy), name):
+        return getattr(data, name)
+    if name in _SAYS:
+        raise get_field(proxy, "_program").refuse(f"an object of the program to say {name}")
+    return ask(proxy, "getattr", name)
+
+
 def make_proxy(kind: type, program: Any, handle: int, origin: int) -> Any:
     """Return the stand-in for an object of the program."""
     proxy = object.__new__(kind)
@@ -242,6 +272,34 @@ def get_data(proxy: Any) -> Any:
         data = program.ask("data", proxy)
         object.__setattr__(proxy, "_base", (program.num_asked, data))
     return data
+
+
+def _iterate(self: Any) -> Any:
+    """Return the items of an object; one that was given for data holds what it gives."""
+    known = get_class(type(self))
+    found = ask(self, "iter")
+    if get_field(self, "_origin") != GIVEN or known.builtin is dict:
+        return found
+    if has_data(self) and "__iter__" in known.own:
+        items = list(found)
+        return iter(items) if items == list(get_data(self)) else _find_two_faced(self)
+    if not has_data(self) and "__len__" in known.own:
+        items = list(found)
+        return iter(items) if len(items) == ask(self, "len") else _find_two_faced(self)
+    return found
+
+
+def _measure(self: Any) -> Any:
+    """Return the length of an object; of one that was given for data, that of its data."""
+    length = ask(self, "len")
+    is_given = get_field(self, "_origin") == GIVEN and has_data(self)
+    if is_given and "__len__" in get_class(type(self)).own and length != len(get_data(self)):
+        return _find_two_faced(self)
+    return length
+
+
+def _find_two_faced(proxy: Any) -> Any:
+    raise get_field(proxy, "_program").refuse("an object of the program that is not what it says")
 
 
 def _get_from_error(error: Any, name: str) -> Any:
@@ -356,7 +414,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "__anext__": lambda self: _wait(self, "anext"),
     "__aenter__": lambda self: _wait(self, "aenter"),
     "__aexit__": lambda self, *error: _wait(self, "aleave", error[1]),
-    **{f"__{name}__": _pass_on(name) for name in ("bool", "len", "iter", "next", "reversed")},
+    "__iter__": _iterate,
+    "__len__": _measure,
+    **{f"__{name}__": _pass_on(name) for name in ("bool", "next", "reversed")},
     **{f"__{name}__": _pass_on(name) for name in ("getitem", "setitem", "delitem")},
     **{f"__{name}__": _compare(name) for name in ("lt", "le", "gt", "ge")},
     **{

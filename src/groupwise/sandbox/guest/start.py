@@ -50,6 +50,7 @@ def main(control_fd: int, calls_fd: int, group_fd: int) -> None:
     control = Channel(control_fd, control_fd)
     request = control.receive()
     hide_memory()
+    sys.argv[:] = ["program.py"]
     from_checker, to_program = os.pipe()
     from_program, to_checker = os.pipe()
     child = os.fork()
