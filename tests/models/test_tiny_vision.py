@@ -32,7 +32,8 @@ def test_encoder_learns_what_pictures_show_and_nothing_else_changes(pictures, tm
     rates = pretrain_vision(base, pictures, seed=0, epochs=6, say=lines.append)
     # What has one answer alone is no question.
     assert rates == {"color": 1.0, "scene": 1.0, "side": 1.0}
-    assert lines[-1] == "12 of 12 steps of the vision encoder"
+    # A slow machine adds how long it took.
+    assert lines[-1].partition(",")[0] == "12 of 12 steps of the vision encoder"
     after = load_policy(base).model.state_dict()
     changed = {name for name in before if not before[name].equal(after[name])}
     assert changed == {name for name in before if ".visual." in name}
