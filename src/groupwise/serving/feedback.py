@@ -41,7 +41,9 @@ class FeedbackBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     answer_id: str = Field(max_length=64)
-    user: str = Field(min_length=1, max_length=200, description="Kept as a keyed digest alone.")
+    user: str = Field(
+        max_length=200, pattern=r"\S", description="Not blank; kept as a keyed digest alone."
+    )
     label: str | None = Field(
         max_length=1000, description="The right answer, or null to take back what was said."
     )

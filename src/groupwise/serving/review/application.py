@@ -107,7 +107,7 @@ class _Review:
             return self._render_login(http, status=422, problem="no_name")
         visitor = make_visitor(name, time.time() + self._session_s)
         response = _redirect("./")
-        _set_cookie(http, response, SESSION, self._seal.write(visitor))
+        _set_cookie(http, response, SESSION, self._seal.write(SESSION, visitor))
         response.delete_cookie(ENTRANCE, REVIEW, httponly=True, samesite="strict")
         return response
 
@@ -185,7 +185,10 @@ class _Review:
         return self._desk.rounds
 
     def _find_visitor(self, http: Request, cookie: str) -> Visitor | None:
-        return self._seal.read(http.cookies.get(cookie, ""), time.time())
+        """Return who a cookie speaks of; nobody is a session without a name."""
+        visitor = self._seal.read(cookie, http.cookies.get(cookie, ""), time.time())
+        is_nobody = visitor is not None and cookie == SESSION and not visitor.name.strip()
+        return None if is_nobody else visitor
 
     def _require(self, http: Request) -> Visitor:
         visitor = self._find_visitor(http, SESSION)
@@ -200,7 +203,7 @@ class _Review:
         """Return a form of the session in a cookie, and of no other."""
         form = await read_form(http)
         visitor = self._find_visitor(http, cookie)
-        if visitor is None or not self._seal.is_form_token(form.get("form", ""), visitor):
+        if visitor is None or not self._seal.is_form_token(form.get("form", ""), cookie, visitor):
             raise HTTPException(403, "other_session")
         return form
 
@@ -235,7 +238,7 @@ class _Review:
             choices=list_choices(self._labels),
             has_rounds=self._desk.rounds is not None,
             visitor=visitor,
-            form_token=self._seal.write_form_token(visitor),
+            form_token=self._seal.write_form_token(SESSION, visitor),
             notice=notice,
         )
 
@@ -247,9 +250,9 @@ class _Review:
             status=status,
             needs_token=self._token is not None,
             problem=problem,
-            form_token=self._seal.write_form_token(visitor),
+            form_token=self._seal.write_form_token(ENTRANCE, visitor),
         )
-        _set_cookie(http, response, ENTRANCE, self._seal.write(visitor))
+        _set_cookie(http, response, ENTRANCE, self._seal.write(ENTRANCE, visitor))
         return response
 
 
