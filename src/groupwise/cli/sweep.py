@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from groupwise.cli.run import (
+    AllowJudge,
     ConfigName,
     Debug,
     RecipeName,
@@ -87,6 +88,7 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every cell, print the plan, write nothing.")
     ] = False,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Run a recipe for every combination of some settings. Running it again continues.
