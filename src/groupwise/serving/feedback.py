@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import uuid4
 
 from fastapi import HTTPException
+from fastapi import Request as HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -57,6 +58,20 @@ class FeedbackReply(BaseModel):
     label: str | None = Field(description="What all people say; null where they disagree.")
     num_people: int
     is_correction: bool = Field(description="They say something else than the policy did.")
+
+
+def find_person(http: HttpRequest, name_header: str | None, given: str) -> str:
+    """Return who somebody is.
+
+    Args:
+        http: what they sent.
+        name_header: in which the proxy names them; None: it does not.
+        given: who they say they are.
+
+    Returns:
+        What the header says where there is to be one, empty if it says nothing, else ``given``.
+    """
+    return given if name_header is None else http.headers.get(name_header, "").strip()
 
 
 class Desk:
