@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 
@@ -56,9 +56,11 @@ def _find_last_start(history: Path) -> dict[str, Any] | None:
     lines = history.read_bytes().splitlines() if history.is_file() else []
     for line in reversed(lines):
         with suppress(ValueError):
-            row = json.loads(line)
-            if isinstance(row, dict) and seal(_unseal(row)) == row:
-                return row
+            row: Any = json.loads(line)
+            if isinstance(row, dict):
+                told = cast("dict[str, Any]", row)
+                if seal(_unseal(told)) == told:
+                    return told
     return None
 
 

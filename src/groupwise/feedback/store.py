@@ -248,8 +248,8 @@ class FeedbackStore:
         with closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            is_busy, *_ = cursor.fetchone()
-        if is_busy:
+            told: Any = cursor.fetchone()
+        if told[0] != 0:  # busy
             raise DataError(
                 "the words are deleted, but the store's log still has them: it is being read",
                 fix="run the same command again",
