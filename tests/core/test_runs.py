@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.core import RunError, RunFolder, describe_machine, digest_json
+from groupwise.core import DataError, RunError, RunFolder, describe_machine, digest_json
 from groupwise.core.errors import GroupwiseError
 
 _HOLD = """
@@ -100,3 +100,22 @@ def test_the_machine_is_described_as_it_is(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_an_error_is_one_sentence(parts: dict[str, object], message: str):
     assert str(GroupwiseError("it broke", **parts)) == message
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"recipe": "r", "con', b"\x00" * 40, b"[]"])
+def test_a_torn_manifest_is_found_again_in_the_history(tmp_path: Path, torn: bytes):
+    folder = RunFolder(tmp_path)
+    write_manifest(folder)
+    write_manifest(folder, seed=4)
+    whole = folder.read_manifest()
+    folder.manifest_path.write_bytes(torn)
+    assert folder.read_manifest() == whole
+    history = tmp_path / "history.jsonl"
+    first, last = history.read_bytes().splitlines()
+    history.write_bytes(first + b"\n" + last[:-30])
+    assert folder.read_manifest()["seed"] == 3
+    history.write_bytes(first.replace(b'"seed": 3', b'"seed": 5') + b"\n")
+    with pytest.raises(DataError, match=r"manifest.json is torn; take it from a copy"):
+        folder.read_manifest()
+    write_manifest(folder, seed=6)
+    assert folder.read_manifest()["seed"] == 6

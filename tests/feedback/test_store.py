@@ -249,6 +249,33 @@ def test_what_was_deleted_is_not_in_the_file_any_more(tmp_path):
     assert all(b"nobody shall" not in path.read_bytes() for path in files)
 
 
+def test_nothing_of_a_person_stays_in_the_log_of_a_store_that_is_served(tmp_path):
+    serving, store = FeedbackStore(tmp_path), FeedbackStore(tmp_path)
+    serving.remember(make_shown("a"))
+    person = "a7" * 32
+    serving.say("a", person, "passed")
+    assert store.delete_person(person).num_labels == 1
+    files = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert [path.name for path in files if person.encode() in path.read_bytes()] == []
+    serving.say("a", "q", "passed")
+    store.close()
+    serving.close()
+
+
+def test_a_store_is_its_owners_alone(tmp_path):
+    mask = os.umask(0o022)
+    try:
+        store = FeedbackStore(tmp_path / "kept")
+        store.remember(make_shown("a"), [draw("red")])
+    finally:
+        os.umask(mask)
+    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "kept").rglob("*")}
+    store.close()
+    assert len(modes) >= 5
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items()), modes
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
+
+
 SPEAKER = """
 import sys
 from pathlib import Path

@@ -269,11 +269,11 @@ def test_any_loop_may_await(server):
 
 
 def test_a_key_is_read_from_the_environment(server, monkeypatch):
-    monkeypatch.delenv("JUDGE_KEY", raising=False)
-    with pytest.raises(ConfigError, match="JUDGE_KEY"):
-        make_engine(server, api_key_variable="JUDGE_KEY")
-    monkeypatch.setenv("JUDGE_KEY", "k1")
-    respond(make_engine(server, api_key_variable="JUDGE_KEY"))
+    monkeypatch.delenv("JUDGE_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="JUDGE_API_KEY"):
+        make_engine(server, api_key_variable="JUDGE_API_KEY")
+    monkeypatch.setenv("JUDGE_API_KEY", "k1")
+    respond(make_engine(server, api_key_variable="JUDGE_API_KEY"))
     assert server.headers[0]["Authorization"] == "Bearer k1"
 
 

@@ -82,6 +82,8 @@ def test_what_is_refused_is_refused_and_the_rest_is_not(column: int, machine: st
         ("clone3", (0,), MISSING),
         ("fcntl", (3, 1031), REFUSED),
         ("fcntl", (3, 2), ALLOWED),
+        ("prctl", (22, 2), REFUSED),
+        ("prctl", (15,), ALLOWED),
         ("prlimit64", (0, 1), ALLOWED),
         ("prlimit64", (1, 1), REFUSED),
         ("prlimit64", (0, 4), REFUSED),

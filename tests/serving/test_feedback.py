@@ -70,6 +70,14 @@ def test_an_answer_is_kept_with_its_picture_and_corrected(client, headers, store
     assert [given.person for given in item.labels] == [name_person("ann", KEY)]
 
 
+def test_nobody_has_no_name(client, headers, store, draw):
+    name = ask(client, headers, draw("red"))["answer_id"]
+    assert [say(client, headers, name, user, "通过").status_code for user in ("", " \n")] == [
+        422
+    ] * 2
+    assert store.list_items() == []
+
+
 def test_people_disagree_and_take_it_back(client, headers, draw):
     name = ask(client, headers, draw("red"))["answer_id"]
     say(client, headers, name, "ann", "通过")

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from groupwise.core import TrainingError
-from groupwise.training import workspace
+from groupwise.models import load_policy
+from groupwise.training import SftRow, SftSettings, Workspace, train_sft, workspace
 from groupwise.training.fast.rounds import load_progress
 from groupwise.training.workspace import (
     find_last_checkpoint,
@@ -80,6 +81,30 @@ def test_a_checkpoint_goes_on_from_wherever_it_was_copied(tmp_path):
 class _Trap:
     def __reduce__(self):
         return Path.touch, (Path("sprung"),)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_with_code_in_it_ends_in_a_sentence(
+    name, text_folder, text_examples, tmp_path, monkeypatch
+):
+    """Sealed anew by whoever put it there; nothing of it runs."""
+    monkeypatch.chdir(tmp_path)
+
+    def train(folder, num_steps):
+        settings = SftSettings(epochs=num_steps, batch_size=8, save_every_steps=1, warmup_share=0)
+        rows = [SftRow(example, str(example.label)) for example in text_examples]
+        policy, own = load_policy(text_folder), Workspace(folder, 0)
+        train_sft(policy, lambda _: rows, settings, workspace=own)
+
+    monkeypatch.setattr("groupwise.training.sft.remove_checkpoints", lambda _: None)
+    train(tmp_path / "sft", 1)
+    checkpoint = tmp_path / "sft" / "checkpoint-1"
+    assert (checkpoint / name).is_file()
+    torch.save({"a": _Trap()}, checkpoint / name)
+    mark_complete(checkpoint)
+    with pytest.raises(TrainingError, match="else than tensors and plain values, or is damaged"):
+        train(tmp_path / "sft", 2)
+    assert not Path("sprung").exists()
 
 
 def test_no_code_of_a_progress_file_runs(tmp_path, monkeypatch):

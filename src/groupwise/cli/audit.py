@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from groupwise.cli.run import (
+    AllowJudge,
     ConfigName,
     Debug,
     Out,
@@ -86,6 +87,7 @@ def rewards(
     settings: Settings = None,
     out: Out = None,
     sample: Sample = 0,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Audit what a recipe's rewards pay for; exit 1 if the audit has errors."""
@@ -107,6 +109,7 @@ def replay(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run with recorded completions.")],
     *,
     settings: Settings = None,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Run the rewards of a config, or of edited code, on what a training has sampled.

@@ -7,7 +7,7 @@ import typer
 
 from groupwise.cli.compare import split_run
 from groupwise.cli.printing import print_headline
-from groupwise.cli.run import Debug, say
+from groupwise.cli.run import AllowJudge, Debug, say
 
 
 def evaluate(
@@ -24,6 +24,7 @@ def evaluate(
     ],
     *,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Measure a finished policy on other labelled data, as its run measured it.

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from groupwise.cli.run import Debug, Settings, say
+from groupwise.cli.run import AllowJudge, Debug, Settings, say
 from groupwise.core import ConfigError, ProgressLine, load_config
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def calibrate(
     repeats: Repeats = 3,
     settings: Settings = None,
     dry_run: DryRun = False,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Ask a judge what people decided already, and measure how far it can be trusted.

@@ -10,7 +10,7 @@ import typer
 from groupwise.cli.compare import split_run
 from groupwise.cli.feedback import open_store
 from groupwise.cli.predict import FinishedRun
-from groupwise.cli.run import Debug, Settings, print_progress, say, say_of_step
+from groupwise.cli.run import AllowJudge, Debug, Settings, print_progress, say, say_of_step
 from groupwise.cli.serve import TOKEN_VARIABLE
 from groupwise.core import load_config
 
@@ -43,6 +43,7 @@ def learn(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say where the loop stands; train nothing.")
     ] = False,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Learn from what people say of a served run, round by round, and promote what is better.

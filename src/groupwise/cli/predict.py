@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groupwise.cli.compare import split_run
-from groupwise.cli.run import Debug, say
+from groupwise.cli.run import AllowJudge, Debug, say
 from groupwise.core import ProgressLine
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def predict(
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="JSONL of answers.")],
     batch_size: Annotated[int, typer.Option(min=1, help="Rows asked together.")] = 8,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Answer every row of a file or folder. Running it again continues: answers are kept.

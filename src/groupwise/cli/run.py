@@ -8,6 +8,7 @@ import typer
 from groupwise.cli.printing import print_headline, print_preview
 from groupwise.core import Config, ConfigError, RunFolder, load_config
 from groupwise.flow import share_run
+from groupwise.inference import allow_hosts, check_hosts
 from groupwise.pipeline import (
     Recipe,
     Siblings,
@@ -55,6 +56,25 @@ Sample = Annotated[
         show_default="none",
     ),
 ]
+
+
+def _allow_hosts(hosts: list[str] | None) -> list[str] | None:
+    """Remember the hosts before anything is read that leads to one."""
+    if hosts:
+        allow_hosts(hosts)
+    return hosts
+
+
+AllowJudge = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-judge",
+        metavar="HOST",
+        callback=_allow_hosts,
+        help="Let configs and runs send rows, pictures and their _API_KEY to this host, from now "
+        "on. Repeatable.",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of all errors.")]
 
 
@@ -91,12 +111,14 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print it, write nothing.")
     ] = False,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Run a recipe. Running it again continues: what did not change is reused."""
     found, config = choose_recipe(recipe, config, settings or [])
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
+    check_hosts(resolved)
     siblings = None if share_with is None else Siblings(share_with)
     if dry_run:
         preview = check_recipe(

@@ -11,7 +11,7 @@ import typer
 
 from groupwise.cli.compare import split_run
 from groupwise.cli.feedback import open_store, read_person_key
-from groupwise.cli.run import Debug, Settings
+from groupwise.cli.run import AllowJudge, Debug, Settings
 from groupwise.core import ConfigError, import_ray, join_cluster, load_config
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def serve(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the settings and the run; serve nothing.")
     ] = False,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.

@@ -7,6 +7,7 @@ import typer
 
 from groupwise.cli.compare import ReportLanguage
 from groupwise.cli.run import (
+    AllowJudge,
     ConfigName,
     Debug,
     RecipeName,
@@ -89,6 +90,7 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every cell, print the plan, write nothing.")
     ] = False,
+    allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
     """Run a recipe for every combination of some settings. Running it again continues.

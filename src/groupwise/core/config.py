@@ -50,7 +50,8 @@ def load_config(
 ) -> C:
     """Read a config and apply ``key.path=value`` overrides (values are YAML).
 
-    Validators find the file's folder, which paths may be relative to, as ``context["folder"]``.
+    Validators find the file's folder, which paths may be relative to, as ``context["folder"]``,
+    and ``"was_read"`` in the context: what is read may be somebody else's.
 
     Raises:
         ConfigError: listing every problem of the file and the overrides.
@@ -60,7 +61,7 @@ def load_config(
     values = join_layers(layers)
     for override in overrides:
         _apply_override(values, override)
-    context = {"folder": str(source.parent)} if is_file else None
+    context = {"was_read": "yes", **({"folder": str(source.parent)} if is_file else {})}
     try:
         return config_type.model_validate(values, context=context)
     except ValidationError as error:

@@ -4,14 +4,16 @@ A digest tells what was changed, torn or mixed up since. It proves nothing again
 writes the digests, too: what a folder from elsewhere says stays what somebody says.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 
 from groupwise.core.digests import digest_file, digest_json
-from groupwise.core.errors import RunError
+from groupwise.core.errors import DataError, RunError
 from groupwise.core.jsonl import read_json, write_json
 from groupwise.core.shapes import parse_value
 
@@ -31,13 +33,39 @@ def seal(values: Mapping[str, Any]) -> dict[str, Any]:
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest in a file; one of an earlier version, without a digest, as it is.
 
+    Of a torn one, what the run wrote at its last start into ``history.jsonl`` beside it.
+
     Raises:
-        DataError: if it cannot be read.
+        DataError: if it cannot be read, and there is no whole row of a start.
         RunError: if it is not what its run wrote.
     """
-    manifest = read_json(path, dict)
+    try:
+        manifest = read_json(path, dict)
+    except DataError as error:
+        manifest = _find_last_start(path.with_name("history.jsonl"))
+        if manifest is None:
+            raise DataError(
+                f"{path} is torn", fix="take it from a copy, or start anew with --out DIR"
+            ) from error
     check_sealed(manifest, path)
     return manifest
+
+
+def _find_last_start(history: Path) -> dict[str, Any] | None:
+    """Return the last row that is whole, by its own digest."""
+    lines = history.read_bytes().splitlines() if history.is_file() else []
+    for line in reversed(lines):
+        with suppress(ValueError):
+            row: Any = json.loads(line)
+            if isinstance(row, dict):
+                told = cast("dict[str, Any]", row)
+                if seal(_unseal(told)) == told:
+                    return told
+    return None
+
+
+def _unseal(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != _SEAL}
 
 
 def check_sealed(values: Mapping[str, Any], path: Path) -> None:
@@ -46,8 +74,7 @@ def check_sealed(values: Mapping[str, Any], path: Path) -> None:
     Raises:
         RunError: if it was.
     """
-    rest = {name: value for name, value in values.items() if name != _SEAL}
-    if _SEAL in values and digest_json(rest) != values[_SEAL]:
+    if _SEAL in values and digest_json(_unseal(values)) != values[_SEAL]:
         raise RunError(
             f"{path} was changed since its run wrote it",
             got="another digest than it names",

@@ -21,11 +21,12 @@ class PictureFolder:
     """A folder of pictures; a picture is there as a whole or not at all.
 
     Args:
-        folder: it is made.
+        folder: it is made, and its owner's alone.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
         self.folder = folder
 
     def keep(self, content: bytes) -> str:
@@ -33,6 +34,7 @@ class PictureFolder:
         name = digest_bytes(content)
         if self.find(name) is None:
             replace_file(self.folder / name, [content])
+            (self.folder / name).chmod(0o600)
         return name
 
     def find(self, name: str) -> Path | None:

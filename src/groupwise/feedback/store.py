@@ -5,7 +5,7 @@ A label is on disk before ``say`` returns, and saying it again changes nothing.
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,10 +70,11 @@ class FeedbackStore:
         max_items: int = 10_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.pictures = PictureFolder(folder / "pictures")
         self._max_items = max_items
         self._clock = clock
-        self._engine = _open(url or f"sqlite:///{folder.absolute() / 'feedback.db'}")
+        self._engine = _open(url or _make_file(folder / "feedback.db"))
         with self._write() as connection:
             self._trim(connection)
 
@@ -193,11 +194,16 @@ class FeedbackStore:
                 connection.execute(USES.insert(), rows)
 
     def delete_person(self, person: str) -> Withdrawal:
-        """Delete all that a person said, and tell which versions were trained on it."""
+        """Delete all that a person said, and tell which versions were trained on it.
+
+        Raises:
+            DataError: if it is deleted, but SQLite's log could not be emptied of it.
+        """
         with self._engine.begin() as connection:
             used = select(USES.c.version).where(USES.c.person == person).distinct()
             versions = tuple(sorted(connection.execute(used).scalars()))
             gone = connection.execute(delete(WORDS).where(WORDS.c.person == person)).rowcount
+        self._empty_log()
         return Withdrawal(gone, versions)
 
     def delete_pictures(self, before_s: float) -> int:
@@ -234,6 +240,20 @@ class FeedbackStore:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("LOCK TABLE answers IN EXCLUSIVE MODE")
             yield connection
+
+    def _empty_log(self) -> None:
+        """Leave nothing in SQLite's log, which keeps what was deleted as long as a server runs."""
+        if self._engine.dialect.name != "sqlite":
+            return
+        with closing(self._engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            told: Any = cursor.fetchone()
+        if told[0] != 0:  # busy
+            raise DataError(
+                "the words are deleted, but the store's log still has them: it is being read",
+                fix="run the same command again",
+            )
 
     def _trim(self, connection: Connection) -> None:
         """Delete the oldest answers over the limit, and some more, so that it is seldom done."""
@@ -276,6 +296,16 @@ def _open(url: str) -> Engine:
         why = str(error).splitlines()[0]
         raise DataError(f"the feedback store {_hide(url)} cannot be opened ({why})") from error
     return engine
+
+
+def _make_file(path: Path) -> str:
+    """Return the URL of an SQLite file that its owner alone may read, and the logs beside it."""
+    try:
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+    except OSError as error:
+        raise DataError(f"the feedback store {path} cannot be opened ({error})") from error
+    return f"sqlite:///{path.absolute()}"
 
 
 def _hide(url: str) -> str:

@@ -103,6 +103,8 @@ def _average(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(one[name] for one in scores if name in one) for name in names}
 
 
+_REFUSED = "could not be asked"
+
 Answer = Callable[..., Sequence[Completion]]
 """Returns a policy's answers to questions; ``report_progress`` may be given by name."""
 
@@ -126,7 +128,65 @@ def ask_policy(
         name: of the policy in predictions.
         answer: how it answers; None: greedily, each label with its probability, and the first
             items are asked one by one and timed.
+
+    Returns:
+        One for each example, in order; one that the policy's processor does not take has no
+        answer, and says why.
     """
+    ask = partial(_ask_taken, task, policy, context=context, name=name, answer=answer)
+    try:
+        return ask(examples)
+    except DataError:
+        refused = LocalEngine(policy).explain_refused(examples)
+        taken = [one for one in examples if one.id not in refused]
+        if not refused or not taken:
+            raise
+    first, why = next(iter(refused.items()))
+    counted = f"{len(refused)} of {len(examples)} {task.things}"
+    context.say(f"{counted} {_REFUSED}, such as {first}: {why}")
+    asked = iter(ask(taken))
+    return [
+        next(asked)
+        if one.id not in refused
+        else _fail(task, one, context, name=name, why=refused[one.id])
+        for one in examples
+    ]
+
+
+def _fail(
+    task: Task[Any], example: Example, context: StepContext, *, name: str, why: str
+) -> Prediction:
+    """Return the prediction of a row that could not be asked: scored as an empty answer is."""
+    nothing = Completion("", ())
+    [scores] = task.score_answers(context.config, context.run, [example], [nothing])
+    return _predict(example, name, Parsed(None, f"{_REFUSED} ({why})"), scores=scores)
+
+
+def _predict(example: Example, name: str, found: Parsed, **others: Any) -> Prediction:
+    return Prediction(
+        example_id=example.id,
+        cluster=example.cluster,
+        split="test",
+        policy=name,
+        label=example.label,
+        predicted=found.label,
+        reason=found.reason,
+        pictures=tuple(str(picture.path) for picture in example.pictures),
+        picture_digests=tuple(picture.digest for picture in example.pictures),
+        fields=dict(example.fields),
+        **{"text": "", "probabilities": None, "latency_s": None, **others},
+    )
+
+
+def _ask_taken(
+    task: Task[Any],
+    policy: Policy,
+    examples: Sequence[Example],
+    *,
+    context: StepContext,
+    name: str,
+    answer: Answer | None,
+) -> list[Prediction]:
     config = context.config
     progress = ProgressLine(f"{task.things} answered by {name}", context.say)
     say = answer or partial(answer_greedily, policy, config)
@@ -144,20 +204,13 @@ def ask_policy(
         num_timed=0 if answer else config.evaluation.num_latency_items,
     )
     return [
-        Prediction(
-            example_id=example.id,
-            cluster=example.cluster,
-            split="test",
-            policy=name,
-            label=example.label,
-            predicted=found.label,
-            reason=found.reason,
+        _predict(
+            example,
+            name,
+            found,
             text=text,
             probabilities=None if found.label is None else share,
             latency_s=latency_s,
-            pictures=tuple(str(picture.path) for picture in example.pictures),
-            picture_digests=tuple(picture.digest for picture in example.pictures),
-            fields=dict(example.fields),
             scores={**one, **two},
         )
         for example, text, found, share, latency_s, one, two in zip(
@@ -181,9 +234,16 @@ def read_again(
     parser = task.parser(config)
     if not parser.labels:
         return []
-    bare = [Parsed(None, "not answered yet")] * len(examples)
-    shares = share_labels(policy, examples, bare, labels=parser.labels, config=config)
-    return [
+    taken = [
+        (example, one)
+        for example, one in zip(examples, asked, strict=True)
+        if not one.reason.startswith(_REFUSED)
+    ]
+    bare = [Parsed(None, "not answered yet")] * len(taken)
+    known = [example for example, _ in taken]
+    shares = share_labels(policy, known, bare, labels=parser.labels, config=config)
+    refused = [replace(one, policy=LENIENT) for one in asked if one.reason.startswith(_REFUSED)]
+    return refused + [
         replace(
             one,
             policy=LENIENT,
@@ -194,7 +254,7 @@ def read_again(
             latency_s=None,
             scores={},
         )
-        for example, one, share in zip(examples, asked, shares, strict=True)
+        for (example, one), share in zip(taken, shares, strict=True)
         if share is not None
     ]
 

@@ -2,6 +2,7 @@
 
 from groupwise.inference.chat import build_chat_messages, read_picture_bytes
 from groupwise.inference.engine import Engine, ReportProgress, Sampling
+from groupwise.inference.hosts import allow_hosts, check_hosts
 from groupwise.inference.labels import find_label_tokens, share_labels
 from groupwise.inference.local import LocalEngine, time_answers
 from groupwise.inference.local_responder import LocalResponder
@@ -75,8 +76,10 @@ __all__ = [
     "Usage",
     "WorkGroup",
     "WorkItem",
+    "allow_hosts",
     "ask_until_whole",
     "build_chat_messages",
+    "check_hosts",
     "find_label_tokens",
     "generate_groups",
     "on_shared_loop",

@@ -15,7 +15,7 @@ from transformers.generation.logits_process import (
     RepetitionPenaltyLogitsProcessor,
 )
 
-from groupwise.core import Completion, Example, ModelError, derive_seed, open_picture
+from groupwise.core import Completion, DataError, Example, ModelError, derive_seed, open_picture
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.labels import LabelTree, grow_labels
 from groupwise.inference.row_draws import draw_by_row
@@ -52,6 +52,7 @@ class LocalEngine:
 
         Raises:
             ModelError: if a prompt with its completion is longer than the model takes.
+            DataError: naming an example that the policy's processor does not take.
         """
         completions: list[list[Completion]] = []
         for batch in _split(examples, self.batch_size):
@@ -61,6 +62,16 @@ class LocalEngine:
             if report_progress is not None:
                 report_progress(len(completions), len(examples))
         return completions
+
+    def explain_refused(self, examples: Sequence[Example]) -> dict[str, str]:
+        """Return why examples cannot be asked, by id; nothing is asked."""
+        refused: dict[str, str] = {}
+        for example in examples:
+            try:
+                self._encode([example])
+            except DataError as error:
+                refused[example.id] = str(error)
+        return refused
 
     @torch.inference_mode()
     def label_probabilities(
@@ -257,7 +268,14 @@ class LocalEngine:
             texts = [text + lead for text, lead in zip(texts, words, strict=True)]
         pictures = [[open_picture(p) for p in example.pictures] for example in examples]
         named = {"images": pictures} if any(pictures) else {}
-        inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
+        try:
+            inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
+        except ValueError as error:
+            # Such as for a picture of 300:1, or a text that writes the token of a picture.
+            if len(examples) > 1:
+                for number, example in enumerate(examples):
+                    self._encode([example], leads=None if leads is None else [leads[number]])
+            raise DataError(f"example {examples[0].id} cannot be asked ({error})") from error
         return {key: value.to(self.policy.model.device) for key, value in inputs.items()}
 
     def _check_length(

@@ -16,6 +16,7 @@ import httpx2
 from groupwise.core import Completion, ConfigError, Example
 from groupwise.inference.chat import build_chat_messages, describe_status, read_replies
 from groupwise.inference.engine import ReportProgress, Sampling
+from groupwise.inference.hosts import check_host
 from groupwise.inference.labels import share_labels
 from groupwise.inference.responder import LabelShares, Reply, RequestError, Usage
 from groupwise.inference.server_settings import RequestLimiter, ServerSettings, retry
@@ -38,7 +39,8 @@ class ServerEngine:
         max_pixels: pictures are scaled down to at most so many before they are sent.
 
     Raises:
-        ConfigError: if the key's environment variable is not set.
+        ConfigError: if the key's environment variable is not set, or a config that was read leads
+            to a host that this user has not named.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class ServerEngine:
         tokenizer: "PreTrainedTokenizerBase | None" = None,
         max_pixels: int | None = None,
     ) -> None:
+        if settings.was_read:
+            check_host(settings.url, settings.api_key_variable)
         self.settings = settings
         self._max_pixels = max_pixels
         self._tokenizer = tokenizer

@@ -4,9 +4,16 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from groupwise.core import Config, Harmless, Place
 from groupwise.inference.responder import RequestError
@@ -131,7 +138,8 @@ class ServerSettings(Config):
         model: name under which the server offers it.
         revision: of the weights; change it when other weights are served under this name, or
             verdicts of the old ones would be taken from a cache.
-        api_key_variable: environment variable that holds the key; None: no key is sent.
+        api_key_variable: environment variable that holds the key; its name ends with
+            ``_API_KEY``, no other is ever sent; None: no key is sent.
         timeout_s: for a whole request, from its start to the last byte.
         top_log_probs: likeliest first tokens to ask for when labels are weighed (vLLM and OpenAI
             allow 20 unless told otherwise; vLLM ends if it is more than the vocabulary has).
@@ -148,7 +156,9 @@ class ServerSettings(Config):
     url: Annotated[str, _PLACE] = Field(pattern=r"^https?://[^\s]+$")
     model: str = Field(min_length=1)
     revision: str | None = None
-    api_key_variable: Annotated[str | None, _PLACE] = None
+    api_key_variable: Annotated[str | None, _PLACE] = Field(
+        default=None, pattern=r"^[A-Z][A-Z0-9_]*_API_KEY$"
+    )
     timeout_s: float = Field(default=60.0, gt=0, le=604_800)
     top_log_probs: int = Field(default=20, ge=1, le=1000)
     sends_extensions: bool = True
@@ -158,6 +168,17 @@ class ServerSettings(Config):
     completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
     retry: RetrySettings = RetrySettings()
+    _was_read: bool = PrivateAttr(default=False)
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a config or a run says so, which may be somebody else's, and not code."""
+        return self._was_read
+
+    @model_validator(mode="after")
+    def _note_origin(self, info: ValidationInfo) -> Self:
+        self._was_read = bool(info.context and "was_read" in info.context)
+        return self
 
     @field_validator("extras")
     @classmethod

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, ModelError
+from groupwise.core import Example, GroupwiseError, ModelError
 from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
 from groupwise.models.outline import find_outline
@@ -27,13 +27,15 @@ def refuse_missing(name_or_path: str | Path) -> Iterator[None]:
     Raises:
         ModelError: on the library's error inside the block.
     """
-    from safetensors import SafetensorError
+    from torch import OutOfMemoryError
 
     try:
         with silence_libraries():
             yield
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+    except (GroupwiseError, ImportError, MemoryError, OutOfMemoryError):
+        raise
+    except Exception as error:  # libraries say anything of files that somebody made or damaged
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(
             f"cannot load the model {name_or_path} ({reason})",
             fix="give a model folder, or a hub id that is in the local cache or can be reached",

@@ -251,7 +251,13 @@ def _keep_tokens(given: GenerationConfig) -> GenerationConfig:
     would not be the model's own. What is saved later wants nothing either.
     """
     names = ("bos_token_id", "eos_token_id", "pad_token_id")
-    return GenerationConfig(**{name: getattr(given, name) for name in names})
+    kept = {name: getattr(given, name) for name in names}
+    for name, value in kept.items():
+        if not all(
+            isinstance(one, int) for one in (value if isinstance(value, list) else [value or 0])
+        ):
+            raise ValueError(f"{name} is no token: {value!r}")
+    return GenerationConfig(**kept)
 
 
 def _load_adapter(name_or_path: str | Path, **named: Any) -> Policy:

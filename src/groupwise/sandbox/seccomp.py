@@ -2,9 +2,9 @@
 
 One is for everything inside the sandbox: no tracing, mounting, namespaces or kernel interfaces.
 The other is for the program alone: also no new processes, no other programs, no sockets but pairs,
-no signals to others, nothing that is done to other processes or to the whole machine, and no
-memory that its limits do not count: that of the kernel for attributes, queues, watches, timers and
-large pipes.
+no signals to others, nothing that is done to other processes or to the whole machine (its locks,
+caches and logs among it), and no memory that its limits do not count: that of the kernel for
+attributes, queues, watches, timers and large pipes.
 What a kernel got after these tables were written does not exist in either.
 Source: Linux, arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h (aarch64);
 include/uapi/linux/{audit,bpf_common,seccomp}.h.
@@ -23,7 +23,7 @@ _X32_CALLS = 0x40000000
 _FIRST_UNKNOWN = 449  # on both; C libraries do without, as on an older kernel
 _CLONE_NEW_USER, _CLONE_THREAD = 0x10000000, 0x00010000
 _SET_PIPE_SIZE, _LEASE, _NOTIFY = 1031, 1024, 1026
-_CORE_SIZE = 4
+_CORE_SIZE, _SET_SECCOMP = 4, 22
 _UNIX = 1
 
 # The number of each call on x86-64 and on aarch64; None where there is none.
@@ -135,6 +135,9 @@ NOT_THE_PROGRAM: dict[str, tuple[int | None, int | None]] = {
     "signalfd4": (289, 74),
     "io_setup": (206, 0),
     "vmsplice": (278, 75),
+    "flock": (73, 32),
+    "fadvise64": (221, 223),
+    "readahead": (187, 213),
     "sync": (162, 81),
     "syncfs": (306, 267),
     "landlock_create_ruleset": (444, 444),
@@ -165,6 +168,7 @@ BY_ARGUMENT: dict[str, tuple[int | None, int | None]] = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "fcntl": (72, 25),
+    "prctl": (157, 167),
     "prlimit64": (302, 261),
     "setrlimit": (160, 164),
     "socketpair": (53, 199),
@@ -203,6 +207,8 @@ def _check_arguments(at: Callable[[str], int]) -> list[list[_Instruction]]:
         [(_EQUAL, 0, 1, at("clone3")), (_RETURN, 0, 0, _ERROR | _ENOSYS)],
         _check_clone(at("clone"), _CLONE_THREAD, when_clear=_EPERM),
         *(_refuse_argument(fcntl, 1, value) for value in (_SET_PIPE_SIZE, _LEASE, _NOTIFY)),
+        # A filter of its own could write each of its calls to the log of the machine.
+        _refuse_argument(at("prctl"), 0, _SET_SECCOMP),
         # A dump of memory may be handed to a program of the machine unless its limit is 1.
         _refuse_argument(at("setrlimit"), 0, _CORE_SIZE),
         _refuse_argument(at("prlimit64"), 1, _CORE_SIZE),

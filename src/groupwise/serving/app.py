@@ -217,10 +217,13 @@ def _add_chat(app: FastAPI, state: State) -> None:
 
 
 def _add_feedback(app: FastAPI, state: State, desk: "Desk") -> None:
-    from groupwise.serving.feedback import FeedbackBody, FeedbackReply
+    from groupwise.serving.feedback import FeedbackBody, FeedbackReply, find_person
 
+    own = state.settings.feedback
+    header = None if own is None else own.review.name_header
     known = (401, 408, 413, 415, 422, 429, 503)
     responses: dict[int | str, dict[str, Any]] = {status: REFUSED[status] for status in known}
+    responses[403] = {"description": "The proxy names somebody else.", "model": Refusal}
     responses[404] = {"description": "There is no such answer (any more).", "model": Refusal}
 
     @app.post(
@@ -231,6 +234,8 @@ def _add_feedback(app: FastAPI, state: State, desk: "Desk") -> None:
     )
     async def take_feedback(http: HttpRequest) -> FeedbackReply:
         body = await read_json_body(http, FeedbackBody)
+        if body.user != find_person(http, header, body.user):
+            raise HTTPException(403, "nobody speaks for another than the proxy names")
         with state.places.take():
             reply = await desk.take(body, state.versions.current.predictor.labels)
         state.meters.feedback.labels("new" if reply.is_new else "known").inc()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import uuid4
 
 from fastapi import HTTPException
+from fastapi import Request as HttpRequest
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -41,7 +42,9 @@ class FeedbackBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     answer_id: str = Field(max_length=64)
-    user: str = Field(min_length=1, max_length=200, description="Kept as a keyed digest alone.")
+    user: str = Field(
+        max_length=200, pattern=r"\S", description="Not blank; kept as a keyed digest alone."
+    )
     label: str | None = Field(
         max_length=1000, description="The right answer, or null to take back what was said."
     )
@@ -55,6 +58,20 @@ class FeedbackReply(BaseModel):
     label: str | None = Field(description="What all people say; null where they disagree.")
     num_people: int
     is_correction: bool = Field(description="They say something else than the policy did.")
+
+
+def find_person(http: HttpRequest, name_header: str | None, given: str) -> str:
+    """Return who somebody is.
+
+    Args:
+        http: what they sent.
+        name_header: in which the proxy names them; None: it does not.
+        given: who they say they are.
+
+    Returns:
+        What the header says where there is to be one, empty if it says nothing, else ``given``.
+    """
+    return given if name_header is None else http.headers.get(name_header, "").strip()
 
 
 class Desk:

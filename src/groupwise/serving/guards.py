@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groupwise.serving.arrivals import Arrivals, Body, BodyRefusedError
+from groupwise.serving.guesses import RETRY_AFTER, TOO_MANY, Guesses, find_address
 from groupwise.serving.meters import Meters
 from groupwise.serving.settings import ServeSettings
 
@@ -93,6 +94,7 @@ class Guard:
         self.token = settings.token
         self.meters = meters
         self.arrivals = Arrivals(settings)
+        self.guesses = Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, 408, 413, 429 or 503, or hand the request on."""
@@ -101,10 +103,9 @@ class Guard:
             return
         counted = _CountedAnswer(send, self.meters)
         path, headers = scope["path"], {name.lower(): value for name, value in scope["headers"]}
-        if not self._is_allowed(path, headers.get(b"authorization", b"")):
-            sentence = "the token is missing or wrong"
-            refusal = refuse(path, 401, sentence, {"WWW-Authenticate": "Bearer"})
-            await refusal(scope, receive, counted.send)
+        unknown = self._refuse_unknown(scope, path, headers.get(b"authorization", b""))
+        if unknown is not None:
+            await unknown(scope, receive, counted.send)
             return
         try:
             with self.arrivals.hold(receive, headers) as body:
@@ -118,10 +119,19 @@ class Guard:
         if not counted.has_begun:
             await refusal(scope, receive, counted.send)
 
-    def _is_allowed(self, path: str, given: bytes) -> bool:
+    def _refuse_unknown(self, scope: Scope, path: str, given: bytes) -> JSONResponse | None:
+        """Return the refusal of who has not the token; None where it is not asked for, or there."""
         if self.token is None or path in OPEN_PATHS or f"{path}/".startswith(f"{REVIEW}/"):
-            return True
-        return hmac.compare_digest(given, f"Bearer {self.token}".encode())
+            return None
+        address = find_address(scope)
+        if self.guesses.are_too_many(address):
+            return refuse(path, 429, TOO_MANY, RETRY_AFTER)
+        if hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+            return None
+        if given:
+            self.guesses.note(address)
+        sentence = "the token is missing or wrong"
+        return refuse(path, 401, sentence, {"WWW-Authenticate": "Bearer"})
 
     async def _hand_on(self, scope: Scope, body: Body, counted: "_CountedAnswer") -> None:
         async def send(message: Message) -> None:

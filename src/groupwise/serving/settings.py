@@ -29,6 +29,9 @@ class ReviewSettings(Config):
         order: in which they are asked: ``value``, or ``random`` or ``oldest``.
         lease_s: how long an answer that one person is asked about is kept from others.
         session_h: how long somebody stays logged in.
+        name_header: header in which the proxy names who asks; nobody then names themselves, here
+            or in /v1/feedback. The proxy has to drop it from what it is sent. None: people say who
+            they are, and whoever has the token may speak for anybody.
         asked: answers that are asked about in turn with the others; a loop folder that is served
             brings its own.
     """
@@ -36,6 +39,7 @@ class ReviewSettings(Config):
     order: Literal["value", "random", "oldest"] = "value"
     lease_s: float = Field(default=300, gt=0, le=604_800)
     session_h: float = Field(default=12, gt=0, le=8_784)
+    name_header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,100}$")
     asked: AskedSettings | None = None
 
 

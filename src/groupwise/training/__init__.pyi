@@ -49,6 +49,7 @@ from groupwise.training.workspace import (
     find_last_checkpoint,
     mark_complete,
     read_step,
+    refuse_pickles,
     remove_checkpoints,
     write_budget,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "preview_memory",
     "read_rollouts",
     "read_step",
+    "refuse_pickles",
     "remove_checkpoints",
     "score_alone",
     "train_grpo",

@@ -56,6 +56,7 @@ from groupwise.training.workspace import (
     Workspace,
     find_start,
     read_step,
+    refuse_pickles,
     remove_checkpoints,
     write_grpo_budget,
 )
@@ -172,7 +173,8 @@ def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
         resolved = _write_resolved(
             trainer.args, workspace, num_left_out=len(examples) % prompts_per_round
         )
-        trainer.train(resume_from_checkpoint=start)
+        with refuse_pickles(start):
+            trainer.train(resume_from_checkpoint=start)
         model = policy.model = whole.fill(trainer)
     note_trained(model)
     if is_first_process():

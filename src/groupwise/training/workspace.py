@@ -1,9 +1,11 @@
 """What a training leaves in its folder: whole checkpoints, and what it has used."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from groupwise.core import TrainingError, find_unlike, read_jsonl, write_digests, write_json
@@ -88,6 +90,26 @@ def find_start(folder: Path) -> Path | None:
             fix="set it back, or delete the training's checkpoints to start it again",
         )
     return last
+
+
+@contextmanager
+def refuse_pickles(checkpoint: Path | None) -> Iterator[None]:
+    """Say in one sentence that a checkpoint holds more than tensors and plain values.
+
+    Args:
+        checkpoint: that is continued inside the block; None: none is.
+
+    Raises:
+        TrainingError: on the library's error inside the block.
+    """
+    try:
+        yield
+    except UnpicklingError as error:
+        raise TrainingError(
+            f"{checkpoint} holds something else than tensors and plain values, or is damaged",
+            got=str(error).splitlines()[0],
+            fix="delete it: the training goes on from the one before, or starts again",
+        ) from error
 
 
 def read_step(checkpoint: Path) -> int:

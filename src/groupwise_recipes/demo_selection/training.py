@@ -17,6 +17,7 @@ from groupwise.training import (
     find_last_checkpoint,
     mark_complete,
     read_step,
+    refuse_pickles,
     remove_checkpoints,
     write_budget,
 )
@@ -237,7 +238,8 @@ class _Training:
         checkpoint = find_last_checkpoint(self.workspace.folder)
         if checkpoint is None:
             return
-        state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
+        with refuse_pickles(checkpoint):
+            state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
         self.selector.load_state_dict(state["selector"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.objective.load_state_dict(state["objective"])

@@ -258,9 +258,9 @@ def test_settings_of_the_server_are_used(server, monkeypatch):
         backend = ServerBackend(given)
         assert (backend.max_concurrency, backend.retry_settings) == (7, QUICK)
     assert ServerBackend(settings, max_concurrency=2).max_concurrency == 2
-    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    with pytest.raises(ConfigError, match="NO_SUCH_KEY"):
-        ServerBackend(make_settings(server, api_key_variable="NO_SUCH_KEY"))
+    monkeypatch.delenv("NO_SUCH_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="NO_SUCH_API_KEY"):
+        ServerBackend(make_settings(server, api_key_variable="NO_SUCH_API_KEY"))
 
 
 def answer_but(fault, places):

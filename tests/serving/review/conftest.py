@@ -85,10 +85,12 @@ def enter(serve) -> Callable[..., Person]:
     """Log somebody in; all of a test are at one server, started with the first one's settings."""
     served: list[httpx2.Client] = []
 
-    def enter_one(name: str = "ann", token: str | None = None, labels=None, **headers) -> Person:
+    def enter_one(
+        name: str = "ann", token: str | None = None, labels=None, settings=None, **headers
+    ) -> Person:
         if not served:
             given = {} if token is None else {"token": token}
-            served.append(serve(labels, **given))
+            served.append(serve(labels, **given, **(settings or {})))
         return Person(str(served[0].base_url), name, token, **headers)
 
     return enter_one

@@ -5,6 +5,7 @@ from itertools import product
 import httpx2
 import pytest
 
+from groupwise.feedback import name_person
 from groupwise.serving.review.application import ENTRANCE, SESSION
 from groupwise.serving.review.hosts import is_known
 
@@ -64,6 +65,49 @@ def test_cookies_are_for_this_page_and_for_no_script(enter):
     behind = {"X-Forwarded-Proto": "https"}
     login = ann.client.get("/review/login", headers=behind)
     assert "secure" in login.headers["set-cookie"].lower()
+
+
+def test_a_session_over_tls_is_secure_whatever_the_proxy_says(enter):
+    ann = enter(token="geheimnis")
+    ann.page = ann.client.get("/review/login").text
+    sent = {"Host": "pages.example", "Origin": "https://pages.example"}
+    entered = ann.post("login", sent, name="ann", token="geheimnis")
+    [cookie] = entered.headers.get_list("set-cookie")[:1]
+    assert (cookie.startswith(SESSION), "secure" in cookie.lower()) == (True, True)
+
+
+def test_guesses_are_slowed_and_who_has_the_token_elsewhere_is_not(enter):
+    ann = enter(token="geheimnis")
+    eve = {"X-Forwarded-For": "192.0.2.7"}
+
+    def guess(token):
+        ann.page = ann.client.get("/review/login").text
+        return ann.post("login", eve, name="eve", token=token)
+
+    assert [guess(f"{n}").status_code for n in range(12)] == [401] * 10 + [429] * 2
+    refused = guess("geheimnis")
+    assert (refused.status_code, "Too many wrong tokens" in refused.text) == (429, True)
+    assert refused.headers["retry-after"] == "10"
+    ann.page = ann.client.get("/review/login").text
+    assert ann.post("login", name="ann", token="geheimnis").status_code == 303
+
+
+def test_people_are_who_the_proxy_says(enter, remember, store):
+    remember("a")
+    own = {"feedback": {"folder": ".", "review": {"name_header": "X-User"}}}
+    ann = enter("eve", "geheimnis", settings=own, **{"X-User": "ann"})
+    client = httpx2.Client(base_url=ann.client.base_url)
+    assert ann.say("通过").status_code == 200
+    [item] = store.list_items()
+    assert [given.person for given in item.labels] == [name_person("ann", b"a secret of the tests")]
+    assert ann.client.get("/review/", headers={"X-User": "bob"}).headers["location"] == "login"
+    assert enter("eve", "geheimnis").entered.status_code == 422
+    said = {"answer_id": "a", "user": "eve", "label": "通过"}
+    bearer = {"Authorization": "Bearer geheimnis"}
+    for name, status in (("ann", 403), ("eve", 200)):
+        sent = client.post("/v1/feedback", json=said, headers={**bearer, "X-User": name})
+        assert sent.status_code == status
+    assert client.post("/v1/feedback", json=said, headers=bearer).status_code == 403
 
 
 def test_a_session_ends_in_the_browser(enter):

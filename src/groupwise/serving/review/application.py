@@ -14,8 +14,9 @@ from starlette.types import ASGIApp
 
 from groupwise.core import DataError
 from groupwise.feedback import name_person
-from groupwise.serving.feedback import Desk, Rounds
+from groupwise.serving.feedback import Desk, Rounds, find_person
 from groupwise.serving.guards import REVIEW
+from groupwise.serving.guesses import RETRY_AFTER, Guesses, find_address
 from groupwise.serving.meters import Meters
 from groupwise.serving.review.choices import list_choices
 from groupwise.serving.review.forms import get_text, read_form
@@ -87,6 +88,8 @@ class _Review:
         self._seal = Seal(desk.key, settings.token)
         self._waiting = WaitingAnswers(desk.store, own)
         self._one_picture = asyncio.Lock()
+        self._guesses = Guesses()
+        self._name_header = own.name_header
 
     async def show(self, http: Request) -> Response:
         """Ask whoever is logged in."""
@@ -100,14 +103,18 @@ class _Review:
     async def log_in(self, http: Request) -> Response:
         """Begin a session."""
         form = await self._read_form(http, ENTRANCE)
+        address = find_address(http.scope)
+        if self._guesses.are_too_many(address):
+            raise HTTPException(429, "too_many_guesses", RETRY_AFTER)
         if not is_token(form.get("token", ""), self._token):
+            self._guesses.note(address)
             return self._render_login(http, status=401, problem="wrong_token")
-        name = form.get("name", "").strip()
+        name = self._find_name(http, form.get("name", "").strip())
         if not 0 < len(name) <= 200:
             return self._render_login(http, status=422, problem="no_name")
         visitor = make_visitor(name, time.time() + self._session_s)
         response = _redirect("./")
-        _set_cookie(http, response, SESSION, self._seal.write(visitor))
+        _set_cookie(http, response, SESSION, self._seal.write(SESSION, visitor))
         response.delete_cookie(ENTRANCE, REVIEW, httponly=True, samesite="strict")
         return response
 
@@ -185,7 +192,19 @@ class _Review:
         return self._desk.rounds
 
     def _find_visitor(self, http: Request, cookie: str) -> Visitor | None:
-        return self._seal.read(http.cookies.get(cookie, ""), time.time())
+        """Return who a cookie speaks of.
+
+        Nobody is a session without a name, nor one of another person than the proxy knows.
+        """
+        visitor = self._seal.read(cookie, http.cookies.get(cookie, ""), time.time())
+        if visitor is None or cookie != SESSION:
+            return visitor
+        is_own = visitor.name == self._find_name(http, visitor.name)
+        return visitor if is_own and visitor.name.strip() else None
+
+    def _find_name(self, http: Request, given: str) -> str:
+        """Return who somebody is: as the proxy says where it is to, else as they say."""
+        return find_person(http, self._name_header, given)
 
     def _require(self, http: Request) -> Visitor:
         visitor = self._find_visitor(http, SESSION)
@@ -200,7 +219,7 @@ class _Review:
         """Return a form of the session in a cookie, and of no other."""
         form = await read_form(http)
         visitor = self._find_visitor(http, cookie)
-        if visitor is None or not self._seal.is_form_token(form.get("form", ""), visitor):
+        if visitor is None or not self._seal.is_form_token(form.get("form", ""), cookie, visitor):
             raise HTTPException(403, "other_session")
         return form
 
@@ -235,7 +254,7 @@ class _Review:
             choices=list_choices(self._labels),
             has_rounds=self._desk.rounds is not None,
             visitor=visitor,
-            form_token=self._seal.write_form_token(visitor),
+            form_token=self._seal.write_form_token(SESSION, visitor),
             notice=notice,
         )
 
@@ -247,9 +266,9 @@ class _Review:
             status=status,
             needs_token=self._token is not None,
             problem=problem,
-            form_token=self._seal.write_form_token(visitor),
+            form_token=self._seal.write_form_token(ENTRANCE, visitor),
         )
-        _set_cookie(http, response, ENTRANCE, self._seal.write(visitor))
+        _set_cookie(http, response, ENTRANCE, self._seal.write(ENTRANCE, visitor))
         return response
 
 
@@ -287,6 +306,15 @@ def _remember_language(http: Request, response: Response) -> Response:
     return response
 
 
+def _is_over_tls(http: Request) -> bool:
+    """Say whether a browser came over TLS: by the connection, a proxy's word or the browser's own.
+
+    Whoever says so without being a proxy keeps a cookie of their own from plain connections.
+    """
+    said = http.headers.get("x-forwarded-proto", ""), http.headers.get("origin", "")
+    return http.url.scheme == "https" or said[0] == "https" or said[1].startswith("https://")
+
+
 def _set_cookie(
     http: Request, response: Response, name: str, value: str, *, max_age: int | None = None
 ) -> None:
@@ -296,7 +324,7 @@ def _set_cookie(
         value,
         max_age=max_age,
         path=REVIEW,
-        secure=http.url.scheme == "https",
+        secure=_is_over_tls(http),
         httponly=True,
         samesite="strict",
     )

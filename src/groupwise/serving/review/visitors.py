@@ -38,18 +38,20 @@ class Seal:
     """
 
     def __init__(self, key: bytes, token: str | None) -> None:
-        made_for = f"groupwise review {json.dumps(token)}"
-        self._key = hmac.new(key, made_for.encode(), hashlib.sha256).digest()
+        # People are kept as digests of their names with the same key, and no name is bytes of
+        # this kind: else the digest of a well-chosen name would be the key of all sessions.
+        made_for = f"groupwise review {json.dumps(token)}".encode()
+        self._key = hmac.new(key, b"\xff" + made_for, hashlib.sha256).digest()
 
-    def write(self, visitor: Visitor) -> str:
-        """Return the text of a cookie."""
+    def write(self, cookie: str, visitor: Visitor) -> str:
+        """Return the text of a cookie of this name, which is none under another name."""
         body = base64.urlsafe_b64encode(json.dumps(asdict(visitor)).encode()).decode()
-        return f"{body}.{self._sign('session', body)}"
+        return f"{body}.{self._sign(cookie, body)}"
 
-    def read(self, text: str, now_s: float) -> Visitor | None:
-        """Return who a cookie speaks of; None if it is not ours, or over."""
+    def read(self, cookie: str, text: str, now_s: float) -> Visitor | None:
+        """Return who the cookie of this name speaks of; None if it is not ours, or over."""
         body, _, signature = text.rpartition(".")
-        if not _are_same(signature, self._sign("session", body)):
+        if not _are_same(signature, self._sign(cookie, body)):
             return None
         try:
             visitor = Visitor(**json.loads(base64.urlsafe_b64decode(body)))
@@ -57,13 +59,13 @@ class Seal:
             return None
         return visitor if now_s < visitor.ends_at_s else None
 
-    def write_form_token(self, visitor: Visitor) -> str:
-        """Return what each form of a session carries, and no other site knows."""
-        return self._sign("form", visitor.id)
+    def write_form_token(self, cookie: str, visitor: Visitor) -> str:
+        """Return what each form of who has this cookie carries, and no other site knows."""
+        return self._sign(f"form of {cookie}", visitor.id)
 
-    def is_form_token(self, given: str, visitor: Visitor) -> bool:
-        """Return whether a form is of this session."""
-        return _are_same(given, self.write_form_token(visitor))
+    def is_form_token(self, given: str, cookie: str, visitor: Visitor) -> bool:
+        """Return whether a form is of who has this cookie."""
+        return _are_same(given, self.write_form_token(cookie, visitor))
 
     def _sign(self, purpose: str, text: str) -> str:
         return hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()
