@@ -91,6 +91,7 @@ def _audit_checkers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
     if case.samples:  # a sound checker pays nothing for what is written here
         rows += habits.check_parts(case.rewards, table)
     rows.append(habits.check_repeats(checkers.list_plain(tried, case), table))
+    rows.append(habits.check_unseen(case.rewards, table))
     rows += judging.check_fooling([row.example for row in tried], seat) if seat else []
     return RewardAudit(tuple(rows), len(tried), len(table.list_rows()))
 
@@ -115,6 +116,7 @@ def _audit_answers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
             [(i.example, text) for i in items for text in (i.reference, *i.wrong[:1])], table
         ),
     ]
+    rows.append(habits.check_unseen(case.rewards, table))
     rows += judging.check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))
 
