@@ -89,7 +89,7 @@ from groupwise.core.outputs import (
     seal,
     write_digests,
 )
-from groupwise.core.paths import is_below
+from groupwise.core.paths import drop_folders, is_below
 from groupwise.core.pictures import (
     LARGE_PIXELS,
     convert_picture,
@@ -163,6 +163,7 @@ __all__ = [
     "digest_bytes",
     "digest_file",
     "digest_json",
+    "drop_folders",
     "dump_config",
     "explain_disk",
     "find_effect",
