@@ -1,4 +1,4 @@
-"""What the docs say of files of cells is a file of cells, and their first page lists all systems."""
+"""The docs give a file of cells that can be read, and their first page lists all systems."""
 
 from pathlib import Path
 
