@@ -51,7 +51,6 @@ from groupwise.training.workspace import (
     Workspace,
     find_start,
     load_weights,
-    refuse_pickles,
     remove_checkpoints,
     write_budget,
 )
@@ -222,9 +221,7 @@ def train_sft(
                 progress,
             ],
         )
-        start = find_start(workspace.folder)
-        with refuse_pickles(start):
-            trainer.train(resume_from_checkpoint=start)
+        trainer.train(resume_from_checkpoint=find_start(workspace.folder))
         model = policy.model = whole.fill(trainer)
     note_trained(model)
     taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
