@@ -11,6 +11,7 @@ tests hold them to scikit-learn's.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,11 +249,12 @@ def debias_error(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> 
     rest = _shape_table(sums, labels)[1]
     gaps = np.abs(rest[..., -NUM_BINS:])
     sigma = np.sqrt(noise * rest[..., -2 * NUM_BINS : -NUM_BINS])
-    seen = gaps.sum(axis=-1)
-    low, high = np.zeros_like(seen), np.ones_like(seen)
+    seen: Any = gaps.sum(axis=-1)
+    low: Any = np.zeros_like(seen)
+    high: Any = np.ones_like(seen)
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        is_less = _fold(middle[..., None] * gaps, sigma).sum(axis=-1) < seen
+        middle: Any = (low + high) / 2
+        is_less: Any = _fold(middle[..., None] * gaps, sigma).sum(axis=-1) < seen
         low, high = np.where(is_less, middle, low), np.where(is_less, high, middle)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(high < _LEAST_FACTOR, 0.0, high * seen) / rest[..., 2]
