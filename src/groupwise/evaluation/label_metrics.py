@@ -246,16 +246,17 @@ def debias_error(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> 
         noise: variance of a bin's gap over that of its items: 1, and 2 in bootstrap draws, which
             draw anew what is drawn already.
     """
-    rest = _shape_table(sums, labels)[1]
-    gaps = np.abs(rest[..., -NUM_BINS:])
+    rest: Any = _shape_table(sums, labels)[1]
+    gaps: Any = np.abs(rest[..., -NUM_BINS:])
     sigma = np.sqrt(noise * rest[..., -2 * NUM_BINS : -NUM_BINS])
     seen: Any = gaps.sum(axis=-1)
     low: Any = np.zeros_like(seen)
     high: Any = np.ones_like(seen)
     for _ in range(_HALVINGS):
         middle: Any = (low + high) / 2
-        is_less: Any = _fold(middle[..., None] * gaps, sigma).sum(axis=-1) < seen
-        low, high = np.where(is_less, middle, low), np.where(is_less, high, middle)
+        is_less: Any = np.asarray(_fold(middle[..., None] * gaps, sigma).sum(axis=-1) < seen)
+        low += is_less * (middle - low)
+        high -= ~is_less * (high - middle)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(high < _LEAST_FACTOR, 0.0, high * seen) / rest[..., 2]
 
