@@ -81,13 +81,16 @@ def test_components_recover_what_was_put_in():
 
 
 @given(seed=st.integers(0, 10**6), is_paired=st.booleans(), num_seeds=st.integers(3, 6))
-def test_interval_is_never_narrower_than_that_of_items_alone(seed, is_paired, num_seeds):
+def test_interval_is_never_narrower_than_that_of_items_or_of_seeds_alone(
+    seed, is_paired, num_seeds
+):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 9, 12).astype(float)
     a, b = rng.normal(size=(2, num_seeds, 12))
     parts = split_variance(a, b, sizes, is_paired=is_paired)
     items = stats.t.ppf(0.975, parts.cluster_df) * parts.cluster**0.5
-    assert find_half_width(parts) >= items - 1e-12
+    seeds = stats.t.ppf(0.975, parts.seed_df) * parts.seed**0.5
+    assert find_half_width(parts) >= max(items, seeds) - 1e-12
 
 
 @pytest.mark.parametrize("is_paired", [False, True])

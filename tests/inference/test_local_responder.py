@@ -80,6 +80,11 @@ def test_the_revision_is_that_of_the_weights(vision_folder):
     changed = LocalResponder(LocalEngine(second), model="tiny").identity
     assert changed == {"model": "tiny", "revision": changed["revision"]}
     assert changed["revision"] != revisions[0]
+    third = load_policy(vision_folder)
+    text = third.model.config.text_config
+    text.hidden_act = "gelu" if text.hidden_act != "gelu" else "silu"
+    other = LocalResponder(LocalEngine(third), model="tiny").identity["revision"]
+    assert other != revisions[0]
     assert (
         LocalResponder(LocalEngine(second), model="t", revision="r1").identity["revision"] == "r1"
     )

@@ -10,6 +10,7 @@ from small_task import LORA
 
 from groupwise.core import DataError, Example, read_json
 from groupwise.data import read_examples
+from groupwise.data.leakage import check_clusters
 from groupwise.feedback import order_by_priority, write_items
 from groupwise.learning import RoundConfig
 from groupwise.learning.round import prepare_round
@@ -87,6 +88,20 @@ def test_the_held_out_set_is_the_origins_and_never_trained_on(
         "its picture or text is tested": 1,
         "its session is tested": 1,
     }
+
+
+def test_what_is_of_a_session_of_the_validation_is_not_learned(
+    talk: Talk, prepare: Prepare, origin: Path, tmp_path: Path
+) -> None:
+    """The audit would end the round: a session stands in one split alone."""
+    validation = read_examples(origin / "prepare" / "validation.jsonl")
+    talk.fill(TEACHING[:4])
+    session = next(one.cluster for one in validation if SIDES.find(one.cluster) == "teaches")
+    talk.say(talk.show(session), LABELS[1])
+    splits = prepare()
+    assert check_clusters(splits) == []
+    assert len(splits["validation"]) == len(validation)
+    assert _count_drops(tmp_path) == {"its session is validated": 1}
 
 
 def test_what_cannot_be_learned_is_dropped_and_counted(

@@ -89,7 +89,7 @@ from groupwise.core.outputs import (
     seal,
     write_digests,
 )
-from groupwise.core.paths import is_below
+from groupwise.core.paths import drop_folders, is_below
 from groupwise.core.pictures import (
     LARGE_PIXELS,
     convert_picture,
@@ -106,6 +106,7 @@ from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_packages
 from groupwise.core.seeds import Seed, derive_seed, seed_everything
 from groupwise.core.shapes import parse_value
+from groupwise.core.starts import repeat_start
 from groupwise.core.yaml_loader import parse_yaml
 
 __all__ = [
@@ -163,6 +164,7 @@ __all__ = [
     "digest_bytes",
     "digest_file",
     "digest_json",
+    "drop_folders",
     "dump_config",
     "explain_disk",
     "find_effect",
@@ -197,6 +199,7 @@ __all__ = [
     "read_manifest",
     "read_picture",
     "read_total_memory",
+    "repeat_start",
     "replace_file",
     "report_places",
     "seal",

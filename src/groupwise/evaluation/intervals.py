@@ -178,6 +178,31 @@ def is_constant(values: Floats) -> bool:
     return len(values) < 2 or float(np.ptp(values)) < _NO_SPREAD
 
 
+def widen_recalls(
+    drawn: Interval, value: float, recalls: Sequence[tuple[float, Interval]]
+) -> Interval:
+    """Return the interval of balanced accuracy, where a recall of 0 or 1 may not spread in draws.
+
+    It is then no narrower than what the intervals of the recalls say, whose distances add in
+    squares: a constant answer has recalls of 1 and 0 in every draw.
+
+    Source: Zou & Donner 2008, "Construction of confidence limits about effect measures: a general
+    approach", equation 3, for the mean of independent recalls.
+
+    Args:
+        drawn: from draws of whole clusters.
+        value: mean of the recalls.
+        recalls: each with its interval.
+    """
+    if all(0.0 < recall < 1.0 for recall, _ in recalls):
+        return drawn
+    below = np.array([recall - ends[0] for recall, ends in recalls])
+    above = np.array([ends[1] - recall for recall, ends in recalls])
+    low = value - float(np.sqrt((below**2).sum())) / len(recalls)
+    high = value + float(np.sqrt((above**2).sum())) / len(recalls)
+    return max(0.0, min(drawn[0], low)), min(1.0, max(drawn[1], high))
+
+
 def widen_certain(drawn: Interval, value: float, clusters: Sequence[str]) -> Interval:
     """Return the interval of a share; where no draw differs from 0 or 1, that of so many items."""
     if not (value in (0.0, 1.0) and drawn == (value, value)):

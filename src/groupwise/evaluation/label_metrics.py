@@ -11,14 +11,19 @@ tests hold them to scikit-learn's.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from groupwise.evaluation.clusters import Interval
+from groupwise.evaluation.intervals import bound_clustered
 from groupwise.evaluation.predictions import Prediction, check_labels
-from groupwise.evaluation.untyped import binned_statistic, confusion_matrix
+from groupwise.evaluation.untyped import binned_statistic, confusion_matrix, normal
 
 NUM_BINS = 10
+_HALVINGS = 20
+_LEAST_FACTOR = 1e-4
 Floats = NDArray[np.float64]
 
 
@@ -145,7 +150,8 @@ def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     """Return what each item adds to the sums that metrics are made of, as (items, cells).
 
     Cells in order: L·(L+1) confusion counts, the item's Brier term, 1 if it has one, 1 if it has
-    probabilities, and for each of B bins its confidence minus its correctness.
+    probabilities, and for each of B bins the variance that its correctness has where its confidence
+    is right, and its confidence minus its correctness.
 
     Raises:
         EvaluationError: if a label is outside the set.
@@ -155,7 +161,7 @@ def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     confusion = np.zeros((len(items), num_labels * (num_labels + 1)))
     places = np.asarray(truths) * (num_labels + 1) + np.asarray(answers)
     confusion[np.arange(len(items)), places] = 1
-    calibration = np.zeros((len(items), 3 + NUM_BINS))
+    calibration = np.zeros((len(items), 3 + 2 * NUM_BINS))
     calibration[[number for number, item in enumerate(items) if is_silent(item)], :2] = 1
     known = [number for number, item in enumerate(items) if item.probabilities is not None]
     calibration[known] = _fill_calibration([items[number] for number in known], labels)
@@ -170,7 +176,9 @@ def _fill_calibration(known: Sequence[Prediction], labels: Sequence[str]) -> Flo
     gaps = np.zeros((len(known), NUM_BINS))
     bins = np.digitize(confidence, _find_bin_edges(len(labels))[1:-1])
     gaps[np.arange(len(known)), bins] = confidence - correct
-    return np.column_stack([brier, np.ones((len(known), 2)), gaps])
+    spread = np.zeros_like(gaps)
+    spread[np.arange(len(known)), bins] = confidence * (1 - confidence)
+    return np.column_stack([brier, np.ones((len(known), 2)), spread, gaps])
 
 
 def rate_cells(cells: Floats, labels: Sequence[str]) -> Iterator[tuple[str, Floats, Floats, int]]:
@@ -219,6 +227,66 @@ def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
                 np.abs(rest[..., -NUM_BINS:]).sum(axis=-1) / rest[..., 2],
             ]
         )
+
+
+def debias_error(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> Floats:
+    """Return (...) expected calibration errors without what chance alone adds to them.
+
+    The mean of absolute gaps is above 0 also where confidence is right: of 100 items in ten bins
+    about 0.10, of 10 items 0.25. So the gaps of all bins are shrunk by one factor s in [0, 1], such
+    that gaps of s times their size would show, with the noise of so many items, the absolute gaps
+    that were seen. It is 0 where chance alone shows as much.
+
+    Source: the mean of a folded normal (Leone, Nelson & Nottingham 1961, eq. 3), solved for its
+    location; one factor for all bins is our choice, since bins of few items tell nothing alone.
+
+    Args:
+        sums: (..., cells) of items or of draws, as ``fill_cells`` makes them.
+        labels: the label set.
+        noise: variance of a bin's gap over that of its items: 1, and 2 in bootstrap draws, which
+            draw anew what is drawn already.
+    """
+    rest: Any = _shape_table(sums, labels)[1]
+    gaps: Any = np.abs(rest[..., -NUM_BINS:])
+    sigma = np.sqrt(noise * rest[..., -2 * NUM_BINS : -NUM_BINS])
+    seen: Any = gaps.sum(axis=-1)
+    low: Any = np.zeros_like(seen)
+    high: Any = np.ones_like(seen)
+    for _ in range(_HALVINGS):
+        middle: Any = (low + high) / 2
+        is_less: Any = np.asarray(_fold(middle[..., None] * gaps, sigma).sum(axis=-1) < seen)
+        low += is_less * (middle - low)
+        high -= ~is_less * (high - middle)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(high < _LEAST_FACTOR, 0.0, high * seen) / rest[..., 2]
+
+
+def bound_scores(
+    clusters: Sequence[str], cells: Floats, labels: Sequence[str], *, seed: int
+) -> tuple[Interval, Interval]:
+    """Return the intervals of balanced accuracy and of the calibration error without chance.
+
+    Args:
+        clusters: of each item.
+        cells: (items, cells), as ``fill_cells`` makes them.
+        labels: the label set.
+        seed: of the draws.
+    """
+
+    def score(sums: Floats) -> Floats:
+        return np.stack([score_cells(sums, labels)[0], debias_error(sums, labels, noise=2.0)])
+
+    balanced, error = bound_clustered(clusters, cells, score, seed=seed)
+    return balanced or (0.0, 1.0), error or (0.0, 1.0)
+
+
+def _fold(means: Floats, sigma: Floats) -> Floats:
+    """Return the mean of the absolute value of normal variables."""
+    safe = np.where(sigma > 0, sigma, 1.0)
+    ratio = means / safe
+    folded = safe * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
+    folded += means * (1 - 2 * normal.cdf(-ratio))
+    return np.where(sigma > 0, folded, means)
 
 
 def _shape_table(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:

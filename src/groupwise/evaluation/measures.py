@@ -67,10 +67,10 @@ _FAMILIES = {
 
 METRIC_VERSIONS: Mapping[str, int] = {
     "accuracy": 2,
-    "balanced_accuracy": 3,
+    "balanced_accuracy": 4,
     "brier": 4,
     "comparison": 4,
-    "ece": 2,
+    "ece": 3,
     "f1": 4,
     "invalid_rate": 2,
     "latency": 1,

@@ -14,8 +14,14 @@ from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, derive_seed, write_json
 from groupwise.evaluation.clusters import Interval, clustered_ratio
-from groupwise.evaluation.intervals import bound_clustered, widen_certain, widen_interval
-from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
+from groupwise.evaluation.intervals import widen_certain, widen_interval, widen_recalls
+from groupwise.evaluation.label_metrics import (
+    bound_scores,
+    debias_error,
+    fill_cells,
+    rate_cells,
+    score_cells,
+)
 from groupwise.evaluation.predictions import (
     Prediction,
     check_labels,
@@ -92,9 +98,9 @@ def compute_metrics(
     predictions have them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts
     pairs) and the mean of each of ``scores``.
 
-    Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece and
-    latencies that of draws of whole clusters. With a single cluster nothing is known about others:
-    the interval is [0, 1] (latencies: lowest to highest).
+    Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece (which
+    is without what chance adds) and latencies that of draws of whole clusters. With a single
+    cluster nothing is known about others: the interval is [0, 1] (latencies: lowest to highest).
 
     Items without truths have no accuracy. Free text, which is ``labels=()`` or more than 20 labels,
     has no metrics by label (precision, recall, F1, balanced accuracy, Brier score, calibration
@@ -147,16 +153,20 @@ def _measure_labels(items: Sequence[Prediction], labels: Sequence[str], seed: in
     """Yield ratios of sums over items, and what only draws of whole clusters have intervals of."""
     clusters = [item.cluster for item in items]
     cells = fill_cells(items, labels)
+    recalls: list[tuple[float, Interval]] = []
     for name, tops, bases, n in rate_cells(cells, labels):
         top, base = np.column_stack([tops, bases]).sum(axis=0)
-        yield name, float(top / base), clustered_ratio(tops, bases, clusters) or (0.0, 1.0), n
-    balanced, error = score_cells(cells.sum(axis=0), labels).tolist()
-    drawn = bound_clustered(clusters, cells, lambda sums: score_cells(sums, labels), seed=seed)
-    ends = [one or (0.0, 1.0) for one in drawn]
-    yield "balanced_accuracy", balanced, widen_certain(ends[0], balanced, clusters), len(items)
+        ends = clustered_ratio(tops, bases, clusters) or (0.0, 1.0)
+        recalls += [(float(top / base), ends)] if name.startswith("recall:") else []
+        yield name, float(top / base), ends, n
+    balanced = float(score_cells(cells.sum(axis=0), labels)[0])
+    ends, error_ends = bound_scores(clusters, cells, labels, seed=seed)
+    ends = widen_recalls(widen_certain(ends, balanced, clusters), balanced, recalls)
+    yield "balanced_accuracy", balanced, ends, len(items)
     num_known = sum(item.probabilities is not None for item in items)
     if num_known:
-        yield "ece", error, ends[1], num_known
+        error = float(debias_error(cells.sum(axis=0), labels))
+        yield "ece", error, error_ends, num_known
 
 
 def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:

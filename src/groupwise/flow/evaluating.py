@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, digest_json, dump_config, write_json
@@ -41,7 +42,9 @@ from groupwise.inference import Sampling
 from groupwise.models import (
     find_tokenizer,
     find_weights,
+    is_adapter,
     open_processor,
+    read_base,
     render_prompt,
     show_written,
 )
@@ -66,13 +69,20 @@ def describe_conditions(
         prompts={name: digest_prompts(rows) for name, rows in splits.items()},
         template=digest_json(processor.chat_template),
         tokenizer=digest_json(tokenizer.backend_tokenizer.to_str()),
-        base_weights=digest_weights(find_weights(base)),
+        base_weights=_digest_start(base),
         decoding=dump_config(Sampling(max_new_tokens=config.grpo.max_new_tokens)),
         parser=task.describe_parser(config),
         normalizer=None,
         metrics=METRIC_VERSIONS,
         measures=tuple(task.list_measures(config)),
     )
+
+
+def _digest_start(base: str | Path) -> str | None:
+    """Return the digest of what training starts from: of an adapter, with its base."""
+    folder = find_weights(base)
+    own = digest_weights(folder)
+    return digest_json([own, _digest_start(read_base(folder))]) if is_adapter(folder) else own
 
 
 _RIVALS = ("trained", "prompted", "baseline")

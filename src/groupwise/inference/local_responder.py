@@ -2,17 +2,21 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from groupwise.core import Completion, Example
+from groupwise.core import Completion, Example, digest_json
 from groupwise.inference.chat import read_picture_bytes
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.responder import LabelShares, Reply, Usage
 from groupwise.inference.shared_loop import on_shared_loop
+
+# Who wrote a model, and where it was read from.
+_ORIGIN = ("_name_or_path", "transformers_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +114,12 @@ class LocalResponder:
 
 
 def digest_weights(engine: LocalEngine) -> str:
-    """Return a digest of the names and values of all weights of the engine's policy."""
+    """Return a digest of the weights of the engine's policy and of its model's configuration."""
     import torch
 
-    total = hashlib.sha256()
+    config = json.loads(engine.policy.model.config.to_json_string())
+    settings = {name: value for name, value in config.items() if name not in _ORIGIN}
+    total = hashlib.sha256(digest_json(settings).encode())
     for name, tensor in sorted(engine.policy.model.state_dict().items()):
         flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

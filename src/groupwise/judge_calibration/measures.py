@@ -14,16 +14,16 @@ from groupwise.core import derive_seed
 from groupwise.evaluation.clusters import Interval, clustered_ratio
 from groupwise.evaluation.gains import assess_gains
 from groupwise.evaluation.intervals import (
-    bound_clustered,
     bound_share,
     widen_interval,
 )
 from groupwise.evaluation.label_metrics import (
     ReliabilityBin,
     bin_reliability,
+    bound_scores,
+    debias_error,
     fill_cells,
     rate_cells,
-    score_cells,
 )
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
@@ -290,9 +290,8 @@ def _measure_confidence(
             top, base = np.column_stack([tops, bases]).sum(axis=0)
             ends = clustered_ratio(tops, bases, clusters)
             yield name, float(top / base), ends or (0.0, 1.0), num_items
-    drawn = bound_clustered(clusters, cells, lambda sums: score_cells(sums, labels), seed=seed)
-    error = float(score_cells(cells.sum(axis=0), labels)[-1])
-    yield "ece", error, drawn[-1] or (0.0, 1.0), num_items
+    error = float(debias_error(cells.sum(axis=0), labels))
+    yield "ece", error, bound_scores(clusters, cells, labels, seed=seed)[1], num_items
 
 
 def _bin_confidence(

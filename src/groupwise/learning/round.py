@@ -279,7 +279,7 @@ def _settings(config: Any) -> Any:
 def prepare_round(config: RoundConfig, folder: Path) -> None:
     """Write the splits: what is learned and replayed, and the origin's held-out set.
 
-    Nothing is trained on whose picture, text or session the held-out set has.
+    Nothing is trained on whose picture, text or session the held-out set or the validation has.
 
     Raises:
         DataError: if there is nothing to learn.
@@ -305,14 +305,15 @@ def prepare_round(config: RoundConfig, folder: Path) -> None:
     rows = maker.make(read_items(data.items))
     source = origin.folder / origin.task.data_stage
     test = copy_pictures(read_examples(source / "test.jsonl"), pictures)
-    learned = _keep_apart(rows.examples, test, rows.drops)
+    validation = copy_pictures(read_examples(source / "validation.jsonl"), pictures)
+    learned = _keep_apart(rows.examples, test, rows.drops, use="tested")
+    learned = _keep_apart(learned, validation, rows.drops, use="validated")
     if not learned:
         raise DataError("people said nothing that can be learned", got=rows.drops.counts)
     old = read_examples(source / "train.jsonl")
     num = min(len(old), round(len(learned) * data.replay))
     replayed = random.Random(derive_seed(config.seed, "replay")).sample(old, num)
     train = [*learned, *copy_pictures(replayed, pictures)]
-    validation = copy_pictures(read_examples(source / "validation.jsonl"), pictures)
     splits = {"train": train, "validation": validation, "test": test}
     for name, examples in splits.items():
         write_examples(folder / f"{name}.jsonl", examples)
@@ -345,16 +346,16 @@ def run_grpo_and_average(task: Task[Any], context: StepContext) -> None:
 
 
 def _keep_apart(
-    learned: Sequence[Example], tested: Sequence[Example], drops: DropLog
+    learned: Sequence[Example], held: Sequence[Example], drops: DropLog, *, use: str
 ) -> list[Example]:
-    """Return the examples that share no picture, text or session with what is tested."""
-    seen, sessions = find_seen(tested, learned), {one.cluster for one in tested}
+    """Return the examples that share no picture, text or session with what is held out."""
+    seen, sessions = find_seen(held, learned), {one.cluster for one in held}
     kept: list[Example] = []
     for one in learned:
         if one.id in seen:
-            drops.add("its picture or text is tested", f"answer {one.fields[ORIGIN]}")
+            drops.add(f"its picture or text is {use}", f"answer {one.fields[ORIGIN]}")
         elif one.cluster in sessions:
-            drops.add("its session is tested", f"answer {one.fields[ORIGIN]}")
+            drops.add(f"its session is {use}", f"answer {one.fields[ORIGIN]}")
         else:
             kept.append(one)
     return kept

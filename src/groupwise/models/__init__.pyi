@@ -26,7 +26,13 @@ from groupwise.models.encoding import (
     show_written,
 )
 from groupwise.models.export import CARD, ExportedPolicy, export_policy, keep_policy
-from groupwise.models.identity import digest_base, is_adapter, pin_base, refuse_pickled
+from groupwise.models.identity import (
+    digest_base,
+    is_adapter,
+    pin_base,
+    read_base,
+    refuse_pickled,
+)
 from groupwise.models.outline import Outline, find_outline
 from groupwise.models.policy import Policy, load_policy, project_patches_fast
 from groupwise.models.processor import (
@@ -157,6 +163,7 @@ __all__ = [
     "prepare_trainable",
     "pretrain_vision",
     "project_patches_fast",
+    "read_base",
     "refuse_missing",
     "refuse_pickled",
     "refuse_trained",

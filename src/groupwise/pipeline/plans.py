@@ -17,6 +17,7 @@ from groupwise.core import (
     Config,
     digest_bytes,
     digest_json,
+    drop_folders,
     dump_config,
     find_effect,
     list_effects,
@@ -87,6 +88,7 @@ def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
     """Return the values of settings as JSON values, by their paths.
 
     Settings that say where something is reached are left out: nothing that is made depends on them.
+    Functions of files are named without their folders.
 
     Args:
         config: of the run.
@@ -100,7 +102,8 @@ def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
     for path, effect in list_effects(type(config)).items():
         if effect.is_place:
             _drop(values, path.split("."))
-    return {path: _find_value(values, path) for path in reads if not _is_place(config, path)}
+    found = {path: _find_value(values, path) for path in reads if not _is_place(config, path)}
+    return drop_folders(found)
 
 
 def view_config(config: Config, reads: Iterable[str], *, step: str) -> Any:

@@ -1,6 +1,7 @@
 """Reward functions in a user's own file: found, loaded, digested, and blamed by row and line.
 
-A file may import modules that stand beside it; they count as part of it.
+A file may import modules that stand beside it. All that it reads as it is imported counts as part
+of it.
 """
 
 import ast
@@ -8,9 +9,9 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,10 +24,12 @@ from groupwise.core import (
     RewardError,
     Score,
     describe_unknown,
+    digest_file,
     digest_json,
     parse_python,
 )
 from groupwise.rewards.adapters import ScoreRange, TrlReward
+from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
 from groupwise.rewards.reward import RewardKind
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -40,15 +43,33 @@ def split_function(name: str) -> tuple[Path, str]:
 
 
 def digest_functions(file: Path) -> str:
-    """Return the digest of a file's code and of the modules beside it that it imports.
+    """Return the digest of a file's code and of all that it reads as it is imported.
 
-    Comments and layout do not count.
+    That are modules of the user's own from any folder, other files, and variables of the
+    environment that they name; comments and layout of code do not count, nor where the files are.
+    The file is imported, once for each content.
 
     Raises:
-        RewardError: if one of them is missing or no Python.
+        RewardError: if code is missing, is no Python or cannot be imported.
     """
-    trees = {path.name: ast.dump(_parse(path)) for path in _list_modules(file)}
-    return digest_json(trees)
+    return _load(file.resolve()).digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A file that was imported.
+
+    Attributes:
+        module: of it.
+        files: all of the user's own files that were read, itself among them.
+        digest: of their contents, and of the variables that they name.
+        elsewhere: what else it read that no digest knows, a clause each.
+    """
+
+    module: ModuleType
+    files: frozenset[Path]
+    digest: str
+    elsewhere: frozenset[str]
 
 
 class FunctionReward:
@@ -62,6 +83,10 @@ class FunctionReward:
         messages: whether a function of TRL's shape takes messages instead of texts.
         values: lowest and highest value that it returns, mapped to [0, 1].
 
+    Attributes:
+        unseen: what its values were found to depend on that its digest does not know, a clause
+            each.
+
     Raises:
         RewardError: if there is no such function, or it has another shape.
     """
@@ -73,7 +98,9 @@ class FunctionReward:
         self._folder = file.parent.resolve()
         self.kind: RewardKind = kind
         self._range = ScoreRange(*values)
-        self._function = _find_function(file, self.name)
+        self._loaded = _load(file.resolve())
+        self.unseen = set(self._loaded.elsewhere)
+        self._function = _find_function(self._loaded.module, file, self.name)
         taken = _list_parameters(self._function, name)
         self._trl = None
         if "completions" in taken:
@@ -97,12 +124,17 @@ class FunctionReward:
         Raises:
             RewardError: if the function raises, naming the row, the file and the line.
         """
-        if self._trl is None:
-            return [self._score(*pair) for pair in zip(examples, completions, strict=True)]
-        try:
-            return self._trl.score_batch(examples, completions)
-        except Exception as error:
-            raise self._blame(error, self._find_row(examples, completions)) from error
+        with record_reads() as reads:
+            if self._trl is None:
+                scores = [self._score(*pair) for pair in zip(examples, completions, strict=True)]
+            else:
+                try:
+                    scores = self._trl.score_batch(examples, completions)
+                except Exception as error:
+                    raise self._blame(error, self._find_row(examples, completions)) from error
+        late = reads.files - self._loaded.files
+        self.unseen |= reads.elsewhere | {f"the file {path.name}" for path in late}
+        return scores
 
     def _score(self, example: Example, completion: Completion) -> Score:
         try:
@@ -163,18 +195,57 @@ def _list_parameters(function: Callable[..., Any], name: str) -> list[str]:
     return taken
 
 
-def _find_function(file: Path, function: str) -> Callable[..., Any]:
-    module = _load(file.resolve(), digest_functions(file))
+def _find_function(module: ModuleType, file: Path, function: str) -> Callable[..., Any]:
     known = {n: v for n, v in vars(module).items() if callable(v) and not n.startswith("_")}
     if function not in known:
         raise RewardError(describe_unknown(f"function of {file}", function, list(known)))
     return known[function]
 
 
-@lru_cache(maxsize=32)
-def _load(file: Path, digest: str) -> ModuleType:
-    """Import a file under a name of its own, and anew the modules beside it that it imports."""
-    spec = importlib.util.spec_from_file_location(f"_rewards_{digest}", file)
+_LOADED: dict[Path, _Loaded] = {}
+
+
+def _load(file: Path) -> _Loaded:
+    """Import a file, unless nothing that it read then has changed."""
+    beside = frozenset(_list_modules(file))
+    known = _LOADED.get(file)
+    if known is None or not beside <= known.files or known.digest != _digest(file, known.files):
+        with record_reads() as reads:
+            module = _import(file, digest_json([str(file), *sorted(map(str, beside))]))
+        files = beside | reads.files | _list_known(beside | reads.files)
+        unnamed = {
+            f"a variable of the environment whose name {path.name} line {line} computes"
+            for path in files
+            for line in (find_unnamed_variables(_parse(path)) if path.suffix == ".py" else ())
+        }
+        elsewhere = frozenset(reads.elsewhere | unnamed)
+        known = _LOADED[file] = _Loaded(module, files, _digest(file, files), elsewhere)
+    return known
+
+
+def _list_known(files: Iterable[Path]) -> set[Path]:
+    """Return the user's own modules that files import and that were imported long before."""
+    trees = [_parse(path) for path in files if path.suffix == ".py"]
+    known = [sys.modules.get(name) for tree in trees for name in _list_imports(tree)]
+    sources = [getattr(module, "__file__", None) for module in known]
+    return {Path(source) for source in sources if source and is_own(Path(source))}
+
+
+def _digest(file: Path, files: Iterable[Path]) -> str:
+    """Return the digest of what a file has read, by names that hold in any folder."""
+    trees = {path: _parse(path) for path in files if path.suffix == ".py" and path.is_file()}
+    told: list[list[str | None]] = []
+    for path in files:
+        is_beside = path.is_relative_to(file.parent)
+        name = path.relative_to(file.parent).as_posix() if is_beside else path.name
+        content = digest_file(path) if path.is_file() else None
+        told.append([name, ast.dump(trees[path]) if path in trees else content])
+    return digest_json([sorted(told, key=str), list_variables(trees.values())])
+
+
+def _import(file: Path, name: str) -> ModuleType:
+    """Import a file under a name of its own, and anew the user's modules that it imports."""
+    spec = importlib.util.spec_from_file_location(f"_rewards_{name}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -199,7 +270,8 @@ def _importing_from(folder: Path) -> Generator[None]:
         sys.path.remove(str(folder))
         sys.dont_write_bytecode = writes_nothing
         for name in set(sys.modules) - known:
-            if _is_in(getattr(sys.modules[name], "__file__", None) or "", folder):
+            source = getattr(sys.modules[name], "__file__", None)
+            if source and (_is_in(source, folder) or is_own(Path(source))):
                 del sys.modules[name]
 
 
@@ -228,9 +300,9 @@ def _list_imports(tree: ast.AST) -> Iterator[str]:
 def _find(file: Path, name: str) -> list[Path]:
     """Return the files of the module or package of that name beside a file."""
     module, package = file.with_name(f"{name}.py"), file.with_name(name)
-    if (package / "__init__.py").is_file():
+    if (package / "__init__.py").is_file() or not module.is_file():
         return sorted(package.rglob("*.py"))
-    return [module] if module.is_file() else []
+    return [module]
 
 
 def _parse(path: Path) -> ast.Module:

@@ -23,6 +23,11 @@ class Lowest:
         self.parts = tuple(parts)
         self.kind: RewardKind = kind
 
+    @property
+    def unseen(self) -> set[str]:
+        """What the parts were found to depend on that their digests do not know."""
+        return {what for part in self.parts for what in getattr(part, "unseen", ())}
+
     def applies_to(self, example: Example) -> bool:
         """Return whether one of the parts does."""
         return any(applies_to(part, example) for part in self.parts)

@@ -51,6 +51,7 @@ from groupwise.training.workspace import (
     Workspace,
     find_start,
     load_weights,
+    refuse_pickles,
     remove_checkpoints,
     write_budget,
 )
@@ -221,7 +222,9 @@ def train_sft(
                 progress,
             ],
         )
-        trainer.train(resume_from_checkpoint=find_start(workspace.folder))
+        start = find_start(workspace.folder)
+        with refuse_pickles(start):
+            trainer.train(resume_from_checkpoint=start)
         model = policy.model = whole.fill(trainer)
     note_trained(model)
     taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]

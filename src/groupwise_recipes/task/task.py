@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
-from groupwise.core import Completion, Example, Finding, Message
+from groupwise.core import Completion, Example, Finding, Message, drop_folders
 from groupwise.data import DropLog, ask_about_row, digest_table, read_examples
 from groupwise.flow import (
     ASKED,
@@ -68,9 +68,9 @@ class OwnTask(Task[TaskConfig]):
             for name, part in list_judged(config).items()
             for key in ("model", "tokenizer")
         }
-        rows = {"data.columns": digest_table(config.data)}
+        rows = digest_table(config.data)
         return {
-            **rows,
+            **{f"data.{name}": digest for name, digest in rows.items()},
             **self.reward_inputs(config),
             **_digest_files("measures", config.measures),
             **digest_models(models),
@@ -292,7 +292,8 @@ class OwnTask(Task[TaskConfig]):
 def _digest_files(section: str, names: Iterable[str]) -> dict[str, str]:
     """Return the digests of functions' files by the path of the setting that names them."""
     files = {name: split_function(name)[0] for name in names if ":" in name}
-    return {f"{section}.{name}": digest_functions(file) for name, file in files.items()}
+    found = {f"{section}.{name}": digest_functions(file) for name, file in files.items()}
+    return drop_folders(found)
 
 
 TASK = OwnTask()

@@ -1,11 +1,12 @@
 """The published table of two betas: unlike data, and two epochs that are the same."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from groupwise.core import ConfigError
+from groupwise.core import ConfigError, write_json
 from groupwise.evaluation.comparison import (
     Comparison,
     build_comparison,
@@ -203,3 +204,24 @@ def test_one_equal_pair_of_values_may_be_chance(tmp_path: Path) -> None:
     other = CELL | {"at": CELL["at"] | {"epoch": 2}}
     found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=[CELL, other])))
     assert "same_epochs" not in [one.values.get("reason") for one in found.notices]
+
+
+def test_a_typed_table_keeps_two_decimals_and_asks_nobody_to_run_again(tmp_path: Path) -> None:
+    table = {
+        "title": "typed",
+        "unit": "percent",
+        "systems": {"key": "system", "values": ["x", "y"]},
+        "axes": [{"key": "epoch", "values": [1]}],
+        "cells": [
+            {"system": "x", "at": {"epoch": 1}, "value": 57.27},
+            {"system": "y", "at": {"epoch": 1}, "value": 58.8},
+        ],
+        "facts": {"x": {"config/a": 1, "metrics/accuracy": 1}, "y": {"metrics/accuracy": 2}},
+    }
+    write_json(tmp_path / "cells.json", table)
+    found = build_comparison(read_cells_file(tmp_path / "cells.json"))
+    for language in LANGUAGES:
+        text = render_markdown(found, language=language)
+        assert "57.27\u00a0%" in text
+        assert "58.80\u00a0%" in text
+        assert not re.search(r"run (that|it|its).* again|evaluate .* again|重新(运行|评测)", text)

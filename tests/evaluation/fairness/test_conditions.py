@@ -89,7 +89,7 @@ def test_rows_take_further_counts(tmp_path: Path) -> None:
 def test_weights_are_known_by_content_wherever_they_are(tmp_path: Path) -> None:
     for place, value in (("a", 1.0), ("b/c", 1.0), ("d", 2.0)):
         write_weights(tmp_path / place, value)
-    write_json(tmp_path / "b/c/config.json", {"other": True})
+    write_json(tmp_path / "b/c/tokenizer.json", {"other": True})
     digests = [digest_weights(tmp_path / place) for place in ("a", "b/c", "d")]
     assert digests[0] == digests[1]
     assert digests[0] != digests[2]

@@ -177,6 +177,20 @@ def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
     assert ('class="tile card first good"' in html) == (why == "right")
 
 
+@pytest.mark.parametrize("missed", [0.2, 1.0])
+def test_a_policy_that_misses_every_defect_is_not_coloured(missed: float, make_run: Run) -> None:
+    truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
+    run = make_run({"majority": ["on-task"] * 120, "grpo": truths})
+    rows: list[dict[str, Any]] = json.loads((run / "evaluate/metrics.json").read_text())
+    (mine,) = [row for row in rows if row["name"] == "grpo/accuracy"]
+    rows.append({**mine, "name": "grpo/missed", "value": missed, "low": missed, "high": missed})
+    write_json(run / "evaluate/metrics.json", rows)
+    own = {"name": "missed", "title": "Missed", "title_zh": "漏检", "is_higher_better": False}
+    write_json(run / "evaluate/conditions.json", {"measures": [own]})
+    html = render_html(build_report(run), language="en")
+    assert ('class="tile card first good"' in html) == (missed < 1)
+
+
 def test_text_that_gives_the_answer_away(make_run: Run) -> None:
     truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
     half: list[str | None] = ["on-task"] * 120

@@ -278,10 +278,19 @@ def test_what_comes_from_outside_is_held_together_by_its_digest(tmp_path):
 
 def test_a_refusal_stands_at_the_top_with_the_command_that_makes_arms_comparable(tmp_path):
     study = make_arms(tmp_path, of={0.15: {"changes": {"conditions.prompt": "another"}}})
+    for arm in study.arms:
+        own = read_json(arm.runs[0].folder / "manifest.json", dict)
+        own["command"] = ["groupwise", "run", "demo_selection", "--config", "mine/data.yaml"]
+        own["command"] += ["--set", f"grpo.beta={arm.beta}", "--set=model.base=my base"]
+        own["command"] += ["--out", "runs/one", "--set", "seed=3"]
+        write_json(arm.runs[0].folder / "manifest.json", own)
     told = write_study([one.folder for arm in study.arms for one in arm.runs], tmp_path / "out")
     assert told[0].startswith("Error: β = 0.12 and β = 0.15 differ in more than β: prompt")
     assert "No recommendation" in told
-    command = "groupwise sweep demo_selection --config study --grid grpo.beta=0.12,0.15 --seeds 3"
+    command = (
+        "groupwise sweep demo_selection --config mine/data.yaml --set 'model.base=my base' "
+        "--grid grpo.beta=0.12,0.15 --seeds 3"
+    )
     assert any(line.endswith(command) for line in told)
 
 

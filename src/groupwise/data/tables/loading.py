@@ -159,21 +159,31 @@ def _refuse_outside(rows: Sequence[SourceRow], settings: TableSettings) -> None:
         refuse_outside(places, folder, setting="data.allow_outside")
 
 
-def digest_table(settings: TableSettings) -> str:
-    """Return the digest of all that ``load_table`` reads: rows, and the pictures they name.
+def digest_table(settings: TableSettings) -> dict[str, str]:
+    """Return the digests of all that ``load_table`` reads, by the setting that says so.
+
+    Returns:
+        Of ``columns``: rows, and the content of the pictures they name, wherever these are; of
+        ``files``, where there are pictures: their places, which examples name.
 
     Raises:
         DataError: if a file or data set cannot be read.
     """
     drops = DropLog()
     rows = read_source(settings, drops)
-    columns = settings.columns.pictures
-    paths = {path for row in rows for path in list_picture_paths(row, columns)}
-    pictures = [[str(path), digest_picture(path)] for path in sorted(paths)]
+    places = [list_picture_paths(row, settings.columns.pictures) for row in rows]
+    paths = sorted({path for some in places for path in some})
+    digests = {path: digest_picture(path) for path in paths}
     values = [
-        [row.where, row.split, clean_value(row.values, write_bytes=digest_bytes)] for row in rows
+        [
+            *(row.where, row.split, row.is_test_part),
+            clean_value(row.values, write_bytes=digest_bytes),
+            [digests[path] for path in some],
+        ]
+        for row, some in zip(rows, places, strict=True)
     ]
-    return digest_json([values, drops.to_json(), pictures])
+    found = {"columns": digest_json([values, drops.to_json()])}
+    return {**found, "files": digest_json([*map(str, paths)])} if paths else found
 
 
 def _check_columns(rows: Sequence[SourceRow], settings: TableSettings) -> None:

@@ -14,6 +14,7 @@ SPLITS = ("train", "validation", "test")
 
 ALLOWED = Place("pictures are known by their content", "图片以其内容为准")
 """Marks a setting that says where pictures may lie."""
+_ROWS = Place("rows are known by their content", "数据行以其内容为准")
 _LOCAL = ("/", "./", "../", "~")
 
 
@@ -99,7 +100,7 @@ class TableSettings(Config):
         max_rows: of a split, at most; which ones is drawn by the seed.
     """
 
-    files: Mapping[_Split, tuple[str, ...]] = {}
+    files: Annotated[Mapping[_Split, tuple[str, ...]], _ROWS] = {}
     hub: str | None = None
     subset: str | None = None
     revision: str | None = None

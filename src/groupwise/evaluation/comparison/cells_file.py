@@ -33,6 +33,11 @@ from groupwise.evaluation.fairness.classing import find_differences
 from groupwise.evaluation.fairness.finding import RECORDED
 from groupwise.evaluation.measures import Measure, find_measure
 
+_SAID = {
+    **dict.fromkeys(("unknown", "conditions", "policies"), "unreported"),
+    **dict.fromkeys(("normalizer", "metrics", "no_verdict_rate", "accepted"), "reported_apart"),
+}
+"""Reasons whose sentences speak of running again, which what is only reported cannot be."""
 Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
 
 
@@ -219,7 +224,8 @@ def _judge(names: Sequence[str], facts: Sequence[RunFacts], axis: str) -> Gate:
     if len(facts) < 2:
         return Gate()
     is_known = any(f"config/{axis}" in one.facts for one in facts)
-    found = find_differences(facts, (), factors=(axis,) if is_known else ())
+    classed = find_differences(facts, (), factors=(axis,) if is_known else ())
+    found = [replace(one, reason=_SAID.get(one.reason, one.reason)) for one in classed]
     rows = merge_differences(names, found)
     is_fair = not any(row.kind == "confounding" for row in rows)
     return Gate(is_fair, rows, tuple(tell_rows(rows)))

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 from groupwise.evaluation.comparison.content import AxisMean, Comparison, Gap, Versus
 from groupwise.evaluation.comparison.material import Coordinates, GridCell
-from groupwise.evaluation.comparison.tables import NOT_RUN, bound_cell, show_cell, show_number
+from groupwise.evaluation.comparison.tables import (
+    NOT_RUN,
+    bound_cell,
+    format_values,
+    show_cell,
+    show_number,
+)
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
 
@@ -41,7 +47,7 @@ def _shade_cell(cell: GridCell, scale: Scale, words: Words) -> Cell:
         return show_cell(cell, words)
     hint = "" if cell.n is None else f"n = {numbers.format_count(cell.n)}"
     return Cell(
-        numbers.format_share(cell.value),
+        format_values(cell.value, [cell]),
         note=bound_cell(cell),
         order=cell.value,
         style=scale.shade_value(cell.value),

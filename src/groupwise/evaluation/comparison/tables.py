@@ -27,7 +27,13 @@ def show_cell(cell: GridCell, words: Words) -> Cell:
     if cell.value is None:
         note = "" if cell.state == "waiting" else words.title("states", cell.state)
         return Cell(NOT_RUN if cell.is_missing else DASH, note=note, hint=cell.error)
-    return Cell(numbers.format_share(cell.value), order=cell.value)
+    return Cell(format_values(cell.value, [cell]), order=cell.value)
+
+
+def format_values(value: float, cells: Sequence[GridCell]) -> str:
+    """Return a share of cells; one that was only reported keeps two decimals, as it was typed."""
+    is_reported = all(cell.low is None for cell in cells)
+    return numbers.format_share(value, decimals=2 if is_reported else 1)
 
 
 def show_number(number: int | None) -> Cell:
@@ -68,7 +74,7 @@ def _fill_grid(comparison: Comparison, words: Words, name: str) -> Iterator[Cell
     known = [cell for cell in cells if cell.value is not None]
     mean = comparison.mean_of(name)
     none = NOT_RUN if any(cell.is_missing for cell in cells) else DASH
-    yield Cell(none if mean is None else numbers.format_share(mean), order=mean)
+    yield Cell(none if mean is None else format_values(mean, known), order=mean)
     yield Cell(words.label("of", part=len(known), all=len(cells)), order=len(known))
     for choose in (min, max):
         found = choose(known, key=lambda cell: cell.value or 0.0, default=None)

@@ -188,7 +188,7 @@ def _find_class(
     )
     if kind == "source" and is_content and effect.reason in context.equal:
         return "harmless", "same_content", {"cause": effect.reason}
-    if kind == "harmless" and found.aspect == "config":
+    if kind == "harmless" and found.aspect in ("config", "inputs"):
         return "harmless", "field", {"cause": effect.reason, "cause_zh": effect.reason_zh}
     is_used = any(run.scope.is_behind(found.key) for run in context.runs)
     if found.aspect == "config" and not is_used:

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
 from groupwise.core import (
+    DataError,
     Example,
     digest_file,
     digest_json,
@@ -25,6 +26,15 @@ from groupwise.evaluation.records import parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
 _WEIGHTS = ("*.safetensors", "*.bin")
+_SETTINGS = (
+    *("config.json", "generation_config.json", "adapter_config.json"),
+    *("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"),
+)
+# Who wrote a file, and where a model was read from.
+_ORIGIN = (
+    *("_name_or_path", "_commit_hash", "transformers_version"),
+    *("base_model_name_or_path", "revision", "peft_version"),
+)
 _MOST_LABELS = 20
 
 
@@ -37,7 +47,8 @@ class Conditions:
         prompts: by split: digest of the messages of every item (``digest_prompts``).
         template: digest of the chat template.
         tokenizer: digest of the tokenizer.
-        base_weights: digest of the weights that training starts from (``digest_weights``).
+        base_weights: digest of the weights that training starts from and of the settings beside
+            them (``digest_weights``).
         decoding: how the evaluated answers are drawn: sampling parameters, ``max_new_tokens``.
         parser: settings of the parser that reads answers.
         normalizer: version of what makes answers alike before they are compared.
@@ -157,11 +168,36 @@ def digest_prompts(examples: Iterable[Example]) -> str:
 
 
 def digest_weights(folder: Path) -> str | None:
-    """Return the digest of a folder's weight files, or None if it has none.
+    """Return the digest of a folder's weights and of what says how to compute with them.
 
-    Configuration and tokenizer do not count; where the folder is does not either.
+    That are its weight files and the configurations of model, generation, pictures and adapter:
+    the same weights under another activation are another model. The tokenizer does not count, nor
+    where the folder is, which library wrote it, or the place of an adapter's base.
+
+    Returns:
+        None for a folder without weight files.
     """
     files = sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
     if not files:
         return None
-    return digest_json([[path.name, digest_file(path)] for path in files])
+    settings = [path for name in _SETTINGS if (path := folder / name).is_file()]
+    return digest_json(
+        [
+            *([path.name, digest_file(path)] for path in files),
+            *([path.name, _digest_settings(path)] for path in settings),
+        ]
+    )
+
+
+def _digest_settings(path: Path) -> str:
+    try:
+        return digest_json(_drop_origin(read_json(path, dict)))
+    except DataError:
+        return digest_file(path)
+
+
+def _drop_origin(value: Any) -> Any:
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        return {name: _drop_origin(one) for name, one in given.items() if name not in _ORIGIN}
+    return value

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from groupwise.core import EvaluationError, flatten_settings
+from groupwise.core import EvaluationError, drop_folders, flatten_settings
 from groupwise.evaluation.fairness.conditions import read_if_there, read_recorded
 from groupwise.evaluation.fairness.scope import (
     Scope,
@@ -131,7 +131,7 @@ def _list_manifest_facts(folder: Path, scope: Scope, *, has_conditions: bool) ->
     manifests = find_manifests(folder, scope.steps or ())
     last = manifests[-1]
     yield from flatten_settings(
-        {k: v for k, v in last.get("config", {}).items() if k != "seed"}, "config/"
+        drop_folders({k: v for k, v in last.get("config", {}).items() if k != "seed"}), "config/"
     )
     yield from flatten_settings(last.get("inputs", {}), "inputs/")
     if not has_conditions:

@@ -15,9 +15,9 @@ _MINUS = "\u2212"
 _DASH = "\u2013"
 
 
-def format_share(value: float | None) -> str:
+def format_share(value: float | None, *, decimals: int = 1) -> str:
     """Format 0.9421 as ``94.2 %``; None as a dash."""
-    return _DASH if value is None else f"{100 * value:.1f}{_NBSP}%"
+    return _DASH if value is None else f"{100 * value:.{decimals}f}{_NBSP}%"
 
 
 def format_share_interval(low: float, high: float) -> str:

@@ -34,8 +34,22 @@ def find_doubt(report: Report) -> Statement | None:
 
 
 def is_shown_useful(report: Report) -> bool:
-    """Whether the last policy was trained and nothing speaks against it, baselines included."""
+    """Whether the last policy was trained and nothing speaks against it, baselines included.
+
+    A policy that does nothing but harm by one of its measures (100 % missed defects, a headline
+    at its worst) is not, whatever else it does.
+    """
     policies = report.files.policies
     is_baseline = [policies.is_baseline(name) for name in report.main]
     is_held = any(is_baseline) or report.files.headline is not ACCURACY
-    return is_held and not is_baseline[-1] and find_doubt(report) is None
+    is_useful = is_held and not is_baseline[-1] and find_doubt(report) is None
+    return is_useful and not _is_worst(report)
+
+
+def _is_worst(report: Report) -> bool:
+    found = report.main[list(report.main)[-1]]
+    harms = [name for name in found if not report.files.define(name).is_higher_better]
+    shares = [name for name in harms if not name.startswith("latency")]
+    headline = report.files.headline
+    worst = found[headline.name].value == (0.0 if headline.is_higher_better else 1.0)
+    return worst or any(found[name].value >= 1.0 for name in shares)

@@ -92,6 +92,7 @@ def _audit_checkers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
         rows += habits.check_parts(case.rewards, table)
     plain = checkers.list_plain(tried, case)
     rows += [habits.check_truncated(plain, table), habits.check_repeats(plain, table)]
+    rows.append(habits.check_unseen(case.rewards, table))
     rows += judging.check_fooling([row.example for row in tried], seat) if seat else []
     return RewardAudit(tuple(rows), len(tried), len(table.list_rows()))
 
@@ -117,6 +118,7 @@ def _audit_answers(case: RewardCase, unusable: AuditRow) -> RewardAudit:
         habits.check_truncated(plain, table),
         habits.check_repeats(plain, table),
     ]
+    rows.append(habits.check_unseen(case.rewards, table))
     rows += judging.check_judging(items, seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(items), len(table.list_rows()))
 

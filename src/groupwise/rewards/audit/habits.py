@@ -75,7 +75,24 @@ OFTEN_MISSING = Rule(
     "every weighted part",
     f"must have a value for at least {1 - MAX_MISSING_SHARE:.0%} of the answers",
 )
-RULES = (KEYWORD, LENGTH, LANGUAGE, REPEATABLE, TRUNCATED, CONSTANT, NEVER_VARIES, OFTEN_MISSING)
+UNSEEN = Rule(
+    "reward/depends-on-unseen",
+    "warning",
+    "what the rewards read",
+    "must be read where their file is imported: a later change of it is not noticed, and steps "
+    "that are done are not done again",
+)
+RULES = (
+    KEYWORD,
+    LENGTH,
+    LANGUAGE,
+    REPEATABLE,
+    TRUNCATED,
+    CONSTANT,
+    NEVER_VARIES,
+    OFTEN_MISSING,
+    UNSEEN,
+)
 
 _WORDS = {
     "en": ("because", "therefore", "step by step", "wait", "certainly", "first", "verified"),
@@ -293,6 +310,20 @@ def _list_paid(
         if value and full is not None and value > full - TOLERANCE:
             paid.append(pair)
     return paid
+
+
+def check_unseen(rewards: Scorer, table: ScoreTable) -> AuditRow:
+    """Name what parts were found to depend on, over all that was scored, that no digest knows."""
+    found: list[tuple[str, str]] = []
+    for name, part in rewards.rewards.items() if isinstance(rewards, RewardSet) else ():
+        found += [(name, str(what)) for what in getattr(part, "unseen", ())]
+    rows = table.list_rows()
+    example, text, outcome = rows[0]
+    failures = [
+        point_at(example, text, outcome, f"the part {name!r} depends on {what}")
+        for name, what in sorted(found)
+    ]
+    return UNSEEN.make_row([], failures, num_tried=len(rows))
 
 
 def check_parts(rewards: Scorer, table: ScoreTable) -> list[AuditRow]:

@@ -44,22 +44,13 @@ NAME = "study"
 _TITLES = {"recommended": "study_recommended", "checkpoint": "recommended"}
 
 
-def write_study(
-    runs: Sequence[Path],
-    folder: Path,
-    *,
-    language: Language = "en",
-    recipe: str = "demo_selection",
-    config: str = "study",
-) -> list[str]:
+def write_study(runs: Sequence[Path], folder: Path, *, language: Language = "en") -> list[str]:
     """Write ``study.html``, ``.md`` and ``.json`` of runs that differ in β and seed.
 
     Args:
         runs: evaluated runs.
         folder: where to.
         language: of the page.
-        recipe: name that the advised command has.
-        config: name of its config.
 
     Returns:
         What a terminal shows: warnings, findings, the recommendation, and where the page is.
@@ -70,7 +61,7 @@ def write_study(
     """
     study = make_study(read_arms(runs))
     verdict = judge(study, is_alike=not list_unlike(study))
-    command = write_command(study, recipe=recipe, config=config)
+    command = write_command(study)
     reasons = list(list_reasons(study, verdict, command=command))
     words = choose_words(language)
     page = lay_out(study, verdict, reasons, words)

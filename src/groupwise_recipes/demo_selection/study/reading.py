@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from groupwise.core import repeat_start
 from groupwise.evaluation import Statement
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.epochs import Epoch, average_epochs
@@ -108,11 +109,15 @@ def list_reasons(study: Study, verdict: Verdict, *, command: str) -> Iterator[St
         )
 
 
-def write_command(study: Study, *, recipe: str, config: str) -> str:
-    """Return the command that trains all arms alike, with seeds enough for an interval of β."""
+def write_command(study: Study) -> str:
+    """Return the command that trains all arms alike, with seeds enough for an interval of β.
+
+    It starts with the recipe, the config and the settings of the first of the runs.
+    """
     betas = ",".join(f"{arm.beta:g}" for arm in study.arms)
     num_seeds = max(MIN_SEEDS, *(len(arm.runs) for arm in study.arms))
-    words = ["groupwise", "sweep", recipe, "--config", config]
+    start = repeat_start(study.arms[0].runs[0].folder, without=("grpo.beta", "seed"))
+    words = ["groupwise", "sweep", *(start or ("demo_selection", "--config", "FILE"))]
     words += ["--grid", f"grpo.beta={betas}", "--seeds", str(num_seeds)]
     return shlex.join(words)
 

@@ -133,8 +133,9 @@ def _lay_out(filled: Filled, words: Words) -> Part:
     blocks = [Paragraph(lead), _tabulate(filled, words)]
     if any(found for _, _, found in filled.pairs):
         blocks += [Paragraph(words.label("study_pairs_lead")), _tabulate_pairs(filled, words)]
+    like = next((one.run.folder for arm, _ in filled.arms for one in arm.runs), None)
     commands = dict.fromkeys(
-        table.write_command(arm.row)
+        table.write_command(arm.row, like)
         for arm, values in filled.arms
         if any(one.state == "waiting" for one in values)
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from groupwise.core import Config, load_config
+from groupwise.core import Config, load_config, repeat_start
 from groupwise.evaluation import Language
 
 FOLDER = Path(__file__).with_name("tables")
@@ -182,10 +182,18 @@ class StudyTable(Config):
         """Return whether a run with these settings is one of the study."""
         return fits_any(self.runs, settings)
 
-    def write_command(self, row: Row) -> str:
-        """Return the command that makes a run with a row's arm."""
+    def write_command(self, row: Row, like: Path | None) -> str:
+        """Return the command that makes a run with a row's arm.
+
+        Args:
+            row: of the table.
+            like: a run whose config and further settings it has; None: the study's own config.
+        """
         settings = (*self.settings, *row.settings)
-        words = ["groupwise", "run", "visual_reasoning", "--config", self.config]
+        own = [one.partition("=")[0] for any_row in self.rows for one in any_row.settings]
+        own += [one.partition("=")[0] for one in self.settings]
+        start = None if like is None else repeat_start(like, without=own)
+        words = ["groupwise", "run", *(start or ("visual_reasoning", "--config", self.config))]
         return shlex.join([*words, *(part for one in settings for part in ("--set", one))])
 
 

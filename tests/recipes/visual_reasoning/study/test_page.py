@@ -70,6 +70,9 @@ def answer(
     return rows
 
 
+STARTED = ("--config", "my.yaml", "--set", "data.keep=9", "--set", "sft.epochs=2", "--out", "x")
+
+
 @cache
 def describe_recipe() -> dict[str, Any]:
     """Return what every manifest says of settings and steps, with any config."""
@@ -102,6 +105,7 @@ def write_run(
             "evaluate/policies.json:one_place": asdict(ONE_PLACE),
             "evaluate/policies.json:other_scene": asdict(OTHER_SCENE),
             "manifest.json:seed": seed,
+            "manifest.json:command": ["groupwise", "run", "visual_reasoning", *STARTED],
             **(changes or {}),
         },
         predictions=list(predictions),
@@ -216,7 +220,8 @@ def test_what_has_not_run_is_a_question_mark_with_its_command(tmp_path: Path) ->
     page = read_page(tmp_path / "out")
     assert page["SFT-50"] == ["?"] * 6
     text = (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
-    assert "groupwise run visual_reasoning --config transfer --set sft.epochs=50" in text
+    start = "groupwise run visual_reasoning --config my.yaml --set data.keep=9"
+    assert f"{start} --set sft.epochs=50" in text
     assert "--set sft.epochs=2" not in text
     assert any("18 of 36 cells have not run" in line for line in told)
 
