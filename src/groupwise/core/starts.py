@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from groupwise.core.outputs import read_manifest
 
@@ -21,7 +22,7 @@ def repeat_start(folder: Path, *, without: Collection[str] = ()) -> list[str] | 
     Raises:
         DataError, RunError: if its manifest is damaged.
     """
-    told = read_manifest(folder / "manifest.json").get("command") or []
+    told: list[Any] = read_manifest(folder / "manifest.json").get("command") or []
     command = [str(word) for word in told]
     start = command.index("run") + 1 if "run" in command else len(command)
     if start >= len(command) or command[start].startswith("-"):
