@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,11 @@ def make_all(folder: Path, predictions: list[Prediction], **failed: int) -> dict
         measure_missions(predictions, VERDICTS, seed=0),
         policies=Policies(POLICIES),
         verdicts=VERDICTS,
-        stage_a=say_failed(failed),
+        say_stage_a=partial(say_failed, failed),
         trainable=folder / "trainable.json",
     )
-    return {section.title: section for section in found}
+    assert [one.language for one in found] == ["en"] * 3 + ["zh"] * 3
+    return {section.title: section for section in found if section.language == "en"}
 
 
 @pytest.fixture
