@@ -17,6 +17,7 @@ from groupwise.evaluation import (
     Policies,
     Prediction,
     Section,
+    Words,
 )
 from groupwise.flow import (
     POLICY,

@@ -84,9 +84,7 @@ def test_a_dry_run_reads_the_lists_that_were_recorded(
     write_recorded(path, answer="blue")
     [problem] = preview_run(load(given)).problems
     assert "lists.json: only 0/4 (0.0%) queries have a positive list" in problem
-    with pytest.raises(
-        ConfigError, match=r"record_again: data\.recorded is what GRPO is trained on"
-    ):
+    with pytest.raises(ConfigError, match=r"record_again: data\.recorded is what GRPO is trained on"):
         load(given[:-1])
     with pytest.raises(ConfigError, match=r"data\.recorded_pools are of data\.recorded"):
         load((*settings, "data.recorded_pools=pools.json"))
