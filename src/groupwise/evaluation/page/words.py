@@ -59,8 +59,10 @@ def load_vocabulary(
 def _list_translations(language: Language) -> Sequence[tuple[re.Pattern[str], str]]:
     """Return the translations of what files have in English: what each is of, and its sentence."""
     path = _VOCABULARY / f"found.{language}.yaml"
-    known = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return [(_match_template(english), str(sentence)) for english, sentence in known.items()]
+    if not path.is_file():
+        return []
+    known = cast("dict[str, str]", yaml.safe_load(path.read_text(encoding="utf-8")))
+    return [(_match_template(english), sentence) for english, sentence in known.items()]
 
 
 def _match_template(english: str) -> re.Pattern[str]:
