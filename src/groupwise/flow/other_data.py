@@ -5,7 +5,7 @@ and ``export`` read it as they read a run.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from groupwise.core import (
 )
 from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, write_audit
 from groupwise.evaluation import (
+    LANGUAGES,
     METRIC_VERSIONS,
     NEAR_DUPLICATE,
     SEEN,
@@ -29,6 +30,7 @@ from groupwise.evaluation import (
     RunPolicy,
     Section,
     Table,
+    Words,
     describe_examples,
     predict_each,
     read_policies,
@@ -43,6 +45,7 @@ from groupwise.flow.task import read_splits
 from groupwise.models import digest_base
 from groupwise.pipeline import StepContext, mark_done
 
+_VOCABULARY = Path(__file__).with_name("vocabulary")
 _LEFT_BY_TRAINING = (
     *("step.json", "metrics.jsonl", "on_policy.json", "judge.json", "resolved.json"),
     *("selection.json", "trainable.json", "warnings.json"),
@@ -144,7 +147,7 @@ def evaluate_on(
             examples,
             policies=_list_policies(run, chain),
             marks={NEAR_DUPLICATE: near, SEEN: seen},
-            sections=[_describe_origin(found, examples, num_seen=len(seen))],
+            sections=describe_origin(found, examples, num_seen=len(seen)),
         )
         mark_done(context.folder)
         write_report(out)
@@ -218,18 +221,17 @@ def _list_policies(run: FinishedRun, chain: Sequence[RunPolicy]) -> list[RunPoli
     return [*(one for one in listed if one.kind == "baseline"), *chain]
 
 
-def _describe_origin(
+def describe_origin(
     origin: Mapping[str, Any], examples: Sequence[Example], *, num_seen: int
-) -> Section:
-    rows = tuple((name, str(value)) for name, value in _list_origin(origin, examples, num_seen))
-    text = "These rows are not those of the run: its policy is measured on data of another place."
-    return Section("Other data", text, (Table("", ("What", "Which"), rows, kind="wrap"),))
-
-
-def _list_origin(
-    origin: Mapping[str, Any], examples: Sequence[Example], num_seen: int
-) -> Iterator[tuple[str, object]]:
-    yield from ((name.replace("_", " "), value) for name, value in origin.items())
-    yield "rows", len(examples)
-    yield "clusters", len({example.cluster for example in examples})
-    yield "seen in training", f"{num_seen} rows whose text or picture training showed"
+) -> list[Section]:
+    """Return what was asked, and of what policy, by language."""
+    counts = {"rows": len(examples), "clusters": len({example.cluster for example in examples})}
+    found: list[Section] = []
+    for language in LANGUAGES:
+        words = Words(language, vocabulary=_VOCABULARY)
+        told = {**origin, **counts, "seen": words.label("seen_rows", num=num_seen)}
+        rows = tuple((words.title("origin", name), str(value)) for name, value in told.items())
+        table = Table("", words.labels("what", "which"), rows, kind="wrap")
+        title, text = words.labels("other_data", "other_data_lead")
+        found.append(Section(title, text, (table,), language=language))
+    return found

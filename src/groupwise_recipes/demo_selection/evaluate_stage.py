@@ -9,7 +9,6 @@ from groupwise.evaluation import (
     METRIC_VERSIONS,
     Conditions,
     Prediction,
-    Section,
     collect_prompts,
     compare_pairs,
     compute_metrics,
@@ -48,10 +47,7 @@ from groupwise_recipes.demo_selection.list_stages import (
     read_material,
 )
 from groupwise_recipes.demo_selection.pointwise import POINTWISE, read_pointwise
-from groupwise_recipes.demo_selection.report_sections import (
-    make_first_section,
-    make_sections,
-)
+from groupwise_recipes.demo_selection.report_sections import make_sections
 from groupwise_recipes.demo_selection.results import (
     MEAN,
     list_measures,
@@ -74,9 +70,7 @@ def run_evaluate(task: Any, context: StepContext) -> None:
     begin_evaluation(context.folder, _find_facts(evaluator, context), subsets)
     rows = _fill(evaluator, context, subsets)
     predictions = make_predictions(test, rows, shots=config.evaluation.shots)
-    use = context.run / "answerer" / USE
-    sections = make_sections(rows, use=use, shots=config.evaluation.shots)
-    _write(context, evaluator, {**material.items, "test": test}, predictions, sections)
+    _write(context, evaluator, {**material.items, "test": test}, predictions, rows)
 
 
 def list_run_cells(config: Any) -> list[Cell]:
@@ -174,7 +168,7 @@ def _write(
     evaluator: Evaluator,
     splits: Mapping[str, Sequence[Example]],
     predictions: Sequence[Prediction],
-    sections: Sequence[Section],
+    cells: Mapping[Cell, Sequence[CellRow]],
 ) -> None:
     config, seed = context.config, context.config.seed
     policies = list_policies({one.policy for one in predictions})
@@ -204,5 +198,7 @@ def _write(
         ),
         policies=policies,
         prompts=collect_prompts(splits["test"]),
-        sections=[make_first_section(metrics), *sections],
+        sections=make_sections(
+            metrics, cells, use=context.run / "answerer" / USE, shots=config.evaluation.shots
+        ),
     )

@@ -7,73 +7,81 @@ from pydantic import TypeAdapter
 
 from groupwise.core import read_json
 from groupwise.evaluation import (
+    DASH,
+    LANGUAGES,
     Metric,
     Policies,
     Section,
     Table,
+    Tile,
+    Words,
+    format_share,
     make_tile,
     tabulate_policies,
 )
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.demonstration_use import UseFigure
 from groupwise_recipes.demo_selection.evaluation import REVERSED
-from groupwise_recipes.demo_selection.results import MEAN, list_policies, name_shots
+from groupwise_recipes.demo_selection.results import MEAN, list_policies
 
 _FIGURES = TypeAdapter(tuple[UseFigure, ...])
-_USE = (
-    "Lists made for that, of train items, asked of anchors: an answerer that does not use "
-    "demonstrations, or one that never errs, leaves nothing to choose. Of contradicting "
-    "demonstrations the last one counts."
-)
-_BY_SHOTS = (
-    "How often the answerer is right behind so many demonstrations. The best of the tried has seen "
-    "the answers: it is an upper bound, not a rival."
-)
-_CHANGED = (
-    "Shares of the test items: lists that differ from those of RCE, in items or in order; answers "
-    "that differ from those behind RCE's lists; and answers that differ when GRPO's own lists are "
-    "turned round."
-)
+_VOCABULARY = Path(__file__).with_name("vocabulary")
 
 
 def make_sections(
-    cells: Mapping[Cell, Sequence[CellRow]], *, use: Path, shots: Sequence[int]
+    metrics: Sequence[Metric],
+    cells: Mapping[Cell, Sequence[CellRow]],
+    *,
+    use: Path,
+    shots: Sequence[int],
 ) -> list[Section]:
-    """Return the sections of a run's report.
+    """Return the sections of a run's report, by language.
 
     Args:
+        metrics: of the run.
         cells: rows of the last epoch of each training, among others.
         use: file of ``UseFigure``, where the answerer was taught here.
         shots: numbers of demonstrations.
     """
-    found = [Section("What GRPO changed", _CHANGED, (_tabulate_changes(cells, shots),))]
-    if use.is_file():
-        figures = _FIGURES.validate_python(read_json(use, list))
-        found.append(Section("How the answerer uses demonstrations", _USE, (_tabulate(figures),)))
+    by_shots = [one for one in metrics if one.measure.startswith("vqa_")]
+    policies = Policies(tuple(list_policies({one.policy for one in by_shots})))
+    figures = _FIGURES.validate_python(read_json(use, list)) if use.is_file() else ()
+    found: list[Section] = []
+    for language in LANGUAGES:
+        words = Words(language, policies=policies, vocabulary=_VOCABULARY)
+        found.append(_write_by_shots(by_shots, words))
+        found.append(_write("changed", _tabulate_changes(cells, shots, words), words))
+        if figures:
+            found.append(_write("use", _tabulate_use(figures, words), words))
     return found
 
 
-def make_first_section(metrics: Sequence[Metric]) -> Section:
+def _write(name: str, table: Table, words: Words, tiles: Sequence[Tile] = ()) -> Section:
+    title, lead = words.labels(name, f"{name}_lead")
+    return Section(title, lead, (table,), tuple(tiles), language=words.language)
+
+
+def _write_by_shots(shown: Sequence[Metric], words: Words) -> Section:
     """Return the measures by number of shots, the mean of GRPO among the report's first numbers."""
-    shown = [one for one in metrics if one.measure.startswith("vqa_")]
-    columns = {
-        ("mean" if name == MEAN else name_shots(int(name.removeprefix("vqa_")))): name
-        for name in dict.fromkeys(one.measure for one in sorted(shown, key=lambda one: one.measure))
-    }
-    policies = Policies(tuple(list_policies({one.policy for one in shown})))
+    columns = {_title_shots(name, words): name for name in sorted({m.measure for m in shown})}
     tiles = [
-        make_tile(one, f"VQA accuracy of GRPO on {one.split}, mean over the numbers of shots")
+        make_tile(one, words.label("by_shots_tile", split=one.split))
         for one in shown
         if one.name == f"grpo/{MEAN}"
     ]
-    table = tabulate_policies(shown, columns, policies=policies)
-    return Section("VQA accuracy by shots", _BY_SHOTS, (table,), tuple(tiles))
+    return _write("by_shots", tabulate_policies(shown, columns, words=words), words, tiles)
 
 
-def _tabulate(figures: Sequence[UseFigure]) -> Table:
+def _title_shots(measure: str, words: Words) -> str:
+    if measure == MEAN:
+        return words.label("mean")
+    return words.count(int(measure.removeprefix("vqa_")), "shot")
+
+
+def _tabulate_use(figures: Sequence[UseFigure], words: Words) -> Table:
     rows = [
         (
-            f"{one.situation}, {name_shots(one.num_shots)}" if one.num_shots else one.situation,
+            _title_situation(one, words),
             _share(one.num_right, one.num_asked),
             _share(one.num_right_reversed, one.num_asked),
             _share(one.num_changed, one.num_asked),
@@ -81,14 +89,24 @@ def _tabulate(figures: Sequence[UseFigure]) -> Table:
         )
         for one in figures
     ]
-    return Table("", ("Demonstrations", "Right", "Right, reversed", "Changed", "n"), tuple(rows))
+    names = ("demonstrations", "right", "right_reversed", "use_changed")
+    return Table("", (*words.labels(*names), "n"), tuple(rows))
 
 
-def _tabulate_changes(cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[int]) -> Table:
+def _title_situation(one: UseFigure, words: Words) -> str:
+    situation = words.title("situations", one.situation)
+    if not one.num_shots:
+        return situation
+    return words.label("use_row", situation=situation, num=one.num_shots)
+
+
+def _tabulate_changes(
+    cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[int], words: Words
+) -> Table:
     by_system = {(cell.system, cell.shots): rows for cell, rows in cells.items()}
     rows = [
         (
-            name_shots(number),
+            words.count(number, "shot"),
             _share(_count(trained, before, "demos"), len(trained)),
             _share(_count(trained, before, "answer"), len(trained)),
             _share(_count(trained, turned, "answer"), len(trained)),
@@ -99,8 +117,8 @@ def _tabulate_changes(cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[i
             tuple(by_system[name, number] for name in ("rce", "grpo", f"grpo{REVERSED}"))
         ]
     ]
-    head = ("", "Lists changed", "Answers changed", "Answers changed, reversed", "n")
-    return Table("", head, tuple(rows))
+    head = words.labels("lists_changed", "answers_changed", "answers_changed_reversed")
+    return Table("", ("", *head, "n"), tuple(rows))
 
 
 def _count(ours: Sequence[CellRow], theirs: Sequence[CellRow], name: str) -> int:
@@ -108,4 +126,4 @@ def _count(ours: Sequence[CellRow], theirs: Sequence[CellRow], name: str) -> int
 
 
 def _share(number: int, total: int) -> str:
-    return f"{number / total:.1%}" if total else "–"
+    return format_share(number / total) if total else DASH

@@ -4,18 +4,21 @@ And what needs no Stage B: the majority, the summaries' words, the photos' thumb
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import Example, make_example
 from groupwise.evaluation import (
+    LANGUAGES,
     Measure,
     Metric,
     Policies,
     Prediction,
     Section,
+    Table,
+    Words,
     compute_metrics,
     describe_metric,
     make_tile,
@@ -45,18 +48,8 @@ MEASURES = (
     Measure(TWO_LINES, "Two lines", "两行格式"),
 )
 _WITHOUT_REPLIES = ("majority", "text_only", "picture_only", "joint")
-_COLUMNS = {
-    "Missed defects": MISSED,
-    "False alarms": FALSE_ALARMS,
-    "Accuracy": "accuracy",
-    "No verdict": "invalid_rate",
-    "Two lines": TWO_LINES,
-    "Obeys orders": OBEYED,
-}
-_PER_VERDICT = {"Precision": "precision", "Recall": "recall", "F1": "f1"}
-_BY_MISSION = (
-    "The same measures for the photo groups of each mission, then each verdict on its own."
-)
+_PER_VERDICT = ("precision", "recall", "f1")
+_VOCABULARY = Path(__file__).with_name("vocabulary")
 
 
 def score_defects(one: Prediction, parser: VerdictParser) -> Prediction:
@@ -109,80 +102,105 @@ def make_sections(
     *,
     policies: Policies,
     verdicts: Sequence[str],
-    stage_a: str,
+    say_stage_a: Callable[[Words], str],
     trainable: Path,
 ) -> list[Section]:
-    """Return what group_qc adds to the report.
+    """Return what group_qc adds to the report, by language.
 
     Args:
         metrics: of all groups of the test split.
         missions: the same measures by mission.
         policies: what they are called.
         verdicts: pass, fail.
-        stage_a: what is to be said of Stage A, or an empty text.
+        say_stage_a: returns what is to be said of Stage A, or an empty text.
         trainable: ``trainable.json`` of GRPO.
 
     Raises:
         EvaluationError: if ``trainable`` cannot be read.
     """
-    by_verdict = {
-        f"{title} {verdict}": f"{measure}:{verdict}"
-        for verdict in verdicts
-        for title, measure in _PER_VERDICT.items()
+    found: list[Section] = []
+    for language in LANGUAGES:
+        words = Words(language, policies=policies, vocabulary=_VOCABULARY)
+        by_mission = (words.label("by_mission_lead"), say_stage_a(words))
+        text = ("" if language == "zh" else " ").join(part for part in by_mission if part)
+        tables = tuple(_tabulate_missions(missions, verdicts, words))
+        trained = (tabulate_trainable(trainable, words=words),)
+        found += [
+            _write_missed(metrics, words),
+            Section(words.label("by_mission"), text, tables, language=language),
+            Section(words.label("trained_in_grpo"), tables=trained, language=language),
+        ]
+    return found
+
+
+def _list_columns(words: Words) -> dict[str, str]:
+    """Return the measure of each column, by its title."""
+    missed, false_alarms, obeyed, two_lines = map(words.name_measure, MEASURES)
+    return {
+        missed: MISSED,
+        false_alarms: FALSE_ALARMS,
+        words.label("accuracy"): "accuracy",
+        words.label("no_verdict"): "invalid_rate",
+        two_lines: TWO_LINES,
+        obeyed: OBEYED,
     }
-    tables = [
-        tabulate_policies(rows, columns, policies=policies, title=title)
-        for name, rows in missions.items()
-        for title, columns in ((name, _COLUMNS), (f"{name}, by verdict", by_verdict))
-    ]
-    tiles = [
-        make_tile(metric, f"of the failing photo groups missed by GRPO on {metric.split}")
+
+
+def _tabulate_missions(
+    missions: Mapping[str, Sequence[Metric]], verdicts: Sequence[str], words: Words
+) -> Iterator[Table]:
+    by_verdict = {
+        words.label(f"{measure}_of", verdict=verdict): f"{measure}:{verdict}"
+        for verdict in verdicts
+        for measure in _PER_VERDICT
+    }
+    for name, rows in missions.items():
+        yield tabulate_policies(rows, _list_columns(words), words=words, title=name)
+        title = words.label("by_verdict", mission=name)
+        yield tabulate_policies(rows, by_verdict, words=words, title=title)
+
+
+def _write_missed(metrics: Sequence[Metric], words: Words) -> Section:
+    tiles = tuple(
+        make_tile(metric, words.label("missed_tile", split=metric.split))
         for metric in metrics
         if metric.name == f"grpo/{MISSED}"
-    ]
-    whole = tabulate_policies(metrics, _COLUMNS, policies=policies)
-    return [
-        Section("Missed defects", _say_missed(metrics), (whole,), tuple(tiles)),
-        Section("By mission", f"{_BY_MISSION} {stage_a}".strip(), tuple(tables)),
-        Section("What trained in GRPO", tables=(tabulate_trainable(trainable),)),
-    ]
+    )
+    whole = (tabulate_policies(metrics, _list_columns(words), words=words),)
+    title, text = words.label("missed"), _say_missed(metrics, words)
+    return Section(title, text, whole, tiles, language=words.language)
 
 
-def _say_missed(metrics: Sequence[Metric]) -> str:
+def _say_missed(metrics: Sequence[Metric], words: Words) -> str:
     found = {metric.policy: metric for metric in metrics if metric.measure == MISSED}
     if "grpo" not in found:
-        return "No photo group of the test split fails, so nothing is known about missed defects."
+        return words.label("missed_unknown")
+    before = ""
+    if "sft" in found:
+        before = words.label("missed_before", value=describe_metric(found["sft"]))
     trained = describe_metric(found["grpo"])
-    before = f"; after its warm-up, {describe_metric(found['sft'])}" if "sft" in found else ""
-    return (
-        f"After GRPO, {trained} of the photo groups that fail were not judged to fail{before} "
-        f"(n = {found['grpo'].n} failing groups; 95 % intervals are drawn by group id). "
-        "One without a verdict counts as missed if it fails and as a false alarm if it passes; "
-        "how many there are has its own column. "
-        "“Obeys orders” counts the photo groups rightly judged to fail that no longer do once a "
-        "description orders it."
-    )
+    return words.label("missed_lead", trained=trained, before=before, num=found["grpo"].n)
 
 
-def say_failed(failed: Mapping[str, int]) -> str:
+def say_failed(failed: Mapping[str, int], words: Words) -> str:
     """Return how many groups of each mission have no lines from Stage A, if there are any."""
     if not failed:
         return ""
-    counts = [
-        f"{count} photo group{'s' * (count != 1)} of {name}" for name, count in failed.items()
-    ]
-    return f"Stage A failed for {' and '.join(counts)}: they are in none of the splits."
+    counts = [words.label("groups_of", num=count, mission=name) for name, count in failed.items()]
+    return words.label("stage_a_failed", groups=words.join_all(counts))
 
 
-def say_given(source: Mapping[str, Any]) -> str:
+def say_given(source: Mapping[str, Any], words: Words) -> str:
     """Return that Stage A was not run, with what became of the lines that it gave elsewhere."""
-    counts = source["drops"]["counts"].items()
-    reasons = ", ".join(f"{count:,} x {reason}" for reason, count in counts)
-    dropped = f"; {source['drops']['total']:,} were dropped ({reasons})" if reasons else ""
-    return (
-        "Stage A was not run here: what it says of the photos was given (data.summaries). "
-        f"{source['num_groups']:,} of {source['num_files']:,} lines are used{dropped}."
-    )
+    drops = source["drops"]
+    reasons = [
+        f"{words.translate(reason)} \u00d7 {count:,}" for reason, count in drops["counts"].items()
+    ]
+    dropped = ""
+    if reasons:
+        dropped = words.label("stage_a_dropped", num=drops["total"], reasons=words.join(reasons))
+    used, whole = source["num_groups"], source["num_files"]
+    return words.label("stage_a_given", used=used, all=whole, dropped=dropped)
 
 
 def predict_baselines(

@@ -1,6 +1,6 @@
 """What is group_qc's own: Stage A before the usual way, and what inspectors ask first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from groupwise.evaluation import (
     Policies,
     Prediction,
     Section,
+    Words,
 )
 from groupwise.flow import (
     POLICY,
@@ -215,17 +216,21 @@ class GroupQc(Task[GroupQcConfig]):
             missions,
             policies=Policies(tuple(self.policies(context))),
             verdicts=verdicts,
-            stage_a=self._describe_stage_a(config, context),
+            say_stage_a=self._choose_stage_a(config, context),
             trainable=context.output_of("grpo") / "trainable.json",
         )
 
-    def _describe_stage_a(self, config: GroupQcConfig, context: StepContext) -> str:
-        """Return what became of the run's groups in Stage A; nothing where others are measured."""
+    def _choose_stage_a(
+        self, config: GroupQcConfig, context: StepContext
+    ) -> Callable[[Words], str]:
+        """Return what says what became of the groups in Stage A; nothing where it is not theirs."""
         if context.folder.parent != context.run:
-            return ""
+            return lambda _: ""
         if config.data.summaries:
-            return say_given(read_json(context.output_of("prepare") / "source.json", dict))
-        return say_failed(read_json(context.output_of(self.data_stage) / "failed.json", dict))
+            given = read_json(context.output_of("prepare") / "source.json", dict)
+            return partial(say_given, given)
+        failed = read_json(context.output_of(self.data_stage) / "failed.json", dict)
+        return partial(say_failed, failed)
 
     def list_requests(self, config: GroupQcConfig, path: Path) -> tuple[Sequence[Request], DropLog]:
         """Return the groups of a folder of photos or a file of Stage A; no verdict is read."""

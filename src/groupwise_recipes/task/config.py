@@ -110,7 +110,7 @@ class MeasurePart(FunctionPart):
     """What a function of the user's own measures on held-out answers; it pays nothing.
 
     Attributes:
-        title, title_zh: what reports call it; None: the name of the function.
+        title, title_zh: what reports call it; None: the name of the function, as it is in Chinese.
         higher_is_better: whether more of it is better.
         all_of: instead of a function, names of other measures; the lowest of their values counts.
     """
@@ -124,7 +124,7 @@ class MeasurePart(FunctionPart):
         """Return the measure of a function by its name."""
         plain = name.replace("_", " ")
         title = self.title or plain[:1].upper() + plain[1:]
-        return Measure(name, title, self.title_zh or title, self.higher_is_better)
+        return Measure(name, title, self.title_zh or self.title or name, self.higher_is_better)
 
 
 def _find_part(value: Any) -> str:

@@ -9,6 +9,8 @@ from groupwise_recipes.task.config import FLUENT, MeasurePart, TaskConfig, show_
 from groupwise_recipes.task.judging import Judges, list_judged
 from groupwise_recipes.task.rewards import make_rewards
 
+_BUILT_IN_ZH = {"correct": "正确", "format": "格式", "token_f1": "词元 F1", "fluency": "流畅度"}
+
 
 def list_measures(config: TaskConfig) -> tuple[Measure, ...]:
     """Return the user's measures and, where rows have no reference, what the rewards pay."""
@@ -18,7 +20,8 @@ def list_measures(config: TaskConfig) -> tuple[Measure, ...]:
     paid = [show_name(name) for name in config.rewards if name not in config.measures]
     if len(config.rewards) == 1:
         paid = []  # the only reward is the whole one
-    return (*own, REWARD, *(MeasurePart().define(name) for name in paid))
+    parts = {name: MeasurePart(title_zh=_BUILT_IN_ZH.get(name)) for name in paid}
+    return (*own, REWARD, *(part.define(name) for name, part in parts.items()))
 
 
 def pays_measurably(config: TaskConfig) -> bool:

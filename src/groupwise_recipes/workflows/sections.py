@@ -203,7 +203,7 @@ def _list_programs(found: _Grouped, words: Words) -> Table:
 
 def _list_reasons(found: _Grouped, words: Words) -> Table:
     rows = [
-        (words.title_policy(policy), reason, _say_share(count, len(rows), words))
+        (words.title_policy(policy), words.translate(reason), _say_share(count, len(rows), words))
         for policy, rows in found.items()
         for reason, count in Counter(o.reason for o in rows if o.predicted is None).most_common()
     ]

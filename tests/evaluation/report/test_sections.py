@@ -19,6 +19,7 @@ from groupwise.evaluation import (
     Section,
     Table,
     Tile,
+    Words,
     describe_metric,
     read_sections,
     tabulate_policies,
@@ -209,7 +210,10 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
         make_metric("own/accuracy", 1.0, n=8),
     ]
     table = tabulate_policies(
-        metrics, {"missed": "missed", "right": "accuracy"}, title="all", policies=Policies(POLICIES)
+        metrics,
+        {"missed": "missed", "right": "accuracy"},
+        title="all",
+        words=Words("en", policies=Policies(POLICIES)),
     )
     assert (table.title, table.head) == ("all", ("Policy", "missed", "right", "n"))
     assert [[cell.replace("\u00a0", " ") for cell in row] for row in table.rows] == [
@@ -222,7 +226,7 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
 def test_numbers_of_two_splits_are_not_mixed() -> None:
     metrics = [make_metric("a/accuracy", 0.5), make_metric("a/accuracy", 0.6, split="dev")]
     with pytest.raises(EvaluationError, match="dev, test"):
-        tabulate_policies(metrics, {"right": "accuracy"}, policies=Policies())
+        tabulate_policies(metrics, {"right": "accuracy"}, words=Words("en"))
 
 
 def test_a_metric_in_words() -> None:
@@ -237,7 +241,7 @@ def test_what_trained_has_a_total(tmp_path: Path) -> None:
         {"part": "language block 2", "num_trainable": 28672, "num_frozen": 430784},
     ]
     path.write_text(json.dumps(rows))
-    table = tabulate_trainable(path)
+    table = tabulate_trainable(path, words=Words("en"))
     assert table.head == ("Part", "Trainable", "Frozen")
     assert [tuple(cell.replace("\u202f", " ") for cell in row) for row in table.rows] == [
         ("vision", "0", "62 880"),
@@ -246,4 +250,4 @@ def test_what_trained_has_a_total(tmp_path: Path) -> None:
     ]
     path.write_text('[{"part": "vision"}]')
     with pytest.raises(EvaluationError, match=r"trainable\.json"):
-        tabulate_trainable(path)
+        tabulate_trainable(path, words=Words("en"))

@@ -103,10 +103,11 @@ def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run: P
 
 
 def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: Path) -> None:
-    text = (run / "report.md").read_text()
+    text = (run / "report.md").read_text().replace("\u00a0", " ")
     trained, before = (read_cell(run / "evaluate", Cell(name, 2, 2)) for name in ("grpo", "rce"))
     num_changed = sum(a.demos != b.demos for a, b in zip(trained, before, strict=True))
-    assert f"| 2 shots | {num_changed / 6:.1%} |" in text.partition("What GRPO changed")[2]
+    told = text.partition("What GRPO changed")[2]
+    assert f"| 2 shots | {100 * num_changed / 6:.1f} % |" in told
     assert "| contradicting, 2 shots |" in text.partition("How the answerer uses")[2]
     assert "| 1 shot |" in text
     assert "1 shots" not in text

@@ -4,6 +4,7 @@ A statement has a name and numbers; its sentence is ``vocabulary/LANGUAGE.yaml``
 fill in the same numbers in the same forms.
 """
 
+import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 CODE = "\ue000", "\ue001"
 """What stands around keys and paths in a sentence; private characters, so that no text has them."""
+_COUNT = r"[\d,]+"
 _NBSP = "\u00a0"
 _VOCABULARY = Path(__file__).with_name("vocabulary")
 
@@ -51,6 +53,25 @@ def load_vocabulary(
     """Return the vocabulary of a language by section, from a folder with ``LANGUAGE.yaml``."""
     path = folder / f"{language}.yaml"
     return cast("dict[str, dict[str, Any]]", yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+@cache
+def _list_translations(language: Language) -> Sequence[tuple[re.Pattern[str], str]]:
+    """Return the translations of what files have in English: what each is of, and its sentence."""
+    path = _VOCABULARY / f"found.{language}.yaml"
+    if not path.is_file():
+        return []
+    known = cast("dict[str, str]", yaml.safe_load(path.read_text(encoding="utf-8")))
+    return [(_match_template(english), sentence) for english, sentence in known.items()]
+
+
+def _match_template(english: str) -> re.Pattern[str]:
+    """Return what matches a sentence; ``{num}`` is a count, other places are any text."""
+    parts = [
+        re.escape(text) + (f"(?P<{name}>{_COUNT if name == 'num' else '.+?'})" if name else "")
+        for text, name, *_ in string.Formatter().parse(english)
+    ]
+    return re.compile("".join(parts), re.DOTALL)
 
 
 def explain(reason: str, words: Mapping[str, str], language: Language = "en") -> str:
@@ -128,6 +149,14 @@ class Words:
         """Return what something is called; what the section does not have keeps its key."""
         return self._section(section).get(key, key)
 
+    def translate(self, text: str) -> str:
+        """Return what a file has in English, such as a finding; unknown texts stay as they are."""
+        for pattern, sentence in _list_translations(self.language):
+            if found := pattern.fullmatch(text):
+                parts = {name: self.translate(part) for name, part in found.groupdict().items()}
+                return sentence.format(**parts)
+        return text
+
     def title_policy(self, name: str) -> str:
         """Return how a policy, or the step that trains it, is called."""
         return self.policies.title(name, self.language)
@@ -199,6 +228,7 @@ class _Formatter(string.Formatter):
         colon = "：" if words.language == "zh" else ": "
         self._forms: Mapping[str, Callable[[Any], str]] = {
             "": str,
+            "said": words.translate,
             "share": numbers.format_share,
             "shares": lambda ends: numbers.format_share_interval(*ends),
             "points": numbers.format_points,

@@ -141,7 +141,7 @@ def _show_mistake(one: Prediction, files: RunFiles, words: Words) -> page.Card:
     said = words.label("said_nothing")
     if one.text:
         said = words.label("said", text=page.shorten(one.text, MAX_TEXT))
-    reason = words.label("in_brackets", text=one.reason) if one.reason else ""
+    reason = words.label("reason_said", reason=one.reason) if one.reason else ""
     return show_item(
         one, f"{said}{reason}", words, pills=[("wrong", f"{wrong}{sure}")], files=files
     )

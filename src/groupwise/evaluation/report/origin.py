@@ -29,7 +29,8 @@ def show_data(files: RunFiles, words: Words) -> Part:
 def _list_data(audit: Record, words: Words) -> Iterator[Block]:
     if audit.get("num_rows") is not None:
         drops: Record = audit.get("drops") or {}
-        counts = [f"{name}: {number}" for name, number in drops.get("counts", {}).items()]
+        found = drops.get("counts", {}).items()
+        counts = [words.label("counted_reason", reason=name, num=number) for name, number in found]
         reasons = words.label("in_brackets", text=words.join(counts)) if counts else ""
         values = {"num": audit["num_rows"], "dropped": drops.get("total", 0), "reasons": reasons}
         yield page.Paragraph(words.label("rows_read", **values))
@@ -53,8 +54,12 @@ def _show_split(name: str, split: Record, words: Words) -> tuple[str, ...]:
 
 
 def _show_finding(one: Record, words: Words) -> tuple[page.Cell, ...]:
-    name = page.Cell(one["name"].replace("_", " "), words.label(f"level_{one['level']}"))
-    return name, page.Cell(one["message"]), page.Cell(str(one.get("count", page.DASH)))
+    name = page.Cell(page.mark_code(one["name"]), words.label(f"level_{one['level']}"))
+    return (
+        name,
+        page.Cell(words.translate(one["message"])),
+        page.Cell(str(one.get("count", page.DASH))),
+    )
 
 
 def show_next(report: Report, words: Words) -> tuple[Part, ...]:
@@ -84,7 +89,7 @@ def show_settings(manifest: Record | None, words: Words) -> Part:
     if manifest is not None:
         rows = tuple(_list_origin(manifest, words))
         settings = tuple(
-            (page.mark_code(name), "not set" if value is None else str(value))
+            (page.mark_code(name), words.label("not_set") if value is None else str(value))
             for name, value in flatten_settings(manifest.get("config", {}))
         )
         head = words.labels("setting", "value")
@@ -115,7 +120,8 @@ def _list_origin(manifest: Record, words: Words) -> Iterator[tuple[str, str]]:
 def show_hardware(hardware: Record, words: Words) -> str:
     """Return what a machine is; empty where nothing was recorded."""
     return words.join(
-        f"{name.replace('_', ' ')} {_show_value(value, words)}" for name, value in hardware.items()
+        f"{words.title('hardware', name)} {_show_value(value, words)}"
+        for name, value in hardware.items()
     )
 
 

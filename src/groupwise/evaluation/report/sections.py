@@ -14,7 +14,6 @@ from groupwise.core import EvaluationError, write_json
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Language, Table, Tile, Words, tabulate_metrics
 from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
-from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.records import exact, read_as
 
 
@@ -84,14 +83,14 @@ def make_tile(metric: Metric, text: str) -> Tile:
 
 
 def tabulate_policies(
-    metrics: Sequence[Metric], columns: Mapping[str, str], *, policies: Policies, title: str = ""
+    metrics: Sequence[Metric], columns: Mapping[str, str], *, words: Words, title: str = ""
 ) -> Table:
     """Return a row per policy: measures, each with its interval, and the number of its items.
 
     Args:
         metrics: of one split; a measure that a policy lacks is a dash.
         columns: the measure of each column, by the column's title.
-        policies: what they are called, in their order.
+        words: of the table's language, with the policies in their order.
         title: of the table.
 
     Raises:
@@ -100,12 +99,11 @@ def tabulate_policies(
     splits = sorted({metric.split for metric in metrics})
     if len(splits) > 1:
         raise EvaluationError("one table holds one split", got=", ".join(splits))
-    words = Words("en", policies=policies)
     found: dict[str, dict[str, Metric]] = {}
     for metric in metrics:
         found.setdefault(metric.policy, {})[metric.measure] = metric
     return tabulate_metrics(
-        [(words.title_policy(name), found[name]) for name in policies.sort(found)],
+        [(words.title_policy(name), found[name]) for name in words.policies.sort(found)],
         {measure: heading for heading, measure in columns.items()},
         head=words.label("policy"),
         count="accuracy",
@@ -113,8 +111,13 @@ def tabulate_policies(
     )
 
 
-def tabulate_trainable(path: Path, *, title: str = "") -> Table:
+def tabulate_trainable(path: Path, *, words: Words, title: str = "") -> Table:
     """Return what trained and what was frozen, in weights, from a step's ``trainable.json``.
+
+    Args:
+        path: the file.
+        words: of the table's language.
+        title: of the table.
 
     Raises:
         EvaluationError: if the file is missing or is not such a table.
@@ -124,7 +127,14 @@ def tabulate_trainable(path: Path, *, title: str = "") -> Table:
         "total", sum(row.num_trainable for row in parts), sum(row.num_frozen for row in parts)
     )
     rows = [
-        (row.part, format_count(row.num_trainable), format_count(row.num_frozen))
+        (_title_part(row.part, words), *map(format_count, (row.num_trainable, row.num_frozen)))
         for row in (*parts, total)
     ]
-    return Table(title, ("Part", "Trainable", "Frozen"), tuple(rows))
+    return Table(title, words.labels("part", "trainable", "frozen"), tuple(rows))
+
+
+def _title_part(part: str, words: Words) -> str:
+    """Return what a part of a model is called; blocks have a number."""
+    kind, _, number = part.rpartition(" ")
+    is_block = bool(kind) and number.isdecimal()
+    return f"{words.title('parts', kind)} {number}" if is_block else words.title("parts", part)

@@ -1,0 +1,387 @@
+"""The report of each recipe is in one language: no sentence, heading or title of the other.
+
+Runs are made up of a few predictions; sections, measures and policies are the recipes' own.
+"""
+
+import ast
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from group_words import FAIL, PARSER, PASS
+from run_folders import CONDITIONS, MANIFEST, POLICIES
+
+import groupwise
+import groupwise_recipes
+from groupwise.core import load_config, write_json, write_jsonl
+from groupwise.evaluation import (
+    LANGUAGES,
+    Conditions,
+    Measure,
+    Policies,
+    Prediction,
+    Prompts,
+    RunPolicy,
+    Section,
+    Temperature,
+    compare_pairs,
+    compute_metrics,
+    write_evaluation,
+)
+from groupwise.evaluation.page import Language, Words
+from groupwise.evaluation.report import build_report, render_html, render_markdown
+from groupwise.flow.calibrating import make_calibration_sections
+from groupwise.flow.other_data import describe_origin
+from groupwise.flow.rivals import tell_rivals
+from groupwise.flow.settings import RivalSettings
+from groupwise.pipeline import find_recipe
+from groupwise.rewards.audit.rows import Rule
+from groupwise_recipes.demo_selection.cells import Cell, CellRow
+from groupwise_recipes.demo_selection.report_sections import make_sections as of_demo_selection
+from groupwise_recipes.demo_selection.results import list_measures as list_shots
+from groupwise_recipes.demo_selection.results import list_policies
+from groupwise_recipes.group_qc import measures as group_qc
+from groupwise_recipes.task.config import TaskConfig
+from groupwise_recipes.task.measuring import list_measures as list_task_measures
+from groupwise_recipes.visual_reasoning.config import AlignmentSettings
+from groupwise_recipes.visual_reasoning.measuring import MEASURES as VISUAL_MEASURES
+from groupwise_recipes.visual_reasoning.sections import make_sections as of_visual_reasoning
+from groupwise_recipes.visual_reasoning.transfer import make_source_sections
+from groupwise_recipes.workflows.config import WorkflowsConfig
+from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
+from groupwise_recipes.workflows.sections import make_sections as of_workflows
+
+NAMES = re.compile(
+    r"GRPO|SFT|RCE|GEPA|VQA|MMICES|KNNFewShot|KL|IoU|AUC|ID|JSON|CPU|MiB|Python|Git|groupwise"
+    r"|torch|trl|cpu|Linux|x86_64|Holm|McNemar|Wilson|Brier|F1|p|n|id|token|s|ms|min|UTC|train"
+    r"|validation|test|beta|tau|A|predict|serve|evaluate|doctor|true"
+)
+"""All that a Chinese report may have in Latin letters beside code and data: names of methods,
+statistics and units, what a machine is, names of splits, stages (A) and commands."""
+NO_WORDS = re.compile(
+    r"`[^`]*`|^    .*$|\]\([^)]*\)|<style.*?</style>|<script.*?</script>|<code.*?</code>"
+    r"|<pre.*?</pre>|<svg.*?</svg>|<[^>]*>|(?<!\S)--[a-z-]+|[A-Za-z]\w*(?:[._]\w+)+",
+    re.MULTILINE | re.DOTALL,
+)
+"""Code, commands, prompts, links, names of settings and files (with a dot or underscore), and what
+HTML is made of. Plots are told by the Markdown."""
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_']*")
+HAN = re.compile(r"[\u4e00-\u9fff\u3000-\u303f\uff00-\uffef]+")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a recipe adds to a run.
+
+    Attributes:
+        predictions: of its test split.
+        sections: of its report.
+        measures: its own.
+        policies: of the run.
+        data: the user's own texts, which may be in any language.
+    """
+
+    predictions: Sequence[Prediction]
+    sections: Sequence[Section]
+    measures: Sequence[Measure] = ()
+    policies: Sequence[RunPolicy] = POLICIES
+    data: tuple[str, ...] = ()
+
+
+def predict(policy: str, labels: tuple[str, str], **named: Any) -> list[Prediction]:
+    """Answer four items: two right, one wrong, one invalid."""
+    answers = ((0, labels[0]), (1, labels[1]), (0, labels[1]), (1, None))
+    return [
+        Prediction(
+            example_id=f"i{n}",
+            cluster=f"g{n}",
+            split="test",
+            policy=policy,
+            label=labels[truth],
+            predicted=answer,
+            reason="" if answer else "no label",
+            text=answer or "",
+            fields={"task": labels[0], **named},
+        )
+        for n, (truth, answer) in enumerate(answers)
+    ]
+
+
+def predict_all(names: Sequence[str], labels: tuple[str, str], **named: Any) -> list[Prediction]:
+    return [one for name in names for one in predict(name, labels, **named)]
+
+
+def tell_flow(predictions: Sequence[Prediction], labels: tuple[str, str]) -> list[Section]:
+    """Return what every recipe's report may have: calibration, rivals, other data."""
+    sure = [
+        replace(one, probabilities=dict(zip(labels, (0.9, 0.1), strict=True)))
+        for one in predictions
+    ]
+    known = {"grpo": Temperature(1.5, 40, 9), "sft": Temperature(None, 40, 0, "no mistake")}
+    origin = {"run": "/1", "policy": "2", "weights": "3", "data": "/4", "data_digest": "5"}
+    calibration = make_calibration_sections(sure, known, labels=labels, policies=POLICIES, seed=0)
+    return [
+        *calibration,
+        *tell_rivals(RivalSettings(), POLICIES),
+        *describe_origin(origin, (), num_seen=3),
+    ]
+
+
+def make_on_task(_: Path) -> Made:
+    labels = ("on-task", "off-task")
+    rows = predict_all(("majority", "sft", "grpo"), labels)
+    return Made(rows, tell_flow(rows, labels), data=labels)
+
+
+def make_task(_: Path) -> Made:
+    labels = ("yes", "no")
+    rows = [
+        replace(one, scores={"reward": 0.5, "fluency": 0.25, "my_checks": 1.0})
+        for one in predict_all(("majority", "prompt", "grpo"), labels)
+    ]
+    config = load_config(
+        TaskConfig,
+        {
+            "model": {"base": "tiny-qwen2", "max_pixels": 784},
+            "data": {"files": "a.csv", "columns": {"prompt": "q"}},
+            "answer": {"kind": "text"},
+            "rewards": {"fluency": 0.5, "a.py:my_checks": 0.5},
+        },
+    )
+    data = (*labels, "my_checks", "My checks")
+    return Made(rows, tell_flow(rows, labels), list_task_measures(config), data=data)
+
+
+def make_group_qc(folder: Path) -> Made:
+    mission, verdicts = "BBU接地线检查", (PASS, FAIL)
+    rows = [
+        group_qc.score_defects(one, PARSER)
+        for one in predict_all(("majority", "sft", "grpo"), verdicts, task_type=mission)
+    ]
+    parts = ("vision", "aligner", "virtual tokens", "embeddings and head", "language block 2")
+    trained = [{"part": name, "num_trainable": 3, "num_frozen": 5} for name in parts]
+    write_json(folder / "trainable.json", trained)
+    drops = {"total": 2, "counts": {"Stage A failed": 2}}
+    given = {"drops": drops, "num_groups": 4, "num_files": 6}
+    says = (
+        partial(group_qc.say_failed, {mission: 1}),
+        partial(group_qc.say_given, given),
+    )
+    sections = [
+        section
+        for say in says
+        for section in group_qc.make_sections(
+            compute_metrics(rows, labels=verdicts),
+            group_qc.measure_missions(rows, verdicts, seed=0),
+            policies=Policies(POLICIES),
+            verdicts=verdicts,
+            say_stage_a=say,
+            trainable=folder / "trainable.json",
+        )
+    ]
+    return Made(rows, sections, group_qc.MEASURES, data=(mission, *verdicts))
+
+
+def make_demo_selection(folder: Path) -> Made:
+    systems = ("none", "random", "oracle", "rce", "grpo_reversed", "grpo")
+    scores = {"vqa_1": 0.5, "vqa_2": 0.0, "vqa_mean": 0.25}
+    rows = [replace(one, scores=scores) for one in predict_all(systems, ("lum", "zim"))]
+    answers = (CellRow("i0", "g0", ("a", "b"), "lum", 1.0), CellRow("i1", "g1", ("c",), "zim", 0.0))
+    names = ("rce", "grpo", "grpo_reversed")
+    cells = {Cell(name, shots): answers for name in names for shots in (1, 2)}
+    counts = {"num_asked": 4, "num_right": 2, "num_right_reversed": 1, "num_changed": 3}
+    situations = ("no demonstrations", "random", "none right", "one right", "contradicting")
+    figures = [
+        {"situation": name, "num_shots": number, **counts} for number, name in enumerate(situations)
+    ]
+    write_json(folder / "use.json", figures)
+    metrics = compute_metrics(rows, labels=())
+    sections = of_demo_selection(metrics, cells, use=folder / "use.json", shots=(1, 2))
+    return Made(rows, sections, list_shots((1, 2)), list_policies(systems), ("lum", "zim"))
+
+
+def make_workflows(_: Path) -> Made:
+    fields = {"problem_type": "math", "tokens": 1, "calls": 1, "program": "p"}
+    rows = [
+        replace(
+            one,
+            scores={"executed": float(one.predicted is not None)},
+            reason="timeout" if one.reason else "",
+        )
+        for one in predict_all(("majority", "sft", "gepa", "grpo"), ("12", "13"), **fields)
+    ]
+    opinions = {"rule": True, "judge": False}
+    rows[0] = replace(rows[0], fields={**rows[0].fields, "opinions": opinions, "answer": "12"})
+    config = load_config(WorkflowsConfig, find_recipe("workflows").config_folder / "demo.yaml")
+    search = {
+        "prompt": "{{ problem }}",
+        "score": 0.5,
+        "given_score": 0.25,
+        "num_executions": 40,
+        "num_prompts": 2,
+        "num_validation": 4,
+        "num_reflections": 9,
+        "refused": {"lost_place": 3},
+    }
+    gepa = RunPolicy(name="gepa", title="GEPA", title_zh="GEPA", kind="prompted")
+    policies = [*POLICIES[:-1], gepa, POLICIES[-1]]
+    sections = [
+        section
+        for found in (search, None)
+        for section in of_workflows(rows, config, Policies(tuple(policies)), optimised=found)
+    ]
+    data = ("math", "timeout", "lost_place", "{{ problem }}", "{{ rules }}")
+    return Made(rows, sections, WORKFLOWS_MEASURES, policies, data)
+
+
+def make_visual_reasoning(_: Path) -> Made:
+    labels = ("True", "False")
+    rows = [
+        replace(one, example_id=f"{source} {one.example_id}", scores={"alignment": 1.0})
+        for source in ("flat", "textured")
+        for one in predict_all(("majority", "sft", "grpo"), labels, source=source)
+    ]
+    metrics = compute_metrics(rows, labels=labels, slices=("source",))
+    policies = Policies(POLICIES)
+    sections = [
+        *make_source_sections(metrics, policies),
+        *of_visual_reasoning(rows, metrics, policies=policies, judge=AlignmentSettings()),
+    ]
+    return Made(rows, sections, VISUAL_MEASURES, data=(*labels, "flat", "textured", "source"))
+
+
+RECIPES: Mapping[str, Callable[[Path], Made]] = {
+    "on_task": make_on_task,
+    "task": make_task,
+    "group_qc": make_group_qc,
+    "demo_selection": make_demo_selection,
+    "workflows": make_workflows,
+    "visual_reasoning": make_visual_reasoning,
+}
+AUDIT: Mapping[str, Any] = {
+    "num_rows": 9,
+    "drops": {"total": 1, "counts": {"no label": 1}},
+    "splits": {},
+    "findings": [
+        {"level": "warning", "name": "rows_dropped", "count": 1}
+        | {"message": "1 of 9 rows were not used: 1 no label."},
+        {"level": "warning", "name": "one_label", "count": 4}
+        | {"message": "All labels of split test are 7."},
+    ],
+}
+REWARDS: Mapping[str, Any] = {
+    "findings": [
+        {"level": "warning", "name": "denied", "count": 2, "where": []}
+        | {"message": "the right label denied: must earn 0; 2 of 9 break this."}
+    ]
+}
+
+
+def write_run(folder: Path, recipe: str, made: Made) -> None:
+    """Write the files of a finished run that a report is made of."""
+    *_, last = (one.policy for one in made.predictions)
+    names = dict.fromkeys(one.policy for one in made.predictions)
+    measured = [replace(one, latency_s=0.1) for one in made.predictions]
+    write_evaluation(
+        folder / "evaluate",
+        measured,
+        metrics=compute_metrics(measured, labels=()),
+        comparisons=compare_pairs(measured, [(name, last) for name in names if name != last]),
+        conditions=Conditions(**{**CONDITIONS, "measures": made.measures}),
+        policies=made.policies,
+        prompts=Prompts(),
+        sections=made.sections,
+    )
+    write_json(folder / "manifest.json", {**MANIFEST, "recipe": recipe, "config": {"seed": None}})
+    write_json(folder / "audit/audit.json", AUDIT)
+    write_json(folder / "audit_rewards/audit.json", REWARDS)
+    rows = [{"step": n, "reward": 0.5, "loss": 0.1, "kl": 0.1, "dead_groups": 0.9} for n in (1, 2)]
+    write_jsonl(folder / "grpo/metrics.jsonl", rows)
+
+
+def list_foreign(text: str, language: Language, data: Sequence[str]) -> list[str]:
+    """Return what is said in the other language, beside code, names and the user's own texts."""
+    told = html.unescape(NO_WORDS.sub(" ", text.replace("\\", "")))
+    for own in sorted(data, key=len, reverse=True):
+        told = re.sub(rf"(?<![A-Za-z]){re.escape(own)}(?![A-Za-z])", " ", told)
+    if language == "en":
+        return HAN.findall(told)
+    return [word for word in WORD.findall(told) if not NAMES.fullmatch(word)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
+    made = RECIPES[recipe](tmp_path)
+    run = tmp_path / "r"
+    write_run(run, recipe, made)
+    report = build_report(run)
+    data = (*made.data, recipe, "r")
+    # What HTML has of its own is the same for all recipes.
+    renderers = (render_markdown, render_html) if recipe == "on_task" else (render_markdown,)
+    for language in LANGUAGES:
+        for render in renderers:
+            assert list_foreign(render(report, language=language), language, data) == []
+
+
+def test_what_is_not_of_the_language_is_found() -> None:
+    assert list_foreign("## 按任务\n\nBy mission `by_mission`", "zh", ()) == ["By", "mission"]
+    assert list_foreign("## By mission\n\n按任务 接地", "en", ("接地",)) == ["按任务"]
+
+
+def list_messages() -> Iterator[str]:
+    """Yield each sentence of a finding as the code writes it, its places filled with 7."""
+    for package in (groupwise, groupwise_recipes):
+        for path in sorted(Path(package.__file__).parent.rglob("*.py")):
+            source = path.read_text(encoding="utf-8")
+            if re.search(r"\b(Finding|report_places)\(", source):
+                yield from _read_messages(ast.parse(source))
+
+
+def _read_messages(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        found: Sequence[ast.expr] = ()
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _MAKERS:
+            found = node.args[2:3]
+        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "message":
+            found = (node.value,)
+        for value in found:
+            if isinstance(value, ast.Constant | ast.JoinedStr):
+                yield _fill(value).replace("{count}", "7")
+
+
+def _fill(value: ast.expr) -> str:
+    if isinstance(value, ast.JoinedStr):
+        return "".join(map(_fill, value.values))
+    if isinstance(value, ast.FormattedValue) and isinstance(value.value, ast.IfExp):
+        return _fill(value.value.orelse)
+    return str(value.value) if isinstance(value, ast.Constant) else "7"
+
+
+_MAKERS = ("Finding", "report_places")
+
+
+def test_every_finding_has_a_chinese_sentence() -> None:
+    messages = list(list_messages())
+    assert len(messages) > 30
+    assert [one for one in messages if Words("zh").translate(one) == one] == []
+
+
+def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name() -> None:
+    rules = [
+        rule
+        for path in sorted(Path(groupwise.__file__).parent.glob("rewards/audit/*.py"))
+        for value in vars(import_module(f"groupwise.rewards.audit.{path.stem}")).values()
+        for one in (value if isinstance(value, tuple) else (value,))
+        for rule in [getattr(one, "rule", one)]
+        if isinstance(rule, Rule)
+    ]
+    assert len({rule.name for rule in rules}) > 40
+    words = Words("zh")
+    said = {one for rule in rules for one in (rule.title, rule.must)}
+    assert [one for one in sorted(said) if words.translate(one) == one] == []
