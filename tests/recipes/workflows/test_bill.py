@@ -48,7 +48,7 @@ def test_the_bill_is_told_for_every_rival_and_stage(config: WorkflowsConfig):
     assert bill["top_by_type"].programs == config.rivals.top_k * num_test
     assert bill["rivals"].programs > 10 * 2 * 3
     grpo = config.grpo
-    steps = grpo.max_steps
+    steps = grpo.max_steps or 4
     assert bill["grpo"].programs >= min(steps, 4) * grpo.prompts_per_step * grpo.group_size
     for one in bill.values():
         assert one.requests <= one.most_requests
