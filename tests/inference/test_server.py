@@ -461,3 +461,14 @@ def test_a_picture_is_sent_within_the_limit_of_pixels(server, tmp_path):
     [shown] = server.asked[0]["messages"][0]["content"]
     sent = Image.open(io.BytesIO(base64.b64decode(shown["image_url"]["url"].partition(",")[2])))
     assert sent.size == (36, 24)
+
+
+def test_a_server_on_this_machine_is_reached_past_the_proxy_of_the_environment(server, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert respond(make_engine(server)).text
+    assert respond(make_engine(server, no_proxy=True)).text
+    with pytest.raises(RequestError, match="no connection"):
+        respond(make_engine(server, no_proxy=False))

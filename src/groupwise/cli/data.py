@@ -50,7 +50,9 @@ def mix(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source", metavar="NAME[=PATH]", help="A set and its folder; without one, the hub."
+            "--source",
+            metavar="NAME[=PATH]",
+            help="A set and its folder; without one, the hub. own=FILE: your own.",
         ),
     ] = None,
     out: Out,

@@ -247,10 +247,13 @@ class ServerEngine:
 
     def _connect(self) -> httpx2.AsyncClient:
         if self._client is None:
+            # None is a direct connection, instead of the one by the environment's proxy.
+            direct = {"http://": None, "https://": None}
             self._client = httpx2.AsyncClient(
                 base_url=self.settings.url.rstrip("/") + "/",
                 headers=self._headers,
                 timeout=None,
+                mounts=direct if self.settings.passes_proxies_by() else None,
                 limits=httpx2.Limits(max_keepalive_connections=64, keepalive_expiry=2.0),
             )
         return self._client

@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
@@ -150,6 +151,8 @@ class ServerSettings(Config):
             ``chat_template_kwargs``; answers depend on them. None that is set here or by the
             sampling.
         max_share_error: label shares that the listed tokens leave more uncertain are refused.
+        no_proxy: whether proxies that the environment names are passed by; None: for a server on
+            this machine.
         prompt_price, completion_price: of a million tokens, in any currency.
     """
 
@@ -164,6 +167,7 @@ class ServerSettings(Config):
     sends_extensions: bool = True
     extras: Mapping[str, JsonValue] = Field(default_factory=dict)
     max_share_error: float = Field(default=0.05, ge=0, le=1)
+    no_proxy: Annotated[bool | None, _PLACE] = None
     prompt_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
@@ -179,6 +183,13 @@ class ServerSettings(Config):
     def _note_origin(self, info: ValidationInfo) -> Self:
         self._was_read = bool(info.context and "was_read" in info.context)
         return self
+
+    def passes_proxies_by(self) -> bool:
+        """Return whether the server is asked without the environment's proxies."""
+        if self.no_proxy is not None:
+            return self.no_proxy
+        host = urlsplit(self.url).hostname or ""
+        return host in ("localhost", "::1") or host.startswith("127.")
 
     @field_validator("extras")
     @classmethod

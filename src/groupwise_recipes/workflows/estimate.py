@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from groupwise.flow import Estimate
+from groupwise_recipes.workflows.bill import describe_bill
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.forms import list_sound_forms
 from groupwise_recipes.workflows.problems import choose_examples, describe_sources
@@ -22,6 +23,7 @@ def estimate_run(config: WorkflowsConfig) -> Estimate:
         ("executor", f"{server.model} at {server.url}" if server is not None else str(where)),
         ("reward", config.reward.mode),
         ("problems left out", f"{drops.total:,}"),
+        *describe_bill(config, examples),
     ]
     return Estimate(
         num_prompts=len(examples["train"]),

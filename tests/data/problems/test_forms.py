@@ -55,7 +55,7 @@ def test_gsm8k_answers_stand_behind_the_mark(tmp_path: Path):
     assert [problem.ground_truth for problem in loaded.train] == ["1001"]
     assert loaded.drops.counts == {
         "same problem as another row, other answer": 2,
-        "a column is missing": 1,
+        "the column question is missing": 1,
         "no answer behind ####": 1,
         "repeats another row": 1,
     }
@@ -165,7 +165,7 @@ def test_mbpp_has_its_parts_by_number_and_drops_what_cannot_decide(tmp_path: Pat
         "code cannot be parsed": {"code": "def add("},
         "the first test calls no function of the solution": {"code": "x = 1"},
         "the problem shows its solution": {"text": "def add(a, b):\n  return a + b"},
-        "a column is missing": {"code": None},
+        "the column code is missing": {"code": None},
     }
     rows += [{**MBPP, "task_id": 700 + n, **row} for n, row in enumerate(broken.values())]
     loaded = load(tmp_path, "mbpp", {"mbpp.jsonl": rows})
@@ -358,3 +358,21 @@ def test_a_data_set_of_the_hub_is_read_and_fetched(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in written) == ["test.jsonl", "train.jsonl"]
     fetched = load_problems(ProblemSource(name="gsm8k", path=str(tmp_path / "out")))
     assert [p.problem for p in fetched.train] == [p.problem for p in loaded.train]
+
+
+def test_own_rows_of_no_part_are_divided_by_cluster(tmp_path: Path):
+    kind = {"problem_type": "math", "source": "mine"}
+    rows = [
+        {**kind, "problem": f"{n} + {n}?", "ground_truth": str(2 * n), "cluster": str(n // 2)}
+        for n in range(20)
+    ]
+    loaded = load(tmp_path, "own", {"sums.jsonl": rows})
+    assert (len(loaded.train), len(loaded.test), loaded.drops.total) == (14, 6, 0)
+    assert not {p.cluster for p in loaded.train} & {p.cluster for p in loaded.test}
+    assert loaded.test_part_trained == ()
+    assert len(load(tmp_path, "own", {"sums.jsonl": rows}, part="train").train) == 20
+
+
+def test_own_problems_need_a_place():
+    with pytest.raises(ConfigError, match="own problems need a path"):
+        load_config(ProblemSource, {"name": "own"})

@@ -144,3 +144,10 @@ def test_a_mix_is_written_with_its_report_and_read_again(tmp_path: Path):
     (tmp_path / "test.jsonl").write_text('{"id": "x"}\n')
     with pytest.raises(DataError, match="holds a row that is no problem"):
         read_problems(tmp_path / "test.jsonl")
+
+
+def test_two_sources_with_the_same_id_are_refused():
+    one = load("own", [make("own", 1)], [])
+    other = load("own", [make("own", 1, text="Another problem.")], [])
+    with pytest.raises(DataError, match="two sources have problems of the same id; got own:1"):
+        mix_problems([one, other], MixSettings(sources=(one.source, other.source)))

@@ -28,7 +28,7 @@ def read_mmlu(row: SetRow) -> dict[str, Any]:
     if row.part == "auxiliary_train":
         passage = question[: _LONG // 2].encode()
         subject = digest_bytes(passage)[:12] if len(question) > _LONG else ""
-    return {**_choose(question, options, row.require_text("answer")), "cluster": subject}
+    return {**choose_option(question, options, row.require_text("answer")), "cluster": subject}
 
 
 def read_commonsense_qa(row: SetRow) -> dict[str, Any]:
@@ -43,15 +43,22 @@ def read_commonsense_qa(row: SetRow) -> dict[str, Any]:
         pairs = {str(choice.get("label")): str(choice.get("text")) for choice in rows}
     answer = row.values.get("answerKey")
     if not isinstance(stem, str) or not stem.strip():
-        raise UnusableRowError("a column is missing", "question")
+        raise UnusableRowError("the column question is missing", "")
     if not answer:
         raise UnusableRowError("no answer", row.where)
     if answer not in pairs:
         raise UnusableRowError("the answer is no option", str(answer))
-    return _choose(stem.strip(), list(pairs.values()), ascii_uppercase[list(pairs).index(answer)])
+    return choose_option(
+        stem.strip(), list(pairs.values()), ascii_uppercase[list(pairs).index(answer)]
+    )
 
 
-def _choose(question: str, options: Sequence[str], answer: str) -> dict[str, Any]:
+def choose_option(question: str, options: Sequence[str], answer: str) -> dict[str, Any]:
+    """Return the fields of a problem; the answer is a letter or counts the options from 0.
+
+    Raises:
+        UnusableRowError: if the answer is no option, or there are fewer than two.
+    """
     letters = ascii_uppercase[: len(options)]
     letter = letters[int(answer) : int(answer) + 1] if answer.isdecimal() else answer
     if not 2 <= len(options) <= len(ascii_uppercase) or not all(o.strip() for o in options):
@@ -73,7 +80,7 @@ def read_hotpot_qa(row: SetRow) -> dict[str, Any]:
     else:
         pairs = [(str(title), texts) for title, texts in cast("Any", context or ())]
     if not pairs:
-        raise UnusableRowError("a column is missing", "context")
+        raise UnusableRowError("the column context is missing", "")
     paragraphs = [f"{title}\n{''.join(sentences).strip()}" for title, sentences in pairs]
     facts: Any = row.values.get("supporting_facts") or ()
     flat_facts = as_mapping(facts)

@@ -1,7 +1,7 @@
 """Loads public sets as problems: every row is used, or dropped with a counted reason."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, cast
@@ -11,13 +11,14 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from groupwise.core import Config, DataError, Finding, derive_seed, report_places
 from groupwise.data.drops import DropLog
 from groupwise.data.near_texts import fold_text
+from groupwise.data.problems.own import WHOLE
 from groupwise.data.problems.problem import Problem
 from groupwise.data.problems.rows import SetRow, read_files, read_hub
 from groupwise.data.problems.sets import (
     FEW_SHOT_PART,
-    PUBLISHED_SETS,
     TRAINING_PARTS,
     SetName,
+    find_set,
 )
 from groupwise.data.splits import split_clusters
 from groupwise.data.tables.values import UnusableRowError
@@ -26,10 +27,12 @@ _SPLIT_SHARES = {"train": 0.7, "test": 0.3}
 
 
 class ProblemSource(Config):
-    """One public set of a mix.
+    """One public set of a mix, or a file of a user's own.
 
     Attributes:
-        name: of the set.
+        name: of the set; ``own``: rows with ``id``, ``source``, ``problem_type``, ``problem`` and
+            ``ground_truth``. Where nothing says which part they are of, 70 % of the clusters are
+            for training, and the others for tests.
         path: a file or folder with it, as published or as ``groupwise data fetch`` writes it;
             relative to the configuration file.
         hub: instead of a path: id of a data set of the hub, or a folder with one. If neither is
@@ -43,7 +46,7 @@ class ProblemSource(Config):
         max_rows: for training, and for tests, each at most; which ones is drawn by the seed.
     """
 
-    name: SetName
+    name: SetName | Literal["own"]
     path: str | None = None
     hub: str | None = None
     part: str = ""
@@ -63,9 +66,9 @@ class ProblemSource(Config):
     def _check(self) -> Self:
         if self.path and self.hub:
             raise ValueError("give the set by either path or hub")
-        if not PUBLISHED_SETS[self.name].may_train and (
-            self.use == "train" or self.split_test_part
-        ):
+        if self.name == "own" and not (self.path or self.hub):
+            raise ValueError("own problems need a path (own=FILE)")
+        if not find_set(self.name).may_train and (self.use == "train" or self.split_test_part):
             raise ValueError(f"{self.name} is for tests only and may never train")
         return self
 
@@ -107,11 +110,11 @@ def load_problems(source: ProblemSource, *, seed: int = 0) -> LoadedProblems:
     drops = DropLog()
     rows = list(_read_rows(source, drops))
     num_rows = len(rows) + drops.total
-    sides: dict[str, list[Problem]] = {"train": [], "test": []}
+    sides: dict[str, list[Problem]] = {"train": [], "test": [], WHOLE: []}
     parts: set[str] = set()
     ids: set[str] = set()
     for row, part in _find_parts(source, rows):
-        side = "train" if _may_train(source.name, part) else "test"
+        side = part if part == WHOLE else "train" if _may_train(source.name, part) else "test"
         problem = _read_problem(source, row, part, drops)
         if problem is not None and problem.id in ids:
             drops.add("id of another row", f"{row.where} ({problem.id})")
@@ -120,6 +123,7 @@ def load_problems(source: ProblemSource, *, seed: int = 0) -> LoadedProblems:
             ids.add(problem.id)
             sides[side].append(problem)
     sides = {side: _drop_repeated(problems, drops) for side, problems in sides.items()}
+    sides = _divide_whole(sides, seed)
     if source.split_test_part:
         sides = _split_test_part(source, sides, seed)
     _refuse_missing(source, sides, drops)
@@ -147,7 +151,7 @@ def report_test_parts(loaded: Iterable[LoadedProblems]) -> list[Finding]:
 
 
 def _read_rows(source: ProblemSource, drops: DropLog) -> Iterator[SetRow]:
-    form = PUBLISHED_SETS[source.name]
+    form = find_set(source.name)
     if source.path is not None:
         yield from read_files(Path(source.path), drops)
     else:
@@ -156,10 +160,10 @@ def _read_rows(source: ProblemSource, drops: DropLog) -> Iterator[SetRow]:
 
 
 def _find_parts(source: ProblemSource, rows: Sequence[SetRow]) -> Iterator[tuple[SetRow, str]]:
-    form = PUBLISHED_SETS[source.name]
+    form = find_set(source.name)
     for row in rows:
         try:
-            part = form.find_part(row) or source.part
+            part = form.find_part(row) or source.part or form.usual_part
         except (UnusableRowError, ValueError):  # its number is missing: it is no such row
             part = row.part or "test"
         if not part:
@@ -171,12 +175,12 @@ def _find_parts(source: ProblemSource, rows: Sequence[SetRow]) -> Iterator[tuple
         yield row, part
 
 
-def _may_train(name: SetName, part: str) -> bool:
-    return PUBLISHED_SETS[name].may_train and part in TRAINING_PARTS
+def _may_train(name: SetName | Literal["own"], part: str) -> bool:
+    return find_set(name).may_train and part in TRAINING_PARTS
 
 
 def _read_problem(source: ProblemSource, row: SetRow, part: str, drops: DropLog) -> Problem | None:
-    form = PUBLISHED_SETS[source.name]
+    form = find_set(source.name)
     own = next((row.values[name] for name in form.id_columns if row.values.get(name)), None)
     name = own or row.name
     identity = f"{source.name}:{name}"
@@ -187,13 +191,8 @@ def _read_problem(source: ProblemSource, row: SetRow, part: str, drops: DropLog)
         cluster = f"{source.name}:{fields.pop('cluster', '') or name}"
         if source.max_problem_characters and len(fields["problem"]) > source.max_problem_characters:
             raise UnusableRowError("longer than max_problem_characters", str(name))
-        return Problem(
-            id=identity,
-            source=source.name,
-            problem_type=form.problem_type,
-            cluster=cluster,
-            **fields,
-        )
+        kind = {"source": source.name, "problem_type": form.problem_type}
+        return Problem.model_validate({**kind, **fields, "id": identity, "cluster": cluster})
     except UnusableRowError as error:
         drops.add(error.reason, f"{row.where} ({error.detail})")
     except ValidationError as error:
@@ -215,6 +214,21 @@ def _drop_repeated(problems: Sequence[Problem], drops: DropLog) -> list[Problem]
             drops.add(reason, f"{problem.id} ({same[0].id})")
         kept += same[:1] if agree else []
     return kept
+
+
+def _divide_whole(sides: Mapping[str, list[Problem]], seed: int) -> dict[str, list[Problem]]:
+    """Return the sides for training and tests, with what no part says of divided among them."""
+    whole = sides[WHOLE]
+    parts = {"train": [], "test": whole}
+    if len({problem.cluster for problem in whole}) > 1:
+        parts = split_clusters(
+            whole,
+            name_cluster=lambda problem: problem.cluster,
+            name_kind=lambda problem: problem.source,
+            shares=_SPLIT_SHARES,
+            seed=seed,
+        )
+    return {side: [*sides[side], *parts[side]] for side in _SPLIT_SHARES}
 
 
 def _split_test_part(

@@ -81,8 +81,10 @@ def mix_problems(loaded: Sequence[LoadedProblems], settings: MixSettings) -> Mix
     is in validation; clusters are in one split.
 
     Raises:
-        DataError: if no set may train, or a set's ratio leaves it no problem.
+        DataError: if no set may train, a set's ratio leaves it no problem, or two sets have the
+            same id.
     """
+    _refuse_shared_ids(loaded)
     drops = DropLog()
     for drop in (drop for one in loaded for drop in one.drops.rows):
         drops.add(drop.reason, drop.where)
@@ -142,6 +144,17 @@ def read_problems(path: Path) -> list[Problem]:
         ) from error
 
 
+def _refuse_shared_ids(loaded: Sequence[LoadedProblems]) -> None:
+    counts = Counter(name for one in loaded for name in {p.id for p in (*one.train, *one.test)})
+    shared = [name for name, number in counts.items() if number > 1]
+    if shared:
+        raise DataError(
+            "two sources have problems of the same id",
+            got=", ".join(shared[:5]),
+            fix="give their rows ids that differ",
+        )
+
+
 def _drop_near(
     problems: Sequence[Problem],
     kept: Sequence[Problem],
@@ -167,7 +180,11 @@ def _draw_by_ratio(
     """Return of each set that may train as many problems as its ratio says."""
     found = [(one.source, pool) for one, pool in pools if pool]
     if not found:
-        raise DataError("no problem may train", fix="give a set with a part for training")
+        raise DataError(
+            "no problem may train",
+            got=drops.counts or "no rows of a part for training",
+            fix="give a set with a part for training",
+        )
     weight = sum(source.ratio for source, _ in found)
     total = min(len(pool) * weight / source.ratio for source, pool in found)
     total = min(total, settings.num_problems or total)

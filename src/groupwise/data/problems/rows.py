@@ -46,10 +46,10 @@ class SetRow:
             UnusableRowError: if it is missing, blank or no text.
         """
         value = self.values.get(column)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)
         if not isinstance(value, str) or not value.strip():
-            raise UnusableRowError("a column is missing", column)
+            raise UnusableRowError(f"the column {column} is missing", self.where)
         return value.strip()
 
     def list_texts(self, column: str) -> list[str]:

@@ -12,6 +12,7 @@ from groupwise.data.problems.choices import (
 )
 from groupwise.data.problems.code import read_human_eval, read_mbpp
 from groupwise.data.problems.maths import read_gsm8k, read_math
+from groupwise.data.problems.own import WHOLE, find_own_part, read_own
 from groupwise.data.problems.problem import ProblemType
 from groupwise.data.problems.rows import SetRow
 
@@ -29,22 +30,24 @@ class PublishedSet:
     """A public set.
 
     Attributes:
-        problem_type: of all its rows.
+        problem_type: of all its rows; None: each row says it, and the source that it is from.
         read: returns the fields of a problem; raises ``UnusableRowError``.
         hub: id of the data set on the hub.
         subsets: of the hub's data set; None is the only one.
         id_columns: the first that a row has names it within the set.
         may_train: whether any part of it may train.
         find_part: returns the part of a row, if it says so itself.
+        usual_part: of rows of which nothing says it; empty: there is none.
     """
 
-    problem_type: ProblemType
+    problem_type: ProblemType | None
     read: Callable[[SetRow], dict[str, Any]]
     hub: str
     subsets: tuple[str | None, ...] = (None,)
     id_columns: tuple[str, ...] = ("id",)
     may_train: bool = True
     find_part: Callable[[SetRow], str] = lambda row: row.part
+    usual_part: str = ""
 
 
 def find_mbpp_part(row: SetRow) -> str:
@@ -90,3 +93,11 @@ PUBLISHED_SETS: Mapping[SetName, PublishedSet] = {
     "commonsenseqa": PublishedSet("qa", read_commonsense_qa, "tau/commonsense_qa"),
     "squad": PublishedSet("qa", read_squad, "rajpurkar/squad"),
 }
+
+OWN_SET = PublishedSet(None, read_own, hub="", find_part=find_own_part, usual_part=WHOLE)
+"""A user's own problems: rows that say their type themselves."""
+
+
+def find_set(name: SetName | Literal["own"]) -> PublishedSet:
+    """Return the set of that name, or a user's own."""
+    return OWN_SET if name == "own" else PUBLISHED_SETS[name]

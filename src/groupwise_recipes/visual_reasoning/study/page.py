@@ -1,7 +1,7 @@
 """The page of the studies: what must be known first, then a table each."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,10 @@ def _lay_out(filled: Filled, words: Words) -> Part:
     table, language = filled.table, words.language
     lead = words.label("study_table_lead", lead=table.lead.choose(language), split=table.split)
     blocks = [Paragraph(lead), _tabulate(filled, words)]
+    if apart := _take_apart(filled):
+        blocks += [Paragraph(words.label("study_apart_lead")), _tabulate(apart, words)]
+    if any(row.published or row.published_apart for row in table.rows):
+        blocks.append(Paragraph(words.label("study_published_lead")))
     if any(found for _, _, found in filled.pairs):
         blocks += [Paragraph(words.label("study_pairs_lead")), _tabulate_pairs(filled, words)]
     like = next((one.run.folder for arm, _ in filled.arms for one in arm.runs), None)
@@ -145,6 +149,30 @@ def _lay_out(filled: Filled, words: Words) -> Part:
         told = Verbatim("\n".join(commands))
         blocks.append(Fold(words.label("study_commands"), (Paragraph(lead), told)))
     return Part(table.name, table.title.choose(language), tuple(blocks))
+
+
+def _take_apart(filled: Filled) -> Filled | None:
+    """Return the rows and columns alone that have published values of other items, if any have."""
+    columns = filled.table.columns
+    typed = {name for arm, _ in filled.arms for name in arm.row.published_apart}
+    kept = [place for place, column in enumerate(columns) if column.name in typed]
+    if not kept:
+        return None
+    table = filled.table.model_copy(update={"columns": tuple(columns[place] for place in kept)})
+    arms = tuple(
+        (
+            replace(
+                arm,
+                row=arm.row.model_copy(
+                    update={"published": arm.row.published_apart, "published_apart": {}}
+                ),
+            ),
+            tuple(values[place] for place in kept),
+        )
+        for arm, values in filled.arms
+        if arm.row.published_apart
+    )
+    return replace(filled, table=table, arms=arms, pairs=())
 
 
 def _tabulate(filled: Filled, words: Words) -> Table:
@@ -240,11 +268,16 @@ def _show_published(published: Published | None, value: Value, words: Words) -> 
         return Cell(NOT_RUN)
     share, notes = published.value / 100, list[str]()
     if value.value is not None:
-        points = format_points(value.value - share)
+        points = _format_exact_points(value.value - share)
         notes.append(words.label("study_of_published", points=points))
-    if published.n is not None:
-        notes.append(words.label("study_n", n=published.n))
-    return Cell(format_share(share), " · ".join(notes), share)
+    n = NOT_RUN if published.n is None else f"{published.n:,}"
+    notes.append(words.label("study_published_of", n=n, split=published.split or NOT_RUN))
+    return Cell(f"{published.value:.2f}\u00a0%", " · ".join(notes), share)
+
+
+def _format_exact_points(value: float) -> str:
+    """Format a difference as points with the two decimals that published values have."""
+    return f"{100 * value:+.2f}".replace("-", "\u2212")
 
 
 def _dump(filled: Filled) -> list[dict[str, Any]]:
@@ -259,6 +292,7 @@ def _dump(filled: Filled) -> list[dict[str, Any]]:
             "split": filled.table.split,
             "values": {n: asdict(one) for n, one in zip(names, values, strict=True)},
             "published": {n: one.model_dump() for n, one in arm.row.published.items()},
+            "published_apart": {n: one.model_dump() for n, one in arm.row.published_apart.items()},
         }
         for arm, values in filled.arms
     ]

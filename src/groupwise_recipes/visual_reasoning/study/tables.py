@@ -72,10 +72,17 @@ class Title(Config):
 
 
 class Published(Config):
-    """A value that was published, in percent, and of how many items it is."""
+    """A value that was published, in percent.
+
+    Attributes:
+        value: of 0 to 100.
+        n: items that it is of; None: nobody says it.
+        split: that it is of; None: nobody says it.
+    """
 
     value: float = Field(ge=0, le=100)
     n: int | None = Field(default=None, ge=1)
+    split: str | None = None
 
 
 class Row(Config):
@@ -89,6 +96,8 @@ class Row(Config):
         settings: beside those of the table, those that make such a run.
         is_extra: whether it is left out as long as no run is there.
         published: values by column.
+        published_apart: values of other items than those of ``published``; they have a table of
+            their own.
     """
 
     name: str
@@ -98,6 +107,7 @@ class Row(Config):
     settings: tuple[str, ...] = ()
     is_extra: bool = False
     published: Mapping[str, Published] = Field(default_factory=dict)
+    published_apart: Mapping[str, Published] = Field(default_factory=dict)
 
 
 class Column(Config):
@@ -150,7 +160,8 @@ class StudyTable(Config):
             names = [one.name for one in listed]
             if len(set(names)) < len(names):
                 raise ValueError(f"a name stands twice among {names}")
-        unknown = {name for row in self.rows for name in row.published} - set(self.list_columns())
+        typed = {name for row in self.rows for name in (*row.published, *row.published_apart)}
+        unknown = typed - set(self.list_columns())
         if unknown:
             raise ValueError(f"there are no columns {sorted(unknown)}")
         unknown = {name for pair in self.pairs for name in pair} - {one.name for one in self.rows}
@@ -161,10 +172,15 @@ class StudyTable(Config):
     @model_validator(mode="after")
     def _check_items(self) -> Self:
         """Refuse published values of other items in one table, as far as their numbers say so."""
+        for typed in ("published", "published_apart"):
+            self._check_typed([getattr(row, typed) for row in self.rows])
+        return self
+
+    def _check_typed(self, rows: Sequence[Mapping[str, Published]]) -> None:
         known: dict[object, tuple[str, int]] = {}
-        for row in self.rows:
+        for row in rows:
             for column in self.columns:
-                n = row.published[column.name].n if column.name in row.published else None
+                n = row[column.name].n if column.name in row else None
                 kind = (column.part, column.measure == "pair_accuracy")
                 first, num = known.setdefault(kind, (column.name, n)) if n else ("", n)
                 if n != num:
@@ -172,7 +188,6 @@ class StudyTable(Config):
                         f"{column.name} was published of n {n} and {first} of n {num}: one table "
                         "is of the same items"
                     )
-        return self
 
     def list_columns(self) -> list[str]:
         """Return the names of the columns."""

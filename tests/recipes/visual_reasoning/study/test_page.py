@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import EvaluationError, dump_config, list_effects, load_config
-from groupwise.evaluation import Prediction, compute_metrics
+from groupwise.evaluation import Language, Prediction, compute_metrics
 from groupwise.pipeline.steps import describe_plan
 from groupwise_recipes.visual_reasoning.box_rivals import ONE_PLACE, OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
 from groupwise_recipes.visual_reasoning.recipe import recipe
 from groupwise_recipes.visual_reasoning.study.page import write_study
-from groupwise_recipes.visual_reasoning.study.tables import FOLDER, NAMES
+from groupwise_recipes.visual_reasoning.study.tables import FOLDER, NAMES, read_tables
 
 CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
 SILENT = {"inapplicable": ["alignment"]}
@@ -126,10 +126,24 @@ def read_tables_of(out: Path) -> dict[str, dict[str, Any]]:
     return {table: {one["row"]: one for one in rows} for table, rows in found.items()}
 
 
-def read_page(out: Path, *, first: int = 2) -> dict[str, list[str]]:
-    """Return the cells of each row of the Markdown, from the first after arm and seeds, by arm."""
+TYPED = (", published", "（已发表）")
+
+
+def read_page(out: Path, *, first: int = 2, published: bool = False) -> dict[str, list[str]]:
+    """Return the cells of each row of the Markdown, from the first after arm and seeds, by arm.
+
+    Columns of published values are left out unless they are wanted.
+    """
     text = (out / "study.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    rows, kept = list[list[str]](), list[int]()
+    for line in text.splitlines():
+        if not line.startswith("| "):
+            kept = []
+            continue
+        cells = line.strip("| ").split(" | ")
+        own = [n for n, cell in enumerate(cells) if published or not cell.endswith(TYPED)]
+        kept = kept or own
+        rows.append([cells[n] for n in kept if n < len(cells)])
     return {row[0]: row[first:] for row in rows}
 
 
@@ -437,20 +451,22 @@ def test_published_values_stand_beside_with_the_difference_in_points(tmp_path: P
         table = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
         if name == "transfer":
             rows = {row["name"]: row for row in table["rows"]}
+            for row in table["rows"]:
+                row.pop("published", None)
             rows["sft_2"]["published"] = {"accuracy_source": {"value": 40.0, "n": 300}}
             rows["sft_50"]["published"] = {"accuracy_source": {"value": 45.0}}
         text = yaml.safe_dump(table, allow_unicode=True)
         (tables / f"{name}.yaml").write_text(text, encoding="utf-8")
     run = write_transfer(tmp_path / "run", accuracy=1.0)
     write_study([run], tmp_path / "out", tables=tables)
-    page = read_page(tmp_path / "out")
+    page = read_page(tmp_path / "out", published=True)
     assert page["Arm"][:3] == [
         "Accuracy, source",
         "Accuracy, source, published",
         "Pair accuracy, source",
     ]
-    assert page["SFT-2"][1] == "40.0\u00a0% (+60.0 points measured − published · n 300)"
-    assert page["SFT-50"][:2] == ["?", "45.0\u00a0%"]
+    assert page["SFT-2"][1] == "40.00\u00a0% (+60.00 points measured − published · n 300 · split ?)"
+    assert page["SFT-50"][:2] == ["?", "45.00\u00a0% (n ? · split ?)"]
     assert page["GRPO"][1] == "?"
 
 
@@ -477,3 +493,39 @@ def test_the_command_line_reports_on_several_runs_and_on_one_with_a_folder(tmp_p
         app, ["report", *runs, "--metric", "test/accuracy", "--out", str(tmp_path / "seeds")]
     )
     assert (done.exit_code, (tmp_path / "seeds" / "methods.md").is_file()) == (0, True), done.output
+
+
+@pytest.mark.parametrize(
+    ("study", "row", "column", "value", "n"),
+    [
+        ("alignment", "base", "accuracy", 70.59, 340),
+        ("alignment", "grpo", "accuracy", 86.47, 340),
+        ("grounding", "sft_1", "accuracy_out", 54.47, None),
+        ("grounding", "grpo_format_iou", "accuracy_in", 88.3, None),
+        ("transfer", "sft_ss", "accuracy_target", 76.5, None),
+        ("bias", "grpo_strongly", "accuracy", 80.7, None),
+        ("prompts", "words_5", "strict", 0, None),
+    ],
+)
+def test_the_published_values_ship_with_the_tables(
+    study: str, row: str, column: str, value: float, n: int | None
+) -> None:
+    (table,) = (one for one in read_tables() if one.name == study)
+    (arm,) = (one for one in table.rows if one.name == row)
+    assert (arm.published[column].value, arm.published[column].n) == (value, n)
+
+
+def test_published_values_of_other_items_have_a_table_of_their_own(tmp_path: Path) -> None:
+    rows = answer({"prompt": 0.7, "sft": 0.7}, 0)
+    run = write_run(tmp_path / "run", "alignment", predictions=rows)
+    told: dict[Language, str] = {"en": "of other items than those above", "zh": "不是同一批题目"}
+    for language, words in told.items():
+        write_study([run], tmp_path / language, language=language)
+        text = (tmp_path / language / "study.md").read_text(encoding="utf-8")
+        before, after = text.split(words)
+        assert "70.59\u00a0%" in before
+        assert "88.29" not in before
+        assert "88.29\u00a0%" in after
+        assert "n 350" in after
+        assert "n 340" in before
+        assert "n 340" not in after
