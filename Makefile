@@ -53,13 +53,12 @@ demo-loop: setup
 # Files of tests are in memory, where 4 GiB are free: thousands are written through to the disk.
 TEMPORARY = $(or $(shell df --output=avail -m /dev/shm 2>/dev/null | awk 'NR > 1 && $$1 > 4096 { print "/dev/shm" }'),$(TMPDIR),/tmp)
 
-# One thread per process: three test processes share two cores, as many tests wait for a process of
-# their own. Each begins with its part of the files, so that what a folder's tests share is made by
-# one of them.
+# One thread per process: two test processes share the cores. Each begins with half of the files, so
+# that what a folder's tests share is made by one of them.
 test: export OMP_NUM_THREADS = 1
 test: export PYTEST_DEBUG_TEMPROOT = $(TEMPORARY)
 test: setup
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow" --durations=20
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" --durations=20
 
 test-all: export OMP_NUM_THREADS = 1
 test-all: export PYTEST_DEBUG_TEMPROOT = $(TEMPORARY)

@@ -128,6 +128,6 @@ def test_the_winner_is_told_with_the_policy(tmp_path):
     assert told.note.endswith(
         f"; here words ({format_share(0.75)} in cross-validation on training rows)"
     )
-    assert "words" in told.note_zh
+    assert "此处为文字" in told.note_zh
     assert policies._tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
     assert read_json(tmp_path / "baselines" / "joint.json", dict)["left_out"] == probes.left_out

@@ -25,6 +25,7 @@ import groupwise
 
 _LOCAL = threading.local()
 _OF_SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr")
+_IN_MEMORY = "/dev/shm"
 _INSTALLED = ("site-packages", "dist-packages")
 _WRITES = os.O_WRONLY | os.O_RDWR
 _ELSEWHERE = {
@@ -70,6 +71,8 @@ def is_own(path: Path) -> bool:
     real = Path(os.path.realpath(path))
     if any(part in _INSTALLED for part in real.parts):
         return False
+    if real.is_relative_to(_IN_MEMORY):  # anybody's files
+        return True
     return not any(real.is_relative_to(folder) for folder in _list_foreign())
 
 

@@ -172,5 +172,5 @@ def test_a_run_without_predictions_has_nothing_to_export(tmp_path: Path):
     write_predictions(tmp_path / "evaluate/predictions.jsonl", [make_item()])
     assert read_records(tmp_path).metrics == ()
     write_json(tmp_path / "manifest.json", [1])
-    with pytest.raises(DataError, match=r"manifest.json is not a JSON object"):
+    with pytest.raises(DataError, match=r"manifest.json is torn"):
         read_records(tmp_path)

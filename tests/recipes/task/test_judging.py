@@ -103,7 +103,7 @@ def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path: Path, server: Fa
     judged = make_rewards(config, open_judges(config, tmp_path)).rewards["clear"]
     assert judged(ask(shop="甲店"), Completion("好评")).value == 0.25
     assert "甲店" in json.dumps(server.asked[0], ensure_ascii=False)
-    assert load_config(TaskConfig, dump_config(config)) == config
+    assert dump_config(load_config(TaskConfig, dump_config(config))) == dump_config(config)
 
 
 def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(
