@@ -5,9 +5,10 @@ key. Hosts are named with ``--allow-judge`` and kept in the user's own configura
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
+from typing import cast
 
 import httpx2
 
@@ -39,12 +40,23 @@ def check_hosts(config: Config) -> None:
     Raises:
         ConfigError: naming the host.
     """
-    for name in type(config).model_fields:
-        section = getattr(config, name)
-        if isinstance(section, ServerSettings):
-            check_host(section.url, section.api_key_variable)
-        elif isinstance(section, Config):
-            check_hosts(section)
+    for server in _find_servers(config):
+        check_host(server.url, server.api_key_variable)
+
+
+def _find_servers(section: object) -> Iterator[ServerSettings]:
+    """Yield the servers of a section, wherever they stand in it."""
+    parts: Iterable[object] = ()
+    if isinstance(section, ServerSettings):
+        yield section
+    elif isinstance(section, Config):
+        parts = (getattr(section, name) for name in type(section).model_fields)
+    elif isinstance(section, Mapping):
+        parts = cast("Mapping[object, object]", section).values()
+    elif isinstance(section, list | tuple):
+        parts = cast("Sequence[object]", section)
+    for part in parts:
+        yield from _find_servers(part)
 
 
 def check_host(url: str, variable: str | None) -> None:

@@ -181,7 +181,9 @@ class ServerSettings(Config):
 
     @model_validator(mode="after")
     def _note_origin(self, info: ValidationInfo) -> Self:
-        self._was_read = bool(info.context and "was_read" in info.context)
+        # Settings that are put into others are validated once more, without the context.
+        if info.context and "was_read" in info.context:
+            self._was_read = True
         return self
 
     def passes_proxies_by(self) -> bool:

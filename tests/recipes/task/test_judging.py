@@ -26,6 +26,7 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
+from groupwise.inference import check_hosts
 from groupwise.judges import Question
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import Judged, audit_rewards
@@ -103,7 +104,19 @@ def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path: Path, server: Fa
     judged = make_rewards(config, open_judges(config, tmp_path)).rewards["clear"]
     assert judged(ask(shop="甲店"), Completion("好评")).value == 0.25
     assert "甲店" in json.dumps(server.asked[0], ensure_ascii=False)
-    assert dump_config(load_config(TaskConfig, dump_config(config))) == dump_config(config)
+    assert load_config(TaskConfig, dump_config(config)) == config
+
+
+def test_a_judge_at_a_host_that_nobody_named_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    config = load(tmp_path, judge({"judge": describe("https://judge.example/v1")}))
+    with pytest.raises(ConfigError, match=r"--allow-judge judge\.example"):
+        check_hosts(config)
+    for _ in range(2):  # opening takes settings apart and puts them together again
+        with pytest.raises(ConfigError, match=r"--allow-judge judge\.example"):
+            open_judges(config, tmp_path)
 
 
 def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(
