@@ -30,12 +30,10 @@ class GivenLists:
 
     Attributes:
         found: the recording and what was dropped.
-        queries: the items that are asked, in the order of the file.
         named_by: what the ids of the file are.
     """
 
     found: ImportedCandidates
-    queries: tuple[Example, ...]
     named_by: str
 
     def split(self, *, num_validation: int, num_anchors: int, seed: int) -> dict[str, Recording]:
@@ -84,12 +82,8 @@ def read_given(
     recording = found.recording
     named_by, names = _find_names(recording, items, path, is_whole=is_whole)
     queries = [_rename(one, names, path) for one in recording.queries]
-    by_id = {one.id: one for one in items}
-    return GivenLists(
-        replace(found, recording=replace(recording, queries=tuple(queries))),
-        tuple(by_id[one.query_id] for one in queries),
-        named_by,
-    )
+    renamed = replace(recording, queries=tuple(queries))
+    return GivenLists(replace(found, recording=renamed), named_by)
 
 
 def read_lists(path: Path, *, pools: Path | None) -> ImportedCandidates:
@@ -124,7 +118,7 @@ def write_given(
         "file": path.name,
         "digest": given.found.recording.digest,
         "ids": given.named_by,
-        "num_queries": len(given.queries),
+        "num_queries": len(given.found.recording.queries),
         "num_lists": given.found.num_lists,
         "drops": given.found.drops.to_json(),
     }

@@ -53,8 +53,9 @@ def read(path: Path, **more):
 def test_whatever_names_the_items_they_are_found(tmp_path: Path, named_by: str) -> None:
     found = read(write_lists(tmp_path / "lists.json", NAMES[named_by]))
     assert found.named_by == named_by
-    assert [one.id for one in found.queries] == [one.id for one in ITEMS[:4]]
-    query = found.found.recording.queries[2]
+    queries = found.found.recording.queries
+    assert [one.query_id for one in queries] == [one.id for one in ITEMS[:4]]
+    query = queries[2]
     assert query.pool == tuple(one.id for one in ITEMS[4:])
     assert query.candidates[0].ids == (ITEMS[5].id, ITEMS[4].id)
 

@@ -7,7 +7,6 @@ import pytest
 from reward_suite import FAULTY, SOUND, Entry, blind_faulty, blind_sound
 
 from groupwise.rewards import audit_rewards
-from groupwise.rewards.audit import habits
 
 NAMED = {
     "sign_and_point_stripped": "pays-near-number",
@@ -39,12 +38,6 @@ NAMED = {
     "failed_judge_left_out": "judge-failure-scored",
 }
 """What some are to be called."""
-
-
-@pytest.fixture(autouse=True)
-def called_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of these counts its calls: thousands more of each would show nothing."""
-    monkeypatch.setattr(habits, "_NUM_CALLS", 0)
 
 
 @cache
