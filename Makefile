@@ -7,7 +7,7 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-rivals demo-loop test test-all fuzz check results docs bench
+.PHONY: help setup demo demo-rivals demo-loop test test-all fuzz check results lock docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
@@ -19,6 +19,7 @@ help:
 	@echo "make fuzz      parsers, verdicts, pictures and bodies of requests: a minute of odd ones each"
 	@echo "make check     style, types and the layers"
 	@echo "make results   tables of measured numbers in the pages, from benchmarks/results"
+	@echo "make lock      lock-cpu.txt and lock-cpu-dev.txt from constraints.txt, with hashes"
 	@echo "make docs      the documentation site into build/site; a broken link fails"
 	@echo "make bench     the benchmarks"
 
@@ -26,11 +27,16 @@ setup: $(STAMP)
 
 # The pip that comes with Python may be old and slow. It does not compile to bytecode: the first
 # import does, and most modules are never imported. The stamp comes last: a setup that was
-# interrupted starts again.
+# interrupted starts again. With LOCKED=1 every file that pip takes has the hash of the lock.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv
+ifdef LOCKED
+	$(BIN)/pip install --no-compile --no-deps --require-hashes -r lock-cpu-dev.txt
+	$(BIN)/pip install --no-compile --no-deps --no-build-isolation -e .
+else
 	$(BIN)/pip install --no-compile -c constraints.txt --upgrade pip
 	$(BIN)/pip install --no-compile -c constraints.txt -e '.[dev]'
+endif
 	$(BIN)/groupwise models fetch smollm2-135m-instruct || echo "go on without it: model.base also takes folders and hub ids"
 	touch $(STAMP)
 
@@ -78,6 +84,9 @@ check: setup
 
 results: setup
 	$(BIN)/python docs/hooks/result_tables.py
+
+lock: setup
+	$(BIN)/python .ci/lock.py
 
 docs: setup
 	$(BIN)/python docs/hooks/assemble.py
