@@ -37,12 +37,17 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import Screenshot, TextReader, describe_ocr, load_screenshots
-from groupwise.evaluation import Prediction, predict_majority, predict_text_only
+from groupwise.evaluation import (
+    FLIP_WINDOW_S,
+    Prediction,
+    flag_flips,
+    predict_majority,
+    predict_text_only,
+)
 from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.judges import ReplyCache
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig
-from groupwise_recipes.on_task.flips import FLIP_WINDOW_S, flag_flips
 from groupwise_recipes.on_task.prompt import make_pair_example
 from groupwise_recipes.on_task.screens import cross_screens, split_screens
 from groupwise_recipes.on_task.verified import predict_verified

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from groupwise.core import DataError, digest_file, read_jsonl
-from groupwise.data import LoadedScreens, load_screenshots
+from groupwise.data import LoadedScreens, load_screenshots, read_moment
 
 Draw = Callable[..., Path]
 
@@ -135,6 +135,9 @@ def test_bad_lines_and_values_are_dropped_and_counted(tmp_path: Path, draw_pictu
         {"task": "t", "session": "s"},
         row(fold="two"),
         row(fold=1.5),
+        row(time="soon"),
+        row(time=True),
+        row(time="inf"),
         '{"image": "a.jpg", "task": "\\ud800", "session": "s"}',
         "[" * 3000,
     )
@@ -142,17 +145,38 @@ def test_bad_lines_and_values_are_dropped_and_counted(tmp_path: Path, draw_pictu
         stream.write(b'{"image": "\xff"}\n{"image": "a.jpg", "task": "to')
     loaded = load_screenshots(tmp_path)
     check_totals(loaded)
-    assert (loaded.num_rows, len(loaded.screens)) == (16, 1)
+    assert (loaded.num_rows, len(loaded.screens)) == (19, 1)
     assert loaded.drops.counts == {
         "line cannot be read": 5,
         "label outside the set": 3,
         "fold is not a whole number": 2,
+        "time cannot be read": 3,
         "missing session": 2,
         "missing picture name": 1,
         "missing task": 1,
         "text is not Unicode": 1,
     }
-    assert "index.jsonl:5 (got 'maybe')" in [drop.where for drop in loaded.drops.rows]
+    told = [drop.where for drop in loaded.drops.rows]
+    assert "index.jsonl:5 (got 'maybe')" in told
+    form = "a time is seconds, or a moment such as 2026-01-31T09:30:00Z"
+    assert f"index.jsonl:14 ({form}, and not 'soon')" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (None, None),
+        (" ", None),
+        (7, 7.0),
+        ("-1.5", -1.5),
+        ("1970-01-01T00:02:00Z", 120.0),
+        ("1970-01-01 00:02:00", 120.0),
+        ("1970-01-01T01:02:00+01:00", 120.0),
+        ("0001-01-01T00:00:00+23:00", -62135679600.0),
+    ],
+)
+def test_a_time_is_seconds_or_a_moment(given: object, seconds: float | None) -> None:
+    assert read_moment(given) == seconds
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, draw_picture: Draw) -> None:

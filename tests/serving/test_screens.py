@@ -81,6 +81,8 @@ def test_a_screen_gets_the_label_that_predict_gives(start, draw):
             "reason": "颜色",
             "judge": None,
             "version": "v1",
+            "flip": None,
+            "flip_reason": "",
             "picture_digest": digest_bytes(draw(colour)),
             "answer_id": None,
         }
@@ -128,6 +130,8 @@ def test_what_is_no_screen_is_refused_in_a_sentence(start, draw, predictor):
         (send(one), 422, "task: field required"),
         (send(one, task="doors", row="{}"), 422, "row: extra inputs are not permitted"),
         (send(one, task=["doors", "doors"]), 422, "each once"),
+        (send(one, task="doors", time="soon"), 422, "time: value error, a time is seconds, or a"),
+        (ask(client, draw(), time=True), 422, "and not 'true'"),
     ]
     for answer, status, sentence in cases:
         assert answer.status_code == status, answer.text
@@ -241,3 +245,22 @@ def test_who_decided_is_kept_with_the_answer(start, draw, sure, tmp_path):
     assert shown.judge_probability == pytest.approx(0.9)
     body = {"answer_id": shown.id, "user": "ann", "label": NO}
     assert client.post("/v1/feedback", json=body).json()["is_correction"]
+
+
+def test_a_made_stream_of_screens_is_told_its_flips_from_what_came_before(start, draw):
+    client = start(behind=Screens())
+    # A made stream: colour, seconds, and what is told. The second session is nobody's.
+    stream = [
+        ("green", 0, False),
+        ("green", "1970-01-01T00:00:10Z", False),
+        ("red", 20.5, True),
+        ("green", "30", False),
+        ("red", 300, False),
+    ]
+    for colour, time, is_flip in stream:
+        told = ask(client, draw(colour), session="s", time=time).json()
+        why = f"{YES} was said of this session 10.5 s before" if is_flip else ""
+        assert (told["flip"], told["flip_reason"]) == (is_flip, why)
+    for without in ({"time": 301}, {"session": "s"}, {"session": "", "time": 301}):
+        told = ask(client, draw("green"), **without).json()
+        assert (told["flip"], told["flip_reason"]) == (None, "")

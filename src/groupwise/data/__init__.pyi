@@ -40,6 +40,7 @@ from groupwise.data.screenshots import (
     Screenshot,
     digest_screenshots,
     load_screenshots,
+    read_moment,
     read_screen,
 )
 from groupwise.data.splits import (
@@ -137,6 +138,7 @@ __all__ = [
     "name_coco_picture",
     "read_asked_rows",
     "read_examples",
+    "read_moment",
     "read_problems",
     "read_screen",
     "read_table_rows",

@@ -4,9 +4,12 @@ Every row is either used or dropped with a counted reason; nothing is repaired o
 and splits are made elsewhere.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,7 @@ class Screenshot:
         width: pixels as shown, EXIF rotation applied.
         height: pixels as shown, EXIF rotation applied.
         words: what was read on it; None: nobody read it.
+        time_s: when it was seen, in seconds from any beginning; None: not known.
     """
 
     picture: Picture
@@ -62,6 +66,7 @@ class Screenshot:
     width: int
     height: int
     words: str | None = None
+    time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,8 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
     The folder has ``index.jsonl`` or exactly one CSV or JSONL file, with the columns ``image``
     (or ``path``, ``screenshot``; relative to the folder), ``task`` (or ``task_description``,
     ``task_en``), ``session`` and, if there are any, ``label``, ``activity``, ``fold``,
-    ``language``, ``difficulty``, ``source``, ``origin``. Other columns are ignored. Each picture
-    is fully decoded once.
+    ``language``, ``difficulty``, ``source``, ``origin``, ``time``. Other columns are ignored. Each
+    picture is fully decoded once.
 
     A row whose screen was made from that of another row (cropped, mirrored, redrawn) names that
     row's picture as its ``origin``: it then has the session and fold of its origin, and stays on
@@ -164,6 +169,28 @@ def read_screen(values: Mapping[str, Any], picture: Path) -> Screenshot:
         raise DataError(f"{error.reason} ({error.detail})") from None
 
 
+def read_moment(value: Any) -> float | None:
+    """Return the seconds of a time: a number, or ISO 8601 (UTC where it names no zone).
+
+    Nothing, or an empty text, is no time.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
+    with suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    form = "a time is seconds, or a moment such as 2026-01-31T09:30:00Z"
+    raise ValueError(f"{form}, and not {text[:40]!r}")
+
+
 def _name_picture(row: TableRow) -> str:
     try:
         return _find_text(row, PICTURE_COLUMNS) or ""
@@ -219,6 +246,7 @@ def _read_screenshot(
         source=_find_text(row, ("source",)) or "captured",
         width=width,
         height=height,
+        time_s=_read_time(row.values.get("time")),
     )
 
 
@@ -258,3 +286,10 @@ def _read_fold(value: Any) -> int | None:
     if isinstance(value, bool) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", str(value)):
         raise UnusableRowError("fold is not a whole number", f"got {str(value)[:40]!r}")
     return int(value)
+
+
+def _read_time(value: Any) -> float | None:
+    try:
+        return read_moment(value)
+    except ValueError as error:
+        raise UnusableRowError("time cannot be read", str(error)) from None

@@ -35,6 +35,7 @@ from groupwise.evaluation.fairness import (
     summarize_same,
     write_conditions,
 )
+from groupwise.evaluation.flips import FLIP_WINDOW_S, FlipMemory, TimedVerdict, flag_flips
 from groupwise.evaluation.items import DiscordantItem, Items, list_discordant
 from groupwise.evaluation.joint import Candidate, predict_joint, rank_joint_candidates
 from groupwise.evaluation.label_metrics import (
@@ -135,6 +136,7 @@ __all__ = [
     "ALARM_LEVEL",
     "CONDITIONS_FILE",
     "DASH",
+    "FLIP_WINDOW_S",
     "JOINT",
     "LANGUAGES",
     "LEVELS",
@@ -161,6 +163,7 @@ __all__ = [
     "DiscordantItem",
     "DriftReference",
     "FairnessVerdict",
+    "FlipMemory",
     "Fold",
     "Heading",
     "ItemRelation",
@@ -189,6 +192,7 @@ __all__ = [
     "Tables",
     "Temperature",
     "Tile",
+    "TimedVerdict",
     "Verbatim",
     "Words",
     "adjust",
@@ -212,6 +216,7 @@ __all__ = [
     "find_unlike",
     "fit_reference",
     "fit_temperature",
+    "flag_flips",
     "format_points",
     "format_share",
     "format_share_interval",

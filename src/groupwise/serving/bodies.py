@@ -7,10 +7,18 @@ from typing import Any, TypeVar, cast
 
 from fastapi import HTTPException
 from fastapi import Request as HttpRequest
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 
+from groupwise.data import read_moment
 from groupwise.serving.arrivals import FORM
 from groupwise.serving.settings import ServeSettings
 
@@ -42,6 +50,7 @@ _SCREEN_FORM: dict[str, Any] = {
         "id": {"type": "string", "maxLength": 200},
         "task": {"type": "string", "minLength": 1},
         "session": {"type": "string", "maxLength": 200},
+        "time": {"type": "string", "description": "In seconds, or as ISO 8601."},
         "picture": {"type": "string", "format": "binary"},
     },
 }
@@ -77,11 +86,20 @@ class ScreenBody(BaseModel):
     session: str | None = Field(
         default=None, max_length=200, description="Of one sitting; feedback is split by it."
     )
+    time: float | str | None = Field(
+        default=None,
+        description="When it was seen: seconds, or ISO 8601. With a session, it tells flips.",
+    )
     picture: str = Field(description="As base64 or a data URL.")
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _read_time(cls, value: Any) -> float | None:
+        return read_moment(value)
 
     def make_row(self) -> PredictBody:
         """Return the row of the recipe's data."""
-        row = {"task": self.task, "session": self.session}
+        row = {"task": self.task, "session": self.session, "time": self.time}
         known = {name: value for name, value in row.items() if value is not None}
         return PredictBody(id=self.id, row=known)
 
@@ -220,7 +238,7 @@ def _read_screen_form(items: Sequence[Part]) -> tuple[PredictBody, Contents]:
     pictures = [v for name, v in items if name == "picture" and isinstance(v, UploadFile)]
     texts = {name: value for name, value in items if isinstance(value, str)}
     if len(pictures) != 1 or len(texts) + 1 < len(items) or "picture" in texts:
-        text = "a form has a file called picture, a task, and perhaps id and session, each once"
+        text = "a form has a file called picture, a task, perhaps id, session and time, each once"
         raise HTTPException(422, text)
     try:
         return ScreenBody.model_validate({**texts, "picture": ""}).make_row(), pictures

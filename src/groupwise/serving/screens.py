@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel, Field
 
+from groupwise.evaluation import FlipMemory, TimedVerdict
 from groupwise.serving.answering import Given, give_answer
 from groupwise.serving.bench import Bench
 from groupwise.serving.bodies import SCREEN, SCREEN_SCHEMA, read_body
@@ -24,6 +25,10 @@ class ScreenReply(BaseModel):
     reason: str = Field(description="Why the policy gave no label.")
     judge: str | None = Field(description="Its verdict, or why it gave none; null: not asked.")
     version: str = Field(description="Of the policy that was asked.")
+    flip: bool | None = Field(
+        description="Unlike what was said of the session just before; null: no time or session."
+    )
+    flip_reason: str = Field(description="What it is unlike.")
     picture_digest: str = Field(description="Of the picture as received; feedback uses it, too.")
     answer_id: str | None = Field(description="For /v1/feedback; null if it was not kept.")
 
@@ -39,6 +44,7 @@ def add_screens(
         bench: decides.
         refused: what the route answers where it refuses.
     """
+    flips = FlipMemory()
 
     @app.post(
         "/v1/screens",
@@ -49,10 +55,23 @@ def add_screens(
     async def label_screen(http: HttpRequest) -> ScreenReply:
         async with read_body(http, state.settings, SCREEN) as (body, contents):
             given = await give_answer(state, http, body, contents, bench)
-        return _write_reply(given)
+        return _write_reply(given, *_find_flip(flips, body.row, given.decision.label))
 
 
-def _write_reply(given: Given) -> ScreenReply:
+def _find_flip(
+    flips: FlipMemory, row: Mapping[str, Any], label: str | None
+) -> tuple[bool | None, str]:
+    """Return whether a label may be a flip, and why."""
+    time_s, session = row.get("time"), row.get("session")
+    if time_s is None or not session or label is None:
+        return None, ""
+    last = flips.add(session, TimedVerdict(time_s, row["task"], label))
+    if last is None:
+        return False, ""
+    return True, f"{last.verdict} was said of this session {time_s - last.time_s:g} s before"
+
+
+def _write_reply(given: Given, is_flip: bool | None, why: str) -> ScreenReply:
     decision = given.decision
     return ScreenReply(
         id=given.id,
@@ -63,6 +82,8 @@ def _write_reply(given: Given) -> ScreenReply:
         reason=given.answer.reason,
         judge=decision.judge,
         version=given.version,
+        flip=is_flip,
+        flip_reason=why,
         picture_digest=given.pictures[0],
         answer_id=given.answer_id,
     )

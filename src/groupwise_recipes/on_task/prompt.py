@@ -17,6 +17,9 @@ CORRECTED = "human_feedback"
 HUMAN_LABEL = "human_label"
 SCREEN_WORDS = "screen_words"
 """The field with the words that were read on the screen, where the prompt shows them."""
+TIME = "time_s"
+"""The field with the seconds at which the screen was seen. No policy is told it, so that it is no
+part of what an item is."""
 _NO_WORDS = "(none)"
 
 
@@ -39,13 +42,16 @@ def make_pair_example(pair: Pair, config: OnTaskConfig) -> Example:
     shown = {"task": pair.task}
     if screen.words is not None:
         shown["words"] = screen.words or _NO_WORDS
-    return make_example(
+    example = make_example(
         [Message("user", fill_template(config.prompt, shown, file=""))],
         cluster=screen.session,
         pictures=[screen.picture],
         label=label,
         fields={name: value for name, value in fields.items() if value is not None},
     )
+    if screen.time_s is None:
+        return example
+    return replace(example, fields={**example.fields, TIME: screen.time_s})
 
 
 def has_description(example: Example, parser: LabelParser) -> bool:

@@ -145,7 +145,7 @@ def ask_about_screen(config: OnTaskConfig, request: Request, folder: Path) -> Ex
     screen = open_words(config.data.screen_words)(read_screen(request.row, request.pictures[0]))
     path = folder / f"{screen.picture.digest}.png"
     picture = store_picture(screen.picture, path, max_pixels=config.data.stored_pixels)
-    stored = replace(screen, picture=picture)
+    stored = replace(screen, picture=picture, time_s=None)
     pair = Pair(stored, screen.task, screen.activity, None, screen.session)
     return make_pair_example(pair, config)
 
@@ -262,6 +262,7 @@ def _store(screens: Sequence[Screenshot], folder: Path, max_pixels: int) -> list
 
 def _to_row(screen: Screenshot, folder: Path) -> dict[str, Any]:
     row = asdict(screen)
+    del row["time_s"]  # nothing of the warm-up is looked at in time
     row["picture"] = {
         "path": screen.picture.path.relative_to(folder).as_posix(),
         "digest": screen.picture.digest,

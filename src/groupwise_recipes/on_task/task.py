@@ -30,11 +30,12 @@ from groupwise_recipes.on_task.screens import (
     read_warmup,
     show_warmup,
 )
+from groupwise_recipes.on_task.temporal import describe_flips
 from groupwise_recipes.on_task.verified import VISUAL_VERIFIER, open_verifier, predict_verified
 from groupwise_recipes.on_task.words import check_reader, describe_reader
 
 if TYPE_CHECKING:
-    from groupwise.evaluation import Prediction
+    from groupwise.evaluation import Metric, Prediction, Section
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.on_task"
@@ -62,7 +63,7 @@ class OnTask(Task[OnTaskConfig]):
             f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt "
             f"{_VERIFIER}",
         ),
-        "measures": Part("visual_verifier", _VERIFIER),
+        "measures": Part("visual_verifier", f"{_VERIFIER} {_OWN}.temporal"),
     }
     slices: ClassVar = ("language", "difficulty")
     concepts: ClassVar = ("activity", "task_activity")
@@ -153,6 +154,16 @@ class OnTask(Task[OnTaskConfig]):
             return found
         verifier = open_verifier(config.visual_verifier, context.folder)
         return found + predict_verified(verifier, test, self.parser(config).labels)
+
+    def describe(
+        self,
+        config: OnTaskConfig,
+        context: StepContext,
+        predictions: "Sequence[Prediction]",
+        metrics: "Sequence[Metric]",
+    ) -> "Sequence[Section]":
+        """Return the flips within sessions, where rows have a time; each is kept."""
+        return describe_flips(predictions, context.folder, self.policies(context))
 
     def picture_columns(self, config: OnTaskConfig) -> Sequence[str]:
         """Return the names that the screen's column may have."""

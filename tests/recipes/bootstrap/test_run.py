@@ -5,12 +5,13 @@ Its labels are those of a digest, so nothing here says that labels are any good.
 
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import CommandLine
+from faulty_server import MODEL, Fault, FaultyServer
 from PIL import Image
 from tiny_blip import write_tiny_blip
 
@@ -259,3 +260,66 @@ def test_a_chat_model_is_refused_as_a_captioner(
     done = command_line(*words, "--set", f"captioner.model={vision_folder}")
     assert done.returncode == 2
     assert "is no captioner; got qwen2_5_vl; expected blip" in done.stderr
+
+
+@pytest.fixture
+def captioner() -> Iterator[FaultyServer]:
+    server = FaultyServer(lambda _: Fault(f"thing \n number {len(server.asked)}"))
+    yield server
+    server.close()
+
+
+def name_server(url: str, **more: object) -> list[str]:
+    server = {"url": url, "model": MODEL, "retry": {"max_attempts": 2, "base_delay_s": 0}, **more}
+    return ["--set", "captioner.model=null", "--set", f"captioner.server={json.dumps(server)}"]
+
+
+def test_a_served_model_makes_captions_too(
+    command_line: CommandLine, words: list[str], judge: StandIn, captioner: FaultyServer
+) -> None:
+    captioner.script = [Fault(" ", status=200), Fault("a spread", finish_reason="length")] * 2
+    words = [*words, *name_server(captioner.url, revision="r7"), "--set", "captioner.batch_size=1"]
+    done = command_line(*words)
+    assert done.returncode == 0, done.stderr
+    counts = read(Path("boot/captions/counts.json"))
+    assert counts["dropped"] == {"no caption": 2}
+    assert counts["kept"] == NUM_PICTURES - 2
+    rows = read_jsonl(Path("boot/rows/index.jsonl"))
+    assert all(row["caption"]["text"].startswith("thing number ") for row in rows)
+    assert all(
+        (row["caption"]["model"], row["caption"]["revision"]) == (MODEL, "r7") for row in rows
+    )
+    assert [one["max_tokens"] for one in captioner.asked[:2]] == [6, 12]
+    picture, text = captioner.asked[0]["messages"][0]["content"]
+    assert picture["image_url"]["url"].startswith("data:image/png;base64,")
+    assert "one short sentence" in text["text"]
+
+
+def test_a_captioner_that_cannot_be_asked_stops_the_run_and_loses_nothing(
+    command_line: CommandLine, words: list[str], judge: StandIn, captioner: FaultyServer
+) -> None:
+    captioner.script = [Fault("soup"), Fault(status=400, body=b"no pictures here")]
+    words = [*words, *name_server(captioner.url), "--set", "captioner.batch_size=1"]
+    words += ["--until", "captions"]
+    done = command_line(*words)
+    assert done.returncode == 2
+    assert "the server answered with status 400: no pictures here" in done.stderr
+    num_asked = len(captioner.asked)
+    assert command_line(*words).returncode == 0
+    assert len(captioner.asked) == num_asked + NUM_PICTURES - 1
+
+
+def test_a_captioner_elsewhere_is_named_first(
+    command_line: CommandLine,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    elsewhere = name_server("https://captions.example/v1", api_key_variable="CAPTIONS_API_KEY")
+    done = command_line(*words, *elsewhere)
+    assert done.returncode == 2
+    assert "--allow-judge captions.example" in done.stderr
+    assert not Path("boot").exists()
+    both = command_line(*words, *elsewhere, "--set", "captioner.model=blip")
+    assert "captioner: give model or server, and not both" in both.stderr

@@ -69,7 +69,8 @@ def test_no_term_is_found_inside_a_longer_word(before: str, term: str, behind: s
     assert finder.find(f"{before}{term}") == []
     assert finder.find(f"{term}{behind}") == []
     assert finder.find(f"{before}{term}{behind}") == []
-    assert finder.find(f"{before}x {term} x{behind}") == [fold(term)]
+    text = f"{before}x {term} x{behind}"  # what stands beside the term may be the term again
+    assert finder.find(text) == [fold(term)] * fold(text).split().count(fold(term))
 
 
 @given(terms=st.lists(CHINESE, min_size=1, max_size=6, unique=True), text=CHINESE)

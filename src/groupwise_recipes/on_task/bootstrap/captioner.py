@@ -1,13 +1,26 @@
-"""What says what a picture shows. A captioner is no chat model: it is given pictures alone."""
+"""What says what a picture shows: BLIP, which is given pictures alone, or a served chat model."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from groupwise.core import ModelError, Picture, open_picture
+from groupwise.core import Message, ModelError, Picture, make_example, open_picture
+from groupwise.inference import (
+    RequestError,
+    Sampling,
+    ServerEngine,
+    ServerSettings,
+    ask_until_whole,
+    retry,
+    run_on_shared_loop,
+)
 from groupwise_recipes.on_task.bootstrap.config import CaptionerSettings
 
 _TYPES = ("blip",)
+_PROMPT = "Say in one short sentence what this picture shows. Reply with that sentence alone."
+_UNUSABLE = ("no_content", "empty", "truncated")
+"""Replies that are no caption, however often they were asked for."""
 
 
 class Captioner(Protocol):
@@ -36,8 +49,8 @@ class BlipCaptioner:
 
     def __init__(self, settings: CaptionerSettings, *, revision: str) -> None:
         self._settings = settings
-        self._processor, self._model = _load(settings.model, revision)
-        self.source: dict[str, str | None] = {"model": settings.model, "revision": revision}
+        self._processor, self._model = _load(settings.name, revision)
+        self.source: dict[str, str | None] = {"model": settings.name, "revision": revision}
 
     def caption(self, pictures: Sequence[Picture]) -> list[str]:
         """Return a caption for each picture, in order."""
@@ -53,6 +66,54 @@ class BlipCaptioner:
                 num_beams=1,
             )
         return self._processor.batch_decode(tokens, skip_special_tokens=True)
+
+
+class ServedCaptioner:
+    """A chat model behind a server; greedy.
+
+    Args:
+        server: where and how it is asked.
+        max_new_tokens: of a caption.
+
+    Raises:
+        ConfigError: if it may not be asked (see ``ServerEngine``).
+    """
+
+    def __init__(self, server: ServerSettings, *, max_new_tokens: int) -> None:
+        self._engine = ServerEngine(server)
+        self._sampling = Sampling(max_new_tokens=max_new_tokens)
+        self.source = {name: self._engine.identity[name] for name in ("model", "revision")}
+
+    def caption(self, pictures: Sequence[Picture]) -> list[str]:
+        """Return a caption for each picture, in order; empty where no reply was whole.
+
+        Raises:
+            RequestError: if the server cannot be asked.
+        """
+
+        async def ask_all() -> list[str]:
+            return await asyncio.gather(*map(self._ask, pictures))
+
+        return run_on_shared_loop(ask_all())
+
+    async def _ask(self, picture: Picture) -> str:
+        asked = make_example([Message("user", _PROMPT)], cluster="", pictures=[picture])
+        try:
+            attempt = ask_until_whole(self._engine, asked, self._sampling)
+            text, _ = await retry(attempt, self._engine.settings.retry)
+        except RequestError as error:
+            if error.cause in _UNUSABLE:
+                return ""
+            raise
+        return text
+
+
+def open_captioner(settings: CaptionerSettings, *, revision: str | None) -> Captioner:
+    """Load the model, or make ready to ask its server; a server says its own revision."""
+    if settings.server is not None:
+        return ServedCaptioner(settings.server, max_new_tokens=settings.max_new_tokens)
+    assert revision is not None
+    return BlipCaptioner(settings, revision=revision)
 
 
 def caption_in_batches(

@@ -1,11 +1,12 @@
 """Settings of the bootstrap recipe."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from groupwise.core import Config, Seed, Source
+from groupwise.inference import ServerSettings
 from groupwise_recipes.on_task.config import OnTaskJudgeSettings
 
 
@@ -14,13 +15,27 @@ class CaptionerSettings(Config):
 
     Attributes:
         model: a model folder or hub id of BLIP, such as ``Salesforce/blip-image-captioning-base``.
-        max_new_tokens: of a caption.
-        batch_size: pictures per forward pass.
+        server: where a chat model that sees pictures is served instead.
+        max_new_tokens: of a caption; a served one that is cut off is asked for anew, with twice as
+            many.
+        batch_size: pictures per forward pass, or that a server is asked about at once.
     """
 
-    model: str
+    model: str | None = None
+    server: ServerSettings | None = None
     max_new_tokens: int = Field(default=30, ge=1, le=1024)
     batch_size: int = Field(default=8, ge=1, le=65_536)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.model is None) == (self.server is None):
+            raise ValueError("give model or server, and not both")
+        return self
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.server.model if self.server else str(self.model)
 
 
 class BootstrapConfig(Config):

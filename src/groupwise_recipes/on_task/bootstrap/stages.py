@@ -17,7 +17,11 @@ from groupwise.data import DropLog
 from groupwise.judges import Question, judge_all
 from groupwise.pipeline import Planner, Preview, Step, StepContext, digest_models
 from groupwise.rewards import LabelParser
-from groupwise_recipes.on_task.bootstrap.captioner import BlipCaptioner, caption_in_batches
+from groupwise_recipes.on_task.bootstrap.captioner import (
+    Captioner,
+    caption_in_batches,
+    open_captioner,
+)
 from groupwise_recipes.on_task.bootstrap.config import BootstrapConfig
 from groupwise_recipes.on_task.bootstrap.pictures import (
     digest_sources,
@@ -118,7 +122,7 @@ def preview_run(config: BootstrapConfig) -> Preview:
     model = config.judge.model or (config.judge.server and config.judge.server.model)
     facts = [
         ("shards" if has_shards else "pictures", f"{len(sources):,}"),
-        ("captions", config.captioner.model if config.captioner else "as in the shards"),
+        ("captions", config.captioner.name if config.captioner else "as in the shards"),
         ("labels", f"of the judge {model}; nobody checks them"),
         ("rows", "at most two for each picture"),
     ]
@@ -139,7 +143,7 @@ def run_captions(context: StepContext) -> None:
     rows, settings = _read(context, "pictures"), context.config.captioner
     said, source = {row["digest"]: row["caption"] for row in rows}, dict[str, Any](_CAME_ALONG)
     if settings is not None:
-        captioner = BlipCaptioner(settings, revision=context.inputs["captioner.model"])
+        captioner = open_captioner(settings, revision=context.inputs.get("captioner.model"))
         said, source = _ask_captioner(context, captioner, rows), captioner.source
     drops = DropLog()
     captioned = [{**row, "caption": said[row["digest"]], "caption_source": source} for row in rows]
@@ -193,7 +197,7 @@ def run_rows(context: StepContext) -> None:
 
 
 def _ask_captioner(
-    context: StepContext, captioner: BlipCaptioner, rows: list[dict[str, Any]]
+    context: StepContext, captioner: Captioner, rows: list[dict[str, Any]]
 ) -> dict[str, str]:
     """Return the caption by digest; those of an interrupted attempt are not asked for again."""
     folder, progress = context.output_of("pictures"), ProgressLine("captions", context.say)

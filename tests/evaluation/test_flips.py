@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise_recipes.on_task.flips import flag_flips
+from groupwise.evaluation import FlipMemory, TimedVerdict, flag_flips
 
 VERDICT = st.sampled_from(["on", "off", None])
 ROWS = st.lists(st.tuples(st.floats(0, 1000), VERDICT), max_size=12, unique_by=lambda row: row[0])
@@ -75,6 +75,76 @@ def test_a_session_with_one_verdict_has_no_flip(rows) -> None:
 def test_times_and_verdicts_must_belong_together() -> None:
     with pytest.raises(ValueError, match="2 times for 1 verdicts"):
         flag_flips([0, 1], ["on"])
+
+
+def recall(text: str, memory: FlipMemory | None = None, *, step_s: float = 10.0) -> str:
+    """Return ``!`` for each verdict that may be a flip as it is given; a dot is none."""
+    memory = memory or FlipMemory()
+    return "".join(
+        "-"
+        if letter == "." or memory.add("s", TimedVerdict(step_s * number, "a task", letter)) is None
+        else "!"
+        for number, letter in enumerate(text)
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "flags"),
+    [
+        ("a", "-"),
+        ("aba", "-!-"),
+        ("aabaa", "--!--"),
+        ("aabb", "--!-"),
+        ("ababab", "-!----"),
+        ("a.b.a", "--!--"),
+        ("aabaabaa", "--!--!--"),
+    ],
+)
+def test_a_given_verdict_may_be_a_flip_if_it_is_unlike_those_just_before(
+    verdicts: str, flags: str
+) -> None:
+    assert recall(verdicts) == flags
+    assert recall(verdicts, step_s=121) == "-" * len(verdicts)
+
+
+@given(ROWS)
+def test_every_flip_was_told_when_it_was_served(rows) -> None:
+    rows = sorted(rows, key=lambda row: row[0])
+    memory = FlipMemory()
+    told = [
+        one is not None and memory.add("s", TimedVerdict(time_s, "a task", one)) is not None
+        for time_s, one in rows
+    ]
+    flags = flag_flips(*_split(rows))
+    assert all(told[place] for place, is_flip in enumerate(flags) if is_flip)
+
+
+def test_sessions_and_tasks_are_told_apart_and_nearly_the_same_task_is_one() -> None:
+    memory = FlipMemory()
+    long = "write the whole report about the wells of the northern field"
+    assert memory.add("s", TimedVerdict(0, f"{long} for them", "on")) is None
+    assert memory.add("t", TimedVerdict(1, f"{long} for them", "off")) is None
+    assert memory.add("s", TimedVerdict(2, "watch the news", "off")) is None
+    unlike = memory.add("s", TimedVerdict(3, f"{long.upper()} for  us", "off"))
+    assert unlike == TimedVerdict(0, f"{long} for them", "on")
+
+
+def test_the_memory_is_bounded_and_forgets_the_session_that_was_asked_about_least_lately() -> None:
+    memory = FlipMemory(num_sessions=2)
+    for number in range(50):
+        memory.add("old", TimedVerdict(number, "t" * 10_000, "on"))
+    memory.add("new", TimedVerdict(50, "t", "on"))
+    assert sum(len(one.task) for one in memory._sessions["old"]) == 4 * 200
+    memory.add("newer", TimedVerdict(51, "t", "on"))
+    assert list(memory._sessions) == ["new", "newer"]
+
+
+def test_a_screen_that_arrives_late_is_held_against_what_was_before_it() -> None:
+    memory = FlipMemory()
+    memory.add("s", TimedVerdict(0, "t", "on"))
+    memory.add("s", TimedVerdict(20, "t", "off"))
+    assert memory.add("s", TimedVerdict(10, "t", "on")) is None
+    assert memory.add("s", TimedVerdict(30, "t", "off")) is None
 
 
 def _split(rows):
