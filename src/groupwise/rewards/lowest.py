@@ -6,7 +6,7 @@ Range: [0, 1]. A weighted sum pays for checks with language; the lowest pays for
 from collections.abc import Sequence
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards.reward import BatchReward, Reward, RewardKind, applies_to
+from groupwise.rewards.reward import Reward, RewardKind, applies_to, takes_batches
 
 
 class Lowest:
@@ -63,6 +63,6 @@ class Lowest:
 def _score(
     part: Reward, examples: Sequence[Example], completions: Sequence[Completion]
 ) -> Sequence[Score]:
-    if isinstance(part, BatchReward):
+    if takes_batches(part):
         return part.score_batch(examples, completions)
     return [part(*pair) for pair in zip(examples, completions, strict=True)]

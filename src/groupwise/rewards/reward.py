@@ -1,7 +1,7 @@
 """What every reward is: a named function from an example and a completion to a Score."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeGuard, get_args, runtime_checkable
 
 from groupwise.core import Completion, Example, RewardError, Score
 
@@ -81,12 +81,19 @@ class PartialReward(Protocol):
 
 def applies_to(reward: object, example: Example) -> bool:
     """Return whether ``reward`` has something to say about answers to ``example``."""
-    return not isinstance(reward, PartialReward) or reward.applies_to(example)
+    asked = getattr(reward, "applies_to", None)
+    return asked is None or asked(example)
 
 
 def explain_unusable(reward: object, example: Example) -> str | None:
     """Return why ``reward`` can score no answer to ``example``; None if it can or cannot say."""
-    return reward.explain_unusable(example) if isinstance(reward, ReferenceCheck) else None
+    asked = getattr(reward, "explain_unusable", None)
+    return None if asked is None else asked(example)
+
+
+def takes_batches(reward: object) -> TypeGuard[BatchReward]:
+    """Return whether ``reward`` scores many at once; ``isinstance`` is slow with protocols."""
+    return hasattr(reward, "score_batch")
 
 
 def read_kind(reward: object) -> RewardKind:

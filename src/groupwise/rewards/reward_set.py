@@ -14,12 +14,12 @@ from typing import TypeVar, cast
 
 from groupwise.core import Completion, Example, Fact, GroupwiseError, RewardError, Score
 from groupwise.rewards.reward import (
-    BatchReward,
     Reward,
     RewardKind,
     applies_to,
     explain_unusable,
     read_kind,
+    takes_batches,
 )
 from groupwise.rewards.weights import check_outvoting, share_out
 
@@ -261,7 +261,7 @@ def _call_reward(
     name: str, reward: Reward, pairs: Sequence[tuple[Example, Completion]]
 ) -> list[Score]:
     """Return one score per pair."""
-    if isinstance(reward, BatchReward):
+    if takes_batches(reward):
         batch = reward
 
         def score_all() -> Sequence[object]:

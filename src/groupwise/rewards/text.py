@@ -19,6 +19,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, cast
 
 from groupwise.core import Completion, Example, RewardError, Score
@@ -45,8 +46,12 @@ _CHARACTERS = re.compile(
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
+@lru_cache(maxsize=4096)
 def normalize_text(text: str) -> str:
-    """Return what counts of a text; doing it twice changes nothing more."""
+    """Return what counts of a text; doing it twice changes nothing more.
+
+    Parser, reward and measure ask for the same text, and an audit for it again and again.
+    """
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
     plain = plain.translate(_SAME_SIGNS)
     plain = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), plain)

@@ -13,6 +13,7 @@ invalid always.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.rewards.fields import read_list, read_mapping
@@ -123,6 +124,7 @@ class VqaAccuracy:
         )
 
 
+@lru_cache(maxsize=4096)  # people's answers are compared with each of a group
 def normalize_vqa_answer(text: str) -> str:
     """Return an answer as the official evaluation compares it; one of articles alone is empty."""
     kept = [word for word in _split_words(text) if word not in _ARTICLES]

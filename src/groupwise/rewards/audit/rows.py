@@ -15,7 +15,7 @@ from groupwise.core import (
     ScoreRangeError,
 )
 from groupwise.rewards.audit.case import Scorer
-from groupwise.rewards.reward import BatchReward
+from groupwise.rewards.reward import takes_batches
 from groupwise.rewards.reward_set import RewardSet
 
 Problem = Literal["range", "raised"]
@@ -87,7 +87,7 @@ def score_all(
 ) -> list[Outcome]:
     """Return what each text earns, in one batch where the rewards take batches."""
     batch: object = rewards
-    if isinstance(batch, BatchReward) and pairs:
+    if takes_batches(batch) and pairs:
         examples = [example for example, _ in pairs]
         completions = [complete(text, is_truncated=is_truncated) for _, text in pairs]
         try:
