@@ -83,10 +83,17 @@ from groupwise.evaluation.page import (
     Words,
     mark_code,
     pick_color,
+    tabulate_metrics,
     unmark_code,
     write_page,
 )
-from groupwise.evaluation.page.numbers import format_points, format_share, format_share_interval
+from groupwise.evaluation.page.numbers import (
+    format_pointed,
+    format_points,
+    format_share,
+    format_share_interval,
+    point,
+)
 from groupwise.evaluation.paired import (
     PairedComparison,
     adjust,
@@ -217,6 +224,7 @@ __all__ = [
     "fit_reference",
     "fit_temperature",
     "flag_flips",
+    "format_pointed",
     "format_points",
     "format_share",
     "format_share_interval",
@@ -228,6 +236,7 @@ __all__ = [
     "mark_code",
     "mark_items",
     "pick_color",
+    "point",
     "predict_each",
     "predict_joint",
     "predict_majority",
@@ -248,6 +257,7 @@ __all__ = [
     "record_look",
     "state_looks",
     "summarize_same",
+    "tabulate_metrics",
     "tabulate_policies",
     "tabulate_trainable",
     "temper",

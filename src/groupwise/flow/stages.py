@@ -121,13 +121,16 @@ def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
 
 def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
     """Return the steps of a task; the pipeline adds the audit of its rewards."""
-    base = None if config.model.is_tiny else place_base(config, run)
+    stages = task.stages(config)
+    # A model that is served, or built here, is not looked for.
+    is_read = any("model.base" in _list_reads(stage, task).split() for stage in stages)
+    base = place_base(config, run) if is_read and not config.model.is_tiny else None
     planner = Planner(
         config,
         facts=task.facts(config, run),
         inputs={**task.inputs(config), **digest_models({"model.base": base})},
     )
-    return [make_step(stage, task, planner) for stage in task.stages(config)]
+    return [make_step(stage, task, planner) for stage in stages]
 
 
 def keep_stages(stages: Sequence[Stage], **changes: Mapping[str, Any] | None) -> list[Stage]:
@@ -169,11 +172,17 @@ def make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
         stage.name,
         lambda context: _do(stage, task, context, planner.config),
         summary=stage.summary,
-        reads=_join(stage.reads, *(part.reads for part in parts)),
+        reads=_list_reads(stage, task),
         uses=_join(stage.uses),
         code=_join(stage.code, *(part.code for part in parts)),
         files=stage.files,
     )
+
+
+def _list_reads(stage: Stage, task: Task[Any]) -> str:
+    """Return what a stage and the parts of the task that it uses read."""
+    parts = (task.parts[name].reads for name in stage.parts if name in task.parts)
+    return _join(stage.reads, *parts)
 
 
 def _do(stage: Stage, task: Task[Any], context: StepContext, config: Any) -> None:

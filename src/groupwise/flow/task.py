@@ -223,6 +223,16 @@ class Task(Generic[C]):
         """Return the rows of SFT, from the folder of the data stage."""
         raise NotImplementedError
 
+    def begins_easy(self, config: C, prepared: Path, split: str) -> bool:
+        """Return whether somebody has said which rows of a split are easy, to begin with those.
+
+        Args:
+            config: view.
+            prepared: folder of the data stage.
+            split: ``warmup`` or ``train``.
+        """
+        return False
+
     def control(self, config: C, examples: Sequence[Example], ask: Ask) -> RowsOfEpoch:
         """Return what SFT on the labels of GRPO's prompts teaches.
 

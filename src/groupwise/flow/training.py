@@ -1,7 +1,7 @@
 """The training stages: where a policy comes from and where the next one is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from groupwise.core import derive_seed, write_json
 from groupwise.evaluation.monitor import History, advise, describe_alarm, find_stop
@@ -11,6 +11,8 @@ from groupwise.models import Policy, keep_policy
 from groupwise.pipeline import StepContext
 from groupwise.training import (
     FindStop,
+    GrpoSettings,
+    SftSettings,
     Workspace,
     is_first_process,
     make_control_settings,
@@ -18,20 +20,23 @@ from groupwise.training import (
     train_sft,
 )
 
+Settings = TypeVar("Settings", SftSettings, GrpoSettings)
+
 
 def run_sft(task: Task[Any], context: StepContext) -> None:
     """Teach the base on the warm-up rows."""
     config = context.config
+    settings = _choose_order(task, context, config.sft, setting="sft.easy_first", split="warmup")
     policy = open_policy(config, task.find_base(config, context.run))
     rows = task.warmup(config, context.output_of(task.data_stage))
     trained = train_sft(
         policy,
         rows,
-        config.sft,
+        settings,
         workspace=Workspace(context.folder, config.seed),
-        check_heldout=_open_check(task, policy, context) if config.sft.has_looks else None,
+        check_heldout=_open_check(task, policy, context) if settings.has_looks else None,
         # The loss may rise while rows become harder.
-        find_stop=None if config.sft.easy_first else _choose_stop(config),
+        find_stop=None if settings.easy_first else _choose_stop(config),
     )
     keep_trained(trained, context)
 
@@ -46,6 +51,7 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     examples = read_splits(context.output_of(task.data_stage), "train")["train"]
     rows = task.control(config, examples, make_ask(policy, config))
     settings = make_control_settings(config.sft, config.grpo)
+    settings = _choose_order(task, context, settings, setting="sft.easy_first", split="train")
     workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
     check = _open_check(task, policy, context) if settings.has_looks else None
     trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
@@ -57,13 +63,14 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
     config = context.config
     policy = open_start(task, context)
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
+    settings = _choose_order(task, context, config.grpo, setting="grpo.easy_first", split="train")
     scores = is_first_process()
     judge = task.judge(config, context.folder) if scores else None
     trained = train_grpo(
         policy,
         train,
         task.rewards(config, judge) if scores else None,
-        config.grpo,
+        settings,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context),
         find_stop=_choose_stop(config),
@@ -71,6 +78,25 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
     if judge:
         write_json(context.folder / "judge.json", judge.report())
     keep_trained(trained, context)
+
+
+def _choose_order(
+    task: Task[Any], context: StepContext, settings: Settings, *, setting: str, split: str
+) -> Settings:
+    """Return the settings; where they leave the order open, easy rows first if rows have them.
+
+    The report says so.
+    """
+    prepared = context.output_of(task.data_stage)
+    if settings.easy_first is not None or not task.begins_easy(context.config, prepared, split):
+        return settings
+    if is_first_process():
+        said = (
+            f"{context.name} begins with rows that bootstrap calls easy, and ends its first epoch "
+            f"with hard ones ({setting}=false shuffles them)."
+        )
+        write_json(context.folder / "warnings.json", [{"level": "info", "message": said}])
+    return settings.model_copy(update={"easy_first": True})
 
 
 def keep_trained(policy: Policy, context: StepContext) -> None:

@@ -177,6 +177,8 @@ def _list_unknown(steps: Sequence[Step], names: Sequence[str]) -> list[str]:
     return [
         f"{name}: it is neither a folder nor in the local cache, and the hub cannot be asked which "
         "commit it stands for; download it first (hf download), or give a folder"
+        # Without its tokenizer a served judge's labels are found by their spelling.
+        f"{', or leave it out' if name.endswith('.tokenizer') else ''}"
         for name, found in inputs.items()
         if found == UNKNOWN
     ]

@@ -20,6 +20,6 @@ def rank_difficulties(examples: Sequence[Example]) -> list[int]:
     if examples and set(ranks) == {1}:
         raise TrainingError(
             "easy_first: no row says that it is easy or hard",
-            fix="give rows a field difficulty (easy, hard), or leave easy_first out",
+            fix="give rows a field difficulty (easy, hard), or set easy_first to false",
         )
     return ranks

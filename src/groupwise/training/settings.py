@@ -65,7 +65,8 @@ class TrainerSettings(Config):
         max_grad_norm: gradients are scaled down to this norm.
         gradient_accumulation: micro-batches per step.
         easy_first: the first epoch begins with rows whose field ``difficulty`` is ``easy`` and ends
-            with ``hard`` ones; others, and rows of one difficulty, are shuffled as ever.
+            with ``hard`` ones; others, and rows of one difficulty, are shuffled as ever. None: on
+            rows of ``bootstrap``, which has said what is easy.
         save_every_steps: a checkpoint each so many steps; None: none, so an interrupted training
             starts again.
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
@@ -84,7 +85,7 @@ class TrainerSettings(Config):
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     gradient_accumulation: Annotated[int, BUDGET] = Field(default=1, ge=1, le=65_536)
-    easy_first: bool = False
+    easy_first: bool | None = None
     save_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     log_every_steps: Annotated[int, _LOGGED] = Field(default=10, ge=1)
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()

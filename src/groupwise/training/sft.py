@@ -252,7 +252,7 @@ def _make_writers(
 
 
 def lay_out_rows(
-    rows: RowsOfEpoch, *, num_epochs: int, seed: int, easy_first: bool = False
+    rows: RowsOfEpoch, *, num_epochs: int, seed: int, easy_first: bool | None = None
 ) -> list[tuple[int, int, Any]]:
     """Return (epoch, index, row) of every step in order; each epoch is shuffled by its seed.
 

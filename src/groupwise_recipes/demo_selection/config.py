@@ -9,6 +9,7 @@ from groupwise.core import Config, Harmless, Source
 from groupwise.data import PUBLISHED_VQA, FewShotForm
 from groupwise.flow import RunConfig
 from groupwise.inference import ServerSettings
+from groupwise.models import ModelSettings
 from groupwise_recipes.demo_selection.answerer import AnswererSettings
 from groupwise_recipes.demo_selection.candidate_audit import CandidateLimits
 from groupwise_recipes.demo_selection.pools import Sampler
@@ -176,10 +177,22 @@ class ListEvaluation(Config):
     every_epoch: bool = False
 
 
-class DemoSelectionConfig(RunConfig):
-    """The whole job; ``model`` is the frozen answerer.
+class AnsweringModel(ModelSettings):
+    """The frozen answerer.
 
     Attributes:
+        base: as for any model; where the answerer is served it is not looked at and may be left
+            out.
+    """
+
+    base: Annotated[str, Source("base_weights")] = ""
+
+
+class DemoSelectionConfig(RunConfig):
+    """The whole job.
+
+    Attributes:
+        model: the frozen answerer.
         server: where the answerer is served; None: it runs in this process.
         teach: how the tiny answerer is taught, if ``model.base`` is tiny.
         form: how a prompt is written.
@@ -196,6 +209,7 @@ class DemoSelectionConfig(RunConfig):
         evaluation: which cells are evaluated.
     """
 
+    model: AnsweringModel = AnsweringModel()
     data: DemoData
     server: ServerSettings | None = None
     teach: AnswererSettings = AnswererSettings()
@@ -219,7 +233,9 @@ class DemoSelectionConfig(RunConfig):
             raise ValueError(
                 "features.base: give a CLIPModel; the tiny one knows drawn scenes only"
             )
-        if self.model.is_tiny and self.data.drawn is None:
+        if self.server is None and not self.model.base:
+            raise ValueError("give model.base, or the server of an answerer")
+        if self.is_taught and self.data.drawn is None:
             raise ValueError("model.base: the tiny answerer is taught on drawn scenes only")
         if self.data.recorded is not None and self.record_again:
             raise ValueError("record_again: data.recorded is what GRPO is trained on; set it false")
@@ -229,3 +245,8 @@ class DemoSelectionConfig(RunConfig):
         if max(self.evaluation.sizes) > num_test:
             raise ValueError(f"evaluation.sizes: at most {num_test}, the test items there are")
         return self
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether the answerer is a tiny one that is taught in the run."""
+        return self.server is None and self.model.is_tiny

@@ -28,7 +28,7 @@ from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_
 from groupwise_recipes.demo_selection.preview import preview_run
 
 _OWN = "groupwise_recipes.demo_selection"
-_ASKED = f"{POLICY} server form asking"
+_ASKED = "server form asking"
 _LISTS = "pools recording limits reward"
 
 
@@ -60,15 +60,16 @@ class DemoSelection(Task[DemoSelectionConfig]):
     def stages(self, config: DemoSelectionConfig) -> list[Stage]:
         """Return data, answerer and features, candidates and trainings, evaluation and report."""
         lists = ["candidates", *(["candidates_again"] if config.record_again else [])]
-        sources = f"prepare features {'answerer' if config.model.is_tiny else ''}"
+        sources = f"prepare features {'answerer' if config.is_taught else ''}"
+        asked = f"{_ASKED} {POLICY if config.server is None else 'model.max_pixels'}"
         return [
-            *_list_data_stages(is_tiny=config.model.is_tiny),
-            *_list_trainings(config, sources, lists),
+            *_list_data_stages(is_taught=config.is_taught),
+            *_list_trainings(config, sources, lists, asked),
             Stage(
                 name="evaluate",
                 work=run_evaluate,
                 summary="every way of choosing on the test split",
-                reads=f"seed features {_ASKED} pools recording evaluation rce.epochs rce.weights "
+                reads=f"seed features {asked} pools recording evaluation rce.epochs rce.weights "
                 "grpo.epochs grpo_from_epoch metric_versions",
                 uses=f"{sources} rce grpo pointwise {lists[-1]}",
             ),
@@ -86,8 +87,10 @@ class DemoSelection(Task[DemoSelectionConfig]):
         return preview_run(config)
 
     def find_base(self, config: DemoSelectionConfig, run: Path) -> str | Path:
-        """Return the answerer."""
-        return run / "answerer" / "policy" if config.model.is_tiny else place_base(config, run)
+        """Return the answerer; of a served one, the name that it is served under."""
+        if config.server is not None:
+            return config.server.model
+        return run / "answerer" / "policy" if config.is_taught else place_base(config, run)
 
     def picture_columns(self, config: DemoSelectionConfig) -> Sequence[str]:
         """Return the names that the picture's column may have."""
@@ -104,7 +107,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
         return DemoPredictor(config, self.find_base(config, run), policy=Path(policy), run=run)
 
 
-def _list_data_stages(*, is_tiny: bool) -> list[Stage]:
+def _list_data_stages(*, is_taught: bool) -> list[Stage]:
     teach = Stage(
         name="answerer",
         work=run_answerer,
@@ -127,7 +130,7 @@ def _list_data_stages(*, is_tiny: bool) -> list[Stage]:
             summary="what the data can be trusted for",
             uses="prepare",
         ),
-        *([teach] if is_tiny else []),
+        *([teach] if is_taught else []),
         Stage(
             name="features",
             work=run_features,
@@ -139,13 +142,16 @@ def _list_data_stages(*, is_tiny: bool) -> list[Stage]:
     ]
 
 
-def _list_trainings(config: DemoSelectionConfig, sources: str, lists: Sequence[str]) -> list[Stage]:
+def _list_trainings(
+    config: DemoSelectionConfig, sources: str, lists: Sequence[str], asked: str
+) -> list[Stage]:
     """Return what records lists and what is trained on them.
 
     Args:
         config: of the run.
         sources: stages that asking the answerer needs.
         lists: stages that record lists; GRPO is trained on those of the last.
+        asked: settings that asking it reads.
     """
     take = Stage(
         name="candidates",
@@ -158,7 +164,7 @@ def _list_trainings(config: DemoSelectionConfig, sources: str, lists: Sequence[s
         name="candidates",
         work=run_candidates,
         summary="lists that an untrained selector, neighbours and chance give",
-        reads=f"seed features {_ASKED} {_LISTS} selector",
+        reads=f"seed features {asked} {_LISTS} selector",
         uses=sources,
     )
     warm_up = Stage(
@@ -185,17 +191,17 @@ def _list_trainings(config: DemoSelectionConfig, sources: str, lists: Sequence[s
         uses=f"prepare features {' '.join(lists)}",
         code=f"{_OWN}.pointwise",
     )
-    again = [_record_again(sources)] if "candidates_again" in lists else []
+    again = [_record_again(sources, asked)] if "candidates_again" in lists else []
     first = record if config.data.recorded is None else take
     return [first, warm_up, *again, train, rival]
 
 
-def _record_again(sources: str) -> Stage:
+def _record_again(sources: str, asked: str) -> Stage:
     return Stage(
         name="candidates_again",
         work=run_candidates_again,
         summary="lists that the selector after RCE, neighbours and chance give",
-        reads=f"seed features {_ASKED} {_LISTS}",
+        reads=f"seed features {asked} {_LISTS}",
         uses=f"{sources} rce",
     )
 

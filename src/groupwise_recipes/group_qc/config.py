@@ -36,7 +36,7 @@ class DrawnSettings(Config):
 
 
 class PhotoLabels(Config):
-    """A table that says what photos show, to teach Stage A from.
+    """A table that says what photos show, to teach Stage A from and to measure its lines by.
 
     Attributes:
         file: CSV or JSONL below the root with the columns ``photo`` (path below the root) and
@@ -59,7 +59,7 @@ class GroupData(DataSettings):
         drawn: groups to draw; with a root none are drawn.
         summaries: JSONL files of Stage A, to begin with Stage B; with a root the photos are there.
         missions: a file that adds missions to the built-in table, or a table that stands instead.
-        photo_labels: what photos of a root show; only what teaches Stage A needs it.
+        photo_labels: what photos of a root show: Stage A is taught from it, and its lines measured.
         teach_share: of the group ids, whose photos teach Stage A. 0: those of the warm-up and GRPO
             groups do.
         warmup_share, validation_share, test_share: of the group ids; the rest is for GRPO. A
@@ -86,10 +86,15 @@ class GroupData(DataSettings):
             raise ValueError(
                 "there is no data: set data.root, data.drawn.num_groups or data.summaries"
             )
-        if self.summaries and (self.photo_labels or self.teach_share):
-            raise ValueError("data.summaries: Stage A is not taught; leave out what teaches it")
-        if self.summaries and self.root is None and self.near_duplicates != "warn":
-            raise ValueError("data.near_duplicates needs the photos: set data.root, too")
+        if self.summaries and self.teach_share:
+            raise ValueError("data.summaries: Stage A is not taught; leave out data.teach_share")
+        needs_photos = {
+            "near_duplicates": self.near_duplicates != "warn",
+            "photo_labels": self.photo_labels is not None,
+        }
+        for name, is_given in needs_photos.items():
+            if is_given and self.summaries and self.root is None:
+                raise ValueError(f"data.{name} needs the photos: set data.root, too")
         folders = (self.pass_folder, self.fail_folder)
         if len(set(folders)) < 2 or any("/" in one or one.startswith(".") for one in folders):
             raise ValueError("data.pass_folder and data.fail_folder need two names of folders")

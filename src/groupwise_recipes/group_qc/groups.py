@@ -177,6 +177,17 @@ def read_taught(prepared: Path) -> list[TaughtPhoto]:
     return [TaughtPhoto(**row) for row in read_jsonl(prepared / "descriptions.jsonl")]
 
 
+def read_labels(data: GroupData, root: Path) -> dict[str, str] | None:
+    """Return what photos show, by their places below the root; None where nobody says it.
+
+    Raises:
+        DataError: if the table of labels cannot be read.
+    """
+    if data.photo_labels is None and (data.root is not None or data.summaries):
+        return None
+    return _read_labels(root, data.photo_labels or _TRUE)
+
+
 def show_photos(
     examples: Sequence[Example], config: GroupQcConfig, prepared: Path
 ) -> list[Example]:
@@ -207,9 +218,9 @@ def list_taught(
     Raises:
         DataError: if there are descriptions, and none of these photos.
     """
-    if (data.root is not None and data.photo_labels is None) or data.summaries:
+    known = read_labels(data, root)
+    if known is None or data.summaries:
         return []
-    known = _read_labels(root, data.photo_labels or _TRUE)
     groups = splits.get(TEACH) or [*splits["warmup"], *splits["train"]]
     places = [(group, place) for group in groups for place in group.list_images(root)]
     found = [

@@ -40,6 +40,7 @@ from groupwise_recipes.group_qc.groups import (
     digest_sources,
     find_root,
     has_pictures,
+    read_labels,
     run_prepare,
     show_photos,
 )
@@ -53,6 +54,7 @@ from groupwise_recipes.group_qc.measures import (
     score_defects,
     show_group,
 )
+from groupwise_recipes.group_qc.photo_lines import make_line_sections, measure_lines
 from groupwise_recipes.group_qc.prompts import open_questions
 from groupwise_recipes.group_qc.rewards import make_rewards
 from groupwise_recipes.group_qc.stage_a import count_attempts, run_summarize
@@ -86,7 +88,9 @@ class GroupQc(Task[GroupQcConfig]):
         "parser": Part("words teach", f"{_OWN}.verdicts"),
         "warmup": Part("sft.num_groups", f"{_OWN}.stage_b {_OWN}.verdicts"),
         "rewards": Part("rewards words", f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"),
-        "measures": Part("data.root data.summaries", f"{_OWN}.stage_b"),
+        "measures": Part(
+            "data.root data.summaries data.photo_labels", f"{_OWN}.stage_b {_OWN}.photo_lines"
+        ),
     }
     data_stage = "stage_b_data"
     measured_from = "prepare"
@@ -206,12 +210,12 @@ class GroupQc(Task[GroupQcConfig]):
         predictions: Sequence[Prediction],
         metrics: Sequence[Metric],
     ) -> list[Section]:
-        """Return missed defects, missions and what trained; measures by mission are kept."""
+        """Return missed defects, missions, what trained and Stage A's lines; measures are kept."""
         verdicts = config.words.verdicts
         missions = measure_missions(predictions, verdicts, seed=config.seed)
         rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
         write_json(context.folder / "missions.json", rows)
-        return make_sections(
+        sections = make_sections(
             metrics,
             missions,
             policies=Policies(tuple(self.policies(context))),
@@ -219,6 +223,20 @@ class GroupQc(Task[GroupQcConfig]):
             say_stage_a=self._choose_stage_a(config, context),
             trainable=context.output_of("grpo") / "trainable.json",
         )
+        return [*sections, *self._describe_lines(config, context, predictions)]
+
+    def _describe_lines(
+        self, config: GroupQcConfig, context: StepContext, predictions: Sequence[Prediction]
+    ) -> list[Section]:
+        """Return how Stage A's lines agree with the labels of the run's own photos."""
+        if context.folder.parent != context.run:
+            return []
+        labels = read_labels(config.data, find_root(config.data, context.output_of("prepare")))
+        found = measure_lines(predictions, labels or {}, config.words, seed=config.seed)
+        if found:
+            rows = {name: [asdict(metric) for metric in own] for name, own in found.items()}
+            write_json(context.folder / "stage_a.json", rows)
+        return make_line_sections(found)
 
     def _choose_stage_a(
         self, config: GroupQcConfig, context: StepContext

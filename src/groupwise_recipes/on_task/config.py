@@ -17,6 +17,8 @@ from groupwise_drawn.desktops import ACTIVITIES
 LABELS = ("on-task", "off-task")
 DRAWN = "drawn"
 """Where drawn screens come from."""
+BOOTSTRAP = "bootstrap"
+"""Where rows come from that the recipe of this name made."""
 READABLE_PIXELS = 200_000
 """Of a picture in which the words of a screen can still be read."""
 

@@ -11,7 +11,7 @@ from groupwise.judges import Judge
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
 from groupwise.serving import Request
-from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.config import BOOTSTRAP, OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_label_rows, make_warmup_rows
 from groupwise_recipes.on_task.rewards import (
@@ -105,6 +105,10 @@ class OnTask(Task[OnTaskConfig]):
     def warmup(self, config: OnTaskConfig, folder: Path) -> "RowsOfEpoch":
         """Return new pairs in every epoch, each with its description."""
         return make_warmup_rows(read_warmup(folder), config)
+
+    def begins_easy(self, config: OnTaskConfig, prepared: Path, split: str) -> bool:
+        """Return whether there are rows of ``bootstrap``, which says how sure its judge is."""
+        return BOOTSTRAP in read_sources(prepared)[split]
 
     def control(self, config: OnTaskConfig, examples: Sequence[Example], ask: Ask) -> "RowsOfEpoch":
         """Return the label after the policy's own description."""

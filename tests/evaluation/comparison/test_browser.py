@@ -144,4 +144,4 @@ def test_cells_that_have_not_run_sort_last_both_ways(
             text.split("\n")[0]
             for text in table.locator("tbody tr td:nth-child(3)").all_inner_texts()
         ]
-        assert shown == ["−1.8", "−1.8", *["?"] * 6]
+        assert shown == ["−1.8\u00a0⬇️", "−1.8\u00a0⬇️", *["?"] * 6]

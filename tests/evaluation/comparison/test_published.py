@@ -16,7 +16,7 @@ from groupwise.evaluation.comparison import (
     tell_comparison,
     write_comparison,
 )
-from groupwise.evaluation.page import LANGUAGES, Language
+from groupwise.evaluation.page import LANGUAGES, Language, Scale
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"
 PLACES = [("1", "200", str(shots)) for shots in range(1, 5)]
@@ -204,6 +204,54 @@ def test_one_equal_pair_of_values_may_be_chance(tmp_path: Path) -> None:
     other = CELL | {"at": CELL["at"] | {"epoch": 2}}
     found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=[CELL, other])))
     assert "same_epochs" not in [one.values.get("reason") for one in found.notices]
+
+
+ARROWS = [
+    *({"system": s, "at": {"epoch": 1, "shots": 1}, "value": v} for s, v in (("x", 57), ("y", 58))),
+    *({"system": s, "at": {"epoch": 2, "shots": 1}, "value": v} for s, v in (("x", 60), ("y", 58))),
+    *({"system": s, "at": {"epoch": 1, "shots": 2}, "value": 50} for s in ("x", "y")),
+    *({"system": s, "at": {"epoch": 2, "shots": 2}, "value": v} for s, v in (("x", 49), ("y", 50))),
+]
+
+
+@pytest.mark.parametrize("less_is_better", [False, True])
+def test_a_typed_table_has_the_arrows_and_trends_of_a_study(
+    tmp_path: Path, less_is_better: bool
+) -> None:
+    shape = {
+        "systems": {"key": "system", "values": ["x", "y"]},
+        "axes": [{"key": "epoch", "values": [1, 2]}, {"key": "shots", "values": [1, 2]}],
+        "measure": "errors",
+        "less_is_better": less_is_better,
+        "facts": {},
+    }
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=ARROWS, **shape)))
+    text = render_markdown(found).replace("\u00a0", " ")
+    for row in ("| 1 | −1.0 ⬇️ | ±0.0 ➡️ |", "| 2 | +2.0 ⬆️ | −1.0 ⬇️ |"):
+        assert row in text
+    # By shots: the mean over epochs, and its change; by epoch: the change of the mean.
+    assert re.search(r"\| 1 \| \+0\.5 ⬆️ .*\| \+3\.0 ⬆️ \|", text)
+    assert re.search(r"\| 2 \| −0\.5 ⬇️ .*\| −1\.0 ⬇️ \|", text)
+    assert "| Trend, first to last epoch | +1.0 ⬆️ |" in text
+    # Arrows say more or less, colours better or worse.
+    gain, loss = (Scale(-0.01, 0.02).shade_difference(value) for value in (0.02, -0.02))
+    (style,) = re.findall(r'style="([^"]*)"[^>]*>\+2\.0', render_html(found))
+    assert style == (loss if less_is_better else gain)
+
+
+def test_a_trend_is_told_only_where_all_epochs_have_the_same_cells(tmp_path: Path) -> None:
+    shape = {
+        "systems": {"key": "system", "values": ["x", "y"]},
+        "axes": [{"key": "epoch", "values": [1, 2]}, {"key": "shots", "values": [1, 2]}],
+        "facts": {},
+    }
+    found = build_comparison(read_cells_file(change_fixture(tmp_path, cells=ARROWS[:-1], **shape)))
+    (pair,) = found.versus
+    epochs, shots = pair.by_axis
+    assert epochs.trend is None
+    assert [row.trend for row in shots.rows] == [pytest.approx(0.03), None]
+    text = render_markdown(found, language="zh").replace("\u00a0", " ")
+    assert "| 趋势（首轮到末轮） | ? |" in text
 
 
 def test_a_typed_table_keeps_two_decimals_and_asks_nobody_to_run_again(tmp_path: Path) -> None:

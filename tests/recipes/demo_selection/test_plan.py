@@ -65,6 +65,11 @@ def test_the_cells_that_are_announced_are_those_of_the_run(every_epoch: bool, sh
     assert found == f"at most {num_cells * 400:,} in {num_cells} cells"
 
 
+def test_an_answerer_that_nobody_names_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"give model\.base, or the server of an answerer"):
+        load(("model={}",), "demo")
+
+
 def write_recorded(path: Path, *, answer: str) -> None:
     pool = list(range(8))
     pointers = [make_pointer([0, 1], answer), make_pointer([1, 0], "blue")]

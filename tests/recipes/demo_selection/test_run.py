@@ -1,15 +1,18 @@
 """The whole way of demo_selection: a tiny drawn world, and files of the published form."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLine
 from demonstrations import RepeatLast
+from faulty_server import MODEL, Fault, FaultyServer
 from made_once import make_once
 from plan_keys import list_done
 from recipe_plans import list_all_steps
@@ -153,6 +156,40 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
     assert all(train[one["id"]] == one["answer"] for one in shown)
     assert shown[0]["score"] >= shown[1]["score"]
     assert "a row needs a question" in bad["failed"]
+
+
+@pytest.mark.slow
+def test_a_served_answerer_needs_nothing_of_its_model_here(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    server = FaultyServer(repeat_last)
+    words = [f"server={{url: '{server.url}', model: {MODEL}}}", "model={}"]
+    few = {"record_again": "false", "evaluation.shots": "[2]", "evaluation.every_epoch": "false"}
+    settings = [*list_settings({**TINY, **few}), *words]
+    path = find_config(find_recipe("demo_selection"), "demo")
+    config = load_config(DemoSelectionConfig, path, overrides=settings)
+    folder = tmp_path / "run"
+    try:
+        run_task(DemoSelection, config, out=folder, say=lambda _: None)
+        assert not (folder / "answerer").exists()
+        assert all(row.answer for row in read_cell(folder / "evaluate", Cell("grpo", 2, 2)))
+        picture = next((folder / "prepare" / "world" / "test").glob("*.png"))
+        row = {"question": "Reply in Kelo", "image": str(picture)}
+        Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+        done = command_line("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
+        assert done.returncode == 0, done.stderr
+        [answer] = read_jsonl(Path("answers.jsonl"))
+        assert answer["answer"] == answer["details"]["demonstrations"][-1]["answer"]
+    finally:
+        server.close()
+
+
+def repeat_last(request: dict[str, Any]) -> Fault:
+    """Answer as the last demonstration does, or ``nothing``."""
+    parts = request["messages"][-1]["content"]
+    text = "".join(part.get("text", "") for part in parts if part["type"] == "text")
+    shown = re.findall(r"Short answer:(\w+)", text)
+    return Fault(content=shown[-1] if shown else "nothing")
 
 
 def test_one_cell_is_asked_again_as_the_run_asked_it(

@@ -58,6 +58,14 @@ def test_groups_add_up_and_no_id_is_on_two_sides(tiny_run: Path) -> None:
     assert sum(map(len, data)) + sum(failed.values()) == 64 - num_taught
 
 
+def test_lines_are_measured_by_what_was_drawn(tiny_run: Path) -> None:
+    kept = json.loads((tiny_run / "evaluate" / "stage_a.json").read_text())
+    (right,) = [one for one in kept[""] if one["name"] == "stage_a/accuracy"]
+    test = read_examples(tiny_run / "stage_b_data" / "test.jsonl")
+    assert right["n"] == sum(len(one.fields["images"]) for one in test)
+    assert "## Stage A's lines" in (tiny_run / "report.md").read_text()
+
+
 def test_only_the_adapter_trains_in_stage_b(tiny_run: Path) -> None:
     for step in ("sft", "grpo"):
         rows = json.loads((tiny_run / step / "trainable.json").read_text())

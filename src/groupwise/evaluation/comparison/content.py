@@ -34,20 +34,31 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class AxisMean:
-    """Mean difference over the cells with one value of an axis, and over how many of them."""
+    """Mean difference over the cells with one value of an axis.
+
+    Attributes:
+        value: of the axis.
+        mean: over the cells that have a difference; None: none has.
+        num_compared: cells that have one.
+        num_cells: in all.
+        trend: change of the mean from the first to the last epoch; None unless the grid has
+            several, on another axis, which all have a difference in the same cells.
+    """
 
     value: str
     mean: float | None
     num_compared: int
     num_cells: int
+    trend: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AxisMeans:
-    """Mean differences by the values of one axis."""
+    """Mean differences by the values of one axis; ``trend`` over these, if they are epochs."""
 
     key: str
     rows: tuple[AxisMean, ...]
+    trend: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Nothing is computed from a cell that has not run, nor from two cells of differen
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from statistics import fmean
 
 from groupwise.evaluation.comparison.content import (
     AxisMean,
@@ -15,6 +16,7 @@ from groupwise.evaluation.comparison.content import (
     Versus,
 )
 from groupwise.evaluation.comparison.material import Answers, Coordinates, GridAxis, Material
+from groupwise.evaluation.fairness.verdict import has_epochs
 from groupwise.evaluation.gains import NUM_RESAMPLES
 from groupwise.evaluation.items import DiscordantItem, list_discordant
 from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
@@ -124,19 +126,42 @@ def _arrange(first: str, second: str, gaps: tuple[Gap, ...], material: Material)
         num_clear_worse=sum(gain < 0 for gain in clear),
         best=max(known, key=measure_gain).coordinates if known else None,
         worst=min(known, key=measure_gain).coordinates if known else None,
-        by_axis=tuple(_average_axis(gaps, axis, i) for i, axis in enumerate(material.axes)),
+        by_axis=tuple(_average_axis(gaps, material.axes, i) for i in range(len(material.axes))),
         discordant=_find_discordant(first, second, known, material),
     )
 
 
-def _average_axis(gaps: Sequence[Gap], axis: GridAxis, index: int) -> AxisMeans:
+def _average_axis(gaps: Sequence[Gap], axes: Sequence[GridAxis], index: int) -> AxisMeans:
+    epochs = next((place for place, axis in enumerate(axes) if has_epochs(axis.key)), None)
     rows: list[AxisMean] = []
-    for value in axis.values:
+    for value in axes[index].values:
         here = [gap for gap in gaps if gap.coordinates[index] == value]
         known = [gap.difference for gap in here if gap.difference is not None]
         mean = sum(known) / len(known) if known else None
-        rows.append(AxisMean(value, mean, len(known), len(here)))
-    return AxisMeans(axis.key, tuple(rows))
+        trend = None if epochs == index else _find_trend(here, epochs)
+        rows.append(AxisMean(value, mean, len(known), len(here), trend))
+    whole = _find_trend(gaps, epochs) if epochs == index else None
+    return AxisMeans(axes[index].key, tuple(rows), whole)
+
+
+def _find_trend(gaps: Sequence[Gap], epochs: int | None) -> float | None:
+    """Return the mean difference in the last epoch minus that in the first.
+
+    Args:
+        gaps: of the cells.
+        epochs: place of the epoch in coordinates; None: there are no epochs, and no trend.
+    """
+    if epochs is None:
+        return None
+    found: dict[str, dict[Coordinates, float]] = {}
+    for gap in gaps:
+        own = found.setdefault(gap.coordinates[epochs], {})
+        if gap.difference is not None:
+            own[gap.coordinates[:epochs] + gap.coordinates[epochs + 1 :]] = gap.difference
+    first, *others = found.values()
+    if not first or not others or any(one.keys() != first.keys() for one in others):
+        return None
+    return fmean(others[-1].values()) - fmean(first.values())
 
 
 def _find_discordant(

@@ -15,6 +15,7 @@ from groupwise.evaluation.comparison.tables import (
     show_cell,
     show_number,
 )
+from groupwise.evaluation.fairness.verdict import has_epochs
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
 
@@ -127,7 +128,7 @@ def _summarize(pair: Versus, words: Words) -> Iterator[Cell]:
 
 
 def _show_points(value: float | None, note: str = "") -> Cell:
-    return Cell(NOT_RUN if value is None else numbers.format_points(value), note, order=value)
+    return Cell(NOT_RUN if value is None else numbers.format_pointed(value), note, order=value)
 
 
 def _tabulate_tests(comparison: Comparison, words: Words) -> Table:
@@ -162,7 +163,7 @@ def _show_test(gap: Gap, words: Words, comparison: Comparison) -> Iterator[Cell]
 def _show_difference(gap: Gap, is_fair: bool) -> Cell:
     """Return a difference, marked if it is clear and the comparison fair."""
     is_marked = gap.is_clear and is_fair
-    text = numbers.format_points(gap.difference or 0.0) + (MARK if is_marked else "")
+    text = numbers.format_pointed(gap.difference or 0.0) + (MARK if is_marked else "")
     return Cell(text, order=gap.difference, is_strong=is_marked)
 
 
@@ -180,17 +181,21 @@ def tabulate_axes(comparison: Comparison, words: Words) -> tuple[Table, ...]:
 
 def _tabulate_axis(comparison: Comparison, words: Words, index: int) -> Table:
     axis = comparison.axes[index]
-    pairs = comparison.versus
-    heads = (
-        words.title_axis(axis.key),
-        *(words.title_pair(pair.first, pair.second) for pair in pairs),
-    )
+    pairs, trend = comparison.versus, words.label("trend")
+    titles = [words.title_pair(pair.first, pair.second) for pair in pairs]
+    is_beside = not has_epochs(axis.key) and any(has_epochs(one.key) for one in comparison.axes)
+    heads = [words.title_axis(axis.key), *titles]
+    heads += [f"{trend}\n{title}" if titles[1:] else trend for title in titles if is_beside]
     rows: list[tuple[Cell, ...]] = []
     for number, value in enumerate(axis.values):
         means = [pair.by_axis[index].rows[number] for pair in pairs]
         cells = [_show_points(one.mean, _tell_share(one, words)) for one in means]
+        cells += [_show_points(one.trend) for one in means if is_beside]
         rows.append((Cell(value, order=float(number)), *cells))
-    return Table(axis.key, heads, tuple(rows))
+    if has_epochs(axis.key):
+        changes = [_show_points(pair.by_axis[index].trend) for pair in pairs]
+        rows.append((Cell(trend, order=float(len(rows))), *changes))
+    return Table(axis.key, tuple(heads), tuple(rows))
 
 
 def _tell_share(one: AxisMean, words: Words) -> str:

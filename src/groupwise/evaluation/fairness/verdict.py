@@ -87,7 +87,7 @@ def _find_same_values(axis: str, cells: Sequence[Cell]) -> list[Sameness]:
         for one, two in combinations(by_value, 2)
         if (count := _count_same(by_value[one], by_value[two]))
     }
-    name = "same_epochs" if any(word in axis.lower() for word in _EPOCHS) else "same_axis"
+    name = "same_epochs" if has_epochs(axis) else "same_axis"
     return [
         Sameness(
             "warning",
@@ -97,6 +97,11 @@ def _find_same_values(axis: str, cells: Sequence[Cell]) -> list[Sameness]:
         )
         for group in _join_pairs(list(pairs))
     ]
+
+
+def has_epochs(axis: str) -> bool:
+    """Whether the values of an axis are epochs, by its key."""
+    return any(word in axis.lower() for word in _EPOCHS)
 
 
 def _count_same(one: Mapping[Hashable, Hashable], two: Mapping[Hashable, Hashable]) -> int:

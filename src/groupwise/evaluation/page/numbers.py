@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _NBSP = "\u00a0"
 _MINUS = "\u2212"
 _DASH = "\u2013"
+_UP, _DOWN, _EVEN = "⬆️", "⬇️", "➡️"
 
 
 def format_share(value: float | None, *, decimals: int = 1) -> str:
@@ -30,6 +31,17 @@ def format_points(value: float) -> str:
     rounded = round(100 * value, 1)
     sign = "+" if rounded > 0 else _MINUS if rounded < 0 else "\u00b1"
     return f"{sign}{abs(rounded):.1f}"
+
+
+def format_pointed(value: float) -> str:
+    """Format a difference of shares as ``+12.3 ⬆️`` (percentage points)."""
+    return f"{format_points(value)}{_NBSP}{point(value)}"
+
+
+def point(value: float) -> str:
+    """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
+    rounded = round(100 * value, 1)
+    return _UP if rounded > 0 else _DOWN if rounded < 0 else _EVEN
 
 
 def format_p_value(value: float) -> str:

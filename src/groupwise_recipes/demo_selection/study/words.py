@@ -2,13 +2,21 @@
 
 from pathlib import Path
 
-from groupwise.evaluation import DASH, Cell, Language, Words, format_points, format_share
+from groupwise.evaluation import (
+    DASH,
+    Cell,
+    Language,
+    Words,
+    format_pointed,
+    format_points,
+    format_share,
+    point,
+)
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.lists import SameLists
 
 NOT_RUN = "?"
 _VOCABULARY = Path(__file__).with_name("vocabulary")
-_UP, _DOWN, _EVEN = "⬆️", "⬇️", "➡️"
 
 
 def choose_words(language: Language) -> Words:
@@ -16,17 +24,11 @@ def choose_words(language: Language) -> Words:
     return Words(language, vocabulary=_VOCABULARY)
 
 
-def point(value: float) -> str:
-    """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
-    rounded = round(100 * value, 1)
-    return _UP if rounded > 0 else _DOWN if rounded < 0 else _EVEN
-
-
 def show_points(value: float | None, note: str = "", *, style: str = "") -> Cell:
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
     if value is None:
         return Cell(NOT_RUN, note)
-    return Cell(f"{format_points(value)}\u00a0{point(value)}", note, value, style)
+    return Cell(format_pointed(value), note, value, style)
 
 
 def show_change(value: float | None) -> Cell:

@@ -9,9 +9,7 @@ from typing import Any
 from groupwise.core import DataError
 from groupwise.data import DropLog
 from groupwise.judges import NoVerdict, Verdict
-
-SOURCE = "bootstrap"
-"""What a row's ``source`` says."""
+from groupwise_recipes.on_task.config import BOOTSTRAP
 
 
 def describe_verdict(verdict: Verdict | NoVerdict) -> dict[str, Any]:
@@ -105,7 +103,7 @@ def write_summary(numbers: Mapping[str, Any], *, judge: str) -> str:
         dropped = _list_counts(stage["dropped"]) or "none"
         lines.append(f"| {name} | {stage['given']:,} | {stage['kept']:,} | {dropped} |")
     order = "`index.jsonl` has the rows that the judge is surest of first (`place`, `difficulty`)."
-    return "\n".join([*lines, "", f"{order} Training shuffles them.", ""])
+    return "\n".join([*lines, "", f"{order} Training begins with the easy ones.", ""])
 
 
 def _find_problem(verdict: Verdict) -> str | None:
@@ -125,7 +123,7 @@ def _to_row(row: Mapping[str, Any], place: int, easy_from: float) -> dict[str, A
         "label": row["judge"]["label"],
         "label_source": "judge",
         "difficulty": "easy" if is_easy else "hard",
-        "source": SOURCE,
+        "source": BOOTSTRAP,
         "picture": {key: row[key] for key in ("digest", "file", "file_digest")},
         "caption": {"text": row["caption"], **row["caption_source"]},
         "scenario": row["scenario"],
