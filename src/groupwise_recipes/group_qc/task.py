@@ -192,7 +192,11 @@ class GroupQc(Task[GroupQcConfig]):
         return show_photos(test, config, context.output_of("prepare"))
 
     def complete(
-        self, config: GroupQcConfig, context: StepContext, predictions: Sequence[Prediction]
+        self,
+        config: GroupQcConfig,
+        context: StepContext,
+        predictions: Sequence[Prediction],
+        test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the predictions with missed defects, false alarms and photos."""
         data, parser = config.data, self.parser(config)
@@ -205,6 +209,7 @@ class GroupQc(Task[GroupQcConfig]):
         context: StepContext,
         predictions: Sequence[Prediction],
         metrics: Sequence[Metric],
+        test: Sequence[Example],
     ) -> list[Section]:
         """Return missed defects, missions and what trained; measures by mission are kept."""
         verdicts = config.words.verdicts
