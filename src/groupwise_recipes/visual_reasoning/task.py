@@ -1,14 +1,15 @@
 """What is visual_reasoning's own: statements about pictures, reasoned about with boxes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Example, Finding, Message, read_json, write_json
 from groupwise.data import DropLog, read_examples
-from groupwise.flow import Estimate, Part, Task
-from groupwise.pipeline import StepContext, digest_models
+from groupwise.flow import Estimate, Part, Stage, Task, keep_stages, list_usual_stages
+from groupwise.pipeline import Preview, StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.answers import find_parser
 from groupwise_recipes.visual_reasoning.asking import prepare_rows, read_labelled_rows
@@ -38,6 +39,7 @@ from groupwise_recipes.visual_reasoning.loading import digest_rows
 from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
     complete_predictions,
+    describe_checkpoint,
     make_rewards,
     mark_silent,
 )
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
+_TRAINED = ("sft", "grpo", "sft_control")
 _KINDS = "data.aokvqa data.drivingvqa"
 _JUDGED = "alignment data"
 
@@ -89,7 +92,7 @@ class VisualReasoning(Task[VisualConfig]):
             f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
         ),
         "measures": Part(
-            f"sft.targets {_JUDGED}",
+            f"sft.targets checkpoint {_JUDGED}",
             _name("measuring marking answers choices box_rivals teaching sections transfer")
             + f" {_JUDGES}",
         ),
@@ -106,6 +109,18 @@ class VisualReasoning(Task[VisualConfig]):
         run = config.sft and config.sft.traces
         traced = digest_models({"sft.traces": find_traced(run)}) if run else {}
         return {**digest_rows(config), **judge, **traced}
+
+    def stages(self, config: VisualConfig) -> list[Stage]:
+        """Return the usual ones; of a published checkpoint those that train nothing."""
+        usual = list_usual_stages(self, config)
+        if config.checkpoint is None:
+            return usual
+        trained = dict.fromkeys(_TRAINED)
+        kept = keep_stages(usual, **trained)
+        return [
+            replace(one, uses=" ".join(name for name in one.uses.split() if name not in trained))
+            for one in kept
+        ]
 
     def prepare(self, config: VisualConfig, folder: Path) -> None:
         """Draw or read the rows of each split."""
@@ -193,8 +208,10 @@ class VisualReasoning(Task[VisualConfig]):
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual ones, and which of them do not reason."""
-        sft = context.config.sft
-        return mark_silent(super().policies(context), sft and sft.targets)
+        sft, checkpoint = context.config.sft, context.config.checkpoint
+        usual = super().policies(context)
+        listed = usual if checkpoint is None else describe_checkpoint(usual)
+        return mark_silent(listed, sft and sft.targets, checkpoint=checkpoint)
 
     def show(
         self, config: VisualConfig, context: StepContext, test: Sequence[Example]
@@ -246,6 +263,14 @@ class VisualReasoning(Task[VisualConfig]):
     ) -> tuple[list[Example], DropLog]:
         """Return the rows of a table, or of the data sets that a YAML file names."""
         return read_labelled_rows(config, context.output_of("prepare"), path, folder)
+
+    def preview(self, config: VisualConfig) -> Preview:
+        """Return the usual one; of a published checkpoint without what trainings would take."""
+        found = super().preview(config)
+        if config.checkpoint is None:
+            return found
+        facts = [one for one in found.facts if not one[0].startswith(("sft", "grpo", "memory"))]
+        return replace(found, facts=facts, later={})
 
     def estimate(self, config: VisualConfig) -> Estimate:
         """Return rows by split, and tokens of a prompt."""

@@ -142,7 +142,8 @@ def _lay_out(filled: Filled, words: Words) -> Part:
         blocks.append(Paragraph(words.label("study_published_lead")))
     if any(found for _, _, found in filled.pairs):
         blocks += [Paragraph(words.label("study_pairs_lead")), _tabulate_pairs(filled, words)]
-    like = next((one.run.folder for arm, _ in filled.arms for one in arm.runs), None)
+    runs = [one.run for arm, _ in filled.arms for one in arm.runs]
+    like = next((run.folder for run in runs if run.checkpoint is None), None)
     commands = dict.fromkeys(
         table.write_command(arm.row, like)
         for arm, values in filled.arms
