@@ -50,6 +50,7 @@ from groupwise.evaluation.measures import (
     REWARD,
     Measure,
     choose_headline,
+    find_measure,
     is_builtin,
 )
 from groupwise.evaluation.methods import MethodDifference, compare_methods
@@ -220,6 +221,7 @@ __all__ = [
     "digest_items",
     "digest_prompts",
     "digest_weights",
+    "find_measure",
     "find_unlike",
     "fit_reference",
     "fit_temperature",

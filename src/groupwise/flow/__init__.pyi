@@ -6,7 +6,7 @@ from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.helping import share_run
-from groupwise.flow.other_data import OtherData, evaluate_on
+from groupwise.flow.other_data import Labelled, OtherData, evaluate_on
 from groupwise.flow.prediction import (
     PolicyPredictor,
     PredictionSummary,
@@ -54,6 +54,7 @@ __all__ = [
     "FinishedRun",
     "FlowConfig",
     "HandedOver",
+    "Labelled",
     "LoopSource",
     "OtherData",
     "Part",

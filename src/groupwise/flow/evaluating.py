@@ -1,6 +1,6 @@
 """The stages ``baselines``, ``evaluate`` and ``report``."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from groupwise.evaluation import (
     METRIC_VERSIONS,
     NEAR_DUPLICATE,
     Conditions,
+    Metric,
     PairedComparison,
     Prediction,
     Prompts,
@@ -132,7 +133,7 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
         test,
         policies=policies,
         marks={NEAR_DUPLICATE: near},
-        sections=make_calibration_sections(
+        describe=lambda _: make_calibration_sections(
             found,
             temperatures,
             labels=task.parser(config).labels,
@@ -160,7 +161,7 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
     *,
     policies: Sequence[RunPolicy],
     marks: Mapping[str, Collection[str]],
-    sections: Sequence[Section] = (),
+    describe: Callable[[Sequence[Metric]], Sequence[Section]] = lambda _: (),
 ) -> None:
     """Write the files of an evaluation: scored items, metrics, comparisons, conditions.
 
@@ -171,10 +172,10 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
         test: what was asked.
         policies: what they are, in the order of reports.
         marks: ids of items by the field that tells them apart, also measured without them.
-        sections: of the report, before the task's own.
+        describe: returns what stands in the report before the task's own sections.
     """
     config, seed = context.config, context.config.seed
-    found = task.complete(config, context, predictions)
+    found = task.complete(config, context, predictions, test)
     slices = list_slices(task, test)
     for name, ids in marks.items():
         found, marked = mark_items(found, ids, name)
@@ -190,7 +191,7 @@ def measure_policies(  # noqa: PLR0913 (each is something else that a report tel
         conditions=describe_conditions(task, context, test),
         policies=_describe_asked(policies, found, test),
         prompts=_collect_prompts(task, context, test),
-        sections=(*sections, *task.describe(config, context, found, metrics)),
+        sections=(*describe(metrics), *task.describe(config, context, found, metrics, test)),
     )
 
 

@@ -5,8 +5,9 @@ and ``export`` read it as they read a run.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,17 @@ from groupwise.evaluation import (
     METRIC_VERSIONS,
     NEAR_DUPLICATE,
     SEEN,
+    Measure,
+    Metric,
     Prediction,
     RunPolicy,
     Section,
     Table,
     Words,
     describe_examples,
+    find_measure,
     predict_each,
+    read_metrics,
     read_policies,
     record_look,
     write_report,
@@ -41,7 +46,7 @@ from groupwise.flow.asking import ask_policy, open_policy
 from groupwise.flow.evaluating import measure_policies
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.preparing import audit_splits
-from groupwise.flow.task import read_splits
+from groupwise.flow.task import Task, read_splits
 from groupwise.models import digest_base
 from groupwise.pipeline import StepContext, mark_done
 
@@ -67,6 +72,54 @@ class OtherData:
     drops: DropLog
     num_seen: int
     audit: DataAudit
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Labelled rows of other data, and the policy that is to be measured on them.
+
+    Attributes:
+        run: of the policy.
+        context: of the run's steps; ``folder`` is that of the new evaluation.
+        chain: the policy, behind those that it was trained from.
+        weights: its folder or hub id.
+        examples: all different.
+        drops: rows that are not used.
+        origin: what is asked, of what policy.
+    """
+
+    run: FinishedRun
+    context: StepContext
+    chain: tuple[RunPolicy, ...]
+    weights: str | Path
+    examples: Sequence[Example]
+    drops: DropLog
+    origin: Mapping[str, Any]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that were found."""
+        return len(self.examples) + self.drops.total
+
+    def keep_audit(self, audit: DataAudit) -> None:
+        """Write the audit of the training splits and these rows, its split ``test``."""
+        folder = self.context.folder.parent / "audit"
+        write_audit(audit, folder)
+        mark_done(folder)
+
+    def describe(self, metrics: Sequence[Metric], *, num_seen: int) -> list[Section]:
+        """Return what was asked, of what policy, and what the run measured and this does not."""
+        path = self.context.run / "evaluate" / "metrics.json"
+        left = _name_measures(read_metrics(path) if path.is_file() else ())
+        own = self.run.task.list_measures(self.context.config)
+        known = [find_measure(name, own) for name in sorted(left - _name_measures(metrics))]
+        unknown = [one for one in known if one is not None]
+        return describe_origin(self.origin, self.examples, num_seen=num_seen, unknown=unknown)
+
+
+def _name_measures(metrics: Iterable[Metric]) -> set[str]:
+    """Return the names of measures, without those of one label or a part of the items."""
+    return {one.measure for one in metrics if "[" not in one.measure and ":" not in one.measure}
 
 
 def evaluate_on(
@@ -114,7 +167,8 @@ def evaluate_on(
         if is_new:
             _record(run, out, chain, origin)
         try:
-            examples, drops = run.task.read_labelled(run.config, context, data, out / "data")
+            read, drops = run.task.read_labelled(run.config, context, data, out / "data")
+            examples = _keep_first(read, drops)
             if not examples:
                 raise DataError(f"{data} has no row that can be used", got=drops.counts)
         except GroupwiseError:
@@ -125,33 +179,55 @@ def evaluate_on(
         _check_folder(out, found)
         _record(run, out, chain, found)
         record_look(out, examples, is_continued=True)
-        train = read_splits(context.output_of(run.task.data_stage), "train", "validation")
-        audit = audit_splits(
-            run.task,
-            context,
-            {**train, "test": examples},
-            drops=drops,
-            num_rows=len(examples) + drops.total,
-        )
-        write_audit(audit, out / "audit")
-        mark_done(out / "audit")
-        known = [one for rows in train.values() for one in rows]
-        shown = run.task.show(run.config, context, examples)
-        seen = find_seen(run.task.show(run.config, context, known), shown)
-        answers = _ask(run, context, chain[-1].name, examples, weights=weights)
-        near = list_near_examples(out / "audit", shown, split="test")
-        measure_policies(
-            run.task,
-            context,
-            [*run.task.predict_baselines(run.config, context, train["train"], examples), *answers],
-            examples,
-            policies=_list_policies(run, chain),
-            marks={NEAR_DUPLICATE: near, SEEN: seen},
-            sections=describe_origin(found, examples, num_seen=len(seen)),
-        )
+        asked = Labelled(run, context, chain, weights, examples, drops, found)
+        audit, num_seen = run.task.measure_labelled(asked)
         mark_done(context.folder)
         write_report(out)
-    return OtherData(len(examples) + drops.total, drops, len(seen), audit)
+    return OtherData(asked.num_rows, drops, num_seen, audit)
+
+
+def measure_labelled(task: Task[Any], asked: Labelled) -> tuple[DataAudit, int]:
+    """Ask a policy of the usual stages about other data, and measure it as its run does.
+
+    Returns:
+        The audit, and the number of rows that training has seen.
+    """
+    context, examples, chain = asked.context, asked.examples, asked.chain
+    config = context.config
+    train = read_splits(context.output_of(task.data_stage), "train", "validation")
+    splits = {**train, "test": examples}
+    audit = audit_splits(task, context, splits, drops=asked.drops, num_rows=asked.num_rows)
+    audit = audit.add(task.find_in_settings(config))
+    asked.keep_audit(audit)
+    known = [one for rows in train.values() for one in rows]
+    shown = task.show(config, context, examples)
+    seen = find_seen(task.show(config, context, known), shown)
+
+    def ask(name: str) -> list[Prediction]:
+        policy = open_policy(config, asked.weights)
+        return ask_policy(task, policy, examples, context, name=name)
+
+    answers = predict_each([chain[-1].name], ask, folder=context.folder)
+    near = list_near_examples(context.folder.parent / "audit", shown, split="test")
+    measure_policies(
+        task,
+        context,
+        [*task.predict_baselines(config, context, train["train"], examples), *answers],
+        examples,
+        policies=_list_policies(asked.run, chain),
+        marks={NEAR_DUPLICATE: near, SEEN: seen},
+        describe=partial(asked.describe, num_seen=len(seen)),
+    )
+    return audit, len(seen)
+
+
+def _keep_first(examples: Sequence[Example], drops: DropLog) -> list[Example]:
+    """Return the examples that differ; a row that repeats another is dropped."""
+    found: dict[str, Example] = {}
+    for one in examples:
+        if found.setdefault(one.id, one) is not one:
+            drops.add("repeats another row", one.id)
+    return list(found.values())
 
 
 def _empty(out: Path) -> None:
@@ -200,21 +276,6 @@ def _record(
                 shutil.copyfile(path, out / step / path.name)
 
 
-def _ask(
-    run: FinishedRun,
-    context: StepContext,
-    name: str,
-    examples: Sequence[Example],
-    *,
-    weights: str | Path,
-) -> list[Prediction]:
-    def ask(name: str) -> list[Prediction]:
-        policy = open_policy(run.config, weights)
-        return ask_policy(run.task, policy, examples, context, name=name)
-
-    return predict_each([name], ask, folder=context.folder)
-
-
 def _list_policies(run: FinishedRun, chain: Sequence[RunPolicy]) -> list[RunPolicy]:
     """Return the run's baselines, and the policy behind those that it was trained from."""
     listed = read_policies(run.folder).listed
@@ -222,14 +283,20 @@ def _list_policies(run: FinishedRun, chain: Sequence[RunPolicy]) -> list[RunPoli
 
 
 def describe_origin(
-    origin: Mapping[str, Any], examples: Sequence[Example], *, num_seen: int
+    origin: Mapping[str, Any],
+    examples: Sequence[Example],
+    *,
+    num_seen: int,
+    unknown: Sequence[Measure] = (),
 ) -> list[Section]:
-    """Return what was asked, and of what policy, by language."""
+    """Return what was asked, of what policy, and what these rows cannot tell, by language."""
     counts = {"rows": len(examples), "clusters": len({example.cluster for example in examples})}
     found: list[Section] = []
     for language in LANGUAGES:
         words = Words(language, vocabulary=_VOCABULARY)
         told = {**origin, **counts, "seen": words.label("seen_rows", num=num_seen)}
+        if unknown:
+            told["not_measured"] = words.join(map(words.name_measure, unknown))
         rows = tuple((words.title("origin", name), str(value)) for name, value in told.items())
         table = Table("", words.labels("what", "which"), rows, kind="wrap")
         title, text = words.labels("other_data", "other_data_lead")

@@ -118,6 +118,7 @@ def run_audit(task: Task[Any], context: StepContext) -> None:
     splits = read_splits(prepared, *SPLITS)
     drops = DropLog.from_json(source["drops"])
     audit = audit_splits(task, context, splits, drops=drops, num_rows=source["num_rows"])
+    audit = audit.add(task.find_in_settings(context.config))
     audit = audit.add(task.find_in_data(context.config, prepared))
     write_audit(audit, context.folder)
     audit.refuse_errors()

@@ -31,8 +31,10 @@ from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
+    from groupwise.data import DataAudit
     from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
     from groupwise.flow.finished import FinishedRun
+    from groupwise.flow.other_data import Labelled
     from groupwise.flow.stages import Stage
     from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
@@ -104,9 +106,9 @@ class Task(Generic[C]):
 
     Attributes:
         config_type: its config.
-        parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``),
-            ``parser``, ``warmup`` (also ``control``), ``rewards`` (also ``judge`` and
-            ``make_case``; without it none are audited) and ``measures``
+        parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``,
+            ``find_in_settings``), ``parser``, ``warmup`` (also ``control``), ``rewards`` (also
+            ``judge`` and ``make_case``; without it none are audited) and ``measures``
             (``predict_baselines``, ``probe``, ``complete``, ``describe``).
         data_stage: the stage that writes ``{train,validation,test}.jsonl``.
         measured_from: further stages whose outputs the part ``measures`` reads, with spaces
@@ -198,6 +200,10 @@ class Task(Generic[C]):
 
     def find_in_data(self, config: C, prepared: Path) -> Sequence[Finding]:
         """Return what the data audit is to say beside what it finds."""
+        return ()
+
+    def find_in_settings(self, config: C) -> Sequence[Finding]:
+        """Return what whoever reads a number has to know of the settings, whatever the data."""
         return ()
 
     def show_warmup(self, config: C, prepared: Path) -> Sequence[Example]:
@@ -387,7 +393,11 @@ class Task(Generic[C]):
         return test
 
     def complete(
-        self, config: C, context: StepContext, predictions: Sequence[Prediction]
+        self,
+        config: C,
+        context: StepContext,
+        predictions: Sequence[Prediction],
+        test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the predictions with the recipe's own scores and what reports show of them."""
         return list(predictions)
@@ -398,6 +408,7 @@ class Task(Generic[C]):
         context: StepContext,
         predictions: Sequence[Prediction],
         metrics: Sequence[Metric],
+        test: Sequence[Example],
     ) -> Sequence[Section]:
         """Return what the recipe adds to the report, and write files of its own."""
         return ()
@@ -443,6 +454,16 @@ class Task(Generic[C]):
             DataError: if no row can be used.
         """
         raise ConfigError(f"{type(self).__name__} reads no labelled rows of other data")
+
+    def measure_labelled(self, asked: Labelled) -> tuple[DataAudit, int]:
+        """Measure a policy on what ``read_labelled`` found, as the run measured it.
+
+        Returns:
+            The audit of the training splits and these rows, and how many training has seen.
+        """
+        from groupwise.flow.other_data import measure_labelled
+
+        return measure_labelled(self, asked)
 
     def make_question(self, config: C, request: Request, folder: Path) -> Example:
         """Return what a policy is asked: the prompt it was trained on, without a label.

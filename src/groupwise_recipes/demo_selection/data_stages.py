@@ -102,17 +102,22 @@ def run_audit(task: Any, context: StepContext) -> None:
     del task
     prepared = context.output_of("prepare")
     items = read_items(prepared)
-    # Of official files, queries that are trained on are train items, too.
-    seen = {one.id: one for name, rows in items.items() if name != "test" for one in rows}
     source = prepared / _SOURCE
     found = list(read_json(source, dict).values()) if source.is_file() else []
     audit = audit_data(
-        {"train": list(seen.values()), "test": items["test"]},
+        {"train": list_shown(items), "test": items["test"]},
         drops=DropLog.from_json({"rows": [row for one in found for row in one["drops"]["rows"]]}),
         num_rows=sum(one["num_rows"] for one in found) if found else None,
     )
     write_audit(audit, context.folder)
     audit.refuse_errors()
+
+
+def list_shown(items: Mapping[str, Sequence[Example]]) -> list[Example]:
+    """Return the items that are shown or trained on, each once."""
+    # Of official files, queries that are trained on are train items, too.
+    seen = {one.id: one for name, rows in items.items() if name != "test" for one in rows}
+    return list(seen.values())
 
 
 def read_items(prepared: Path) -> dict[str, list[Example]]:

@@ -1,19 +1,25 @@
 """The stage ``evaluate``: cells are filled, and shown as a run's policies and measures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from groupwise.core import Example, derive_seed, digest_file, dump_config
+from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_config
+from groupwise.data import DataAudit, audit_data, find_seen, list_near_examples
 from groupwise.evaluation import (
     METRIC_VERSIONS,
+    NEAR_DUPLICATE,
+    SEEN,
     Conditions,
-    Prediction,
+    Metric,
+    Section,
     collect_prompts,
     compare_pairs,
     compute_metrics,
     describe_examples,
     digest_prompts,
+    mark_items,
     record_look,
     write_evaluation,
 )
@@ -29,7 +35,7 @@ from groupwise_recipes.demo_selection.cells import (
     draw_subsets,
 )
 from groupwise_recipes.demo_selection.choosing import BASELINES
-from groupwise_recipes.demo_selection.data_stages import USE
+from groupwise_recipes.demo_selection.data_stages import USE, list_shown, open_features
 from groupwise_recipes.demo_selection.evaluation import (
     ORACLE,
     REVERSED,
@@ -38,6 +44,7 @@ from groupwise_recipes.demo_selection.evaluation import (
     describe_evaluation,
     plan_cells,
 )
+from groupwise_recipes.demo_selection.items import list_contents
 from groupwise_recipes.demo_selection.list_stages import (
     ANSWERS,
     SELECTOR,
@@ -56,6 +63,9 @@ from groupwise_recipes.demo_selection.results import (
 )
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
+if TYPE_CHECKING:
+    from groupwise.flow import Labelled
+
 
 def run_evaluate(task: Any, context: StepContext) -> None:
     """Fill the cells of every way of choosing, and measure and compare the last of each."""
@@ -68,9 +78,64 @@ def run_evaluate(task: Any, context: StepContext) -> None:
     record_look(context.run, test, is_continued=context.is_resumed)
     evaluator = make_evaluator(task, config, context.run, folder=context.folder, material=material)
     begin_evaluation(context.folder, _find_facts(evaluator, context), subsets)
-    rows = _fill(evaluator, context, subsets)
-    predictions = make_predictions(test, rows, shots=config.evaluation.shots)
-    _write(context, evaluator, {**material.items, "test": test}, predictions, rows)
+    rows = _fill(evaluator, context, subsets, list_run_cells(config))
+    _write(context, evaluator, {**material.items, "test": test}, rows)
+
+
+def measure_labelled(task: Any, asked: "Labelled") -> tuple[DataAudit, int]:
+    """Fill the cells of a selector and of what is not trained on other questions; measure them.
+
+    Returns:
+        The audit, and the number of questions about a picture that training has shown.
+
+    Raises:
+        ConfigError: if the policy is no selector.
+    """
+    context, test = asked.context, list(asked.examples)
+    config, last = context.config, _find_last(context.config)
+    names = [one.name for one in asked.chain]
+    if not set(names) <= last.keys():
+        raise ConfigError(
+            "demo_selection measures a selector after its last epoch",
+            got=names[-1],
+            expected=" or ".join(last),
+        )
+    material = read_material(config, context.run)
+    shown = list_shown(material.items)
+    audit = audit_data({"train": shown, "test": test}, drops=asked.drops, num_rows=asked.num_rows)
+    asked.keep_audit(audit)
+    table = open_features(config, context.run).tabulate(list_contents(test))
+    material = Material({**material.items, "test": test}, {**material.tables, "test": table})
+    subsets = draw_subsets(table.ids, [len(test)], seed=config.seed)
+    evaluator = make_evaluator(task, config, context.run, folder=context.folder, material=material)
+    begin_evaluation(context.folder, _find_facts(evaluator, context), subsets)
+    cells = [
+        one
+        for one in list_run_cells(config)
+        if one.epoch is None or (one.system.removesuffix(REVERSED) in names and _is_last(one, last))
+    ]
+    rows = _fill(evaluator, context, subsets, cells)
+    seen = find_seen(shown, test)
+    near = list_near_examples(context.folder.parent / "audit", test, split="test")
+    _write(
+        context,
+        evaluator,
+        material.items,
+        rows,
+        marks={NEAR_DUPLICATE: near, SEEN: seen},
+        describe=partial(asked.describe, num_seen=len(seen)),
+    )
+    return audit, len(seen)
+
+
+def _find_last(config: Any) -> dict[str, int]:
+    """Return the last epoch of each training."""
+    return {"rce": config.rce.num_epochs, "grpo": config.grpo.epochs}
+
+
+def _is_last(cell: Cell, last: Mapping[str, int]) -> bool:
+    """Whether a cell is of no training, or of the last epoch of one."""
+    return cell.epoch in (None, last.get(cell.system.removesuffix(REVERSED)))
 
 
 def list_run_cells(config: Any) -> list[Cell]:
@@ -78,10 +143,7 @@ def list_run_cells(config: Any) -> list[Cell]:
 
     The oracle is asked with as many lists as are recorded, so only at their number of shots.
     """
-    shots, last = (
-        config.evaluation.shots,
-        {"rce": config.rce.num_epochs, "grpo": config.grpo.epochs},
-    )
+    shots, last = config.evaluation.shots, _find_last(config)
     epochs = {
         name: range(1, number + 1) if config.evaluation.every_epoch else (number,)
         for name, number in last.items()
@@ -94,17 +156,15 @@ def list_run_cells(config: Any) -> list[Cell]:
 
 
 def _fill(
-    evaluator: Evaluator, context: StepContext, subsets: Subsets
+    evaluator: Evaluator, context: StepContext, subsets: Subsets, cells: Sequence[Cell]
 ) -> dict[Cell, Sequence[CellRow]]:
     """Fill all cells and return those that the report is of, each training after its last epoch."""
-    config = context.config
-    last = {"rce": config.rce.num_epochs, "grpo": config.grpo.epochs}
-    cells = list_run_cells(config)
+    last = _find_last(context.config)
     found: dict[Cell, Sequence[CellRow]] = {}
     for number, cell in enumerate(cells, start=1):
         context.say(f"cell {number} of {len(cells)}: {cell.name}")
         rows = evaluator.evaluate(cell, subsets.largest, report_progress=StreamLine(context.say))
-        if cell.epoch in (None, last.get(cell.system.removesuffix(REVERSED))):
+        if _is_last(cell, last):
             found[cell] = rows
     return found
 
@@ -167,14 +227,22 @@ def _write(
     context: StepContext,
     evaluator: Evaluator,
     splits: Mapping[str, Sequence[Example]],
-    predictions: Sequence[Prediction],
     cells: Mapping[Cell, Sequence[CellRow]],
+    *,
+    marks: Mapping[str, Collection[str]] | None = None,
+    describe: Callable[[Sequence[Metric]], Sequence[Section]] = lambda _: (),
 ) -> None:
+    """Write the files of an evaluation; ``marks`` and ``describe`` as of ``measure_policies``."""
     config, seed = context.config, context.config.seed
+    predictions = make_predictions(splits["test"], cells, shots=config.evaluation.shots)
+    slices: tuple[str, ...] = ()
+    for name, ids in (marks or {}).items():
+        predictions, marked = mark_items(predictions, ids, name)
+        slices += marked
     policies = list_policies({one.policy for one in predictions})
     last = policies[-1].name
     pairs = [(one.name, last) for one in policies[:-1] if one.name != ORACLE]
-    metrics = compute_metrics(predictions, labels=(), seed=seed)
+    metrics = compute_metrics(predictions, labels=(), seed=seed, slices=slices)
     write_evaluation(
         context.folder,
         predictions,
@@ -198,7 +266,10 @@ def _write(
         ),
         policies=policies,
         prompts=collect_prompts(splits["test"]),
-        sections=make_sections(
-            metrics, cells, use=context.run / "answerer" / USE, shots=config.evaluation.shots
-        ),
+        sections=[
+            *describe(metrics),
+            *make_sections(
+                metrics, cells, use=context.run / "answerer" / USE, shots=config.evaluation.shots
+            ),
+        ],
     )

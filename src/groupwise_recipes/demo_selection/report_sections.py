@@ -50,7 +50,8 @@ def make_sections(
     for language in LANGUAGES:
         words = Words(language, policies=policies, vocabulary=_VOCABULARY)
         found.append(_write_by_shots(by_shots, words))
-        found.append(_write("changed", _tabulate_changes(cells, shots, words), words))
+        if any(cell.system == "grpo" for cell in cells):
+            found.append(_write("changed", _tabulate_changes(cells, shots, words), words))
         if figures:
             found.append(_write("use", _tabulate_use(figures, words), words))
     return found

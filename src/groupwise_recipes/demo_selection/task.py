@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from groupwise.core import Example, digest_file
-from groupwise.data import PICTURE_COLUMNS, digest_vqa_pictures
+from groupwise.data import PICTURE_COLUMNS, DropLog, digest_vqa_pictures
 from groupwise.flow import POLICY, Stage, Task, place_base
-from groupwise.pipeline import Preview, digest_models
+from groupwise.pipeline import Preview, StepContext, digest_models
 from groupwise.serving import Request
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.data_stages import (
+    list_shown,
+    read_items,
     run_answerer,
     run_audit,
     run_features,
     run_prepare,
 )
-from groupwise_recipes.demo_selection.evaluate_stage import run_evaluate
+from groupwise_recipes.demo_selection.evaluate_stage import measure_labelled, run_evaluate
+from groupwise_recipes.demo_selection.labelled import read_labelled_questions
 from groupwise_recipes.demo_selection.list_stages import (
     run_candidates,
     run_candidates_again,
@@ -26,6 +30,10 @@ from groupwise_recipes.demo_selection.list_stages import (
 )
 from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_picture
 from groupwise_recipes.demo_selection.preview import preview_run
+
+if TYPE_CHECKING:
+    from groupwise.data import DataAudit
+    from groupwise.flow import Labelled
 
 _OWN = "groupwise_recipes.demo_selection"
 _ASKED = "server form asking"
@@ -99,6 +107,17 @@ class DemoSelection(Task[DemoSelectionConfig]):
     def make_question(self, config: DemoSelectionConfig, request: Request, folder: Path) -> Example:
         """Return the question of a row about its one picture."""
         return ask_about_picture(request)
+
+    def read_labelled(
+        self, config: DemoSelectionConfig, context: StepContext, path: Path, folder: Path
+    ) -> tuple[list[Example], DropLog]:
+        """Return the questions of a table, or of official files that a YAML file names."""
+        items = read_items(context.output_of("prepare"))
+        return read_labelled_questions(path, list_shown(items))
+
+    def measure_labelled(self, asked: "Labelled") -> "tuple[DataAudit, int]":
+        """Fill the cells of a selector and of its rivals that are not trained."""
+        return measure_labelled(self, asked)
 
     def open_predictor(
         self, config: DemoSelectionConfig, policy: str | Path, run: Path

@@ -196,7 +196,11 @@ class GroupQc(Task[GroupQcConfig]):
         return show_photos(test, config, context.output_of("prepare"))
 
     def complete(
-        self, config: GroupQcConfig, context: StepContext, predictions: Sequence[Prediction]
+        self,
+        config: GroupQcConfig,
+        context: StepContext,
+        predictions: Sequence[Prediction],
+        test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the predictions with missed defects, false alarms and photos."""
         data, parser = config.data, self.parser(config)
@@ -209,6 +213,7 @@ class GroupQc(Task[GroupQcConfig]):
         context: StepContext,
         predictions: Sequence[Prediction],
         metrics: Sequence[Metric],
+        test: Sequence[Example],
     ) -> list[Section]:
         """Return missed defects, missions, what trained and Stage A's lines; measures are kept."""
         verdicts = config.words.verdicts

@@ -154,6 +154,7 @@ class OwnTask(Task[TaskConfig]):
         context: StepContext,
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
+        test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return which rivals were not run."""
         if config.rivals is None:

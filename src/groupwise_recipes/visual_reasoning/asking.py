@@ -10,18 +10,21 @@ from groupwise.core import (
     Example,
     Message,
     derive_seed,
+    load_config,
     make_example,
+    read_json,
     write_json,
 )
-from groupwise.data import fill_template, write_examples
+from groupwise.data import DropLog, fill_template, write_examples
 from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
 from groupwise_recipes.visual_reasoning.boxes import Size
-from groupwise_recipes.visual_reasoning.config import TAGS, VisualConfig
+from groupwise_recipes.visual_reasoning.config import TAGS, VisualConfig, VisualData
 from groupwise_recipes.visual_reasoning.inputs import list_pictures, prepare_inputs, write_places
 from groupwise_recipes.visual_reasoning.loading import load_rows
-from groupwise_recipes.visual_reasoning.placing import find_frames, find_row_frame
+from groupwise_recipes.visual_reasoning.placing import FindFrame, find_frames, find_row_frame
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow, forget_lost_partners
+from groupwise_recipes.visual_reasoning.sources import load_own
 
 _TAGS = tuple(mark for tag in TAGS for mark in (f"<{tag}>", f"</{tag}>"))
 _BOXES = BoxParser(words=True)
@@ -30,26 +33,12 @@ _BOXES = BoxParser(words=True)
 def prepare_rows(config: VisualConfig, folder: Path) -> None:
     """Write the examples of each split, and of a warm-up; drop what cannot be asked."""
     loaded, find_frame = load_rows(config, folder / "pictures"), find_frames(config)
-    drops, rows = loaded.drops, dict[str, list[VisualRow]]()
-    frames = dict[tuple[str, str], Size | None]()
+    drops = loaded.drops
+    rows, examples = dict[str, list[VisualRow]](), dict[str, list[Example]]()
     for split, found in loaded.rows.items():
-        kept: list[VisualRow] = []
-        for row in found:
-            try:
-                _check_row(row, config)
-                whole = prepare_inputs(row, config.inputs, folder / "depth")
-                frames[row.source, row.id] = find_row_frame(row, find_frame)
-            except DataError as fault:
-                reason = fault.reason if isinstance(fault, RowError) else "unreadable picture"
-                drops.add(reason, f"{row.id}: {fault}")
-            else:
-                kept.append(whole)
-        rows[split] = forget_lost_partners(kept)
-    examples = {
-        split: [ask_about_row(row, config, frames[row.source, row.id]) for row in found]
-        for split, found in rows.items()
-    }
-    examples["test"] = mark_sides(rows["test"], examples["test"], loaded.variant)
+        rows[split], examples[split] = _ask_all(found, config, find_frame, drops, folder)
+    labels = loaded.variant and loaded.variant.kept_labels
+    examples["test"] = mark_sides(rows["test"], examples["test"], labels)
     if config.sft is not None:
         warmup, train = _split_off(examples["train"], config)
         examples |= {"warmup": warmup, "train": train}
@@ -61,6 +50,59 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
         write_examples(folder / f"{name}.jsonl", found)
     write_json(folder / "source.json", {"num_rows": loaded.num_records, "drops": drops.to_json()})
     write_json(folder / BIAS_NAME, describe_bias(loaded, rows["train"], rows["test"]))
+
+
+def read_labelled_rows(
+    config: VisualConfig, prepared: Path, path: Path, folder: Path
+) -> tuple[list[Example], DropLog]:
+    """Return the questions about labelled rows of other data.
+
+    Args:
+        config: of the run.
+        prepared: what ``prepare_rows`` wrote for it.
+        path: a table, as ``load_own`` reads it; or a YAML file that names data sets as ``data``
+            does: those of their rows that it uses for ``test``.
+        folder: for pictures that are drawn or stored.
+
+    Raises:
+        DataError: if they cannot be read, or no row can be used.
+    """
+    if path.suffix in (".yaml", ".yml"):
+        data = load_config(VisualData, path)
+        loaded = load_rows(config.model_copy(update={"data": data}), folder / "pictures")
+        rows, drops = loaded.rows.pop("test"), loaded.drops
+        for split, others in loaded.rows.items():
+            for row in others:
+                drops.add(f"used for {split}, not measured", row.id)
+    else:
+        own = load_own(path)
+        rows, drops = list(own.rows), own.drops
+    asked, examples = _ask_all(rows, config, find_frames(config), drops, folder)
+    labels = read_json(prepared / BIAS_NAME, dict).get("kept_labels")
+    return mark_sides(asked, examples, labels), drops
+
+
+def _ask_all(
+    rows: Sequence[VisualRow],
+    config: VisualConfig,
+    find_frame: FindFrame,
+    drops: DropLog,
+    folder: Path,
+) -> tuple[list[VisualRow], list[Example]]:
+    """Return the rows that can be asked about, each with its question; drop the others."""
+    kept, frames = list[VisualRow](), dict[tuple[str, str], Size | None]()
+    for row in rows:
+        try:
+            _check_row(row, config)
+            whole = prepare_inputs(row, config.inputs, folder / "depth")
+            frames[row.source, row.id] = find_row_frame(row, find_frame)
+        except DataError as fault:
+            reason = fault.reason if isinstance(fault, RowError) else "unreadable picture"
+            drops.add(reason, f"{row.id}: {fault}")
+        else:
+            kept.append(whole)
+    asked = forget_lost_partners(kept)
+    return asked, [ask_about_row(row, config, frames[row.source, row.id]) for row in asked]
 
 
 def ask_about_row(row: VisualRow, config: VisualConfig, frame: Size | None) -> Example:

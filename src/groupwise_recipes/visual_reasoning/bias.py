@@ -54,16 +54,16 @@ def read_findings(told: Mapping[str, Any]) -> list[Finding]:
 
 
 def mark_sides(
-    rows: Sequence[VisualRow], examples: Sequence[Example], variant: BiasedVariant | None
+    rows: Sequence[VisualRow], examples: Sequence[Example], labels: Mapping[str, str] | None
 ) -> list[Example]:
     """Return the examples of rows, each with what the bias says of it, where there is one.
 
+    ``labels`` are those that training kept, by relation; None: it was not biased.
     Ids stay: a relation with as many true as false rows has one side under one seed and the other
     under another, and remains the same item.
     """
-    if variant is None:
+    if labels is None:
         return list(examples)
-    labels = variant.kept_labels
     return [
         replace(example, fields={**example.fields, BIAS: find_side(row, labels)})
         for row, example in zip(rows, examples, strict=True)

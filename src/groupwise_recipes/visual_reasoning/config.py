@@ -22,6 +22,8 @@ from groupwise_recipes.visual_reasoning.sources import (
 ExtraInput = Literal["depth", "boxes"]
 TAGS = ("think", "answer")
 LABELS = (TRUE, FALSE)
+CHECKPOINTS = {"base": "prompt", "sft": "sft", "grpo": "grpo"}
+"""By what ``checkpoint`` says, the policy of a trained run that such a model stands for."""
 PUBLISHED = ("vsr", "rel3d", "spatialsense", "drivingvqa", "aokvqa", "rows")
 _CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
 
@@ -156,6 +158,8 @@ class VisualConfig(FlowConfig):
         rewards: weights of the parts.
         alignment: what judges whether reasoning entails its answer; None: rules where all scenes
             are drawn, nothing elsewhere.
+        checkpoint: what ``model.base`` is where it was published and is measured alone: the
+            ``base`` of these settings, or what SFT or GRPO made by them. Nothing is trained then.
     """
 
     data: VisualData
@@ -166,6 +170,7 @@ class VisualConfig(FlowConfig):
     inputs: tuple[ExtraInput, ...] = ()
     rewards: RewardWeights = RewardWeights()
     alignment: AlignmentSettings | None = None
+    checkpoint: Literal["base", "sft", "grpo"] | None = None
 
     @model_validator(mode="after")
     def _check_alignment(self) -> Self:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from groupwise.core import Completion, Example, Score
 from groupwise.evaluation import MARKS, Measure, Policies, Prediction, RunPolicy
@@ -152,7 +153,20 @@ def measure_leniently(example: Example, text: str) -> dict[str, float]:
     return {LENIENT: float(read_leniently(text) == example.label)}
 
 
-def mark_silent(policies: Iterable[RunPolicy], targets: str | None) -> list[RunPolicy]:
+def describe_checkpoint(policies: Iterable[RunPolicy]) -> list[RunPolicy]:
+    """Return the policies of a run whose base is a published checkpoint."""
+    told: dict[str, Any] = {
+        "title": "Published checkpoint",
+        "title_zh": "已发表的检查点",
+        "note": "as it was published, nothing is trained here",
+        "note_zh": "按发表原样，未在此训练",
+    }
+    return [replace(one, **told) if one.kind == "prompted" else one for one in policies]
+
+
+def mark_silent(
+    policies: Iterable[RunPolicy], targets: str | None, *, checkpoint: str | None = None
+) -> list[RunPolicy]:
     """Return the policies of a run; alignment is none of those that do not reason.
 
     These are baselines that say a label, and what was last taught by answers alone.
@@ -160,6 +174,7 @@ def mark_silent(policies: Iterable[RunPolicy], targets: str | None) -> list[RunP
     Args:
         policies: as the flow has them.
         targets: of the warm-up, which GRPO goes on from; None: it starts from the base.
+        checkpoint: as in the config.
     """
     found = Policies(tuple(policies))
 
@@ -167,6 +182,8 @@ def mark_silent(policies: Iterable[RunPolicy], targets: str | None) -> list[RunP
         if one.kind == "baseline":
             return one.name != OTHER_SCENE.name
         steps = {before.step for before in found.list_ancestors(one.name)}
+        if checkpoint in ("sft", "grpo"):
+            steps.add("sft")
         return one.step == "sft_control" or (targets == "answer" and "sft" in steps)
 
     return [

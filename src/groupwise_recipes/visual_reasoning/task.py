@@ -1,17 +1,18 @@
 """What is visual_reasoning's own: statements about pictures, reasoned about with boxes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Example, Finding, Message, read_json, write_json
-from groupwise.data import read_examples
-from groupwise.flow import Estimate, Part, Task
-from groupwise.pipeline import StepContext, digest_models
+from groupwise.data import DropLog, read_examples
+from groupwise.flow import Estimate, Part, Stage, Task, keep_stages, list_usual_stages
+from groupwise.pipeline import Preview, StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.answers import find_parser
-from groupwise_recipes.visual_reasoning.asking import prepare_rows
+from groupwise_recipes.visual_reasoning.asking import prepare_rows, read_labelled_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.bias import BIAS, BIAS_NAME, read_findings
 from groupwise_recipes.visual_reasoning.box_rivals import (
@@ -21,7 +22,11 @@ from groupwise_recipes.visual_reasoning.box_rivals import (
     predict_other_scene,
 )
 from groupwise_recipes.visual_reasoning.choices import CHOICES, predict_choices
-from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
+from groupwise_recipes.visual_reasoning.config import (
+    AlignmentSettings,
+    VisualConfig,
+    choose_alignment,
+)
 from groupwise_recipes.visual_reasoning.estimating import estimate_run
 from groupwise_recipes.visual_reasoning.gaps import find_gaps
 from groupwise_recipes.visual_reasoning.judging import (
@@ -34,10 +39,12 @@ from groupwise_recipes.visual_reasoning.loading import digest_rows
 from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
     complete_predictions,
+    describe_checkpoint,
     make_rewards,
     mark_silent,
 )
 from groupwise_recipes.visual_reasoning.teaching import (
+    is_drawn,
     make_warmup_rows,
     read_warmup,
     see_picture,
@@ -49,6 +56,7 @@ if TYPE_CHECKING:
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
+_TRAINED = ("sft", "grpo", "sft_control")
 _KINDS = "data.aokvqa data.drivingvqa"
 _JUDGED = "alignment data"
 
@@ -84,7 +92,7 @@ class VisualReasoning(Task[VisualConfig]):
             f"rewards {_JUDGED}", f"groupwise.rewards {_name('measuring answers')} {_JUDGES}"
         ),
         "measures": Part(
-            f"sft.targets {_JUDGED}",
+            f"sft.targets checkpoint {_JUDGED}",
             _name("measuring marking answers choices box_rivals teaching sections transfer")
             + f" {_JUDGES}",
         ),
@@ -101,6 +109,18 @@ class VisualReasoning(Task[VisualConfig]):
         run = config.sft and config.sft.traces
         traced = digest_models({"sft.traces": find_traced(run)}) if run else {}
         return {**digest_rows(config), **judge, **traced}
+
+    def stages(self, config: VisualConfig) -> list[Stage]:
+        """Return the usual ones; of a published checkpoint those that train nothing."""
+        usual = list_usual_stages(self, config)
+        if config.checkpoint is None:
+            return usual
+        trained = dict.fromkeys(_TRAINED)
+        kept = keep_stages(usual, **trained)
+        return [
+            replace(one, uses=" ".join(name for name in one.uses.split() if name not in trained))
+            for one in kept
+        ]
 
     def prepare(self, config: VisualConfig, folder: Path) -> None:
         """Draw or read the rows of each split."""
@@ -188,8 +208,10 @@ class VisualReasoning(Task[VisualConfig]):
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual ones, and which of them do not reason."""
-        sft = context.config.sft
-        return mark_silent(super().policies(context), sft and sft.targets)
+        sft, checkpoint = context.config.sft, context.config.checkpoint
+        usual = super().policies(context)
+        listed = usual if checkpoint is None else describe_checkpoint(usual)
+        return mark_silent(listed, sft and sft.targets, checkpoint=checkpoint)
 
     def show(
         self, config: VisualConfig, context: StepContext, test: Sequence[Example]
@@ -202,10 +224,10 @@ class VisualReasoning(Task[VisualConfig]):
         config: VisualConfig,
         context: StepContext,
         predictions: "Sequence[Prediction]",
+        test: Sequence[Example],
     ) -> "list[Prediction]":
         """Return the predictions with the IoU of their boxes and what the judge says of them."""
-        test = read_examples(context.output_of("prepare") / "test.jsonl")
-        found = choose_alignment(config)
+        found = _choose_judge(config, test)
         return complete_predictions(
             {example.id: example for example in test},
             predictions,
@@ -219,17 +241,36 @@ class VisualReasoning(Task[VisualConfig]):
         context: StepContext,
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
+        test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return the test sets side by side, how far reasoning entails answers, and its faults."""
         from groupwise.evaluation import Policies
         from groupwise_recipes.visual_reasoning.sections import make_sections
         from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 
-        policies = Policies(tuple(self.policies(context)))
-        sections, judge = make_source_sections(metrics, policies), choose_alignment(config)
+        listed = Policies(tuple(self.policies(context)))
+        # A checkpoint that is measured on other data is no policy of the run's own.
+        asked = listed.sort(one.policy for one in predictions)
+        others = [listed.find(name) for name in asked if listed.find(name).kind == "unknown"]
+        policies = Policies((*listed.listed, *others))
+        sections, judge = make_source_sections(metrics, policies), _choose_judge(config, test)
         if judge is not None:
             sections += make_sections(predictions, metrics, policies=policies, judge=judge)
         return sections
+
+    def read_labelled(
+        self, config: VisualConfig, context: StepContext, path: Path, folder: Path
+    ) -> tuple[list[Example], DropLog]:
+        """Return the rows of a table, or of the data sets that a YAML file names."""
+        return read_labelled_rows(config, context.output_of("prepare"), path, folder)
+
+    def preview(self, config: VisualConfig) -> Preview:
+        """Return the usual one; of a published checkpoint without what trainings would take."""
+        found = super().preview(config)
+        if config.checkpoint is None:
+            return found
+        facts = [one for one in found.facts if not one[0].startswith(("sft", "grpo", "memory"))]
+        return replace(found, facts=facts, later={})
 
     def estimate(self, config: VisualConfig) -> Estimate:
         """Return rows by split, and tokens of a prompt."""
@@ -238,6 +279,13 @@ class VisualReasoning(Task[VisualConfig]):
     def describe_prompt(self, config: VisualConfig) -> Sequence[Message]:
         """Return the question behind a picture."""
         return [Message("user", config.prompt)]
+
+
+def _choose_judge(config: VisualConfig, test: Sequence[Example]) -> AlignmentSettings | None:
+    """Return what judges reasoning about these items: rules do so for drawn scenes alone."""
+    found = choose_alignment(config)
+    is_judged = found is not None and (found.model is not None or all(map(is_drawn, test)))
+    return found if is_judged else None
 
 
 TASK = VisualReasoning()

@@ -1,11 +1,14 @@
 """Opening what scores programs: executor, judge and rules, as the config says."""
 
 import atexit
+import json
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupwise.data import read_problems
+from groupwise.core import dump_config
+from groupwise.data import Problem, read_problems
 from groupwise.inference import LimitSettings, ResponderSettings, ServerSettings, open_responder
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise_recipes.workflows.config import (
@@ -46,7 +49,7 @@ def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
 
 def open_executor(settings: ExecutorSettings, run: Path) -> Executor:
     """Return what runs the programs of a run, as ``open_scorer`` does."""
-    model = settings.model or _serve_stub(settings.stub, run / "prepare" / PROBLEMS)
+    model = settings.model or _serve_stub(settings.stub, run)
     cache = ReplyCache(run / _CACHE, max_mib=settings.cache_mib)
     return Executor(open_responder(model), settings=settings.execution, cache=cache)
 
@@ -74,9 +77,20 @@ def _start_stub(abilities: str, problems: Path, changed_ns: int) -> ExecutorStub
     return stub
 
 
-def _serve_stub(abilities: Abilities | None, problems: Path) -> ResponderSettings:
-    given = (abilities or Abilities()).model_dump_json()
-    stub = _start_stub(given, problems.resolve(), problems.stat().st_mtime_ns)
+def _find_stub(abilities: Abilities | None, run: Path) -> ExecutorStub:
+    problems = run / "prepare" / PROBLEMS
+    # Settings that have been written and read again have their keys in another order.
+    given = json.dumps(dump_config(abilities or Abilities()), sort_keys=True)
+    return _start_stub(given, problems.resolve(), problems.stat().st_mtime_ns)
+
+
+def teach_stub(abilities: Abilities, run: Path, problems: Sequence[Problem]) -> None:
+    """Let the stub of a run know other problems than the run's, as long as this process lives."""
+    _find_stub(abilities, run).model.truths.learn(problems)
+
+
+def _serve_stub(abilities: Abilities | None, run: Path) -> ResponderSettings:
+    stub = _find_stub(abilities, run)
     return ResponderSettings(
         server=ServerSettings(
             url=stub.url, model=STUB_NAME, limits=LimitSettings(max_concurrency=_AT_ONCE)

@@ -143,8 +143,11 @@ def run_search(task: Task[Any], context: StepContext, scorer: ProgramScorer) -> 
 
 
 def find_search(context: StepContext) -> dict[str, Any] | None:
-    """Return what ``run_search`` wrote; None if the run has no such stage."""
-    if OPTIMISE_PROMPT not in context.uses:
+    """Return what ``run_search`` wrote; None without such a stage, and where it is not asked.
+
+    On other data than the run's one policy is asked, and no rival of it.
+    """
+    if OPTIMISE_PROMPT not in context.uses or context.folder.parent != context.run:
         return None
     return read_json(context.output_of(OPTIMISE_PROMPT) / _SEARCH, dict)
 

@@ -47,22 +47,24 @@ def make_sections(
         predictions: of all policies.
         config: of the run.
         policies: what they are called.
-        optimised: what ``optimise_prompt`` found; None: there was no such stage.
+        optimised: what ``optimise_prompt`` found; None: there was no such stage, or its prompt was
+            not asked about these problems.
     """
     found: list[Section] = []
+    absent = "" if optimised else "no_gepa" if config.gepa is None else "gepa_not_asked"
     for language in LANGUAGES:
         words = Words(language, policies=policies, vocabulary=VOCABULARY)
-        found += _write(predictions, words, _name_rule(config), is_optimised=optimised is not None)
+        found += _write(predictions, words, _name_rule(config), absent=absent)
         found += [_tell_search(optimised, words)] if optimised else []
     return found
 
 
 def _write(
-    predictions: Sequence[Prediction], words: Words, rule: str, *, is_optimised: bool
+    predictions: Sequence[Prediction], words: Words, rule: str, *, absent: str
 ) -> Iterable[Section]:
     found = _group(predictions, "policy")
     costs = [words.label("costs_lead"), weigh_need(found, words)]
-    costs += [] if is_optimised else [words.label("no_gepa")]
+    costs += [words.label(absent)] if absent else []
     parts = {
         "costs": (("" if words.language == "zh" else " ").join(costs), _list_costs),
         "programs": ("", _list_programs),

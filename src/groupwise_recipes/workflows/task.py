@@ -16,7 +16,7 @@ from groupwise.core import (
     dump_config,
     load_config,
 )
-from groupwise.data import read_examples
+from groupwise.data import DropLog, ProblemSource, load_problems, read_examples
 from groupwise.flow import ASKED, Estimate, Part, Stage, Task, keep_stages, list_usual_stages
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
@@ -115,8 +115,12 @@ class Workflows(Task[WorkflowsConfig]):
         prepare_problems(config, folder)
 
     def find_in_data(self, config: WorkflowsConfig, prepared: Path) -> Sequence[Finding]:
-        """Return what the mix has to say, and that figures are of a stub or by a judge alone."""
-        return [*find_in_scoring(config), *find_in_mix(config)]
+        """Return what the mix has to say."""
+        return find_in_mix(config)
+
+    def find_in_settings(self, config: WorkflowsConfig) -> Sequence[Finding]:
+        """Return that figures are of a stub or by a judge alone."""
+        return find_in_scoring(config)
 
     def parser(self, config: WorkflowsConfig) -> WorkflowParser:
         """Return what says whether a text is a program."""
@@ -202,16 +206,18 @@ class Workflows(Task[WorkflowsConfig]):
         return [*rivals, *before, *describe_optimised(context), last]
 
     def complete(
-        self, config: WorkflowsConfig, context: StepContext, predictions: "Sequence[Prediction]"
+        self,
+        config: WorkflowsConfig,
+        context: StepContext,
+        predictions: "Sequence[Prediction]",
+        test: Sequence[Example],
     ) -> "list[Prediction]":
         """Return the predictions with what their programs cost, and those under GEPA's prompt."""
         from groupwise_recipes.workflows.measuring import complete_predictions
         from groupwise_recipes.workflows.prompt_stage import answer_optimised
 
-        test = read_examples(context.output_of("prepare") / "test.jsonl")
         known = {example.id: example for example in test}
-        asked = dict.fromkeys(one.example_id for one in predictions)
-        optimised = answer_optimised(self, context, [known[name] for name in asked])
+        optimised = answer_optimised(self, context, test)
         last = predictions[-1].policy if predictions else ""
         place = sum(one.policy != last for one in predictions)
         found = [*predictions[:place], *optimised, *predictions[place:]]
@@ -223,6 +229,7 @@ class Workflows(Task[WorkflowsConfig]):
         context: StepContext,
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
+        test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return what programs cost, which were written, and what rules and judge say of them."""
         from groupwise.evaluation import Policies
@@ -230,10 +237,22 @@ class Workflows(Task[WorkflowsConfig]):
         from groupwise_recipes.workflows.prompt_stage import find_search
         from groupwise_recipes.workflows.sections import make_sections
 
-        test = read_examples(context.output_of("prepare") / "test.jsonl")
         own = predict_own(_open(config, context.run), predictions, test)
         policies = Policies((*self.policies(context), OWN))
         return make_sections([*predictions, *own], config, policies, optimised=find_search(context))
+
+    def read_labelled(
+        self, config: WorkflowsConfig, context: StepContext, path: Path, folder: Path
+    ) -> tuple[list[Example], DropLog]:
+        """Return the problems of a user's own file, in the forms that ``data mix`` reads."""
+        del folder
+        loaded = load_problems(ProblemSource(name="own", path=str(path), part="test"))
+        problems = [*loaded.train, *loaded.test]
+        if config.executor.stub is not None:
+            from groupwise_recipes.workflows.opening import teach_stub
+
+            teach_stub(config.executor.stub, context.run, problems)
+        return [ask_about_problem(config, one) for one in problems], loaded.drops
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
         """Return what is asked about a problem.

@@ -19,7 +19,7 @@ from recipe_plans import list_all_steps
 from run_folders import restate
 from vqa_files import write_questions
 
-from groupwise.core import load_config, read_jsonl, read_picture
+from groupwise.core import load_config, read_jsonl, read_picture, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_metrics
 from groupwise.flow import run as run_task
@@ -222,6 +222,42 @@ def test_prompts_are_written_for_any_chat_api(
     urls = [part["image_url"]["url"] for part in turn["content"] if part["type"] == "image_url"]
     assert all(url.startswith("data:image/png;base64,") for url in urls)
     assert turn["content"][-1]["text"].endswith("Question:Reply in Kelo Short answer:")
+
+
+def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
+    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+    pictures = sorted((run / "prepare" / "world" / "test").glob("*.png"))[:3]
+    for picture in pictures:
+        shutil.copyfile(picture, tmp_path / picture.name)
+    answers = {"answers": ["red", "red", "blue"]}
+    rows: list[dict[str, object]] = [
+        {"question": f"Which one is it, {n}?", "image": path.name, **answers}
+        for n, path in enumerate(pictures)
+    ]
+    shown = read_examples(run / "prepare" / "train.jsonl")[0]
+    asked = {"question": shown.fields["question"], "image": str(shown.pictures[0].path)}
+    rows += [{**asked, **answers}, {"question": "Which?", "image": pictures[0].name}, rows[0]]
+    write_jsonl(Path("rows.jsonl"), rows)
+    done = command_line("evaluate", run, "rows.jsonl", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert "6 rows, 3 asked" in done.stdout
+    assert "not used: 1 a demonstration or trained on" in done.stderr
+    assert "not used: 1 no column answers with two or more people's" in done.stderr
+    metrics = read_metrics(Path("out/evaluate/metrics.json"))
+    assert {m.policy: m.n for m in metrics if m.measure == "vqa_2"} == dict.fromkeys(SYSTEMS, 3)
+    page = Path("out/report.md").read_text(encoding="utf-8")
+    assert "What GRPO changed" in page
+    assert str(run) in page
+    done = command_line("evaluate", f"{run}:rce", "rows.jsonl", "--out", "rce")
+    assert done.returncode == 0, done.stderr
+    asked_too = {m.policy for m in read_metrics(Path("rce/evaluate/metrics.json"))}
+    assert asked_too == SYSTEMS - {"grpo", "grpo_reversed"}
+    done = command_line("evaluate", f"{run}:answerer", "rows.jsonl", "--out", "answerer")
+    assert done.returncode == 2
+    assert "measures a selector" in done.stderr
+    assert "got answerer; expected rce or grpo" in done.stderr
 
 
 def test_another_pool_than_in_training_is_refused(

@@ -1,5 +1,6 @@
 """Drawn scenes become questions: what is taught earns everything, and all rows add up."""
 
+import json
 from collections import defaultdict
 from dataclasses import astuple, replace
 from itertools import combinations
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statement_sets import draw_two, write_vsr
 
 from groupwise.core import (
     Completion,
@@ -18,13 +20,19 @@ from groupwise.core import (
     ModelError,
     load_config,
     read_json,
+    write_json,
+    write_jsonl,
 )
 from groupwise.data import read_examples
 from groupwise.models import write_tiny_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.answers import PARSER
-from groupwise_recipes.visual_reasoning.asking import ask_about_row, prepare_rows
+from groupwise_recipes.visual_reasoning.asking import (
+    ask_about_row,
+    prepare_rows,
+    read_labelled_rows,
+)
 from groupwise_recipes.visual_reasoning.box_rivals import (
     choose_place,
     predict_one_place,
@@ -233,6 +241,41 @@ def test_an_empty_split_says_what_was_dropped(tmp_path: Path) -> None:
     config = configure("data.drawn=null", f"data.rows.path={tmp_path}")
     with pytest.raises(DataError, match=r"is empty; give more rows \(dropped: 6 x no picture\)"):
         prepare_rows(config, tmp_path / "out")
+
+
+def test_published_sets_are_labelled_rows_by_a_file_that_names_them(tmp_path: Path) -> None:
+    places = write_vsr(tmp_path / "zeroshot", num_train=6, num_others=9)
+    named = {"vsr": {key.rpartition(".")[2]: str(path) for key, path in places.items()}}
+    (tmp_path / "other.yaml").write_text(json.dumps(named), encoding="utf-8")
+    write_json(tmp_path / "bias.json", {"kept_labels": {"on": "False"}})
+    found, drops = read_labelled_rows(
+        configure(), tmp_path, tmp_path / "other.yaml", tmp_path / "data"
+    )
+    assert {one.fields["source"] for one in found} == {"vsr_zeroshot"}
+    assert len(found) == 9
+    assert {one.fields["bias"] for one in found} == {"aligned", "conflicting", "unknown"}
+    assert drops.counts == {
+        "used for validation, not measured": 9,
+        "used for train, not measured": 6,
+    }
+
+
+def test_rows_that_lack_a_column_are_dropped_by_its_name(tmp_path: Path) -> None:
+    draw_two(tmp_path / "a.png", 1, is_left=True)
+    whole = {"picture": "a.png", "text": "It is so.", "answers": "True"}
+    lacking = [{k: v for k, v in whole.items() if k != name} for name in whole]
+    wrong = [{**whole, "answers": "yes"}, {**whole, "picture": "b.png"}]
+    write_jsonl(tmp_path / "rows.jsonl", [*lacking, *wrong])
+    write_json(tmp_path / "bias.json", {})
+    asked = (configure(), tmp_path, tmp_path / "rows.jsonl", tmp_path / "data")
+    with pytest.raises(DataError, match="there is no row that can be used") as caught:
+        read_labelled_rows(*asked)
+    for name in ("no column picture", "no column text", "no column answers", "answer is no choice"):
+        assert f"'{name}': 1" in str(caught.value)
+    write_jsonl(tmp_path / "rows.jsonl", [*lacking, *wrong, whole])
+    [found], drops = read_labelled_rows(*asked)
+    assert (found.label, drops.total) == ("True", 5)
+    assert "Is the following statement true: It is so." in found.prompt[-1].text
 
 
 def test_data_comes_from_somewhere() -> None:

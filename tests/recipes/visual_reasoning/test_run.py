@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import CommandLine
 from faulty_server import MODEL, Fault, FaultyServer
+from made_once import make_once
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import TINY_SCENES as TINY
 from recipe_runs import RecipeJob
+from statement_sets import draw_two
 
-from groupwise.core import read_json
+from groupwise.core import read_json, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_policies, read_predictions
 from groupwise.models import write_tiny_policy
@@ -27,9 +30,16 @@ def test_a_reward_without_the_answer_is_refused(tmp_path: Path) -> None:
     assert "the reward audit found" in done.stderr
 
 
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the study; only to be read."""
+    job = RecipeJob("visual_reasoning", TINY, "grounding")
+    return make_once("scenes", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"
+
+
 @pytest.mark.slow
-def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
-    run = RecipeJob("visual_reasoning", TINY, "grounding").finish(tmp_path / "run")
+def test_every_policy_is_measured_by_its_boxes(scenes: Path, tmp_path: Path) -> None:
+    run = scenes
     assert list_done(run) == list_all_steps("visual_reasoning", tmp_path)
     found = read_predictions(run / "evaluate" / "predictions.jsonl")
     assert {"sft", "sft_control", "grpo", "other_scene", "majority"} <= {o.policy for o in found}
@@ -39,6 +49,40 @@ def test_every_policy_is_measured_by_its_boxes(tmp_path: Path) -> None:
     assert {"other_scene/box_iou", "other_scene/alignment", "grpo/pair_accuracy"} <= named
     assert "sft_control/alignment" not in named
     assert "Does the reasoning entail the answer?" in (run / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_policy_is_measured_on_labelled_rows_of_somebody_else(
+    scenes: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    known = next(one for one in read_examples(scenes / "prepare" / "train.jsonl"))
+    rows: list[dict[str, Any]] = [
+        {"picture": str(known.pictures[0].path), "text": "A cup is left of a box.", "answers": True}
+    ]
+    for number in range(5):
+        draw_two(tmp_path / f"{number}.png", number, is_left=True)
+        told = {"picture": f"{number}.png", "text": f"The cup {number} is left of the box."}
+        rows.append({**told, "answers": "True" if number % 2 else [False], "relation": "left of"})
+    rows += [{**rows[1]}, {"picture": "0.png", "text": "No answer."}]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    done = command_line("evaluate", scenes, "rows.jsonl", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert "8 rows, 6 asked" in done.stdout
+    assert "not used: 1 no column answers" in done.stderr
+    assert "not used: 1 repeats another row" in done.stderr
+    assert "seen in training: 1 rows" in done.stdout
+    sizes = {
+        row["name"]: row["n"] for row in read_json(tmp_path / "out/evaluate/metrics.json", list)
+    }
+    assert sizes["grpo/accuracy"] == sizes["majority/accuracy"] == 6
+    assert sizes["grpo/accuracy[seen_in_training=no]"] == 5
+    # Rows have no boxes, and rules judge the words of drawn scenes alone.
+    assert not any("box_iou" in name or "alignment" in name for name in sizes)
+    page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    [left] = [line for line in page.splitlines() if "what these rows cannot tell" in line]
+    assert "IoU of boxes in the reasoning" in left
+    assert "Reasoning entails the answer" in left
+    assert "Pair accuracy" in left
 
 
 @pytest.fixture

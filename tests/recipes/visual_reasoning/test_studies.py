@@ -107,6 +107,33 @@ def test_transfer_is_told_by_test_set(tmp_path: Path) -> None:
     assert "Pair accuracy on drawn\\_textured" in page
 
 
+@pytest.mark.slow
+def test_a_published_checkpoint_is_measured_by_one_command(
+    vision_folder: Path, command_line: CommandLine
+) -> None:
+    small = {name: value for name, value in TINY.items() if name.startswith(("data", "eval"))}
+    settings = {**small, "checkpoint": "grpo", "rewards.alignment": 0}
+    words = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    done = command_line(
+        *("sweep", "visual_reasoning", "--config", "alignment", *words),
+        *("--grid", f"model.base={vision_folder}", "--out", "study"),
+    )
+    assert done.returncode == 0, done.stderr
+    [run] = [path.parent for path in Path("study").glob("**/evaluate")]
+    assert not {"sft", "grpo", "sft_control"} & {path.name for path in run.iterdir()}
+    page = (run / "report.md").read_text(encoding="utf-8")
+    assert "Published checkpoint" in page
+    [line, *_] = [
+        line
+        for line in Path("study/study.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| GRPO |")
+    ]
+    assert "| 0.00\u00a0% (0.00–" in line
+    assert "86.47\u00a0% (−86.47 points measured − published · n 340" in line
+    done = command_line("run", "visual_reasoning", "--config", "alignment", *words, "--dry-run")
+    assert "grpo steps" not in done.stdout
+
+
 def run_published(study: str, folder: Path, settings: dict[str, object]) -> dict[str, int]:
     """Run a study on made sets, tiny, and return the number of items by metric."""
     tiny = {name: value for name, value in TINY.items() if "drawn" not in name}

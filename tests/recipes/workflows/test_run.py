@@ -10,7 +10,7 @@ from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
 from sandbox_host import MISSING
 
-from groupwise.core import read_json, read_jsonl
+from groupwise.core import read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import read_policies, read_predictions, read_sections
 from groupwise_recipes.workflows.rivals import RIVALS
@@ -68,6 +68,36 @@ def test_every_policy_answers_the_same_problems(tiny_run: Path) -> None:
     assert set(map(frozenset, by_policy.values())) == {frozenset(one.id for one in test)}
     direct = [one for one in found if one.policy == "direct"]
     assert all(one.fields["tokens"] > 0 and one.fields["calls"] == 1 for one in direct)
+
+
+@pytest.mark.slow
+def test_a_policy_is_measured_on_problems_of_somebody_else(
+    tiny_run: Path, command_line: CommandLine
+) -> None:
+    """Programs are run with the executor of the run; its stub is told of these problems."""
+    maths = {"source": "mine", "problem_type": "math"}
+    rows = [
+        {**maths, "problem": f"What is {n} times 7?", "ground_truth": str(7 * n)} for n in range(4)
+    ]
+    rows += [{**maths, "problem": "No truth."}, {**maths, **rows[0]}]
+    write_jsonl(Path("rows.jsonl"), rows)
+    before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
+    done = command_line("evaluate", tiny_run, "rows.jsonl", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert "6 rows, 4 asked" in done.stdout
+    assert "not used: 1 the column ground_truth is missing" in done.stderr
+    assert "is a stub, not a model" in done.stderr
+    found = read_predictions(Path("out/evaluate/predictions.jsonl"))
+    assert {one.policy for one in found} == {*RIVALS, "grpo"}
+    assert {one.fields["source"] for one in found} == {"mine"}
+    by_vote = [one for one in found if one.policy == "self_consistency"]
+    assert len(by_vote) == 4
+    assert any(one.predicted == one.label for one in by_vote)
+    assert all(one.fields["calls"] >= 5 and one.fields["tokens"] > 0 for one in by_vote)
+    page = Path("out/report.md").read_text(encoding="utf-8")
+    assert "one alone was asked about these problems" in page
+    assert "is a stub, not a model" in page
+    assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
 
 
 @pytest.mark.slow

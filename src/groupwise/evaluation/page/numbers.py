@@ -21,16 +21,16 @@ def format_share(value: float | None, *, decimals: int = 1) -> str:
     return _DASH if value is None else f"{100 * value:.{decimals}f}{_NBSP}%"
 
 
-def format_share_interval(low: float, high: float) -> str:
+def format_share_interval(low: float, high: float, *, decimals: int = 1) -> str:
     """Format an interval of shares as ``91.7-96.0 %`` with an en dash."""
-    return f"{100 * low:.1f}{_DASH}{100 * high:.1f}{_NBSP}%"
+    return f"{100 * low:.{decimals}f}{_DASH}{100 * high:.{decimals}f}{_NBSP}%"
 
 
-def format_points(value: float) -> str:
+def format_points(value: float, *, decimals: int = 1) -> str:
     """Format a difference of shares, 0.123, as ``+12.3`` (percentage points)."""
-    rounded = round(100 * value, 1)
+    rounded = round(100 * value, decimals)
     sign = "+" if rounded > 0 else _MINUS if rounded < 0 else "\u00b1"
-    return f"{sign}{abs(rounded):.1f}"
+    return f"{sign}{abs(rounded):.{decimals}f}"
 
 
 def format_pointed(value: float) -> str:

@@ -12,6 +12,7 @@ from groupwise_recipes.visual_reasoning.sources.joined_boxes import (
     InterleavedBoxes,
 )
 from groupwise_recipes.visual_reasoning.sources.judged import add_judged
+from groupwise_recipes.visual_reasoning.sources.own import load_own
 from groupwise_recipes.visual_reasoning.sources.rel3d import load_rel3d
 from groupwise_recipes.visual_reasoning.sources.settings import (
     AOkvqaRows,
@@ -33,6 +34,7 @@ __all__ = [
     "add_judged",
     "load_aokvqa",
     "load_drivingvqa",
+    "load_own",
     "load_rel3d",
     "load_spatialsense",
     "load_vsr",

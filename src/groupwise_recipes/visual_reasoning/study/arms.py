@@ -17,6 +17,7 @@ from groupwise.evaluation import (
     read_policies,
     read_predictions,
 )
+from groupwise_recipes.visual_reasoning.config import CHECKPOINTS
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ENTAILMENT
 from groupwise_recipes.visual_reasoning.study.tables import Row, StudyTable, fits_any
@@ -39,6 +40,11 @@ class StudyRun:
     settings: dict[str, Any]
     policies: Policies
     predictions: dict[str, list[Prediction]]
+
+    @property
+    def checkpoint(self) -> str | None:
+        """What its base is, if that was published and nothing was trained."""
+        return self.settings.get("checkpoint")
 
     def read_facts(self, policy: str) -> RunFacts:
         """Return what stands behind one of its policies."""
@@ -128,9 +134,10 @@ def list_arms(table: StudyTable, runs: Sequence[StudyRun]) -> list[Arm]:
 def _list_row(row: Row, runs: Sequence[StudyRun], split: str) -> Iterator[Arm]:
     groups: list[list[Measured]] = []
     for run in runs:
-        if row.policy not in run.predictions or not fits_any(row.where, run.settings):
+        policy = _choose_policy(row, run)
+        if policy not in run.predictions or not fits_any(row.where, run.settings):
             continue
-        one = Measured(run, row.policy, run.read_facts(row.policy))
+        one = Measured(run, policy, run.read_facts(policy))
         for group in groups:
             if not find_unlike([group[0].facts, one.facts], split):
                 group.append(one)
@@ -142,6 +149,12 @@ def _list_row(row: Row, runs: Sequence[StudyRun], split: str) -> Iterator[Arm]:
     for number, group in enumerate(groups):
         others = [other[0] for place, other in enumerate(groups) if place != number]
         yield _make_arm(row, group, others, split)
+
+
+def _choose_policy(row: Row, run: StudyRun) -> str:
+    """Return whose answers fill a row: a published checkpoint is the policy that it stands for."""
+    known = {} if run.checkpoint is None else {"prompt": "", CHECKPOINTS[run.checkpoint]: "prompt"}
+    return known.get(row.policy, row.policy)
 
 
 def _make_arm(row: Row, group: Sequence[Measured], others: Sequence[Measured], split: str) -> Arm:

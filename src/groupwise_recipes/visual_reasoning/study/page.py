@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,10 @@ NAME = "study"
 NOT_RUN = "?"
 _VOCABULARY = Path(__file__).with_name("vocabulary")
 _MAX_APART = 4
+# As many as published values have.
+_write_share = partial(format_share, decimals=2)
+_write_interval = partial(format_share_interval, decimals=2)
+_write_points = partial(format_points, decimals=2)
 
 
 def write_study(
@@ -137,7 +142,8 @@ def _lay_out(filled: Filled, words: Words) -> Part:
         blocks.append(Paragraph(words.label("study_published_lead")))
     if any(found for _, _, found in filled.pairs):
         blocks += [Paragraph(words.label("study_pairs_lead")), _tabulate_pairs(filled, words)]
-    like = next((one.run.folder for arm, _ in filled.arms for one in arm.runs), None)
+    runs = [one.run for arm, _ in filled.arms for one in arm.runs]
+    like = next((run.folder for run in runs if run.checkpoint is None), None)
     commands = dict.fromkeys(
         table.write_command(arm.row, like)
         for arm, values in filled.arms
@@ -220,9 +226,9 @@ def _show_difference(found: MethodDifference | None, words: Words) -> Cell:
         told = words.label(f"study_limit_{found.limit}")
     else:
         told = words.label(
-            "study_ends", low=format_points(found.low), high=format_points(found.high)
+            "study_ends", low=_write_points(found.low), high=_write_points(found.high)
         )
-    return Cell(format_points(found.estimate), f"{told} · {seeds}", found.estimate)
+    return Cell(_write_points(found.estimate), f"{told} · {seeds}", found.estimate)
 
 
 def _show_seeds(seeds: Sequence[int], words: Words) -> Cell:
@@ -251,16 +257,16 @@ def _show_value(value: Value, num_seeds: int, words: Words) -> Cell:
         note = words.label("study_no_item") if value.state == "no_item" else ""
         return Cell(NOT_RUN if value.state == "waiting" else DASH, note)
     if value.low is not None and value.high is not None:
-        told = format_share_interval(value.low, value.high)
+        told = _write_interval(value.low, value.high)
     else:
         shares = [one for _, one in value.by_seed]
-        told = words.label("study_range", shares=(min(shares), max(shares)))
+        told = words.label("study_range", shares=_write_interval(min(shares), max(shares)))
     size = "study_n" if value.n == value.most else "study_n_to"
     notes = [told, words.label(size, n=value.n, most=value.most)]
     if len(value.by_seed) < num_seeds:
         notes.append(words.count(len(value.by_seed), "seed"))
-    by_seed = ", ".join(f"{seed}: {format_share(one)}" for seed, one in value.by_seed)
-    return Cell(format_share(value.value), " · ".join(notes), value.value, hint=by_seed)
+    by_seed = ", ".join(f"{seed}: {_write_share(one)}" for seed, one in value.by_seed)
+    return Cell(_write_share(value.value), " · ".join(notes), value.value, hint=by_seed)
 
 
 def _show_published(published: Published | None, value: Value, words: Words) -> Cell:
@@ -268,16 +274,11 @@ def _show_published(published: Published | None, value: Value, words: Words) -> 
         return Cell(NOT_RUN)
     share, notes = published.value / 100, list[str]()
     if value.value is not None:
-        points = _format_exact_points(value.value - share)
+        points = _write_points(value.value - share)
         notes.append(words.label("study_of_published", points=points))
     n = NOT_RUN if published.n is None else f"{published.n:,}"
     notes.append(words.label("study_published_of", n=n, split=published.split or NOT_RUN))
-    return Cell(f"{published.value:.2f}\u00a0%", " · ".join(notes), share)
-
-
-def _format_exact_points(value: float) -> str:
-    """Format a difference as points with the two decimals that published values have."""
-    return f"{100 * value:+.2f}".replace("-", "\u2212")
+    return Cell(_write_share(share), " · ".join(notes), share)
 
 
 def _dump(filled: Filled) -> list[dict[str, Any]]:

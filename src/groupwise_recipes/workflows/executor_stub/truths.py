@@ -26,9 +26,16 @@ class Truths:
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = list(problems)
-        self._by_text = {problem.problem.strip(): problem for problem in problems}
+        self.problems: list[Problem] = []
+        self._by_text: dict[str, Problem] = {}
         self.find = lru_cache(4096)(self._find)
+        self.learn(problems)
+
+    def learn(self, problems: Sequence[Problem]) -> None:
+        """Know these problems, too."""
+        self.problems += problems
+        self._by_text |= {problem.problem.strip(): problem for problem in problems}
+        self.find.cache_clear()
 
     def _find(self, text: str) -> Problem | None:
         """Return the problem that a text is, or the longest one it contains."""

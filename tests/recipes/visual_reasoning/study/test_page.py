@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -147,6 +148,13 @@ def read_page(out: Path, *, first: int = 2, published: bool = False) -> dict[str
     return {row[0]: row[first:] for row in rows}
 
 
+def read_first(out: Path, arm: str) -> list[str]:
+    """Return the cells of the first row of an arm, behind arm and seeds."""
+    lines = (out / "study.md").read_text(encoding="utf-8").splitlines()
+    [line, *_] = [line for line in lines if line.startswith(f"| {arm} |")]
+    return line.strip("| ").split(" | ")[2:]
+
+
 def test_seeds_of_an_arm_are_one_row_with_an_interval_over_seeds(tmp_path: Path) -> None:
     runs = [write_transfer(tmp_path / f"r{seed}", seed=seed) for seed in range(3)]
     told = write_study(runs, tmp_path / "out")
@@ -277,7 +285,7 @@ def test_an_arm_without_reasoning_has_dashes_and_faults_are_counted(tmp_path: Pa
     page = read_page(tmp_path / "out")
     assert page["SFT control, without reasoning"][1:] == ["–"] * 5
     shares = [cell.split("\u00a0%")[0] for cell in page["SFT on reasoning"][1:]]
-    assert shares == ["50.0", "33.3", "16.7", "0.0", "0.0"]
+    assert shares == ["50.00", "33.33", "16.67", "0.00", "0.00"]
     assert all("n 60" in cell for cell in page["SFT on reasoning"])
 
 
@@ -302,7 +310,7 @@ def test_what_one_side_has_no_verdict_on_is_in_no_difference(tmp_path: Path) -> 
     assert values["alignment"]["estimate"] == pytest.approx(28 / 56)
     assert values["accuracy"]["num_items"] == 60
     page = (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
-    assert "+50.0 (alike in every seed, no interval" in page
+    assert "+50.00 (alike in every seed, no interval" in page
 
 
 def test_arms_that_were_asked_other_items_are_not_compared(tmp_path: Path) -> None:
@@ -468,6 +476,42 @@ def test_published_values_stand_beside_with_the_difference_in_points(tmp_path: P
     assert page["SFT-2"][1] == "40.00\u00a0% (+60.00 points measured − published · n 300 · split ?)"
     assert page["SFT-50"][:2] == ["?", "45.00\u00a0% (n ? · split ?)"]
     assert page["GRPO"][1] == "?"
+
+
+def test_a_published_checkpoint_fills_the_row_that_it_stands_for(tmp_path: Path) -> None:
+    rows = answer({"prompt": 0.8, "majority": 0.5}, 0)
+    settings = ("checkpoint=grpo", "rewards.alignment=0", "model.base=some/checkpoint")
+    run = write_run(tmp_path / "run", "alignment", *settings, predictions=rows)
+    write_study([run], tmp_path / "out")
+    share = sum(one.label == one.predicted for one in rows if one.policy == "prompt") / 60
+    points = f"{100 * share - 86.47:+.2f}".replace("-", "\u2212")
+    cells = read_first(tmp_path / "out", "GRPO")
+    assert cells[0].startswith(f"{100 * share:.2f}\u00a0%")
+    assert cells[1] == f"86.47\u00a0% ({points} points measured − published · n 340 · split ?)"
+    assert read_first(tmp_path / "out", "Base")[0] == "?"
+    # What fills the other rows is a training, and no command of the checkpoint's.
+    text = (tmp_path / "out" / "study.md").read_text(encoding="utf-8")
+    assert "groupwise run visual_reasoning --config alignment --set rewards.alignment=0" in text
+    base = write_run(
+        tmp_path / "base", "alignment", "checkpoint=base", *settings[1:], predictions=rows
+    )
+    write_study([base], tmp_path / "base_out")
+    assert read_first(tmp_path / "base_out", "Base")[0].startswith(f"{100 * share:.2f}")
+    assert read_first(tmp_path / "base_out", "GRPO")[0] == "?"
+
+
+def test_shares_and_points_have_the_two_decimals_of_published_values(tmp_path: Path) -> None:
+    runs = [write_transfer(tmp_path / f"r{seed}", seed=seed) for seed in range(3)]
+    two = [write_transfer(tmp_path / f"l{seed}", "sft.epochs=50", seed=seed) for seed in range(2)]
+    write_study([*runs, *two], tmp_path / "out")
+    lines = (tmp_path / "out" / "study.md").read_text(encoding="utf-8").splitlines()
+    named = ("| Base", "| SFT-2", "| SFT-50", "| GRPO")
+    shown = [line for line in lines if line.startswith(named)]
+    assert any("−" in line and " to " in line for line in shown)
+    assert any("by seed, no interval" in line for line in shown)
+    numbers = [one for line in shown for one in re.findall(r"\d+\.\d+", line)]
+    assert len(numbers) > 50
+    assert [one for one in numbers if not re.fullmatch(r"\d+\.\d\d", one)] == []
 
 
 def test_runs_of_no_study_and_unfinished_ones_are_refused(tmp_path: Path) -> None:
