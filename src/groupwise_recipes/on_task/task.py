@@ -165,6 +165,7 @@ class OnTask(Task[OnTaskConfig]):
         context: StepContext,
         predictions: "Sequence[Prediction]",
         metrics: "Sequence[Metric]",
+        test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return the flips within sessions, where rows have a time; each is kept."""
         return describe_flips(predictions, context.folder, self.policies(context))
