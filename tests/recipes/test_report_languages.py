@@ -17,6 +17,7 @@ from run_folders import CONDITIONS, MANIFEST, POLICIES
 from groupwise.core import load_config, write_json, write_jsonl
 from groupwise.evaluation import (
     LANGUAGES,
+    NEAR_DUPLICATE,
     Conditions,
     Measure,
     Policies,
@@ -83,7 +84,7 @@ def predict(policy: str, labels: tuple[str, str], **named: Any) -> list[Predicti
             predicted=answer,
             reason="" if answer else "no label",
             text=answer or "",
-            fields={"task": labels[0], **named},
+            fields={"task": labels[0], NEAR_DUPLICATE: "yes", "relation": "7", **named},
         )
         for n, (truth, answer) in enumerate(answers)
     ]
@@ -268,7 +269,7 @@ def write_run(folder: Path, recipe: str, made: Made) -> None:
     write_evaluation(
         folder / "evaluate",
         measured,
-        metrics=compute_metrics(measured, labels=()),
+        metrics=compute_metrics(measured, labels=(), slices=(NEAR_DUPLICATE, "relation")),
         comparisons=compare_pairs(measured, [(name, last) for name in names if name != last]),
         conditions=Conditions(**{**CONDITIONS, "measures": made.measures}),
         policies=made.policies,
