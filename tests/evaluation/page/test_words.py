@@ -119,3 +119,11 @@ def test_a_key_at_the_start_of_a_sentence_keeps_its_letters() -> None:
 
     assert say("grpo.beta").startswith("grpo.beta 1, 2")
     assert say("epoch").startswith("Epoch 1, 2")
+
+
+def test_a_step_that_trains_no_policy_has_a_name() -> None:
+    assert [Words(name).title_policy("teach_stage_a") for name in LANGUAGES] == [
+        "Stage A taught",
+        "教阶段 A",
+    ]
+    assert Words("zh").title_policy("mine") == "mine"

@@ -163,7 +163,8 @@ class Words:
 
     def title_policy(self, name: str) -> str:
         """Return how a policy, or the step that trains it, is called."""
-        return self.policies.title(name, self.language)
+        title = self.policies.title(name, self.language)
+        return self.title("steps", name) if title == name else title
 
     def name_measure(self, measure: Measure) -> str:
         """Return what a measure is called."""
