@@ -76,7 +76,12 @@ def _match_template(english: str) -> re.Pattern[str]:
 
 
 def explain(reason: str, words: Mapping[str, str], language: Language = "en") -> str:
-    """Return the fairness gate's sentence about a difference or a sameness."""
+    """Return the fairness gate's sentence about a difference or a sameness.
+
+    A word with ``_zh`` behind its name takes the place of that word in Chinese.
+    """
+    if language == "zh":
+        words = {**words, **{name.removesuffix("_zh"): words[name] for name in sorted(words)}}
     vocabulary = load_vocabulary(language)
     sentences: Mapping[str, str] = {**vocabulary["reasons"], **vocabulary["confounding"]}
     return sentences[reason].format(**words)
