@@ -175,7 +175,7 @@ def run_judge(context: StepContext) -> None:
 
 
 def run_rows(context: StepContext) -> None:
-    """Write ``index.jsonl``, ``pictures``, ``summary.json`` and ``README.md``."""
+    """Write ``index.jsonl``, ``pictures``, ``summary.json``, ``README.md`` and its Chinese one."""
     judged, drops, config = _read(context, "judge"), DropLog(), context.config
     rows = choose_rows(judged, drops, easy_from=config.easy_from)
     check_number(rows, drops, min_rows=config.min_rows)
@@ -188,7 +188,9 @@ def run_rows(context: StepContext) -> None:
     numbers = count_rows(rows, {**stages, "judge": own})
     write_json(context.folder / "summary.json", numbers)
     model = judged[0]["judge"]["model"]
-    write_text(context.folder / "README.md", write_summary(numbers, judge=model))
+    for language, name in (("en", "README.md"), ("zh", "README.zh.md")):
+        page = write_summary(numbers, judge=model, language=language)
+        write_text(context.folder / name, page)
     context.say(f"{len(rows):,} rows; their labels are a judge's, and nobody has checked them")
 
 
