@@ -188,9 +188,9 @@ def run_rows(context: StepContext) -> None:
     numbers = count_rows(rows, {**stages, "judge": own})
     write_json(context.folder / "summary.json", numbers)
     model = judged[0]["judge"]["model"]
-    for language, name in (("en", "README.md"), ("zh", "README.zh.md")):
-        page = write_summary(numbers, judge=model, language=language)
-        write_text(context.folder / name, page)
+    write_text(context.folder / "README.md", write_summary(numbers, judge=model))
+    chinese = write_summary(numbers, judge=model, language="zh")
+    write_text(context.folder / "README.zh.md", chinese)
     context.say(f"{len(rows):,} rows; their labels are a judge's, and nobody has checked them")
 
 
