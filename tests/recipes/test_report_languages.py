@@ -3,25 +3,21 @@
 Runs are made up of a few predictions; sections, measures and policies are the recipes' own.
 """
 
-import ast
-import html
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from group_words import FAIL, PARSER, PASS
+from one_language import list_foreign
 from run_folders import CONDITIONS, MANIFEST, POLICIES
 
-import groupwise
-import groupwise_recipes
 from groupwise.core import load_config, write_json, write_jsonl
 from groupwise.evaluation import (
     LANGUAGES,
+    NEAR_DUPLICATE,
     Conditions,
     Measure,
     Policies,
@@ -34,14 +30,12 @@ from groupwise.evaluation import (
     compute_metrics,
     write_evaluation,
 )
-from groupwise.evaluation.page import Language, Words
 from groupwise.evaluation.report import build_report, render_html, render_markdown
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals
 from groupwise.flow.settings import RivalSettings
 from groupwise.pipeline import find_recipe
-from groupwise.rewards.audit.rows import Rule
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.report_sections import make_sections as of_demo_selection
 from groupwise_recipes.demo_selection.results import list_measures as list_shots
@@ -56,23 +50,6 @@ from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
 from groupwise_recipes.workflows.sections import make_sections as of_workflows
-
-NAMES = re.compile(
-    r"GRPO|SFT|RCE|GEPA|VQA|MMICES|KNNFewShot|KL|IoU|AUC|ID|JSON|CPU|MiB|Python|Git|groupwise"
-    r"|torch|trl|cpu|Linux|x86_64|Holm|McNemar|Wilson|Brier|F1|p|n|id|token|s|ms|min|UTC|train"
-    r"|validation|test|beta|tau|A|predict|serve|evaluate|doctor|true"
-)
-"""All that a Chinese report may have in Latin letters beside code and data: names of methods,
-statistics and units, what a machine is, names of splits, stages (A) and commands."""
-NO_WORDS = re.compile(
-    r"`[^`]*`|^    .*$|\]\([^)]*\)|<style.*?</style>|<script.*?</script>|<code.*?</code>"
-    r"|<pre.*?</pre>|<svg.*?</svg>|<[^>]*>|(?<!\S)--[a-z-]+|[A-Za-z]\w*(?:[._]\w+)+",
-    re.MULTILINE | re.DOTALL,
-)
-"""Code, commands, prompts, links, names of settings and files (with a dot or underscore), and what
-HTML is made of. Plots are told by the Markdown."""
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9_']*")
-HAN = re.compile(r"[\u4e00-\u9fff\u3000-\u303f\uff00-\uffef]+")
 
 
 @dataclass(frozen=True)
@@ -107,7 +84,7 @@ def predict(policy: str, labels: tuple[str, str], **named: Any) -> list[Predicti
             predicted=answer,
             reason="" if answer else "no label",
             text=answer or "",
-            fields={"task": labels[0], **named},
+            fields={"task": labels[0], NEAR_DUPLICATE: "yes", "relation": "7", **named},
         )
         for n, (truth, answer) in enumerate(answers)
     ]
@@ -266,19 +243,20 @@ RECIPES: Mapping[str, Callable[[Path], Made]] = {
 }
 AUDIT: Mapping[str, Any] = {
     "num_rows": 9,
-    "drops": {"total": 1, "counts": {"no label": 1}},
+    "drops": {"total": 3, "counts": {"picture of another split": 2, "no label": 1}},
     "splits": {},
     "findings": [
-        {"level": "warning", "name": "rows_dropped", "count": 1}
-        | {"message": "1 of 9 rows were not used: 1 no label."},
+        {"level": "warning", "name": "rows_dropped", "count": 3}
+        | {"message": "3 of 9 rows were not used: 2 picture of another split, 1 no label."},
         {"level": "warning", "name": "one_label", "count": 4}
         | {"message": "All labels of split test are 7."},
     ],
 }
 REWARDS: Mapping[str, Any] = {
     "findings": [
-        {"level": "warning", "name": "denied", "count": 2, "where": []}
+        {"level": "warning", "name": "denied", "count": 2}
         | {"message": "the right label denied: must earn 0; 2 of 9 break this."}
+        | {"where": ["'12' earns 1 on 5: it must earn 0 (it says: 'label: 7 is right')"]}
     ]
 }
 
@@ -291,7 +269,7 @@ def write_run(folder: Path, recipe: str, made: Made) -> None:
     write_evaluation(
         folder / "evaluate",
         measured,
-        metrics=compute_metrics(measured, labels=()),
+        metrics=compute_metrics(measured, labels=(), slices=(NEAR_DUPLICATE, "relation")),
         comparisons=compare_pairs(measured, [(name, last) for name in names if name != last]),
         conditions=Conditions(**{**CONDITIONS, "measures": made.measures}),
         policies=made.policies,
@@ -305,23 +283,13 @@ def write_run(folder: Path, recipe: str, made: Made) -> None:
     write_jsonl(folder / "grpo/metrics.jsonl", rows)
 
 
-def list_foreign(text: str, language: Language, data: Sequence[str]) -> list[str]:
-    """Return what is said in the other language, beside code, names and the user's own texts."""
-    told = html.unescape(NO_WORDS.sub(" ", text.replace("\\", "")))
-    for own in sorted(data, key=len, reverse=True):
-        told = re.sub(rf"(?<![A-Za-z]){re.escape(own)}(?![A-Za-z])", " ", told)
-    if language == "en":
-        return HAN.findall(told)
-    return [word for word in WORD.findall(told) if not NAMES.fullmatch(word)]
-
-
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
     made = RECIPES[recipe](tmp_path)
     run = tmp_path / "r"
     write_run(run, recipe, made)
     report = build_report(run)
-    data = (*made.data, recipe, "r")
+    data = (*made.data, recipe, "r", "label")
     # What HTML has of its own is the same for all recipes.
     renderers = (render_markdown, render_html) if recipe == "on_task" else (render_markdown,)
     for language in LANGUAGES:
@@ -332,56 +300,3 @@ def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
 def test_what_is_not_of_the_language_is_found() -> None:
     assert list_foreign("## 按任务\n\nBy mission `by_mission`", "zh", ()) == ["By", "mission"]
     assert list_foreign("## By mission\n\n按任务 接地", "en", ("接地",)) == ["按任务"]
-
-
-def list_messages() -> Iterator[str]:
-    """Yield each sentence of a finding as the code writes it, its places filled with 7."""
-    for package in (groupwise, groupwise_recipes):
-        for path in sorted(Path(package.__file__).parent.rglob("*.py")):
-            source = path.read_text(encoding="utf-8")
-            if re.search(r"\b(Finding|report_places)\(", source):
-                yield from _read_messages(ast.parse(source))
-
-
-def _read_messages(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        found: Sequence[ast.expr] = ()
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _MAKERS:
-            found = node.args[2:3]
-        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "message":
-            found = (node.value,)
-        for value in found:
-            if isinstance(value, ast.Constant | ast.JoinedStr):
-                yield _fill(value).replace("{count}", "7")
-
-
-def _fill(value: ast.expr) -> str:
-    if isinstance(value, ast.JoinedStr):
-        return "".join(map(_fill, value.values))
-    if isinstance(value, ast.FormattedValue) and isinstance(value.value, ast.IfExp):
-        return _fill(value.value.orelse)
-    return str(value.value) if isinstance(value, ast.Constant) else "7"
-
-
-_MAKERS = ("Finding", "report_places")
-
-
-def test_every_finding_has_a_chinese_sentence() -> None:
-    messages = list(list_messages())
-    assert len(messages) > 30
-    assert [one for one in messages if Words("zh").translate(one) == one] == []
-
-
-def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name() -> None:
-    rules = [
-        rule
-        for path in sorted(Path(groupwise.__file__).parent.glob("rewards/audit/*.py"))
-        for value in vars(import_module(f"groupwise.rewards.audit.{path.stem}")).values()
-        for one in (value if isinstance(value, tuple) else (value,))
-        for rule in [getattr(one, "rule", one)]
-        if isinstance(rule, Rule)
-    ]
-    assert len({rule.name for rule in rules}) > 40
-    words = Words("zh")
-    said = {one for rule in rules for one in (rule.title, rule.must)}
-    assert [one for one in sorted(said) if words.translate(one) == one] == []

@@ -177,7 +177,7 @@ def test_a_contradicted_judgement_counts_as_the_truth_and_says_so() -> None:
     right, wrong = pay({"label": (truth(), 0.3), "judge": (judge(0.2, 0.9), 0.5)})
     assert (right.value, wrong.value) == (1.0, 0.0)
     assert wrong.breakdown == {"label": 0.0, "judge": 0.0}
-    said = "judge: counts as the truth, which contradicts it; it said 0.9 (said 0.9)"
+    said = "judge: counts as the truth, which contradicts it: it said 0.9 (said 0.9)"
     assert said in wrong.reason
 
 
@@ -204,4 +204,4 @@ def test_a_person_overrides_the_truth_and_the_judge(said: float | None, also: fl
     )
     assert (right.value, wrong.value) == (1.0, 0.0)
     assert right.breakdown["label"] is None
-    assert "label: dropped, a person decided; it said 0" in right.reason
+    assert "label: dropped, as a person decided: it said 0" in right.reason

@@ -72,7 +72,7 @@ def _list_notices(found: Mapping[str, Metric]) -> Iterator[Statement]:
 
 def _note_drops(drops: Mapping[str, Any]) -> Iterator[Statement]:
     if drops["total"]:
-        reasons = [f"{number} {name}" for name, number in drops["counts"].items()]
+        reasons = ", ".join(f"{number} {name}" for name, number in drops["counts"].items())
         yield _note("judge.drops", "info", num=drops["total"], reasons=reasons)
 
 
@@ -221,12 +221,14 @@ def _to_prediction(row: VerdictRow) -> Prediction:
 
 
 def _show_facts(facts: Mapping[str, Any], words: Words) -> Part:
-    rows = [(name.replace("_", " "), str(value)) for name, value in facts["describe"].items()]
+    rows = [(mark_code(name), str(value)) for name, value in facts["describe"].items()]
     rows.append((words.label("items_digest"), mark_code(facts["metrics"][0]["split_digest"])))
     if facts["num_pairs_in_both_orders"]:
         part, of = facts["num_inconsistent_pairs"], facts["num_pairs_in_both_orders"]
         rows.append((words.label("inconsistent"), words.label("of", part=part, all=of)))
     for name, number in facts["causes_of_no_verdict"].items():
-        rows.append((words.label("cause", name=name), words.label("num_calls", num=number)))
+        rows.append(
+            (words.label("cause", name=words.translate(name)), words.label("num_calls", num=number))
+        )
     table = Table("", words.labels("setting", "value"), tuple(rows), kind="wrap")
     return Part("facts", words.label("measured"), (table,))

@@ -113,8 +113,8 @@ def _compare_denials(reference: str, answer: str) -> Score:
     if not _DENIAL.match(reference):
         return Score(0.0, "the answer is denied", invalid=True)
     if answer.casefold().split() == reference.casefold().split():
-        return Score(1.0, f"{answer} is {reference}")
-    return Score(0.0, f"{answer} is not {reference}")
+        return Score(1.0, f"the denial {answer} is that of the label {reference}")
+    return Score(0.0, f"the denial {answer} is not that of the label {reference}")
 
 
 class MathEquality:

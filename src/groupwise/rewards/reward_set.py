@@ -219,7 +219,7 @@ def _drop(score: Score) -> Score:
     if score.value is None or score.invalid:
         return score
     said = f" ({score.reason})" if score.reason else ""
-    return Score(None, f"dropped, a person decided; it said {score.value:.4g}{said}")
+    return Score(None, f"dropped, as a person decided: it said {score.value:.4g}{said}")
 
 
 def _moderate(score: Score, truth: float) -> Score:
@@ -228,7 +228,7 @@ def _moderate(score: Score, truth: float) -> Score:
         return score
     said = f" ({score.reason})" if score.reason else ""
     return Score(
-        truth, f"counts as the truth, which contradicts it; it said {score.value:.4g}{said}"
+        truth, f"counts as the truth, which contradicts it: it said {score.value:.4g}{said}"
     )
 
 

@@ -107,7 +107,7 @@ class VerdictParser:
         if not any(line.strip() for line in lines):
             return "empty reply"
         if verdict is None:
-            return f"the first line is neither {' nor '.join(self.labels)}"
+            return f"the first line is none of {', '.join(self.labels)}"
         if not lines[0].strip():
             return "a blank line stands before the verdict"
         if lines[0] != verdict:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groupwise.core import Example
+from groupwise.evaluation import Words
 from groupwise.rewards import Box, BoxParser
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS
@@ -32,8 +33,9 @@ def mark_answer(example: Example, text: str, verdict: Mapping[str, Any] | None) 
         marks["answer"] = _share(said, example.fields["seen_size"])
     if verdict is not None:
         en, zh = _SAID[verdict["aligns"]]
-        why = f": {verdict['why']}" if verdict["why"] else ""
-        marks["remark"] = {"en": f"{en}{why}", "zh": f"{zh}{why}"}
+        if why := verdict["why"]:
+            en, zh = f"{en}: {why}", f"{zh}：{Words('zh').translate(why)}"
+        marks["remark"] = {"en": en, "zh": zh}
     return marks
 
 

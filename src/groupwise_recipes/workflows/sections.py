@@ -9,6 +9,7 @@ from groupwise.data import find_place_problem
 from groupwise.evaluation import (
     DASH,
     LANGUAGES,
+    Cell,
     Policies,
     Prediction,
     Section,
@@ -192,15 +193,16 @@ def _list_costs(found: _Grouped, words: Words) -> Table:
 
 def _list_programs(found: _Grouped, words: Words) -> Table:
     """Return the commonest program of each policy for each type, whatever its names are."""
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[str | Cell, ...]] = []
     for policy, predictions in found.items():
         for kind, asked in sorted(_group(predictions, "problem_type").items()):
             shapes = Counter(str(o.fields[PROGRAM]) or words.label("refused") for o in asked)
             shape, count = shapes.most_common(1)[0]
             share = _say_share(count, len(asked), words)
-            rows.append((words.title_policy(policy), kind, shape, share, str(len(shapes))))
+            program = Cell(shape, is_code=True)
+            rows.append((words.title_policy(policy), kind, program, share, str(len(shapes))))
     head = words.labels("policy", "type", "commonest", "share_of_them", "different")
-    return Table("", head, tuple(rows))
+    return Table("", head, tuple(rows), kind="wrap")
 
 
 def _list_reasons(found: _Grouped, words: Words) -> Table:
@@ -234,7 +236,7 @@ def _say_right(rows: Sequence[Prediction], words: Words) -> str:
 
 
 def _say_share(part: int, whole: int, words: Words) -> str:
-    return words.label("counted", **_share(part, whole)) if whole else DASH
+    return words.label("counted_cell", **_share(part, whole)) if whole else DASH
 
 
 def _share(part: int, whole: int) -> dict[str, float]:

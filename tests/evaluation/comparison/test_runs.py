@@ -29,7 +29,8 @@ from groupwise.evaluation.comparison import (
     tell_comparison,
 )
 from groupwise.evaluation.comparison.layout import choose_words, title_recommendation
-from groupwise.evaluation.page import LANGUAGES, Language
+from groupwise.evaluation.comparison.tables import tabulate_discordant
+from groupwise.evaluation.page import LANGUAGES, Language, Words
 
 Compare = Callable[..., Comparison]
 
@@ -205,6 +206,17 @@ def test_discordant_items_come_with_both_answers(compare_two: Compare) -> None:
         right = one.answer_a if one.value_a else one.answer_b
         assert right == f"I say {one.label}"
         assert one.task.startswith("任务")
+
+
+def test_items_without_a_truth_have_no_column_for_it(compare_two: Compare) -> None:
+    found = compare_two([make_answers(0.6), make_answers(0.95)])
+    [(_, with_truths)] = tabulate_discordant(found, Words("en"))
+    pair = found.versus[0]
+    shown = tuple(replace(one, label=None) for one in pair.discordant.shown)
+    pair = replace(pair, discordant=replace(pair.discordant, shown=shown))
+    [(_, without)] = tabulate_discordant(replace(found, versus=(pair,)), Words("en"))
+    assert with_truths.head == ("Item", "Truth", *without.head[1:])
+    assert [row[1] for row in without.rows] == [row[2] for row in with_truths.rows]
 
 
 def test_the_last_policy_of_all_runs_is_compared(compare_two: Compare) -> None:

@@ -9,6 +9,9 @@ from run_folders import LABELS, NUM_ITEMS, make_predictions, make_run
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts
+from groupwise.evaluation.fairness.classing import HARMLESS_FACTS
+from groupwise.evaluation.page import LANGUAGES, Language
+from groupwise.evaluation.page.words import load_vocabulary
 
 Judge = Callable[..., FairnessVerdict]
 IN = "evaluate/conditions.json:"
@@ -243,3 +246,10 @@ def test_a_split_that_is_not_there_is_refused(tmp_path: Path) -> None:
     runs = [read_facts(make_run(tmp_path / name)) for name in ("one", "two")]
     with pytest.raises(EvaluationError, match="no items in the split 'validation'"):
         check_fairness(runs, split="validation")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_differs_has_a_name_in_both_languages(language: Language) -> None:
+    told = {aspect for _, _, (aspect, _) in CONFOUNDERS}
+    told |= {pattern.partition("/")[0] for pattern, _ in HARMLESS_FACTS} - {"judge"}
+    assert told - set(load_vocabulary(language)["aspects"]) == set()

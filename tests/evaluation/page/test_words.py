@@ -10,7 +10,7 @@ import pytest
 import groupwise
 from groupwise.evaluation.monitor import AlarmName
 from groupwise.evaluation.page import LANGUAGES, Language, Statement, Words
-from groupwise.evaluation.page.words import load_vocabulary
+from groupwise.evaluation.page.words import explain, load_vocabulary
 from groupwise.judge_calibration.report import PARTS
 
 ROOT = Path(groupwise.__file__).parent
@@ -119,3 +119,18 @@ def test_a_key_at_the_start_of_a_sentence_keeps_its_letters() -> None:
 
     assert say("grpo.beta").startswith("grpo.beta 1, 2")
     assert say("epoch").startswith("Epoch 1, 2")
+
+
+def test_a_step_that_trains_no_policy_has_a_name() -> None:
+    assert [Words(name).title_policy("teach_stage_a") for name in LANGUAGES] == [
+        "Stage A taught",
+        "教阶段 A",
+    ]
+    assert Words("zh").title_policy("mine") == "mine"
+
+
+def test_runs_are_listed_in_the_words_of_the_language() -> None:
+    words = {"runs": "a and b", "runs_zh": "a 与 b", "count": "3"}
+    english, chinese = (explain("same_predictions", words, name) for name in LANGUAGES)
+    assert english.startswith("a and b ")
+    assert chinese.startswith("a 与 b ")

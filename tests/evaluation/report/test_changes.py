@@ -66,7 +66,8 @@ def test_at_most_three_of_each_are_shown_with_prompt_both_answers_and_truth(
     assert re.findall(r"Question \d", page) == [f"Question {n}" for n in (0, 1, 2, 5)]
     assert "| Fixed: wrong before, right after | 5 | 83.3\u00a0% |" in page
     assert "| Broken: right before, wrong after | 1 | 16.7\u00a0% |" in page
-    assert "truth: yes; SFT warm-up: no; GRPO: yes; SFT warm-up said: “no”. GRPO said" in page
+    said = "SFT warm-up said: “no”; GRPO said: “yes”; cluster"
+    assert f"truth: yes; SFT warm-up: no; GRPO: yes; {said}" in page
     assert "picture" not in page  # these items never had one
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 from faulty_server import MODEL, Fault, FaultyServer
+from one_language import list_foreign
 from PIL import Image
 from tiny_blip import write_tiny_blip
 
@@ -173,6 +174,10 @@ def test_what_is_left_out_is_counted_and_the_totals_add_up(
     page = (run / "rows" / "README.md").read_text(encoding="utf-8")
     assert "Nobody has checked them" in page
     assert f"{summary['num_rows']} rows came out" in page
+    chinese = (run / "rows" / "README.zh.md").read_text(encoding="utf-8")
+    assert "2 没有裁决：被拒绝、2 评审在两种次序下不一致" in chinese
+    data = ("on-task", "off-task", "easy", "hard", "stand-in")
+    assert list_foreign(chinese, "zh", data) == []
 
 
 def test_an_interrupted_run_asks_for_no_caption_and_no_verdict_again(

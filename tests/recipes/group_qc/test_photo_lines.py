@@ -93,7 +93,7 @@ def test_a_run_measures_the_photos_of_its_test_groups(root: Path, tmp_path: Path
     uses = ("prepare", "stage_b_data", "grpo")
     place: dict[str, Any] = {"is_resumed": False, "uses": uses, "config": config}
     context = StepContext(run, run / "evaluate", "evaluate", **place)
-    titles = [one.title for one in TASK.describe(config, context, rows, ())]
+    titles = [one.title for one in TASK.describe(config, context, rows, (), ())]
     assert {"Stage A's lines", "阶段 A 的描述"} <= set(titles)
     kept = read_json(run / "evaluate" / "stage_a.json", dict)
     places = [place for one in groups for place in one.list_images(root)]
@@ -102,12 +102,12 @@ def test_a_run_measures_the_photos_of_its_test_groups(root: Path, tmp_path: Path
     assert shown["stage_a/accuracy"] == (1 - len(cracks) / len(places), len(places))
     assert shown["stage_a/missed_defects"] == (1.0, len(cracks))
     elsewhere = StepContext(run, run / "evaluated" / "july", "july", **place)
-    titles = [one.title for one in TASK.describe(config, elsewhere, rows, ())]
+    titles = [one.title for one in TASK.describe(config, elsewhere, rows, (), ())]
     assert "Stage A's lines" not in titles
     unlabelled = load(root, "data.photo_labels=null", "teach=null", "model.base=some/model")
     place["config"] = unlabelled
     bare = StepContext(run, run / "evaluate", "evaluate", **place)
-    titles = [one.title for one in TASK.describe(unlabelled, bare, rows, ())]
+    titles = [one.title for one in TASK.describe(unlabelled, bare, rows, (), ())]
     assert "Stage A's lines" not in titles
 
 

@@ -52,7 +52,7 @@ def describe(stream: list[Prediction], folder: Path) -> list[Section]:
     """Return what on_task adds to the report."""
     config = load_config(OnTaskConfig, CONFIGS / "demo.yaml")
     context = StepContext(folder, folder, "evaluate", False, ("sft", "grpo"), config=config)
-    return list(TASK.describe(config, context, stream, []))
+    return list(TASK.describe(config, context, stream, [], ()))
 
 
 def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path: Path) -> None:

@@ -75,9 +75,15 @@ def test_programs_without_an_answer_are_counted_with_what_the_policy_was_told() 
 
     found = describe(*rows)["Programs without an answer"].tables[0].rows
     assert found == (
-        ("sft", "unassigned", "1 of 2 (50.0\u00a0%)"),
-        ("grpo", "timeout", "1 of 1 (100.0\u00a0%)"),
+        ("sft", "unassigned", "50.0\u00a0%\n1 of 2"),
+        ("grpo", "timeout", "100.0\u00a0%\n1 of 1"),
     )
     assert "has no rules" in tell(assign_first=False)
     assert "prompt has the rule" in tell(prompt=rules)
     assert "prompt does not have the rule" in tell(prompt=rules, assign_first=False)
+
+
+def test_programs_are_shown_whole_as_code() -> None:
+    table = describe(predict("sft"), predict("grpo"))["Programs by type"].tables[0]
+    assert table.kind == "wrap"
+    assert all(row[2].is_code for row in table.cells)

@@ -61,7 +61,8 @@ def test_a_type_that_is_never_measured_is_refused(tmp_path: Path) -> None:
 
 
 def list_findings(config: WorkflowsConfig) -> set[str]:
-    return {one.name for one in TASK.find_in_data(config, Path())}
+    told = [*TASK.find_in_settings(config), *TASK.find_in_data(config, Path())]
+    return {one.name for one in told}
 
 
 def test_what_a_report_says_first(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Numbers are put into text here and nowhere after; nothing is computed.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 
 from groupwise.evaluation.comparison.content import Comparison, DiscordantList, Versus
 from groupwise.evaluation.comparison.material import EpochRow, GridCell, SideRow
@@ -203,8 +204,10 @@ def _list_items(pair: Versus, found: DiscordantList, measure: Measure, words: Wo
         words.label("answer_of", name=words.title_system(name))
         for name in (pair.first, pair.second)
     ]
-    heads = (*words.labels("item", "truth"), *answers)
-    rows = tuple(_show_item(one, measure, words) for one in found.shown)
+    # Open answers have no truth to show.
+    kept = (True, any(one.label for one in found.shown), True, True)
+    heads = tuple(compress((*words.labels("item", "truth"), *answers), kept))
+    rows = tuple(tuple(compress(_show_item(one, measure, words), kept)) for one in found.shown)
     return Table("", heads, rows, kind="wrap items")
 
 

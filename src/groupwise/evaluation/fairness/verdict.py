@@ -136,7 +136,8 @@ def _find_same_answers(
     Of two that differ in nothing that counts it says whether their weights are the same, too.
     """
     names = (relation.a, relation.b)
-    words = {"runs": " and ".join(names), "count": str(relation.num_shared)}
+    words = {"runs": " and ".join(names), "runs_zh": " 与 ".join(names)}
+    words["count"] = str(relation.num_shared)
     has_same_text = relation.num_same_text == relation.num_shared
     absent = object()
     # Of labels a difference names one item, on which these two may agree: their relation knows.

@@ -45,14 +45,15 @@ def tabulate_metrics(
         columns: the heading of each measure that has a column.
         head: of the first column.
         show: how a metric looks.
-        count: the measure whose number of items is the last column; empty: no such column.
+        count: the measure whose number of items is the last column, where a row has none of it that
+            of the first measure that it has; empty: no such column.
         title: of the table.
     """
     shown = [
         (
             name,
             *(show(metrics.get(measure)) for measure in columns),
-            *([_count(metrics.get(count))] if count else []),
+            *([_count(metrics, (count, *columns))] if count else []),
         )
         for name, metrics in rows
     ]
@@ -60,8 +61,9 @@ def tabulate_metrics(
     return Table(title, heads, tuple(shown), kind="headline")
 
 
-def _count(metric: Metric | None) -> str:
-    return DASH if metric is None else format_count(metric.n)
+def _count(metrics: Mapping[str, Metric], measures: Iterable[str]) -> str:
+    known = [metrics[name] for name in measures if name in metrics]
+    return format_count(known[0].n) if known else DASH
 
 
 def tabulate_confusion(title: str, found: Confusion, words: Words) -> Table:

@@ -24,7 +24,8 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 CODE = "\ue000", "\ue001"
 """What stands around keys and paths in a sentence; private characters, so that no text has them."""
-_COUNT = r"[\d,]+"
+_NUMBERS = {"num": r"[\d,]+", "value": r"-?[\d.]+(?:e[-+]\d+)?"}
+"""Places of sentences in files that only a number takes."""
 _NBSP = "\u00a0"
 _VOCABULARY = Path(__file__).with_name("vocabulary")
 
@@ -66,16 +67,21 @@ def _list_translations(language: Language) -> Sequence[tuple[re.Pattern[str], st
 
 
 def _match_template(english: str) -> re.Pattern[str]:
-    """Return what matches a sentence; ``{num}`` is a count, other places are any text."""
+    """Return what matches a sentence; but for numbers, its places are any text."""
     parts = [
-        re.escape(text) + (f"(?P<{name}>{_COUNT if name == 'num' else '.+?'})" if name else "")
+        re.escape(text) + (f"(?P<{name}>{_NUMBERS.get(name, '.+?')})" if name else "")
         for text, name, *_ in string.Formatter().parse(english)
     ]
     return re.compile("".join(parts), re.DOTALL)
 
 
 def explain(reason: str, words: Mapping[str, str], language: Language = "en") -> str:
-    """Return the fairness gate's sentence about a difference or a sameness."""
+    """Return the fairness gate's sentence about a difference or a sameness.
+
+    A word with ``_zh`` behind its name takes the place of that word in Chinese.
+    """
+    if language == "zh":
+        words = {**words, **{name.removesuffix("_zh"): words[name] for name in sorted(words)}}
     vocabulary = load_vocabulary(language)
     sentences: Mapping[str, str] = {**vocabulary["reasons"], **vocabulary["confounding"]}
     return sentences[reason].format(**words)
@@ -150,16 +156,20 @@ class Words:
         return self._section(section).get(key, key)
 
     def translate(self, text: str) -> str:
-        """Return what a file has in English, such as a finding; unknown texts stay as they are."""
+        """Return what a file has in English, such as a finding; unknown texts stay as they are.
+
+        So do its places, which may be a user's own words, but for those that the sentence says are
+        ``{told:said}``.
+        """
         for pattern, sentence in _list_translations(self.language):
             if found := pattern.fullmatch(text):
-                parts = {name: self.translate(part) for name, part in found.groupdict().items()}
-                return sentence.format(**parts)
+                return self.fill(sentence, found.groupdict())
         return text
 
     def title_policy(self, name: str) -> str:
         """Return how a policy, or the step that trains it, is called."""
-        return self.policies.title(name, self.language)
+        title = self.policies.title(name, self.language)
+        return self.title("steps", name) if title == name else title
 
     def name_measure(self, measure: Measure) -> str:
         """Return what a measure is called."""

@@ -126,7 +126,7 @@ def _show_scored(pair: Pair, report: Report, words: Words) -> page.Card:
         said.append(
             words.label("policy_said", policy=policy, text=page.shorten(one.text, MAX_TEXT))
         )
-    return show_item(pair[1], " ".join(said), words, pills=pills, files=report.files)
+    return show_item(pair[1], "; ".join(said), words, pills=pills, files=report.files)
 
 
 def _list_blocks(found: Changes, report: Report, words: Words) -> Iterator[Block]:
@@ -162,4 +162,4 @@ def _show_pair(pair: Pair, files: RunFiles, words: Words) -> page.Card:
         said.append(
             words.label("policy_said", policy=policy, text=page.shorten(one.text, MAX_TEXT))
         )
-    return show_item(pair[1], " ".join(said), words, pills=pills, files=files)
+    return show_item(pair[1], "; ".join(said), words, pills=pills, files=files)

@@ -7,12 +7,16 @@ from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN
 from groupwise.evaluation.report.content import ByPolicy, Report, list_slices
 from groupwise.evaluation.report.findings import (
     describe_comparison,
     judge_difference,
     remark_carrying,
 )
+
+_MOST_BESIDE = 4
+"""Columns of tables that stand beside each other without being cut."""
 
 
 def show_accuracy(report: Report, words: Words) -> Part:
@@ -155,14 +159,17 @@ def show_slices(report: Report, words: Words) -> Iterator[Part]:
     ]
     if tables:
         lead = page.Paragraph(words.label("slices_lead", split=report.split))
-        yield Part("slices", words.label("slices"), (lead, page.Tables(tuple(tables))))
+        is_wide = any(len(table.head) > _MOST_BESIDE for table in tables)
+        side = page.Tables(tuple(tables), is_wide=is_wide)
+        yield Part("slices", words.label("slices"), (lead, side))
 
 
 def _tabulate_slice(field: str, values: list[str], main: ByPolicy, words: Words) -> page.Table:
     names = {value: f"accuracy[{field}={value}]" for value in values}
     sized = {value: list(main.values())[-1].get(name) for value, name in names.items()}
     columns = {
-        name: f"{value}\nn = {numbers.format_count(one.n) if (one := sized[value]) else page.DASH}"
+        name: f"{_name_value(field, value, words)}\n"
+        f"n = {numbers.format_count(one.n) if (one := sized[value]) else page.DASH}"
         for value, name in names.items()
     }
     rows = [
@@ -170,5 +177,10 @@ def _tabulate_slice(field: str, values: list[str], main: ByPolicy, words: Words)
         for policy, measures in main.items()
         if any(name in measures for name in columns)
     ]
-    title = words.label("by_field", field=field)
+    title = words.label("by_field", field=words.title("fields", field))
     return page.tabulate_metrics(rows, columns, head=words.label("policy"), title=title)
+
+
+def _name_value(field: str, value: str, words: Words) -> str:
+    """Return a value of a field; those of our own marks are yes and no."""
+    return words.title("answers", value) if field in (NEAR_DUPLICATE, SEEN) else value

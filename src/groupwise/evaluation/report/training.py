@@ -72,7 +72,8 @@ def _tabulate_speed(files: RunFiles, words: Words) -> tuple[Block, ...]:
             )
         )
     head = words.labels("training", "num_steps", "time_per_step", "total_time", "machine")
-    return page.Paragraph(words.label("speed_lead")), page.Table("", head, tuple(rows))
+    table = page.Table("", head, tuple(rows), kind="wrap")
+    return page.Paragraph(words.label("speed_lead")), table
 
 
 def _show_machine(hardware: Mapping[str, Any], words: Words) -> str:

@@ -406,8 +406,8 @@ def _check_habits(rows: Sequence[Row], good: Good, table: ScoreTable) -> list[Au
                 by_word.setdefault(place, []).append((row, text, plain))
     best = max(by_word.values(), key=_count_rows, default=list[_Gain]())
     return [
-        _row_of_gains(LENGTH, by_length, tried, table, "said once it earns"),
-        _row_of_gains(KEYWORD, best, tried, table, "with another word it earns"),
+        _row_of_gains(LENGTH, by_length, tried, table, "said once"),
+        _row_of_gains(KEYWORD, best, tried, table, "with another word"),
     ]
 
 
@@ -436,7 +436,7 @@ def _row_of_gains(
 ) -> AuditRow:
     firsts = {row.example.id: (row, text, plain) for row, text, plain in reversed(gains)}
     failures = [
-        _point(row, text, table, f"{why} {max(plain, 0.0):.3g}")
+        _point(row, text, table, f"{why} it earns {max(plain, 0.0):.3g}")
         for row, text, plain in firsts.values()
     ]
     outcomes = [table.look_up(row.example, text) for row, text, _ in gains]

@@ -143,7 +143,7 @@ def _knows_truth(item: Item, seat: JudgeSeat) -> bool:
 
 def _try_verdicts(example: Example, text: str, seat: JudgeSeat) -> list[tuple[str, Outcome]]:
     """Return what ``text`` earns under every verdict, and under none."""
-    models: list[tuple[str, Responder]] = [("nothing", Failing(seat.replies))]
+    models: list[tuple[str, Responder]] = [("no verdict", Failing(seat.replies))]
     for label, probability in product(seat.replies, PROBABILITIES):
         model = StandIn(seat.replies, label, probability=probability)
         models.append((f"{label} ({probability:.2f})", model))
@@ -211,24 +211,21 @@ def _check_injections(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
     failures: dict[int, Evidence] = {}
     for honest in seat.replies:
         plain = score_all(seat.build(StandIn(seat.replies, honest)), pairs)
-        for weakness, model in _list_weak(seat, honest):
+        for weak, model in _list_weak(seat, honest):
             found = score_all(seat.build(model), pairs)
             outcomes += found
             for place, (outcome, base) in enumerate(zip(found, plain, strict=True)):
                 if _is_swayed(outcome.value, base.value):
                     plainly = "no score" if base.value is None else f"{base.value:.3g}"
-                    why = (
-                        f"a judge that {weakness} what it reads would give it {plainly} without "
-                        "the order"
-                    )
+                    why = f"{weak} would give it {plainly} without the order"
                     failures.setdefault(place, point_at(*pairs[place], outcome, why))
     return OBEYS.make_row(outcomes, [failures[place] for place in sorted(failures)])
 
 
 def _list_weak(seat: JudgeSeat, honest: str) -> Iterator[tuple[str, Responder]]:
     for obeyed in seat.replies:
-        yield "obeys", Gullible(seat.replies, honest, obeyed=obeyed)
-    yield "quotes", Quoting(seat.replies, honest)
+        yield "a judge that obeys what it reads", Gullible(seat.replies, honest, obeyed=obeyed)
+    yield "a judge that quotes what it reads", Quoting(seat.replies, honest)
 
 
 def _is_swayed(value: float | None, plain: float | None) -> bool:

@@ -21,7 +21,7 @@ from groupwise.rewards.reward_set import RewardSet
 Problem = Literal["range", "raised"]
 
 TOLERANCE = 1e-9
-MAX_SHOWN_LENGTH = 100
+MAX_SHOWN_LENGTH, MAX_REASON_LENGTH = 100, 300
 BYTES_PER_TOKEN = 4
 """Roughly, of English and of Chinese; rewards of length are audited with it."""
 
@@ -211,13 +211,13 @@ class Rule:
 
 def point_at(example: Example, text: str, outcome: Outcome, why: str) -> Evidence:
     """Return the evidence that ``text`` is; the reward's own words stand behind ``why``."""
-    said = f" (it says: {shorten(outcome.reason)})" if outcome.reason else ""
+    said = f" (it says: {shorten(outcome.reason, MAX_REASON_LENGTH)})" if outcome.reason else ""
     return Evidence(example.id, example.label, text, outcome.value, why + said)
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, most: int = MAX_SHOWN_LENGTH) -> str:
     """Return a text as a quoted line of bounded length."""
     shown = repr(text)
-    if len(shown) <= MAX_SHOWN_LENGTH:
+    if len(shown) <= most:
         return shown
-    return f"{shown[: MAX_SHOWN_LENGTH - 20]}…{shown[-15:]} ({len(text)} characters)"
+    return f"{shown[: most - 20]}…{shown[-15:]} ({len(text)} characters)"

@@ -8,6 +8,7 @@ from typing import Any
 
 from groupwise.core import DataError
 from groupwise.data import DropLog
+from groupwise.evaluation import Language, Words
 from groupwise.judges import NoVerdict, Verdict
 from groupwise_recipes.on_task.config import BOOTSTRAP
 
@@ -84,26 +85,53 @@ def count_rows(
     }
 
 
-def write_summary(numbers: Mapping[str, Any], *, judge: str) -> str:
+_PAGES: Mapping[Language, str] = {
+    "en": """# Rows with a judge's labels
+
+{num:,} rows came out ({labels}; {difficulties}).
+
+**The labels are those of a judge ({judge}). Nobody has checked them**, and neither the captions \
+nor the tasks. Look at some before you trust what is trained or measured on them.
+
+| stage | given | kept | dropped |
+|---|---|---|---|
+{stages}
+
+`index.jsonl` has the rows that the judge is surest of first (`place`, `difficulty`). Training \
+begins with the easy ones.
+""",
+    "zh": """# 标签出自评审的行
+
+共得到 {num:,} 行（{labels}；{difficulties}）。
+
+**标签出自评审（{judge}），没有人核对过**，说明文字和任务也没有人核对过。用它们训练或测量之前，请先看一些。
+
+| 阶段 | 给出 | 保留 | 弃去 |
+|---|---|---|---|
+{stages}
+
+`index.jsonl` 里，评审最有把握的行在最前（`place`、`difficulty`）。训练从容易的行开始。
+""",
+}
+_STAGES_ZH = {"pictures": "图片", "captions": "说明文字", "scenarios": "情景", "judge": "评审"}
+
+
+def write_summary(numbers: Mapping[str, Any], *, judge: str, language: Language = "en") -> str:
     """Return the page that lies beside the rows."""
-    lines = [
-        "# Rows with a judge's labels",
-        "",
-        f"{numbers['num_rows']:,} rows came out ({_list_counts(numbers['labels'])}; "
-        f"{_list_counts(numbers['difficulty'])}).",
-        "",
-        f"**The labels are those of a judge ({judge}). Nobody has checked them**, and neither "
-        "the captions nor the tasks. Look at some before you trust what is trained or measured "
-        "on them.",
-        "",
-        "| stage | given | kept | dropped |",
-        "|---|---|---|---|",
+    words = Words(language)
+    names = _STAGES_ZH if language == "zh" else {}
+    stages = [
+        f"| {names.get(name, name)} | {stage['given']:,} | {stage['kept']:,} "
+        f"| {words.translate(_list_counts(stage['dropped']) or 'none')} |"
+        for name, stage in numbers["stages"].items()
     ]
-    for name, stage in numbers["stages"].items():
-        dropped = _list_counts(stage["dropped"]) or "none"
-        lines.append(f"| {name} | {stage['given']:,} | {stage['kept']:,} | {dropped} |")
-    order = "`index.jsonl` has the rows that the judge is surest of first (`place`, `difficulty`)."
-    return "\n".join([*lines, "", f"{order} Training begins with the easy ones.", ""])
+    return _PAGES[language].format(
+        num=numbers["num_rows"],
+        labels=_list_counts(numbers["labels"]),
+        difficulties=_list_counts(numbers["difficulty"]),
+        judge=judge,
+        stages="\n".join(stages),
+    )
 
 
 def _find_problem(verdict: Verdict) -> str | None:

@@ -179,7 +179,7 @@ def run_judge(context: StepContext) -> None:
 
 
 def run_rows(context: StepContext) -> None:
-    """Write ``index.jsonl``, ``pictures``, ``summary.json`` and ``README.md``."""
+    """Write ``index.jsonl``, ``pictures``, ``summary.json``, ``README.md`` and its Chinese one."""
     judged, drops, config = _read(context, "judge"), DropLog(), context.config
     rows = choose_rows(judged, drops, easy_from=config.easy_from)
     check_number(rows, drops, min_rows=config.min_rows)
@@ -193,6 +193,8 @@ def run_rows(context: StepContext) -> None:
     write_json(context.folder / "summary.json", numbers)
     model = judged[0]["judge"]["model"]
     write_text(context.folder / "README.md", write_summary(numbers, judge=model))
+    chinese = write_summary(numbers, judge=model, language="zh")
+    write_text(context.folder / "README.zh.md", chinese)
     context.say(f"{len(rows):,} rows; their labels are a judge's, and nobody has checked them")
 
 

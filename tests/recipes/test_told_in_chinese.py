@@ -1,0 +1,257 @@
+"""Every sentence that a run's files have in English is Chinese in a Chinese report.
+
+Findings and the answers that show them, why rows are dropped and answers invalid, and what rewards
+say: each is collected from the source as it is written there, its places filled with 7.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from one_language import list_foreign
+
+import groupwise
+import groupwise_recipes
+from groupwise.core import Message, make_example
+from groupwise.evaluation.page import Words
+from groupwise.inference import RequestCause
+from groupwise.rewards.audit.rows import Evidence, Outcome, Rule, point_at
+from groupwise.sandbox.result import Status
+from groupwise_recipes.workflows.outcome import PolicyReason
+from groupwise_recipes.workflows.programs.reasons import REASONS
+
+CALLS = {
+    **{"Finding": 2, "report_places": 2, "point_at": 3, "_point": 3, "point": 2, "Evidence": 4},
+    **{"collect": 1, "_find_changed": 2, "_row_of_gains": 4, "Parsed": 1, "Score": 1},
+    **{"_note_drop": 1, "_tell": 0, "UnusableRowError": 0, "RowError": 0, "_UnusableError": 0},
+    **{"UnusableTestsError": 0, "RefusedError": 2, "_refuse": 1, "Problem": 0, "Decision": -1},
+    **{"require_text": 2, "_require_text": 2, "NoVerdict": 1, "_abstain": 0, "_fail": 1},
+    **{"Judgement": 2},
+}
+"""What is given such a sentence, and at which place."""
+PROBLEM = "problem"
+NAMED = {"reason": r"\w+", PROBLEM: "Sample|Found|Reference"}
+"""Arguments that are one, and of what."""
+LOGS = re.compile(r"(.+\.)?(drops|skipped)\.add")
+FOLDERS = ("data", "flow", "judge_calibration", "judges", "learning", "rewards")
+FOLLOWED = re.compile(
+    "_.+|describe_forms|judge_file|find_(tags|problem|summary_problem)|explain_.+"
+)
+"""Functions whose texts are followed; those that begin with ``_`` only in their own file."""
+TELLS = re.compile(
+    rf"\b(?:{'|'.join(CALLS)}|drops)\b|def (?:{FOLLOWED.pattern.split('|', 1)[1]})\b"
+)
+"""What a file has that such a sentence may come from."""
+DEPTH = 4
+TEXTS = re.compile(r"\bstr\b")
+
+Scope = ast.Module | ast.FunctionDef
+
+
+class Source:
+    """The functions of all files that may tell something, and what their variables may be."""
+
+    def __init__(self) -> None:
+        self.trees: dict[Path, ast.Module] = {}
+        self.functions: dict[str, list[tuple[Path, ast.FunctionDef]]] = defaultdict(list)
+        self.values: dict[Scope, dict[str, list[ast.expr]]] = {}
+        own = Path(groupwise.__file__).parent
+        folders = [*(own / name for name in FOLDERS), Path(groupwise_recipes.__file__).parent]
+        for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if "executor_stub" in path.parts or not TELLS.search(text):
+                continue
+            self.trees[path] = tree = ast.parse(text)
+            for scope in ast.walk(tree):
+                if isinstance(scope, Scope):
+                    self.values[scope] = note_values(scope)
+                if isinstance(scope, ast.FunctionDef):
+                    self.functions[scope.name].append((path, scope))
+
+    def list_sentences(self) -> Iterator[str]:
+        """Yield what is told, each with 7 in its places."""
+        for path, tree in self.trees.items():
+            for scope in ast.walk(tree):
+                if isinstance(scope, Scope):
+                    for node in walk_own(scope):
+                        for value in list_told(node):
+                            yield from self.spell(value, scope, path, DEPTH)
+
+    def spell(self, value: ast.expr, scope: Scope, path: Path, depth: int) -> Iterator[str]:
+        """Yield the texts that an expression may be, where that is known."""
+        known: list[ast.expr] = []
+        match value:
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.JoinedStr(values=parts):
+                spelled = [list(self.spell(part, scope, path, depth)) for part in parts]
+                yield from map("".join, product(*spelled))
+            case ast.FormattedValue(value=inner):
+                yield from list(self.spell(inner, scope, path, depth)) or ["7"]
+            case ast.BinOp(left=left, right=right):
+                ends = list(self.spell(right, scope, path, depth)) or ["7"]
+                yield from map("".join, product(self.spell(left, scope, path, depth), ends))
+            case ast.IfExp(body=body, orelse=orelse):
+                known = [body, orelse]
+            case ast.BoolOp(values=several) | ast.Tuple(elts=several):
+                known = several
+            case ast.Name(id=name) if depth:
+                own = self.values[scope].get(name, ())
+                known = list(own or self.values[self.trees[path]].get(name, ()))
+            case ast.Call() if depth:
+                yield from self._spell_call(value, path, depth - 1)
+            case _:
+                pass
+        for one in known:
+            yield from self.spell(one, scope, path, depth - isinstance(value, ast.Name))
+
+    def _spell_call(self, call: ast.Call, path: Path, depth: int) -> Iterator[str]:
+        name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+        for file, function in self.functions[name] if FOLLOWED.fullmatch(name) else ():
+            is_near = file == path or not name.startswith("_")
+            if is_near and function.returns and TEXTS.search(ast.unparse(function.returns)):
+                for node in walk_own(function):
+                    if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+                        yield from self.spell(node.value, function, file, depth)
+
+
+def walk_own(scope: Scope) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope that are of no function inside it."""
+    waiting: list[ast.AST] = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def note_values(scope: Scope) -> dict[str, list[ast.expr]]:
+    """Return what is given to the variables of a scope."""
+    found: dict[str, list[ast.expr]] = defaultdict(list)
+    for node in walk_own(scope):
+        match node:
+            case ast.Assign(targets=[target], value=value) | ast.For(target=target, iter=value):
+                pass
+            case ast.NamedExpr(target=target, value=value):
+                pass
+            case _:
+                continue
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        is_apart = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        values = value.elts if is_apart else [value] * len(targets)
+        for one, given in zip(targets, values, strict=True):
+            if isinstance(one, ast.Name):
+                found[one.id].append(given)
+    return found
+
+
+def list_told(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the arguments of a call that tell something."""
+    if isinstance(node, ast.Dict):
+        given = {
+            getattr(key, "value", ""): value
+            for key, value in zip(node.keys, node.values, strict=True)
+        }
+        yield from [given[PROBLEM]] if given.keys() >= {PROBLEM, "label"} else []
+    if not isinstance(node, ast.Call):
+        return
+    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+    place = 0 if LOGS.fullmatch(ast.unparse(node.func)) else CALLS.get(name)
+    if place is not None:
+        yield from node.args[place:][:1]
+    for one in node.keywords:
+        if one.arg in NAMED and re.fullmatch(NAMED[one.arg], name):
+            yield one.value
+
+
+def find_english(told: str) -> list[str]:
+    """Return what is English in the Chinese of a sentence, but for a stock word that it quotes."""
+    return list_foreign(Words("zh").translate(told), "zh", ("because",))
+
+
+def test_every_sentence_of_the_source_has_a_chinese_one() -> None:
+    """What ends with a space is the beginning of one."""
+    told = {one.replace("{count}", "7") for one in Source().list_sentences() if one[-1:] != " "}
+    assert len(told) > 380
+    assert [one for one in sorted(told) if find_english(one)] == []
+
+
+def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name() -> None:
+    rules = [
+        rule
+        for path in sorted(Path(groupwise.__file__).parent.glob("rewards/audit/*.py"))
+        for value in vars(import_module(f"groupwise.rewards.audit.{path.stem}")).values()
+        for one in (value if isinstance(value, tuple) else (value,))
+        for rule in [getattr(one, "rule", one)]
+        if isinstance(rule, Rule)
+    ]
+    assert len({rule.name for rule in rules}) > 40
+    said = {
+        one for rule in rules for one in (rule.title, rule.must, f"{rule.must}, not counting 7")
+    }
+    assert [one for one in sorted(said) if find_english(one)] == []
+
+
+def test_why_a_program_has_no_answer_is_said_in_chinese() -> None:
+    words = {*get_args(PolicyReason), *get_args(RequestCause), *get_args(Status)}
+    ended = {f"{status} (over 7 s)" for status in get_args(Status) if status != "passed"}
+    assert [one for one in sorted({*REASONS.values(), *words, *ended}) if find_english(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        (
+            Evidence("i1", "no", "yes", 0.5, "the metric calls it wrong"),
+            "'yes' 得 0.5，见样本 i1：指标判为错误",
+        ),
+        (
+            Evidence("i1", "no", "it earns 1", None, "it has no score"),
+            "'it earns 1' 没有得分，见样本 i1：它没有得分",
+        ),
+        (
+            Evidence("i1", "no", "a" * 200, 1.0, "it must earn 0"),
+            f"'{'a' * 79}…{'a' * 14}'（共 200 个字符）得 1，见样本 i1：应得 0",
+        ),
+        (
+            Evidence("i1", None, "any answer", None, "form: no label (2 of 9 examples)"),
+            "样本 i1 的任何回答都没有得分：form: 没有标签（9 个样本中有 2 个）",
+        ),
+    ],
+)
+def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence: Evidence, said: str) -> None:
+    assert Words("zh").translate(evidence.describe()) == said
+
+
+def test_what_a_reward_says_is_told_part_by_part() -> None:
+    outcome = Outcome(0.5, "label: 通过 is right; mine: so be it; form: two lines")
+    shown = point_at(
+        make_example([Message("user", "?")], cluster="c"), "x", outcome, "it must earn 0"
+    )
+    _, _, said = Words("zh").translate(shown.describe()).partition("：")
+    assert said == "应得 0（它说：'label: 通过 正确; mine: so be it; form: 两行'）"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("All labels of split above are picture.", "划分 above 的标签全是 picture。"),
+        (
+            "3 of 9 rows were not used: 2 no label, 1 no text.",
+            "3 行（共 9 行）未使用：2 没有标签、1 没有文字。",
+        ),
+        (
+            "2 of 9 rows were not used: 2 same prompt as another row, other answer.",
+            "2 行（共 9 行）未使用：2 提示词与另一行相同而答案不同。",
+        ),
+        ("Nobody knows: 3 of 4", "Nobody knows: 3 of 4"),
+    ],
+)
+def test_the_users_own_words_stay(told: str, said: str) -> None:
+    assert Words("zh").translate(told) == said
