@@ -1,5 +1,6 @@
 """Examples, a parser and the audited case that broken rewards are put into."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from groupwise.rewards import (
     RewardCase,
     audit_rewards,
 )
+from groupwise.rewards.audit import habits
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
 
@@ -78,3 +80,9 @@ def find() -> Find:
     return audit
 
     return find
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are counted, however long a busy machine takes for them."""
+    monkeypatch.setattr(habits, "_MOST_S", math.inf)

@@ -73,6 +73,7 @@ def test_other_labels_that_are_right_too_are_not_wrong_answers(open_case):
     assert [item.wrong for item in items] == [(), ()]
 
 
+@pytest.mark.usefixtures("patient")
 def test_each_answer_is_scored_once_and_some_four_times_again(case, parser):
     seen: list[tuple[str, str]] = []
 

@@ -186,6 +186,7 @@ def test_a_reward_that_pays_what_was_cut_off(case, parser, find):
     assert "off-task" in found["reward/pays-truncated"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_reward_that_pays_everything_after_so_many_calls(case, parser, find):
     num_calls = 0
 
