@@ -24,7 +24,9 @@ def choose(extra: str) -> dict[str, str]:
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
     wanted = ["-c", "constraints.txt", "pip", "setuptools", f".[{extra}]"]
     command = [*pip, "--only-binary", ":all:", "--report", "-", *wanted]
-    report = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=-1).stdout)
+    report = json.loads(
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+    )
     lines: dict[str, str] = {}
     for package in report["install"]:
         archive, metadata = package["download_info"].get("archive_info"), package["metadata"]

@@ -179,6 +179,12 @@ def test_a_time_is_seconds_or_a_moment(given: object, seconds: float | None) -> 
     assert read_moment(given) == seconds
 
 
+@pytest.mark.parametrize("given", ["1769851800000", 1769851800000, "soon", "nan", True])
+def test_what_is_no_time_is_not_guessed(given: object) -> None:
+    with pytest.raises(ValueError, match=r"a time is seconds, or a moment"):
+        read_moment(given)
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, draw_picture: Draw) -> None:
     draw_picture(tmp_path / "a.jpg")
     (tmp_path / "rows.jsonl").write_text(json.dumps(row()) + "\n", encoding="utf-8-sig")

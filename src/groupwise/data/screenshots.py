@@ -33,6 +33,9 @@ _SESSION_KEYS = ("session",)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 
+_MOST_S = 1e11
+"""More is the year 5138: a time in milliseconds, in which two minutes would be hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
@@ -182,7 +185,7 @@ def read_moment(value: Any) -> float | None:
         return None
     with suppress(ValueError):
         seconds = float(text)
-        if math.isfinite(seconds):
+        if math.isfinite(seconds) and abs(seconds) < _MOST_S:
             return seconds
     with suppress(ValueError):
         moment = datetime.fromisoformat(text)

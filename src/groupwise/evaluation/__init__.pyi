@@ -89,11 +89,11 @@ from groupwise.evaluation.page import (
     write_page,
 )
 from groupwise.evaluation.page.numbers import (
-    format_pointed,
+    choose_arrow,
     format_points,
+    format_points_with_arrow,
     format_share,
     format_share_interval,
-    point,
 )
 from groupwise.evaluation.paired import (
     PairedComparison,
@@ -207,6 +207,7 @@ __all__ = [
     "adjust_holm",
     "bin_reliability",
     "check_fairness",
+    "choose_arrow",
     "choose_headline",
     "collect_prompts",
     "compare_items",
@@ -226,8 +227,8 @@ __all__ = [
     "fit_reference",
     "fit_temperature",
     "flag_flips",
-    "format_pointed",
     "format_points",
+    "format_points_with_arrow",
     "format_share",
     "format_share_interval",
     "group_by_policy",
@@ -238,7 +239,6 @@ __all__ = [
     "mark_code",
     "mark_items",
     "pick_color",
-    "point",
     "predict_each",
     "predict_joint",
     "predict_majority",

@@ -93,7 +93,7 @@ def explain_unusable(reward: object, example: Example) -> str | None:
 
 def takes_batches(reward: object) -> TypeGuard[BatchReward]:
     """Return whether ``reward`` scores many at once; ``isinstance`` is slow with protocols."""
-    return hasattr(reward, "score_batch")
+    return getattr(reward, "score_batch", None) is not None
 
 
 def read_kind(reward: object) -> RewardKind:

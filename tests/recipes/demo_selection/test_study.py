@@ -20,6 +20,7 @@ from study_runs import (
 )
 
 from groupwise.core import EvaluationError, read_json, write_json, write_jsonl
+from groupwise.evaluation import choose_arrow
 from groupwise.evaluation.page import LANGUAGES
 from groupwise.evaluation.page.words import load_vocabulary
 from groupwise_recipes.demo_selection.cells import Base, Cell, Subsets
@@ -33,7 +34,7 @@ from groupwise_recipes.demo_selection.study.page import write_study
 from groupwise_recipes.demo_selection.study.reading import change_relatively, list_reasons, read_kl
 from groupwise_recipes.demo_selection.study.values import Place, make_study
 from groupwise_recipes.demo_selection.study.verdict import judge
-from groupwise_recipes.demo_selection.study.words import choose_words, point, show_points
+from groupwise_recipes.demo_selection.study.words import choose_words, show_points
 
 SUBSETS = "other_subsets"
 EVERY = len(SIZES) * len(SHOTS)
@@ -210,7 +211,9 @@ def set_accuracy(arm, share):
 @given(st.floats(-1, 1))
 def test_arrows_say_what_the_number_says(value):
     shown = show_points(value).text
-    assert {"+": "⬆️", "−": "⬇️", "±": "➡️"}[shown[0]] == point(value) == shown.split("\u00a0")[1]
+    assert (
+        {"+": "⬆️", "−": "⬇️", "±": "➡️"}[shown[0]] == choose_arrow(value) == shown.split("\u00a0")[1]
+    )
 
 
 @pytest.mark.parametrize(

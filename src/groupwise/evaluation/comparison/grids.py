@@ -128,7 +128,9 @@ def _summarize(pair: Versus, words: Words) -> Iterator[Cell]:
 
 
 def _show_points(value: float | None, note: str = "") -> Cell:
-    return Cell(NOT_RUN if value is None else numbers.format_pointed(value), note, order=value)
+    return Cell(
+        NOT_RUN if value is None else numbers.format_points_with_arrow(value), note, order=value
+    )
 
 
 def _tabulate_tests(comparison: Comparison, words: Words) -> Table:
@@ -163,7 +165,7 @@ def _show_test(gap: Gap, words: Words, comparison: Comparison) -> Iterator[Cell]
 def _show_difference(gap: Gap, is_fair: bool) -> Cell:
     """Return a difference, marked if it is clear and the comparison fair."""
     is_marked = gap.is_clear and is_fair
-    text = numbers.format_pointed(gap.difference or 0.0) + (MARK if is_marked else "")
+    text = numbers.format_points_with_arrow(gap.difference or 0.0) + (MARK if is_marked else "")
     return Cell(text, order=gap.difference, is_strong=is_marked)
 
 

@@ -33,12 +33,12 @@ def format_points(value: float, *, decimals: int = 1) -> str:
     return f"{sign}{abs(rounded):.{decimals}f}"
 
 
-def format_pointed(value: float) -> str:
+def format_points_with_arrow(value: float) -> str:
     """Format a difference of shares as ``+12.3 ⬆️`` (percentage points)."""
-    return f"{format_points(value)}{_NBSP}{point(value)}"
+    return f"{format_points(value)}{_NBSP}{choose_arrow(value)}"
 
 
-def point(value: float) -> str:
+def choose_arrow(value: float) -> str:
     """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
     rounded = round(100 * value, 1)
     return _UP if rounded > 0 else _DOWN if rounded < 0 else _EVEN

@@ -7,10 +7,10 @@ from groupwise.evaluation import (
     Cell,
     Language,
     Words,
-    format_pointed,
+    choose_arrow,
     format_points,
+    format_points_with_arrow,
     format_share,
-    point,
 )
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.lists import SameLists
@@ -28,14 +28,14 @@ def show_points(value: float | None, note: str = "", *, style: str = "") -> Cell
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
     if value is None:
         return Cell(NOT_RUN, note)
-    return Cell(format_pointed(value), note, value, style)
+    return Cell(format_points_with_arrow(value), note, value, style)
 
 
 def show_change(value: float | None) -> Cell:
     """Return a relative change such as ``−13.5 %``, a dash where there is none."""
     if value is None:
         return Cell(DASH)
-    return Cell(f"{format_points(value)}\u00a0%\u00a0{point(value)}", order=value)
+    return Cell(f"{format_points(value)}\u00a0%\u00a0{choose_arrow(value)}", order=value)
 
 
 def show_number(value: float | None, digits: int) -> Cell:
