@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from groupwise.core import Example, write_json
-from groupwise.evaluation.page import shorten
 from groupwise.evaluation.records import exact, read_as
+from groupwise.evaluation.report.phrases import shorten
 
 
 @exact

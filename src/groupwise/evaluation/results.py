@@ -9,7 +9,7 @@ from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.evaluation.prompts import Prompts, write_prompts
-from groupwise.evaluation.report import Section, write_sections
+from groupwise.evaluation.report.tables import Section, write_sections
 
 
 def predict_each(

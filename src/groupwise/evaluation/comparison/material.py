@@ -13,7 +13,7 @@ from groupwise.evaluation.items import Items
 from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.sections import Section
+from groupwise.evaluation.report.tables import Section
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]

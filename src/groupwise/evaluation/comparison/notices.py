@@ -12,7 +12,7 @@ from groupwise.evaluation.comparison.material import Answers, Coordinates, GridC
 from groupwise.evaluation.fairness import summarize_same
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.predictions import find_constant
-from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
+from groupwise.evaluation.report.run import MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
 
 
 def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[Statement, ...]:

@@ -39,8 +39,8 @@ from groupwise.evaluation.monitor import History
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
-from groupwise.evaluation.report.content import MAIN_SPLIT
-from groupwise.evaluation.report.sections import Section, read_sections
+from groupwise.evaluation.report.run import MAIN_SPLIT
+from groupwise.evaluation.report.tables import Section, read_sections
 from groupwise.evaluation.scoring import read_items
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
