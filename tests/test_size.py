@@ -12,7 +12,7 @@ LOWER = "python tests/test_size.py"
 
 
 def count_lines(root: Path) -> dict[str, int]:
-    """Return lines of Python, stubs too, by folder: of ``src`` packages, else of what is at the top."""
+    """Return lines of Python, stubs too, by folder: of each package in ``src``."""
     counts: Counter[str] = Counter()
     for top in ("benchmarks", "docs", "examples", "src", "tests"):
         for path in (root / top).rglob("*.py*"):
