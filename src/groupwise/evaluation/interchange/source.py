@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import EvaluationError, check_records, read_json, read_manifest
-from groupwise.evaluation.fairness import read_recorded
+from groupwise.evaluation.conditions import read_recorded
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
     Prediction,
