@@ -123,8 +123,8 @@ class Round(Task[RoundConfig]):
                 # How rows are taught is also how rivals are shown them.
                 parts=("parser", "warmup", "measures"),
                 uses="prepare audit audit_rewards baselines grpo evaluate",
-                code="groupwise.learning.decision groupwise.evaluation.promotion "
-                "groupwise.evaluation.evidence groupwise.learning.rivals "
+                code="groupwise.learning.decision groupwise.learning.promotion "
+                "groupwise.learning.evidence groupwise.learning.rivals "
                 "groupwise.learning.rival_results groupwise.learning.memory "
                 "groupwise.learning.nearness "
                 "groupwise.evaluation.sights",
