@@ -128,7 +128,7 @@ def _find_loop(
 
 def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
     """Return what stands behind a server of screens; None where rows are none."""
-    from groupwise.flow import find_drift_reference, open_judge
+    from groupwise.flow import open_judge
     from groupwise.serving.bench import Screens
 
     own = settings.screens
@@ -139,8 +139,7 @@ def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -
             )
         return None
     return Screens(
-        judge=open_judge(run, own.judge, folder=folder) if own.ask_judge_below > 0 else None,
-        reference=find_drift_reference(run) if settings.drift_window > 0 else None,
+        judge=open_judge(run, own.judge, folder=folder) if own.ask_judge_below > 0 else None
     )
 
 

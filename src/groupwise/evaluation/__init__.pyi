@@ -15,7 +15,6 @@ from groupwise.evaluation.baselines import (
     predict_text_only,
     read_text,
 )
-from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
 from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
     Conditions,
@@ -141,7 +140,6 @@ from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
 from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
-    "ALARM_LEVEL",
     "CONDITIONS_FILE",
     "DASH",
     "FLIP_WINDOW_S",
@@ -169,7 +167,6 @@ __all__ = [
     "Confusion",
     "Difference",
     "DiscordantItem",
-    "DriftReference",
     "FairnessVerdict",
     "FlipMemory",
     "Fold",
@@ -224,7 +221,6 @@ __all__ = [
     "digest_weights",
     "find_measure",
     "find_unlike",
-    "fit_reference",
     "fit_temperature",
     "flag_flips",
     "format_points",

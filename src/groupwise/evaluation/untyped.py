@@ -11,7 +11,6 @@ import scipy.ndimage
 import scipy.optimize
 import scipy.special
 import scipy.stats
-import sklearn.cluster
 import sklearn.decomposition
 import sklearn.ensemble
 import sklearn.feature_extraction.text
@@ -29,7 +28,6 @@ import statsmodels.stats.proportion
 
 binned_statistic: Any = scipy.stats.binned_statistic
 find_root: Any = scipy.optimize.brentq
-ks_2samp: Any = scipy.stats.ks_2samp
 minimize_scalar: Any = scipy.optimize.minimize_scalar
 find_t_quantile: Any = scipy.special.stdtrit
 noncentral_t: Any = scipy.stats.nct
@@ -42,7 +40,6 @@ mcnemar: Any = statsmodels.stats.contingency_tables.mcnemar
 proportion_confint: Any = statsmodels.stats.proportion.proportion_confint
 TTestPower: Any = statsmodels.stats.power.TTestPower
 
-KMeans: Any = sklearn.cluster.KMeans
 confusion_matrix: Any = sklearn.metrics.confusion_matrix
 cosine_distances: Any = sklearn.metrics.pairwise.cosine_distances
 

@@ -2,7 +2,6 @@
 
 from groupwise.flow.asking import answer_greedily, ask_policy, choose_items, make_ask, open_policy
 from groupwise.flow.calibrating import read_temperatures
-from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.helping import share_run
@@ -84,7 +83,6 @@ __all__ = [
     "evaluate_on",
     "export_for_trainer",
     "export_run",
-    "find_drift_reference",
     "find_source",
     "insert_rivals",
     "is_loop",
