@@ -38,8 +38,7 @@ from groupwise.flow.settings import (
 from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
 from groupwise.flow.stages import ASKED, LOOKS, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, PartName, Splits, Task, place_base, read_splits
-from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
-from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
+from groupwise.flow.trainers import HandedOver, export_for_trainer, open_rewards
 from groupwise.flow.training import run_grpo
 
 __all__ = [
@@ -61,7 +60,6 @@ __all__ = [
     "PolicyPredictor",
     "PredictionSummary",
     "Probes",
-    "RebuiltRewards",
     "Replay",
     "ReplayedPart",
     "RivalSettings",
