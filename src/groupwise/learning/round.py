@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 LEARNED, REPLAYED = "learned.jsonl", "replayed"
 _FROM_ORIGIN = "data.origin"
-_LEARNED = "data.items data.pictures data.sides data.variants data.replay"
 
 
 class Round(Task[RoundConfig]):
