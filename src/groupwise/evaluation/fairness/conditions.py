@@ -21,8 +21,7 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.evaluation.measures import Measure, choose_headline
-from groupwise.evaluation.records import parse_open
+from groupwise.evaluation.predictions import Measure, choose_headline, parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
 _WEIGHTS = ("*.safetensors", "*.bin")

@@ -21,8 +21,7 @@ from groupwise.evaluation.fairness.scope import (
     read_marker,
 )
 from groupwise.evaluation.policies import Policies, read_policies
-from groupwise.evaluation.predictions import Prediction, group_by_policy, read_predictions
-from groupwise.evaluation.records import read_as
+from groupwise.evaluation.predictions import Prediction, group_by_policy, read_as, read_predictions
 
 _WHOLE = {
     "template": "digest",

@@ -22,7 +22,7 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.records import parse_as, parse_open
+from groupwise.evaluation.predictions import parse_as, parse_open
 
 EVALUATE = "evaluate"
 _AGAIN = "finish it with the command that started it, and compare then"

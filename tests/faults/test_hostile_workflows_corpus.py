@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
-from hostile_workflows import WORKFLOWS, HostileWorkflow
+from program_corpora import ATTACKS, Program
 from sandbox_host import MISSING, read_host_state, wait_for_children
 from workflow_problems import WORDS, make_abilities, open_stub
 
@@ -41,22 +41,22 @@ def outcomes(stub: ExecutorStub) -> Mapping[str, Outcome]:
     found: dict[str, Outcome] = {}
     for has_outage, responder in ((False, open_stub(stub)), (True, broken)):
         executor = Executor(responder, settings=SETTINGS)
-        attacks = [w for w in WORKFLOWS if w.has_outage == has_outage]
-        ended = executor.run_all([(w.source, PROBLEM) for w in attacks])
+        attacks = [w for w in ATTACKS if ("outage" in w.words) == has_outage]
+        ended = executor.run_all([(w.program, PROBLEM) for w in attacks])
         found |= {w.name: outcome for w, outcome in zip(attacks, ended, strict=True)}
     faulty.close()
     return found
 
 
 def test_there_are_enough_of_them():
-    assert len({workflow.name for workflow in WORKFLOWS}) == len(WORKFLOWS) >= 50
+    assert len({workflow.name for workflow in ATTACKS}) == len(ATTACKS) == 61
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
-def test_an_attack_ends_as_it_should(workflow: HostileWorkflow, outcomes: Mapping[str, Outcome]):
+@pytest.mark.parametrize("workflow", ATTACKS, ids=lambda workflow: workflow.name)
+def test_an_attack_ends_as_it_should(workflow: Program, outcomes: Mapping[str, Outcome]):
     outcome = outcomes[workflow.name]
-    assert outcome.reason in workflow.reasons, outcome
-    fault = "executor" if workflow.has_outage else "policy" if outcome.reason else None
+    assert (outcome.reason or "value") in workflow.words, outcome
+    fault = "executor" if "outage" in workflow.words else "policy" if outcome.reason else None
     assert outcome.fault == fault
     assert (outcome.value is None) == bool(outcome.reason)
     assert "SECRET-4" not in repr(outcome)
@@ -79,9 +79,9 @@ def test_nothing_is_left_of_an_attack(stub: ExecutorStub, outcomes: Mapping[str,
     executor = Executor(open_stub(stub), settings=SETTINGS)
     executor.run_all([(HARMLESS, PROBLEM)])
     before = read_host_state()
-    attacks = [w for w in WORKFLOWS if outcomes[w.name].reason in ("calls", "crashed")]
+    attacks = [w for w in ATTACKS if outcomes[w.name].reason in ("calls", "crashed")]
     assert len(attacks) >= 6
-    executor.run_all([(w.source, PROBLEM) for w in attacks])
+    executor.run_all([(w.program, PROBLEM) for w in attacks])
     left = read_host_state()
     assert {name for name in left.files - before.files if "socket" not in name} == set()
     assert wait_for_children(before.children) == frozenset()
