@@ -18,12 +18,11 @@ from groupwise.core import (
     DataError,
     Example,
     Message,
-    ModelError,
     make_example,
     open_picture,
     read_picture,
 )
-from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Opened, Request, ServeSettings
+from groupwise.serving import Answer, Opened, Request, ServeSettings
 from groupwise.serving.app import build_app
 from groupwise.serving.bench import Screens
 from groupwise.serving.feedback import Desk
@@ -64,24 +63,6 @@ class StandIn:
         if self.broken.intersection(names):
             raise ZeroDivisionError("broken on purpose")
         return [self._answer(question) for question in questions]
-
-    def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
-        """Say how many turns and pictures there are, cut to so many letters."""
-        self.batches.append([question.example.prompt[-1].text for question in questions])
-        time.sleep(self.delay_s)
-        return [self._say(question) for question in questions]
-
-    def _say(self, question: ChatQuestion) -> ChatAnswer:
-        asked = question.example
-        if "break" in asked.prompt[-1].text:
-            raise ZeroDivisionError("broken on purpose")
-        if "long" in asked.prompt[-1].text:
-            raise ModelError("the prompt is too long")
-        colours = [open_picture(p).getpixel((0, 0)) for p in asked.pictures]
-        shown = "".join("红绿"[green > red] for red, green, _ in colours)
-        whole = f"{'/'.join(turn.role for turn in asked.prompt)}: {shown}"
-        text = whole[: question.max_tokens]
-        return ChatAnswer(text, len(asked.prompt), len(text), text != whole)
 
     def _answer(self, question: Example) -> Answer:
         if not question.pictures:
