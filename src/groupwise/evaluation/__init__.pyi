@@ -15,25 +15,20 @@ from groupwise.evaluation.baselines import (
     predict_text_only,
     read_text,
 )
-from groupwise.evaluation.fairness import (
+from groupwise.evaluation.conditions import (
     CONDITIONS_FILE,
     Conditions,
-    Difference,
-    FairnessVerdict,
-    ItemRelation,
-    RunFacts,
-    Sameness,
-    check_fairness,
     describe_examples,
     describe_rows,
     digest_prompts,
     digest_weights,
-    read_facts,
     read_headline,
     read_recorded,
-    summarize_same,
     write_conditions,
 )
+from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
+from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness import Difference, FairnessVerdict, check_fairness
 from groupwise.evaluation.flips import FLIP_WINDOW_S, FlipMemory, TimedVerdict, flag_flips
 from groupwise.evaluation.joint import Candidate, predict_joint, rank_joint_candidates
 from groupwise.evaluation.label_metrics import (
@@ -139,6 +134,7 @@ from groupwise.evaluation.report import (
     write_sections,
 )
 from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.sameness import ItemRelation, Sameness, summarize_same
 from groupwise.evaluation.seeds import find_unlike
 from groupwise.evaluation.statistics import SIGNIFICANCE, adjust_holm
 from groupwise.evaluation.temperature import Temperature, fit_temperature, temper

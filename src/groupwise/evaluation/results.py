@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from groupwise.core import write_json
-from groupwise.evaluation.fairness import Conditions, write_conditions
+from groupwise.evaluation.conditions import Conditions, write_conditions
 from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies

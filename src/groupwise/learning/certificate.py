@@ -23,11 +23,11 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.evaluation import Prediction, read_predictions
-from groupwise.evaluation.promotion import Promotion, Sessions, find_level, judge_candidate
 from groupwise.evaluation.statistics import sum_clusters
 from groupwise.feedback import FeedbackItem, FeedbackStore
 from groupwise.feedback.sides import Sides, name_session
 from groupwise.learning.judged import is_judged
+from groupwise.learning.promotion import Promotion, Sessions, find_level, judge_candidate
 
 SERVED, CANDIDATE = "prompt", "grpo"
 """Names of the two versions in a round."""

@@ -7,7 +7,6 @@ from typing import Any
 from groupwise.core import Example, write_json
 from groupwise.data import DropLog, find_seen, read_examples, write_examples
 from groupwise.evaluation import Prediction, predict_each, read_predictions, write_predictions
-from groupwise.evaluation.promotion import find_level, judge_candidate
 from groupwise.feedback import FeedbackItem, read_items
 from groupwise.flow import Task, ask_policy, name_version, open_policy
 from groupwise.learning.certificate import (
@@ -22,6 +21,7 @@ from groupwise.learning.certificate import (
     measure,
     write_certificate,
 )
+from groupwise.learning.promotion import find_level, judge_candidate
 from groupwise.learning.round import LEARNED, open_origin
 from groupwise.learning.rows import ORIGIN, RowMaker
 from groupwise.pipeline import StepContext

@@ -121,8 +121,8 @@ class Round(Task[RoundConfig]):
                 "data.sides level margin served",
                 parts=("parser", "measures"),
                 uses="prepare audit audit_rewards baselines grpo evaluate",
-                code="groupwise.learning.decision groupwise.evaluation.promotion "
-                "groupwise.evaluation.evidence",
+                code="groupwise.learning.decision groupwise.learning.promotion "
+                "groupwise.learning.evidence",
             ),
         ]
 

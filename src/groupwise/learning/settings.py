@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Place, Seed, Source
-from groupwise.evaluation.promotion import LEVEL, MARGIN
 from groupwise.feedback.sides import Sides
 from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
+from groupwise.learning.promotion import LEVEL, MARGIN
 from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
 
 SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY, TRAINED_SHARE = 10, 0.01, 3.0, 0.5

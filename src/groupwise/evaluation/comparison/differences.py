@@ -16,7 +16,6 @@ from groupwise.evaluation.comparison.content import (
     Versus,
 )
 from groupwise.evaluation.comparison.material import Answers, Coordinates, GridAxis, Material
-from groupwise.evaluation.fairness.verdict import has_epochs
 from groupwise.evaluation.paired import (
     DiscordantItem,
     PairedComparison,
@@ -24,6 +23,7 @@ from groupwise.evaluation.paired import (
     compare_items,
     list_discordant,
 )
+from groupwise.evaluation.sameness import has_epochs
 from groupwise.evaluation.statistics import NUM_RESAMPLES
 
 CLEAR_P = 0.05

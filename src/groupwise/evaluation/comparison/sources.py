@@ -30,7 +30,9 @@ from groupwise.evaluation.comparison.sides import (
     merge_verdicts,
 )
 from groupwise.evaluation.comparison.training import draw_curves, list_epochs, read_logs
-from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
+from groupwise.evaluation.conditions import read_measures
+from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness import check_fairness
 from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.metrics import read_items
 from groupwise.evaluation.monitor import History

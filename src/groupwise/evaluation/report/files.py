@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
-from groupwise.evaluation.fairness.conditions import read_measures
-from groupwise.evaluation.fairness.scope import find_manifests
+from groupwise.evaluation.conditions import read_measures
+from groupwise.evaluation.facts import find_manifests
 from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History

@@ -1,14 +1,14 @@
 """Conditions: what the numbers of a run depend on beyond its manifest, written as it is evaluated.
 
-A recipe writes one file, ``evaluate/conditions.json``; ``facts`` reads it. Digests of content
-decide, so folders, paths and times never count.
+A recipe writes one file, ``evaluate/conditions.json``; the fairness gate reads it. Digests of
+content decide, so folders, paths and times never count.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -24,7 +24,6 @@ from groupwise.core import (
 from groupwise.evaluation.predictions import Measure, choose_headline, parse_open
 
 CONDITIONS_FILE = "evaluate/conditions.json"
-_WEIGHTS = ("*.safetensors", "*.bin")
 _SETTINGS = (
     *("config.json", "generation_config.json", "adapter_config.json"),
     *("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"),
@@ -93,16 +92,11 @@ def read_recorded(folder: Path) -> dict[str, Any] | None:
         EvaluationError: if it has another shape.
     """
     path = folder / CONDITIONS_FILE
-    values = read_if_there(path)
-    return None if values is None else parse_open(values, _Recorded, path)
+    return parse_open(read_json(path, dict), _Recorded, path) if path.exists() else None
 
 
 def read_measures(folder: Path) -> tuple[Measure, ...]:
-    """Return the measures that the recipe of a run defines; none where they are not recorded.
-
-    Raises:
-        EvaluationError: if the file is damaged.
-    """
+    """Return the measures that the recipe of a run defines; none where they are not recorded."""
     return (read_recorded(folder) or {}).get("measures", ())
 
 
@@ -119,15 +113,6 @@ def read_headline(folder: Path) -> Measure:
     found: list[dict[str, Any]] = read_json(path, list) if path.is_file() else []
     names = {str(one.get("name", "")).partition("/")[2] for one in found}
     return choose_headline(names, read_measures(folder))
-
-
-def read_if_there(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object of a run folder, or None without the file.
-
-    Raises:
-        DataError: if it is damaged.
-    """
-    return read_json(path, dict) if path.exists() else None
 
 
 def describe_rows(path: Path, **counts: int) -> dict[str, Any]:
@@ -171,12 +156,10 @@ def digest_weights(folder: Path) -> str | None:
 
     That are its weight files and the configurations of model, generation, pictures and adapter:
     the same weights under another activation are another model. The tokenizer does not count, nor
-    where the folder is, which library wrote it, or the place of an adapter's base.
-
-    Returns:
-        None for a folder without weight files.
+    where the folder is, which library wrote it, or the place of an adapter's base. None for a
+    folder without weight files.
     """
-    files = sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
+    files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
     if not files:
         return None
     settings = [path for name in _SETTINGS if (path := folder / name).is_file()]
@@ -189,14 +172,12 @@ def digest_weights(folder: Path) -> str | None:
 
 
 def _digest_settings(path: Path) -> str:
+    def drop_origin(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: drop_origin(one) for name, one in value.items() if name not in _ORIGIN}
+        return value
+
     try:
-        return digest_json(_drop_origin(read_json(path, dict)))
+        return digest_json(drop_origin(read_json(path, dict)))
     except DataError:
         return digest_file(path)
-
-
-def _drop_origin(value: Any) -> Any:
-    if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return {name: _drop_origin(one) for name, one in given.items() if name not in _ORIGIN}
-    return value

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from groupwise.evaluation.promotion import (
+from groupwise.learning.promotion import (
     Sessions,
     find_level,
     is_promoted,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.evaluation.evidence import bound_gain_below, weigh_gains
+from groupwise.learning.evidence import bound_gain_below, weigh_gains
 
 GAINS = st.lists(st.floats(-1, 1), min_size=1, max_size=30).map(np.array)
 MARGINS = st.floats(-0.9, 0.9)
