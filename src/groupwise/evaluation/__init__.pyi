@@ -26,7 +26,6 @@ from groupwise.evaluation.conditions import (
     read_recorded,
     write_conditions,
 )
-from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
 from groupwise.evaluation.facts import RunFacts, read_facts
 from groupwise.evaluation.fairness import Difference, FairnessVerdict, check_fairness
 from groupwise.evaluation.flips import FLIP_WINDOW_S, FlipMemory, TimedVerdict, flag_flips
