@@ -28,24 +28,16 @@ _TAGS = {  # what each would read as something else in the words of a prompt
     "verl": "image video audio",
     "swift": "image video audio bbox ref-object cot-process start-image",
 }
-_PLUGIN = '''\
-"""The rewards of a Groupwise run, for {trainer}."""
-
-from pathlib import Path
-
-from groupwise.flow import open_rewards
-{body}'''
-_BODIES = {
-    "verl": '''\
+_PLUGINS = {
+    "verl": """\
 from groupwise.rewards.adapters import VerlScore
 
+# What verl gets, in [0, 1], where an answer has no score, as when the judge gave no verdict; verl
+# needs a number, so with None such an answer stops the training.
 UNSCORED = None
-"""What verl gets, in [0, 1], where an answer has no score, as when the judge gave no verdict; verl
-needs a number, so with None such an answer stops the training."""
-
 rewards, examples = open_rewards(Path(__file__).parent)
 compute_score = VerlScore(rewards, unscored=UNSCORED, examples=examples)
-''',
+""",
     "swift": """\
 from groupwise.rewards.adapters import make_swift_orm
 from swift.rewards import orms
@@ -102,8 +94,8 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
         record["relative_to"] = os.path.relpath(Path.cwd(), out)
         core.write_json(folder / "run.json", record)
         write_examples(folder / "examples.jsonl", [*splits["train"], *splits["validation"]])
-        plugin = _PLUGIN.format(trainer=trainer, body=_BODIES[trainer])
-        core.write_text(folder / "plugin.py", plugin)
+        head = "from pathlib import Path\n\nfrom groupwise.flow import open_rewards\n"
+        core.write_text(folder / "plugin.py", head + _PLUGINS[trainer])
         script = _write_script(run.config, trainer, has_validation=bool(splits["validation"]))
         core.write_text(folder / "launch.sh", script)
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
