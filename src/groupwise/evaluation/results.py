@@ -36,7 +36,7 @@ def predict_each(
     return found
 
 
-def write_evaluation(  # noqa: PLR0913 (each is a file)
+def write_evaluation(
     folder: Path,
     predictions: Sequence[Prediction],
     *,
