@@ -27,7 +27,7 @@ from groupwise.core import (
     read_manifest,
     take_lock,
 )
-from groupwise.evaluation.records import exact, parse_as
+from groupwise.evaluation.predictions import exact, parse_as
 from groupwise.evaluation.report.phrases import Statement
 
 FILE = "looks.jsonl"

@@ -179,9 +179,14 @@ NOTICES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], str, str]] = {
         "warning",
         "GRPO is not clearly above the best baseline: 83.3 % (",
     ),
-    "run.shortcut_text": (BLIND, lambda _: None, "warning", "Text only reaches 83.3 %, the majority label 50.0 %"),
+    "run.shortcut_text": (
+        BLIND,
+        lambda _: None,
+        "warning",
+        "Text only reaches 83.3 %, the majority label 50.0 %",
+    ),
     "run.shortcut_picture": (
-        {**BLIND, "text_only": SAME[:60] + TRUTHS[60:80] + SAME[80:], "picture_only": BLIND["text_only"]},
+        {**BLIND, "text_only": SAME, "picture_only": BLIND["text_only"]},
         lambda _: None,
         "warning",
         "Picture only reaches 83.3 %, the majority label 50.0 %",

@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import shorten
 from groupwise.evaluation.report.page import Plot
-from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share, shorten
+from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share
 
 if TYPE_CHECKING:
     from groupwise.evaluation.label_metrics import ReliabilityBin

@@ -12,21 +12,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
-from groupwise.evaluation.fairness.conditions import read_measures
+from groupwise.evaluation.conditions import read_measures
 from groupwise.evaluation.looks import state_looks
-from groupwise.evaluation.measures import ACCURACY, Measure, choose_headline, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History, find_alarms, state_alarm
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import (
+    ACCURACY,
+    Measure,
     Prediction,
+    Prompts,
+    choose_headline,
     digest_items,
     find_constant,
+    find_measure,
     group_by_policy,
     read_predictions,
+    read_prompts,
 )
-from groupwise.evaluation.prompts import Prompts, read_prompts
 from groupwise.evaluation.report.phrases import LEVELS, Level, Statement, format_share_interval
 from groupwise.evaluation.report.tables import Section, read_sections
 

@@ -7,12 +7,21 @@ from statistics import median
 from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
-from groupwise.evaluation.fairness.scope import find_manifests
+from groupwise.evaluation.facts import find_manifests
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
-from groupwise.evaluation.measures import ACCURACY, REWARD
+from groupwise.evaluation.metrics import MAX_LABELS
 from groupwise.evaluation.monitor import History, describe_value, is_share, title_series
-from groupwise.evaluation.predictions import MARKS, NEAR_DUPLICATE, SEEN, Prediction, have_truths
-from groupwise.evaluation.prompts import MAX_TEXT
+from groupwise.evaluation.predictions import (
+    ACCURACY,
+    MARKS,
+    MAX_TEXT,
+    NEAR_DUPLICATE,
+    REWARD,
+    SEEN,
+    Prediction,
+    have_truths,
+    shorten,
+)
 from groupwise.evaluation.report.page import (
     Block,
     Box,
@@ -49,7 +58,6 @@ from groupwise.evaluation.report.phrases import (
     format_share,
     format_value,
     mark_code,
-    shorten,
 )
 from groupwise.evaluation.report.plots import (
     Bar,
@@ -78,7 +86,6 @@ from groupwise.evaluation.report.tables import (
     tabulate_metrics,
     tell_calibration,
 )
-from groupwise.evaluation.scoring import MAX_LABELS
 
 NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3
@@ -722,7 +729,7 @@ def _show_settings(report: Report, phrases: Phrases) -> Iterator[Part]:
     head = phrases.say_each("setting", "value")
     blocks = (
         Table("", head, origin, kind="wrap"),
-        Paragraph(say("bit_exact", doctor="groupwise doctor --numerics")),
+        Paragraph(say("bit_exact")),
         Fold(say("num_settings", num=len(settings)), (Table("", head, settings, kind="wrap"),)),
     )
     yield Part("settings", say("settings_versions"), blocks)
