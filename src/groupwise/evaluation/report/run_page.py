@@ -3,15 +3,12 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
 from groupwise.evaluation import predictions as rows_of
-from groupwise.evaluation.facts import find_manifests
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
 from groupwise.evaluation.metrics import MAX_LABELS
-from groupwise.evaluation.monitor import Series, describe_value, is_share, title_series
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
 from groupwise.evaluation.report import page, phrases, plots
@@ -32,17 +29,12 @@ from groupwise.evaluation.report.tables import (
     tabulate_metrics,
     tell_calibration,
 )
+from groupwise.evaluation.report.training import describe_machine, show_training
 
 NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3
 _MAX_ANSWER = 60
 _MAX_BESIDE = 4  # columns of tables that stand beside each other without being cut
-_SIGNALS = (
-    *("kl", "entropy", "dead_groups", "invalid", "truncated", "unscored", "reward_std"),
-    *("completion_length", "tokens_per_s", "learning_rate", "grad_norm"),
-)
-_HELDOUT = "heldout/accuracy"
-_MACHINE = ("cpu", "num_cpus", "memory_mib", "accelerators", "num_threads")
 _COMMANDS = {
     "predict": "groupwise predict {run} ROWS --out answers.jsonl",
     "evaluate": "groupwise evaluate {run} ROWS --out other-data",
@@ -112,7 +104,7 @@ class _Layout:
                 self._accuracy(),
                 *self._comparisons(),
                 *(() if is_scored else changes),
-                *self._training(),
+                *show_training(report, self.phrases),
                 *self._slices(),
                 *own[False],
                 *self._answers(),
@@ -436,113 +428,6 @@ class _Layout:
             lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
             yield Part("prompt", say("prompt"), (Paragraph(lead), page.Verbatim(asked.shown)))
 
-    def _training(self) -> Iterator[Part]:
-        """Yield curves and values of every training, its time, and its on-policy check.
-
-        Raw values are drawn faintly, with a light moving mean over them; nothing else is smoothed.
-        """
-        report, say, blocks = self.report, self.say, list[Block]()
-        if not report.logs:
-            return
-        if drawn := tuple(self._curves()):
-            blocks.append(page.Plots(drawn))
-        if drawn := tuple(self._signals()):
-            blocks.append(page.Fold(say("signals"), (page.Plots(drawn),)))
-        blocks.append(Heading(say("values")))
-        head = self._heads("series", "last", "first", "lowest", "highest", "rows")
-        times: list[tuple[str, ...]] = []
-        for name, log in report.logs.items():
-            rows: list[tuple[str, ...]] = []
-            for series in log.list_series():
-                values, title = series.values, title_series(series.key, self.language)
-                if title.startswith(" "):
-                    title = say("reward_part", name=title.strip())
-                ends = (values[-1], values[0], min(values), max(values))
-                texts = (describe_value(series.key, value) for value in ends)
-                rows.append((title, *texts, format_count(len(values))))
-            told = say("series_over_steps", policy=name, num=len(rows), steps=log.last_step)
-            blocks.append(page.Fold(told, (Table("", head, tuple(rows)),)))
-            seconds, step = log.read("step_s").values, report.steps.get(name, {})
-            durations = (median(seconds) if seconds else None, step.get("duration_s"))
-            took = (DASH if one is None else phrases.format_duration(one) for one in durations)
-            hardware: Mapping[str, Any] = {}
-            if report.manifest is not None and "finished_at" in step:
-                hardware = find_manifests(report.folder, (name,))[0].get("hardware", {})
-            machine = {key: hardware[key] for key in _MACHINE if key in hardware}
-            shown = self._machine(machine) or DASH
-            times.append((self.name(name), format_count(log.last_step), *took, shown))
-        head = self._heads("training", "num_steps", "time_per_step", "total_time", "machine")
-        blocks += [Heading(say("speed")), Table("", head, tuple(times), kind="wrap")]
-        if report.on_policy:
-            blocks += [Heading(say("on_policy")), Paragraph(say("on_policy_lead"))]
-        for step, check in report.on_policy.items():
-            values = [f"{k} = {say('not_measured') if v is None else v}" for k, v in check.items()]
-            blocks.append(Paragraph(say("on_policy_of", policy=step, values=values)))
-        yield Part("training", say("training"), tuple(blocks))
-
-    def _machine(self, hardware: Mapping[str, Any]) -> str:
-        """Return what a machine is; empty where nothing was recorded."""
-        shown: list[str] = []
-        for name, value in hardware.items():
-            known = self.phrases.join(map(str, value)) if isinstance(value, list) else str(value)
-            shown.append(f"{self.phrases.title('hardware', name)} {known or self.say('none')}")
-        return self.phrases.join(shown)
-
-    def _curves(self) -> Iterator[page.Plot]:
-        """Yield learning curves, losses and the parts of rewards, as far as there are numbers."""
-        say, logs = self.say, self.report.logs
-        losses, heldouts = list[plots.Line](), list[plots.Line]()
-        for name, log in logs.items():
-            color, heldout = self._color(name), log.heldout
-            if not log.is_rewarded:
-                losses += _draw(log.read("loss"), self.name(name), color)
-                heldouts += _draw(log.read(_HELDOUT), self.name(name), color, has_marks=True)
-                continue
-            lines = _draw(log.read("reward"), say("mean_reward"), color)
-            measured = title_series(heldout.key, self.language) if heldout else ""
-            lines += _draw(heldout, measured, plots.pick_color(1), has_marks=True)
-            diamonds = say("diamonds", measure=measured) if measured else ""
-            title = say("learning_curve", policy=name)
-            yield from self._lines(f"learning-curve-{name}", title, lines, "share", diamonds)
-        yield from self._lines("loss", say("supervised_loss"), losses)
-        title = self.phrases.title("series", _HELDOUT)
-        yield from self._lines("heldout-accuracy", title, heldouts, "share")
-        for name, log in logs.items():
-            parts = log.list_parts() if log.is_rewarded else []
-            lines = [
-                line
-                for n, part in enumerate(parts)
-                for line in _draw(log.read(f"reward/{part}"), part, plots.pick_color(n))
-            ]
-            title = say("reward_parts", policy=name)
-            yield from self._lines(f"reward-parts-{name}", title, lines, "share")
-
-    def _signals(self) -> Iterator[page.Plot]:
-        """Yield what to watch of trainings by rewards."""
-        logs = {name: log for name, log in self.report.logs.items() if log.is_rewarded}
-        for name, key in ((name, key) for name in logs for key in _SIGNALS):
-            title, caption = (self.phrases.title(kind, key) for kind in ("series", "signal"))
-            title = self.say("plot_of", key=title, step=name) if len(logs) > 1 else title
-            lines = _draw(logs[name].read(key), "", self._color(name))
-            form = "percent" if is_share(key) else "plain"
-            file = f"signal-{name}-{key.replace('_', '-')}"
-            yield from self._lines(file, title, lines, form, "" if caption == key else caption)
-
-    def _lines(
-        self,
-        file: str,
-        title: str,
-        lines: Sequence[plots.Line],
-        form: plots.Form = "plain",
-        caption: str = "",
-    ) -> Iterator[page.Plot]:
-        """Yield a plot of lines, if there are any, and how they are drawn."""
-        if lines:
-            window = plots.choose_window(max(len(one.values) for one in lines))
-            told = self.say("smoothed", window=window) if window > 1 else self.say("not_smoothed")
-            caption, file = f"{told} {caption}".strip(), plots.name_file(file)
-            yield plots.plot_lines(file, title, lines, self.phrases, form=form, caption=caption)
-
     def _data(self) -> Iterator[Part]:
         """Yield what the data audit counted and found, and how often items were looked at."""
         say, audit, blocks = self.say, self.report.audit, list[Block]()
@@ -591,7 +476,7 @@ class _Layout:
             (say("command"), code(" ".join(found.get("command", ())))),
             (say("config_digest"), code(found.get("config_digest", unknown))),
             (say("git_revision"), code(found.get("git_revision") or unknown)),
-            (say("machine"), self._machine(found.get("hardware", {})) or unknown),
+            (say("machine"), describe_machine(found.get("hardware", {}), self.phrases) or unknown),
             (say("versions"), self.phrases.join([python, *packages])),
             *((say("input", name=key), code(one)) for key, one in found.get("inputs", {}).items()),
         )
@@ -623,12 +508,6 @@ class _Layout:
             todo = page.Bullets(self._heads("next_mistakes", "next_rows", "next_teach"))
         if lines:
             yield Part("next", self.say("next"), (lead, todo))
-
-
-def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> list[plots.Line]:
-    """Return the line of a series; none if it has no values."""
-    line = plots.Line(title, series.steps, series.values, color, has_marks=has_marks)
-    return [line] if series else []
 
 
 def _find_picture(one: Prediction, folder: Path) -> Path | None:
