@@ -88,8 +88,8 @@ def test_the_page_is_one_file_that_loads_nothing_and_suits_phones_paper_and_the_
     opened: list[str] = []
     reader = HTMLParser()
 
-    def start(tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        tags.append((tag, dict(attributes)))
+    def start(tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        tags.append((tag, dict(attrs)))
         if tag not in ("meta", "img"):
             opened.append(tag)
 

@@ -66,7 +66,8 @@ class _Layout:
     """The parts of a page; a part that has nothing to show is not yielded."""
 
     def __init__(self, report: Report, language: Language) -> None:
-        self.report, self.language = report, language
+        self.report = report
+        self.language: Language = language
         self.phrases = Phrases(language, policies=report.policies)
         self.say, self.name = self.phrases.say, self.phrases.title_policy
 
