@@ -3,9 +3,9 @@
     python benchmarks/reward_suite.py --json results.json
     python benchmarks/reward_suite.py --only label_anywhere --verbose
 
-The suite lies in ``tests/faults/rewards.jsonl`, made in `tests/fixtures/reward_suite``. A faulty reward is caught if the audit has at
-least one error about it, which is what stops a run; a sound one for which it has an error is a
-false alarm. Warnings are shown and do not count.
+The suite lies in ``tests/faults/rewards.jsonl``, made in ``tests/fixtures/reward_suite``. A faulty
+reward is caught if the audit has at least one error about it, which is what stops a run; a sound
+one for which it has an error is a false alarm. Warnings are shown and do not count.
 """
 
 import argparse

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import RunError, TrainingError, read_json, write_json, write_text
-from groupwise.evaluation.interchange import read_records
 from groupwise.evaluation.monitor import RunReader
 from groupwise.flow import open_run
 
@@ -24,7 +23,6 @@ def change(path: Path) -> None:
 
 
 READERS = {
-    "export": read_records,
     "watch": lambda run: RunReader(run).read(),
 }
 

@@ -95,37 +95,29 @@ def test_json_is_held_in_memory_and_has_a_limit_of_its_own(start, draw) -> None:
 def test_texts_are_cut_into_tokens_only_up_to_a_length(start, predictor, draw) -> None:
     client = start(max_text_kib=1)
     row = {"task": "doors", "note": "长" * 400}
-    parts = [{"type": "text", "text": "长" * 200}] * 2
-    chats = [[{"role": "user", "content": content}] for content in ("长" * 400, parts)]
     answers = [
         client.post("/v1/predict", json={"row": row}),
         client.post("/v1/predict", files={"pictures": draw()}, data={"row": json.dumps(row)}),
-        *(
-            client.post("/v1/chat/completions", json={"model": "policy", "messages": messages})
-            for messages in chats
-        ),
     ]
-    assert [answer.status_code for answer in answers] == [413] * 4
+    assert [answer.status_code for answer in answers] == [413] * 2
     assert all("text of the request is larger than 1 KiB" in answer.text for answer in answers)
     assert predictor.batches == []
     assert ask(client, draw() + bytes(2000)).status_code == 200  # pictures do not count
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("path", ["/v1/predict", "/v1/chat/completions"])
-def test_a_full_disk_is_told(start, predictor, monkeypatch, number: int, path: str) -> None:
+def test_a_full_disk_is_told(start, predictor, monkeypatch, number: int) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
     client = start()
-    asked = {"messages": [{"role": "user", "content": "?"}], "model": "policy"}
-    body = asked if "chat" in path else {"row": {"task": "doors"}}
+    body = {"row": {"task": "doors"}}
     with monkeypatch.context() as patch:
         patch.setattr("groupwise.serving.uploads.tempfile.mkdtemp", fail)
-        answer = client.post(path, json=body)
+        answer = client.post("/v1/predict", json=body)
     assert answer.status_code == 507
     assert "the server's disk is full" in answer.text
-    assert client.post(path, json=body).status_code == 200
+    assert client.post("/v1/predict", json=body).status_code == 200
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from run_folders import LABELS, NUM_ITEMS, make_predictions, make_run
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts
-from groupwise.evaluation.fairness.classing import HARMLESS_FACTS
+from groupwise.evaluation.fairness import HARMLESS_FACTS
 from groupwise.evaluation.page import LANGUAGES, Language
 from groupwise.evaluation.page.words import load_vocabulary
 
