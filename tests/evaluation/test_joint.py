@@ -234,5 +234,10 @@ def test_test_items_of_which_nothing_was_read_have_as_many_words(tmp_path):
     examples = list(draw_agreement(6, tmp_path))
     read = read_features(list(write_words(examples)), CONCEPTS, read="read")
     assert read_features(examples, read="read", like=read).words.tolist() == [" "] * 6
-    assert read_features(list(write_words(examples)), read="read", like=read_features(examples)).words.tolist() == []
+    assert (
+        read_features(
+            list(write_words(examples)), read="read", like=read_features(examples)
+        ).words.tolist()
+        == []
+    )
     assert len(read.take(np.asarray([0, 2])).words) == 2

@@ -75,7 +75,7 @@ class RunFolder:
             )
         return manifest
 
-    def write_manifest(  # noqa: PLR0913 (each is a part of the manifest)
+    def write_manifest(
         self,
         *,
         recipe: str,

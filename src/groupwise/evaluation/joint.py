@@ -126,7 +126,7 @@ class Candidate:
     learn: Learn
 
 
-def predict_joint(  # noqa: PLR0913 (each is something else that it may see)
+def predict_joint(
     train: Sequence[Example],
     test: Sequence[Example],
     *,
