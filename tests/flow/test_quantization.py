@@ -25,7 +25,7 @@ SERVED = {"mode": "server", "sends": "adapter"}
             "only a LoRA trains on 4 bits; set grpo.trainable.method to lora",
         ),
         (
-            {"compute": {"processes": 2, "sharding": "fsdp"}},
+            {"compute": {"sharding": "fsdp"}},
             "weights in 4 bits are not spread; set compute.sharding to none",
         ),
         ({"grpo": GRPO | {"vllm": {}}}, "set grpo.vllm.sends to adapter"),

@@ -5,7 +5,6 @@ from groupwise.flow.calibrating import read_temperatures
 from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
-from groupwise.flow.helping import share_run
 from groupwise.flow.other_data import Labelled, OtherData, evaluate_on
 from groupwise.flow.prediction import (
     PolicyPredictor,
@@ -109,7 +108,6 @@ __all__ = [
     "replay_rewards",
     "run",
     "run_grpo",
-    "share_run",
     "tell_rivals",
     "upload",
     "write_prompts",

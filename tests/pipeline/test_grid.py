@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import ConfigError, parse_yaml
-from groupwise.pipeline.sweep.grid import Axis, list_coordinates, name_cell, parse_axes
+from groupwise.pipeline.grid import Axis, list_coordinates, name_cell, parse_axes
 
 _TEXT = st.text(st.characters(max_codepoint=0xD7FF), max_size=5)
 
