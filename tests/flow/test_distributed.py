@@ -1,7 +1,6 @@
 """A run that a launcher has started several times: who works, who waits, and how all end."""
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -68,6 +67,7 @@ def test_what_the_first_refuses_is_said_once_and_ends_all(tmp_path: Path) -> Non
     ended = launch(tmp_path, "refuses")
     assert ended.returncode == 1  # of torchrun
     assert ended.stderr.count("error: the first process has no rows") == 1
+    assert ended.stderr.count("error: ") == 1
     assert ended.stderr.count("exitcode  : 2") >= 1
     assert 'Traceback (most recent call last):\n  File "/' not in ended.stderr.split("error: ")[0]
 
@@ -122,25 +122,41 @@ def test_a_dry_run_shows_what_each_takes_and_refuses_what_cannot_be_shared(tmp_p
     assert not (tmp_path / "run").exists()
 
 
+NONE = ("--until", "none")
+
+
 @pytest.mark.slow
-def test_processes_without_an_agent_end_with_the_first_and_check_their_settings(
+@pytest.mark.parametrize(
+    ("does", "more", "code", "said"),
+    [
+        ("", ((), ()), 0, ("", "")),
+        ("", (NONE, NONE), 2, ("error: the recipe launched_task:LaunchedTask has no step", "")),
+        ("refuses_together", ((), ()), 2, ("error: no process has rows", "")),
+        ("refuses_alone", ((), ()), 2, ("", "error: the second process has no rows")),
+        (
+            "",
+            (("--set", "num_rows=7"), ("--set", "num_rows=8")),
+            2,
+            ("", "was started with other settings than the first one; start the same command"),
+        ),
+    ],
+)
+def test_processes_without_an_agent_end_alike_and_say_it_once(
     tmp_path: Path,
+    does: str,
+    more: Sequence[Sequence[str]],
+    code: int,
+    said: tuple[str, str],
 ) -> None:
-    """As srun starts them."""
-    first, other = start_by_hand(tmp_path, (), ())
-    assert (first.wait(_TIMEOUT_S), other.wait(_TIMEOUT_S)) == (0, 0)
-    assert read_sum(tmp_path) == "3 of 2"
-    first, other = start_by_hand(tmp_path, ("--until", "none"), ("--until", "none"))
-    assert (first.wait(_TIMEOUT_S), other.wait(_TIMEOUT_S)) == (2, 2)
-    assert "has no step 'none'" in first.communicate()[1]
-    assert other.communicate()[1] == ""
-    shutil.rmtree(tmp_path / "run")
-    first, other = start_by_hand(tmp_path, ("--set", "num_rows=7"), ("--set", "num_rows=8"))
-    assert (first.wait(_TIMEOUT_S), other.wait(_TIMEOUT_S)) == (2, 2)
-    said = [process.communicate()[1] for process in (first, other)]
-    assert "error: " not in said[0]
-    assert "process 1 on " in said[1]
-    assert "was started with other settings than the first one" in said[1]
+    """As srun starts them: nobody ends one because another has failed."""
+    processes = start_by_hand(tmp_path, *more, does=does)
+    ends = [process.communicate(timeout=_TIMEOUT_S)[1] for process in processes]
+    assert [process.returncode for process in processes] == [code, code]
+    assert all(sentence in end for sentence, end in zip(said, ends, strict=True))
+    assert [end.count("error: ") for end in ends] == [bool(one) for one in said]
+    assert ends[1] == "" or said[1]
+    if code == 0:
+        assert read_sum(tmp_path) == "3 of 2"
 
 
 @pytest.mark.slow
@@ -175,7 +191,7 @@ def test_no_process_outlives_its_launcher(tmp_path: Path) -> None:
     finally:
         launcher.kill()
         launcher.wait()
-    psutil.wait_procs(workers, timeout=10)
+    psutil.wait_procs(workers, timeout=WAITED_S / 2)
     alive = [one for one in workers if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
     assert alive == []
 
