@@ -55,7 +55,7 @@ def read_sum(folder: Path) -> str:
 
 def test_the_others_wait_longer_than_any_process_may_in_a_training(tmp_path: Path) -> None:
     (tmp_path / "datasets.py").write_text("raise RuntimeError('a file of the working folder')")
-    ended = launch(tmp_path, "waits", "--set", f"compute.timeout_s={WAITED_S / 2}")
+    ended = launch(tmp_path, "waits", "--set", f"compute.timeout_s={WAITED_S - 2}")
     assert ended.returncode == 0, ended.stderr
     assert read_sum(tmp_path) == "3 of 2"
     assert ended.stderr.count("alone run in") == ended.stderr.count("together run in") == 1

@@ -437,7 +437,7 @@ def _write_record(plan: SweepPlan) -> None:
     write_json(plan.folder / _RECORD, plan.record)
 
 
-def _run_cells(  # noqa: C901 (a loop that is read from top to bottom)
+def _run_cells(
     plan: SweepPlan,
     cells: Sequence[PlannedCell],
     slots: Sequence[str | None],
