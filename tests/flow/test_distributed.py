@@ -132,6 +132,7 @@ NONE = ("--until", "none")
         ("", ((), ()), 0, ("", "")),
         ("", (NONE, NONE), 2, ("error: the recipe launched_task:LaunchedTask has no step", "")),
         ("refuses_together", ((), ()), 2, ("error: no process has rows", "")),
+        ("refuses_first", ((), ()), 2, ("error: the first process has no judge", "")),
         ("refuses_alone", ((), ()), 2, ("", "error: the second process has no rows")),
         (
             "",

@@ -219,9 +219,13 @@ class Team:
 
     def end(self, code: int) -> None:
         """Tell the others how this first process ends, and wait a little for them to see it."""
+        import torch
+
         ends_s = time.monotonic() + (_GRACE_S if code in (0, 2) else 0)
         with suppress(RuntimeError):
             self._store.set("end", str(code))
+            if code and self.device == "cpu" and torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()  # lets go of those who wait in it
             while self._store.add("ended", 0) < self.size - 1 and time.monotonic() < ends_s:
                 time.sleep(_POLL_S)
 
