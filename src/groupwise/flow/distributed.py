@@ -221,7 +221,7 @@ class Team:
         """Tell the others how this first process ends, and wait a little for them to see it."""
         import torch
 
-        ends_s = time.monotonic() + (_GRACE_S if code in (0, 2) else 0)
+        ends_s = time.monotonic() + (0 if code == 130 else _GRACE_S)
         with suppress(RuntimeError):
             self._store.set("end", str(code))
             if code and self.device == "cpu" and torch.distributed.is_initialized():
@@ -295,9 +295,11 @@ def join_launched(*, trains: bool = True) -> Generator[None]:
         _check(_team, found, trains=trains)
         yield
     except BaseException as error:
-        left = error.code if isinstance(error, SystemExit) else None
-        code = 130 if isinstance(error, KeyboardInterrupt) else 2
-        code = left if isinstance(left, int) else code
+        code = 2 if isinstance(error, (GroupwiseError, OSError)) else 1
+        if isinstance(error, KeyboardInterrupt):
+            code = 130
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            code = error.code
         raise
     finally:
         if _team.rank == 0:
