@@ -3,12 +3,11 @@
     python benchmarks/walks.py --json build/walks.json
 
 The run is that of a task of one's own (``groupwise new --tiny``: 120 rows, a tiny model) with ten
-GRPO steps, by the command line; what ``train_grpo`` does of it is told apart. The completion has
-three rewards, one of them a function. The row is asked of the run by HTTP. Counted are functions of
-the packages ``groupwise*``, without comprehensions and bodies of modules and classes: how many are
-entered, in how many files, and how often. Each job is a process of its own; all of its threads
-count, and processes that it starts do not. Of an input it is counted how often it is opened to
-read, and how often one of ours gives text to ``csv.reader``.
+GRPO steps; what ``train_grpo`` does of it is told apart. The completion has three rewards, one of
+them a function. The row is asked of the run by HTTP. Counted are functions of the packages
+``groupwise*``, without comprehensions and bodies of modules and classes: how many are entered, in
+how many files, and how often. All threads of a job count, processes that it starts do not. Of an
+input it is told how often it is opened to read, and how often ours give text to ``csv.reader``.
 """
 
 import argparse
@@ -42,13 +41,9 @@ INPUTS, TRAINING = ("task.yaml", "messages.csv", "rewards.py"), "train_grpo"
 class Walk:
     """Counts what this process enters from ``start`` on, and what it opens."""
 
-    home = str(Path(groupwise.__file__).parents[1] / "groupwise")
-
     def __init__(self) -> None:
-        self.codes: dict[int, tuple[CodeType, int]] = {}
-        self.depth = 0
-        sys.addaudithook(self._hear)
-        self.reset()
+        self.home = str(Path(groupwise.__file__).parents[1] / "groupwise")
+        self.codes, self.depth = dict[int, tuple[CodeType, int]](), 0
 
     def reset(self) -> None:
         """Forget all counts."""
@@ -57,16 +52,17 @@ class Walk:
 
     def start(self) -> None:
         """Count from now on, in threads that begin later, too."""
+        self.reset()
+        sys.addaudithook(self._hear)
         threading.setprofile(self._see)
         sys.setprofile(self._see)
 
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str) and given[1] in (None, "r", "rb"):
-            name = os.path.basename(given[0])
-            self.opened[name] += name in INPUTS
+            self.opened[os.path.basename(given[0])] += 1
 
     def _see(self, frame: FrameType, event: str, given: Any) -> None:
-        if given is csv.reader:
+        if event == "c_call" and given is csv.reader:
             self.num_parsed += frame.f_code.co_filename.startswith(self.home)
         if event not in ("call", "return"):
             return
@@ -83,14 +79,15 @@ class Walk:
     def _find_start(self, code: CodeType) -> int:
         """Return where a function of ours begins; -1: it is none."""
         is_own = code.co_filename.startswith(self.home) and code.co_name[0] != "<"
-        if not (is_own and code.co_flags & inspect.CO_OPTIMIZED):
-            return -1
-        return next((one.offset for one in dis.Bytecode(code) if one.opname == "RESUME"), 0)
+        if is_own and code.co_flags & inspect.CO_OPTIMIZED:
+            return next((one.offset for one in dis.Bytecode(code) if one.opname == "RESUME"), 0)
+        return -1
 
     def describe(self) -> dict[str, Any]:
         """Return what was counted, in all and of the training."""
-        inputs = {"opened": dict(+self.opened), "csv_parsed": self.num_parsed}
-        return {**self._sum(self.calls), **inputs, "trained": self._sum(+self.trained)}
+        opened = {n: self.opened[n] for n in INPUTS if n in self.opened}
+        found = {**self._sum(self.calls), "opened": opened, "csv_parsed": self.num_parsed}
+        return {**found, "trained": self._sum(+self.trained)}
 
     def _sum(self, calls: Counter[int]) -> dict[str, int]:
         codes = {key: self.codes[key][0] for key in calls}
@@ -109,9 +106,8 @@ def walk_command(out: Path) -> None:
 
     signal.signal(signal.SIGUSR1, tell)
     walk.start()
-    (command,) = entry_points(group="console_scripts", name="groupwise")
     try:
-        command.load()()
+        entry_points(group="console_scripts")["groupwise"].load()()
     finally:  # it ends by SystemExit
         sys.setprofile(None)
         tell()
@@ -122,20 +118,15 @@ def walk_completion() -> dict[str, Any]:
     from groupwise.core import Completion, Message, Score, make_example
     from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, RewardSet
 
-    def brevity(_: Any, completion: Completion) -> Score:
-        return Score(min(1.0, 12 / (len(completion.text) + 1)))
-
     parser = LabelParser(labels=("billing", "delivery", "fault"))
-    parts = {"correct": LabelMatch(parser), "format": AnswerFormat(parser), "brevity": brevity}
-    rewards = RewardSet({name: (part, 1.0) for name, part in parts.items()})
+    parts = [LabelMatch(parser), AnswerFormat(parser), lambda *_: Score(0.5)]
+    rewards = RewardSet({f"part_{n}": (part, 1.0) for n, part in enumerate(parts)})
     example = make_example([Message("user", "Where is my parcel?")], cluster="a", label="delivery")
     walk = Walk()
     for _ in range(2):
-        walk.reset()
         walk.start()
-        scores = rewards.score_batch([example], [Completion("delivery")])
+        rewards.score_batch([example], [Completion("delivery")])
         sys.setprofile(None)
-    assert scores[0].value is not None
     return walk.describe()
 
 
@@ -143,13 +134,6 @@ def start(out: Path, *words: object) -> "subprocess.Popen[bytes]":
     """Start a command of ours in a process of its own, which writes what it counts."""
     command, environ = [sys.executable, __file__, *map(str, words)], {"WALK": str(out)}
     return subprocess.Popen(command, env=os.environ | environ, stdout=sys.stderr)
-
-
-def walk_to_end(out: Path, *words: object) -> dict[str, Any]:
-    """Return the counts of a command."""
-    if start(out, *words).wait():
-        raise SystemExit(f"{words} failed")
-    return json.loads(out.read_text(encoding="utf-8"))
 
 
 def walk_served(run: Path, out: Path) -> dict[str, Any]:
@@ -180,10 +164,16 @@ def walk_all(folder: Path) -> dict[str, Any]:
     """Return the counts of every job, done in an empty folder."""
     task, run, out = folder / "task", folder / "run", folder / "walk.json"
     given = ("run", task / "task.yaml", "--set", "grpo.max_steps=10", "--set", "sft.epochs=4")
-    walk_to_end(out, "new", task, "--tiny")
+
+    def walk(*words: object) -> dict[str, Any]:
+        if start(out, *words).wait():
+            raise SystemExit(f"{words} failed")
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    walk("new", task, "--tiny")
     found = {
-        "dry_run": walk_to_end(out, *given, "--dry-run"),
-        "run": walk_to_end(out, *given, "--out", run),
+        "dry_run": walk(*given, "--dry-run"),
+        "run": walk(*given, "--out", run),
         "completion": walk_completion(),
         "served_row": walk_served(run, out),
     }
@@ -195,12 +185,12 @@ def main() -> None:
     """Count, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    path = parser.parse_args().json
     with tempfile.TemporaryDirectory() as name:
         found = walk_all(Path(name))
     print(json.dumps(found, indent=2))
-    if given.json:
-        write_json(given.json, {**found, "machine": describe_machine()})
+    if path:
+        write_json(path, {**found, "machine": describe_machine()})
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ def test_what_is_continued_is_the_uninterrupted_run(
         content = (run / row["torn"]).read_bytes()
         (run / row["torn"]).write_bytes(content + content[: len(content) // 3])
     run_small(tmp_path)
-    assert row["expected"] == "equal"
     found, whole = read_result(run), read_result(finished)
-    assert [name for name in whole if found[name] != whole[name]] == [], row["why"]
+    unlike = [name for name in whole if found[name] != whole[name]]
+    assert (unlike or "equal") == row["expected"], row["why"]
 
 
 def read_result(run: Path) -> dict[str, object]:
