@@ -9,6 +9,7 @@ from groupwise.models import (
     LoraSettings,
     ModelSettings,
     ModelShape,
+    Outline,
     PromptSettings,
     TrainableSettings,
 )
@@ -214,10 +215,11 @@ def test_memory_of_a_base_that_is_not_at_hand_is_not_known(tmp_path):
     assert remember(known, grpo=make_settings()) == ([("memory", told)], {})
 
 
-def test_what_was_not_measured_is_not_estimated(text_folder):
-    model = ModelSettings(base=str(text_folder), max_pixels=784)
-    told = remember(model, sft=SftSettings(activation_offloading=True))
-    line = "? (what activation_offloading leaves was not measured)"
+def test_what_was_not_measured_is_not_estimated(monkeypatch):
+    outline = Outline({"num_experts": 8, "model_type": "other"})
+    monkeypatch.setattr("groupwise.training.preview.find_outline", lambda _: outline)
+    told = remember(ModelSettings(base="some/experts", max_pixels=784), sft=SftSettings())
+    line = "? (no training of experts was held against an estimate)"
     assert told == ([("memory of sft", line)], {})
 
 

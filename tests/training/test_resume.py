@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,6 @@ def train(jobs, request):
             "sft": jobs.run_sft,
             "grpo": jobs.run_grpo,
             "rounds": jobs.run_rounds,
-            "ahead": partial(jobs.run_rounds, ahead={}),
             "refilled": jobs.run_refilled,
         }
         options = {"trainable": jobs.LORA} if name == "grpo lora" else {}
@@ -101,10 +99,7 @@ def test_stopped_while_a_checkpoint_is_written(name, last, train, tmp_path, whol
     assert_same(tmp_path, whole(name))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["rounds", *(pytest.param(one, marks=pytest.mark.slow) for one in ("ahead", "refilled"))],
-)
+@pytest.mark.parametrize("name", ["rounds", pytest.param("refilled", marks=pytest.mark.slow)])
 def test_stopped_in_a_second_pass_over_a_round(name, train, tmp_path, whole, monkeypatch):
     """As below, without the process that is killed."""
     mark = callbacks.mark_complete
@@ -170,14 +165,6 @@ def test_held_out_items_are_looked_at_in_time(name, steps, whole):
     _, rows = read_outcome(whole(name))
     looks = [(row["step"], row["heldout/n"]) for row in rows if "heldout/n" in row]
     assert looks == [(step, 2) for step in steps]
-
-
-@pytest.mark.slow
-def test_only_the_first_round_is_not_sampled_ahead(whole):
-    _, rows = read_outcome(whole("ahead"))
-    told = [row["step"] for row in rows if "ahead/ratio_max" in row]
-    assert told == [5]
-    assert {row["step"] for row in rows if "reward" in row} == {1, 5}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@ import pytest
 
 from groupwise.core import Score
 from groupwise.rewards import RewardSet
-from groupwise.training.fast.early_rewards import EarlyReward, start_early
 from groupwise.training.grpo_rows import RewardFunction
 
 END = 7
@@ -67,19 +66,3 @@ def test_rewards_see_the_example_and_how_the_completion_ended(scored, text_examp
     assert [example for example, _ in given] == [text_examples[place] for place in (2, 2, 5, 0)]
     assert [c.finish_reason for _, c in given] == ["stop", "length", "length", "stop"]
     assert [c.token_ids for _, c in given] == [(1, END), (2,), (), (3, END)]
-
-
-@pytest.mark.parametrize("says", [True, False])
-def test_it_may_run_beside_scoring_if_every_part_says_so(text_examples, says):
-    parts = ByText("a"), ByText("b")
-    parts[0].runs_beside_scoring = True
-    parts[1].runs_beside_scoring = says
-    rewards = RewardSet({part.name: (part, 1.0) for part in parts})
-    function = RewardFunction(text_examples, rewards, end_token_ids=[END])
-    assert function.runs_beside_scoring == says
-    assert isinstance(start_early(function), EarlyReward) == says
-
-
-def test_rewards_that_do_not_say_so_do_not(text_examples):
-    rewards = RewardSet({"a": (ByText("a"), 1.0)})
-    assert not RewardFunction(text_examples, rewards, end_token_ids=[END]).runs_beside_scoring

@@ -357,7 +357,7 @@ def _rename_metrics(logs: Mapping[str, float]) -> dict[str, float]:
     parts = {
         name: float(value)
         for name, value in logs.items()
-        if name.startswith(("reward/", "ahead/")) and value is not None
+        if name.startswith("reward/") and value is not None
     }
     counts = {name: int(logs[name]) for name in _COUNTS if name in logs}
     return renamed | counts | parts

@@ -136,16 +136,6 @@ class RewardFunction:
         self.end_token_ids = frozenset(end_token_ids)
         self.facts = FactCounts()
 
-    @property
-    def runs_beside_scoring(self) -> bool:
-        """Whether the rewards say that they may be at work while the policy is scored.
-
-        Several processes score together, and so in the order of their other work.
-        """
-        return (
-            self.rewards is not None and count_processes() == 1 and self.rewards.runs_beside_scoring
-        )
-
     def __call__(
         self,
         *,

@@ -19,7 +19,6 @@ from groupwise.models import (
     restore_trainable,
 )
 from groupwise.training.grpo_rows import make_prompt_rows
-from groupwise.training.offloading import offload_activations
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings, VllmSettings
 from groupwise.training.sharding import is_spread, refuse_quantized
@@ -77,15 +76,13 @@ def name_missing_server(settings: VllmSettings | None) -> Iterator[None]:
 def _check_machine(settings: VllmSettings) -> None:
     from trl.import_utils import is_vllm_available
 
-    if settings.sends == "adapter":
-        return
     if not is_vllm_available():
         raise TrainingError("grpo.vllm needs vLLM, which is not installed", fix=_INSTALL)
     if settings.mode == "server" and not torch.cuda.is_available():
         raise TrainingError(
             "a vLLM server takes new weights over NCCL, from a CUDA device only",
             got="a machine without one",
-            fix="set grpo.vllm.sends to adapter or mode to colocate, or leave grpo.vllm out",
+            fix="set grpo.vllm.mode to colocate, or leave grpo.vllm out",
         )
 
 
@@ -122,8 +119,7 @@ def make_grpo_trainer(
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
-            if settings.ahead is None or self._step == 0:  # others are of weights that have moved
-                check_sampler(self, batch, settings.vllm)
+            check_sampler(self, batch, settings.vllm)
             num_tokens = int(self.accelerator.reduce(batch["completion_mask"].sum(), "sum"))
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if settings.temperature_warmup is not None:
@@ -131,10 +127,6 @@ def make_grpo_trainer(
             if step == 0 and self._step == 0:
                 _check_start(self, policy, [examples[row["place"]] for row in inputs], batch)
             return batch
-
-        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-            with offload_activations(model, applies=settings.activation_offloading):
-                return super()._compute_loss(model, inputs)
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
             if not is_spread(policy.model):
@@ -145,7 +137,7 @@ def make_grpo_trainer(
 
     with (
         name_missing_server(settings.vllm),
-        _prepare_vllm(settings.vllm, policy, named["args"]),
+        _prepare_vllm(settings.vllm, policy),
         keep_adapter_dtype(policy.model),
     ):
         trainer = _Trainer(speed=settings.speed, **more, **named)
@@ -176,30 +168,20 @@ def _choose_trainer(
         from groupwise.training.fast.refill import RefillingTrainer
 
         return RefillingTrainer, {"candidates": _collect_candidates(examples, settings, seed=seed)}
-    if settings.ahead is not None:
-        from groupwise.training.fast.ahead import AheadTrainer
-
-        return AheadTrainer, {"ahead": settings.ahead}
     from groupwise.training.fast.trainer import FastGRPOTrainer
 
     return FastGRPOTrainer, {}
 
 
-def _prepare_vllm(
-    settings: VllmSettings | None, policy: Policy, arguments: Any
-) -> AbstractContextManager[None]:
+def _prepare_vllm(settings: VllmSettings | None, policy: Policy) -> AbstractContextManager[None]:
     """Return within what a trainer has to be made for its vLLM to be as the settings say."""
-    from groupwise.training.fast.vllm_adapters import send_adapters
     from groupwise.training.fast.vllm_pictures import forward_limits
 
-    sends = None if settings is None else settings.sends
-    if sends == "weights" and find_quantization(policy.model) is not None:
+    if settings is not None and find_quantization(policy.model) is not None:
         raise TrainingError(
             "weights in 4 bits are none that vLLM could be sent, merged with their adapter",
-            fix="set grpo.vllm.sends to adapter, or model.quantization to null",
+            fix="leave grpo.vllm out, or set model.quantization to null",
         )
-    if sends == "adapter":
-        return send_adapters(Path(arguments.output_dir))
     return forward_limits(policy.processor)
 
 

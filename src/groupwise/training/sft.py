@@ -33,7 +33,6 @@ from groupwise.training.callbacks import (
 )
 from groupwise.training.curriculum import rank_difficulties
 from groupwise.training.memory.taken import MemoryFile
-from groupwise.training.offloading import offload_activations
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
 from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
 from groupwise.training.selection import open_looks
@@ -78,11 +77,8 @@ def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
     return SftSettings.model_validate({**values, **of_grpo})
 
 
-def make_sft_trainer(*, offloads: bool = False, **named: Any) -> Any:
-    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments.
-
-    With ``offloads`` what a backward pass needs is in the CPU's memory until it comes.
-    """
+def make_sft_trainer(**named: Any) -> Any:
+    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments."""
     import torch
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
@@ -100,10 +96,6 @@ def make_sft_trainer(*, offloads: bool = False, **named: Any) -> Any:
             self.num_new_tokens += int(inputs["attention_mask"].sum())
             gather_head(model)
             return super().training_step(model, inputs, *rest, **named)
-
-        def compute_loss(self, model: Any, *given: Any, **named: Any) -> Any:
-            with offload_activations(model, applies=offloads):
-                return super().compute_loss(model, *given, **named)
 
         def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
             if "loss" in logs:
@@ -206,7 +198,6 @@ def train_sft(
         name_memory_settings(settings),
     ):
         trainer = make_sft_trainer(
-            offloads=settings.activation_offloading,
             model=model,
             args=arguments,
             train_dataset=Dataset.from_dict({"place": list(range(num_places))}),

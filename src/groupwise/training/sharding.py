@@ -1,4 +1,4 @@
-"""Weights that FSDP2 (on the CPU, too) or ZeRO-3 spreads over processes, gathered for a while."""
+"""Weights that FSDP2 spreads over processes, on the CPU, too, gathered for a while."""
 
 import copy
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.core import TrainingError
 from groupwise.models import find_quantization
@@ -79,11 +78,10 @@ def refuse_quantized(trainer: Any) -> None:
     Raises:
         TrainingError: if a trainer with such weights was told to.
     """
-    is_told = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
-    if is_told and find_quantization(trainer.model) is not None:
+    if trainer.is_fsdp_enabled and find_quantization(trainer.model) is not None:
         raise TrainingError(
             "weights in 4 bits are not spread over processes",
-            got="FSDP" if trainer.is_fsdp_enabled else "DeepSpeed",
+            got="FSDP",
             fix="leave it out, and each process holds all of them; or set model.quantization null",
         )
 
@@ -158,22 +156,6 @@ def gather_weights(model: Any) -> Iterator[None]:
         # It would gather, in the next backward pass, along the order of these passes, too, which
         # is another one in each process.
         root.reset_iter_state()
-
-
-@contextmanager
-def gather_from_zero3(engine: Any, accelerator: Any) -> Iterator[None]:
-    """Do as ``gather_weights`` where DeepSpeed's ZeRO-3 spreads the weights.
-
-    Args:
-        engine: of DeepSpeed, around the model.
-        accelerator: that made it.
-    """
-    with unwrap_model_for_generation(engine, accelerator) as model:
-        # At each call of the whole it asks all processes whether they are at the same place.
-        asks = dict(model._forward_pre_hooks)
-        model._forward_pre_hooks.clear()
-        yield
-        model._forward_pre_hooks.update(asks)
 
 
 def gather_head(model: Any) -> None:

@@ -56,9 +56,6 @@ OTHERS: dict[str, Any] = {
     "refill": {"max_tries": 2},
     "refill.max_tries": 5,
     "refill.first": "alive",
-    "ahead": {"ratio_max": 1.5},
-    "ahead.correction": "token_mask",
-    "ahead.ratio_max": 3.0,
     "vllm": {"tensor_parallel_size": 2},
     "vllm.mode": "server",
     "vllm.tensor_parallel_size": 4,
@@ -234,5 +231,5 @@ def test_virtual_tokens_are_refused(finished: Path, tmp_path: Path, command_line
 def test_flattened_settings_are_those_of_grpo() -> None:
     """Paths here are those that a config has."""
     known = {path for path, _ in flatten_settings(dump_config(make_config().grpo))}
-    absent = ("refill.", "ahead.", "vllm.", "validation.", "temperature_warmup.")
+    absent = ("refill.", "vllm.", "validation.", "temperature_warmup.")
     assert {path for path in OTHERS if not path.startswith(absent)} <= known

@@ -150,7 +150,7 @@ def test_gradient_checkpointing(compare, family, trained):
 
 @pytest.mark.parametrize("trained", ["last", "all"])
 def test_reentrant_checkpointing(compare, trained):
-    """It takes gradients of the inputs, as ZeRO-3 with an adapter needs it."""
+    """It takes gradients of the inputs, as re-entrant checkpointing of an adapter needs it."""
     compare(
         "qwen2",
         trained,

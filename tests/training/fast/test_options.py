@@ -274,7 +274,7 @@ def test_without_arguments(pairs, monkeypatch):
 
 
 def test_gradients_of_inputs_where_checkpointing_becomes_reentrant_later(policies):
-    """TRL chooses that itself for ZeRO-3 with an adapter."""
+    """TRL may choose that itself later."""
     model = policies.build("qwen2", "last")
     arguments = SimpleNamespace(gradient_checkpointing_kwargs=None)
     keep_inputs_without_gradient(model, arguments)

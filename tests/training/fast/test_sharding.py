@@ -123,7 +123,7 @@ def test_fsdp1_computes_every_prompt(pairs, grpo, monkeypatch):
         self.fsdp_version = 1
 
     monkeypatch.setattr(DistributedBackend, "__init__", start)
-    with pytest.warns(UserWarning, match="spread over processes by FSDP1; FSDP2 and ZeRO-3 allow"):
+    with pytest.warns(UserWarning, match="spread over processes by FSDP1; FSDP2 allows"):
         stepped = pairs.make(speed=SpeedSettings())
     assert not stepped.trainer._shares
     with pytest.raises(TrainingError, match="spread over processes by"):

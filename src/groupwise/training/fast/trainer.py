@@ -7,7 +7,7 @@ log-probabilities come from, how completions are sampled, and which rows are sco
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
 from groupwise.training.fast.draws import draw_from_seeds
-from groupwise.training.fast.early_rewards import start_all, start_early
 from groupwise.training.fast.groups import (
     Groups,
     find_dead_rows,
@@ -60,7 +59,6 @@ from groupwise.training.on_policy import find_precision, find_resolution, use_pl
 from groupwise.training.settings import SpeedSettings
 from groupwise.training.sharding import (
     ShardedTraining,
-    gather_from_zero3,
     gather_head,
     gather_weights,
 )
@@ -86,8 +84,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         keep_inputs_without_gradient(named["model"], named.get("args"))
         super().__init__(**named)
         self.speed = speed
-        if speed.rewards_beside_scoring:
-            self.reward_funcs = [start_early(function) for function in self.reward_funcs]
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
         self._guard = ShapeGuard()
@@ -117,7 +113,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     def _find_obstacle(self, models: Sequence[Any]) -> str | None:
         """Return why prompts cannot be shared by these models in this training, or None."""
         if self._dist.fsdp_version == 1:
-            return "its weights are spread over processes by FSDP1; FSDP2 and ZeRO-3 allow it"
+            return "its weights are spread over processes by FSDP1; FSDP2 allows it"
         for model in models:
             found = find_obstacle(find_backbone(model)) or find_adapter_obstacle(model)
             if found is not None:
@@ -142,7 +138,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         return obstacle is None
 
     def _send_merged(self) -> None:
-        if self._dist.is_fsdp or self._dist.is_zero3:
+        if self._dist.is_fsdp:
             warnings.warn(
                 "adapters are merged into the weights and out again for vLLM, which rounds them: "
                 "they are spread over processes",
@@ -198,23 +194,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
 
     def _start_round(self, numbers: torch.Tensor) -> Round:
         return Round(Groups.of(numbers))
-
-    def _generate(self, prompts: list[Any]) -> Any:
-        output = super()._generate(prompts)
-        elsewhere = self.environment_factories or self.rollout_func
-        if self._round is not None and not elsewhere:
-            # They are needed only after old policy and reference are scored.
-            start_all(
-                self.reward_funcs,
-                self._rows,
-                prompts=prompts,
-                completions=output[3],
-                completion_ids=output[1],
-                trainer_state=self.state,
-                log_extra=self._log_completion_extra,
-                log_metric=self._log_metric,
-            )
-        return output
 
     def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*given, **named)
@@ -334,9 +313,9 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             parts = [scored.take(rows) for rows in chunks]
         compared: dict[int, Scores] = {}
         new = self._list_new(model, parts)
-        is_spread = self._dist.is_fsdp or self._dist.is_zero3
+        is_spread = self._dist.is_fsdp
         some_are_new = is_spread and bool(self._gather(len(new)).any())
-        with self._gather_weights(model) if some_are_new else nullcontext():
+        with gather_weights(model) if some_are_new else nullcontext():
             fault = agree(self.accelerator, self._find_fault(model, parts, new, compared))
         if fault is not None:
             self._stop_sharing(fault)
@@ -359,12 +338,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         ]
         old = self._micro_batch.get("old_per_token_logps")
         return *put_back(found, scored, unscored_log_probs=old), None
-
-    def _gather_weights(self, model: Any) -> AbstractContextManager[None]:
-        if not self._dist.is_zero3:
-            return gather_weights(model)
-        engine = model if model is self.ref_model else self.model_wrapped
-        return gather_from_zero3(engine, self.accelerator)
 
     def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Scores:
         backbone = self._backbones[-1 if is_reference else 0]

@@ -109,24 +109,6 @@ def _find_obstacle(model: Any) -> str | None:
     return next(found, None) or _find_tied(model)
 
 
-def find_adapter_fault(model: Any) -> str | None:
-    """Return why vLLM cannot load its adapter as it is, or None if it can.
-
-    vLLM knows LoRA on linear layers, without biases of its own.
-    """
-    if getattr(model, "prefix", None) != "lora_":
-        return "it has no LoRA adapter"
-    for part in model.modules():
-        if isinstance(part, AuxiliaryTrainingWrapper | Embedding):
-            return f"it trains what is no linear layer ({type(part).__name__})"
-        if isinstance(part, Linear) and any(part.lora_bias.values()):
-            return "lora_bias is on"
-        found = _find_part_obstacle(part)
-        if found is not None:
-            return found
-    return None
-
-
 def _find_part_obstacle(part: Any) -> str | None:
     kind = type(part).__name__
     if isinstance(part, AuxiliaryTrainingWrapper) and not isinstance(part, ModulesToSaveWrapper):

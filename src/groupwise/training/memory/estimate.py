@@ -106,8 +106,6 @@ def estimate_memory(
     """
     if outline.has_experts:
         raise ValueError("no training of experts was held against an estimate")
-    if settings.activation_offloading:
-        raise ValueError("what activation_offloading leaves was not measured")
     sizes, size = _Sizes.of(outline), _find_size(outline, model)
     trainable, is_full = settings.trainable, settings.trainable.method == "full"
     trained = sizes.num_parameters
