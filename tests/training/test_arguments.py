@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from groupwise.training import SftSettings, Workspace
-from groupwise.training.arguments import build_arguments
+from groupwise.training.settings import build_arguments
 
 
 @pytest.mark.parametrize(

@@ -4,25 +4,14 @@ import json
 from pathlib import Path
 
 from groupwise.core import append_jsonl
-from groupwise.training.workspace import count_sampled_tokens, write_grpo_budget
-
-
-def test_sampled_tokens_are_mean_lengths_times_completions(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    for row in (
-        {"step": 1, "completion_length": 10.0},
-        {"step": 4, "heldout/accuracy": 0.5},
-        {"step": 5, "completion_length": 2.5},
-    ):
-        append_jsonl(path, row)
-    assert count_sampled_tokens(path, samples_per_step=8) == 1 * 8 * 10 + 4 * 8 * 2.5
-    assert count_sampled_tokens(tmp_path / "gone.jsonl", samples_per_step=8) == 0
+from groupwise.training.checkpoints import write_grpo_budget
 
 
 def test_grpo_is_counted_by_its_log_and_the_values_of_its_trainer(tmp_path: Path) -> None:
     resolved = {"generation_batch_size": 96, "steps_per_generation": 4, "num_iterations": 2}
     path = tmp_path / "metrics.jsonl"
     refills = {"num_refills": 3, "num_refill_tokens": 101}
+    append_jsonl(path, {"step": 1, "heldout/accuracy": 0.5})
     for step, length, more in ((2, 10.0, refills), (6, 5.5, {})):
         append_jsonl(path, {"step": step, "loss": 0.0, "completion_length": length, **more})
     write_grpo_budget(path, resolved, num_steps=6, gradient_accumulation=3, group_size=8)

@@ -6,15 +6,15 @@ import torch
 
 from groupwise.core import TrainingError
 from groupwise.models import load_policy
-from groupwise.training import SftRow, SftSettings, Workspace, train_sft, workspace
-from groupwise.training.fast.rounds import load_progress
-from groupwise.training.workspace import (
+from groupwise.training import SftRow, SftSettings, Workspace, checkpoints, train_sft
+from groupwise.training.checkpoints import (
     find_last_checkpoint,
     find_start,
     mark_complete,
     read_step,
     remove_checkpoints,
 )
+from groupwise.training.fast.round import load_progress
 
 
 def make(folder, *steps):
@@ -39,7 +39,7 @@ def test_other_processes_go_on_from_what_the_first_has_found(tmp_path, monkeypat
     make(tmp_path, 3)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(workspace, "ask_first", lambda find: tmp_path / "checkpoint-3")
+    monkeypatch.setattr(checkpoints, "ask_first", lambda find: tmp_path / "checkpoint-3")
     assert find_start(tmp_path) == tmp_path / "checkpoint-3"
     assert (tmp_path / "checkpoint-3").exists()
 

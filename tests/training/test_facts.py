@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Fact, RewardError, Score
 from groupwise.rewards import RewardSet
-from groupwise.training.facts import FactCounts
-from groupwise.training.grpo_rows import RewardFunction
+from groupwise.training.grpo import RewardFunction
+from groupwise.training.log import FactCounts
 
 NAMES = {
     "is": st.booleans(),

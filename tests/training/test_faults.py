@@ -10,7 +10,7 @@ from small_disk import mount_small_disk
 
 from groupwise.core import RunError, explain_disk, read_jsonl
 from groupwise.training import callbacks, find_last_checkpoint
-from groupwise.training.workspace import mark_complete, remove_checkpoints
+from groupwise.training.checkpoints import mark_complete, remove_checkpoints
 
 TIMES = ("tokens_per_s", "step_s")
 

@@ -10,7 +10,7 @@ from groupwise.core import ModelError, Score, TrainingError, read_jsonl
 from groupwise.models import TrainableSettings, list_trainable, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, Workspace, train_grpo
-from groupwise.training.grpo_rows import lay_out_prompts, make_prompt_rows
+from groupwise.training.grpo import lay_out_prompts, make_prompt_rows
 from groupwise.training.settings import SpeedSettings
 
 

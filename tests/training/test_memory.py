@@ -5,7 +5,7 @@ from groupwise.core import Score, TrainingError
 from groupwise.models import TrainableSettings, load_policy
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, SftRow, SftSettings, Workspace, train_grpo, train_sft
-from groupwise.training.arguments import name_memory_settings
+from groupwise.training.settings import name_memory_settings
 
 FULL = TrainableSettings(method="full")
 

@@ -28,7 +28,7 @@ from groupwise.rewards import RewardSet
 from groupwise.training import (
     GrpoSettings,
     Workspace,
-    grpo_rows,
+    grpo,
     grpo_trainer,
     judge_on_policy,
     train_grpo,
@@ -141,9 +141,7 @@ def test_wrong_positions_in_batches_shut_it(taught_folder, picture_examples, tmp
 def test_other_pictures_than_in_the_examples_shut_it(
     taught_folder, picture_examples, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        grpo_rows, "open_picture", lambda picture: open_picture(picture).rotate(180)
-    )
+    monkeypatch.setattr(grpo, "open_picture", lambda picture: open_picture(picture).rotate(180))
     with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(load_policy(taught_folder), picture_examples, tmp_path)
 

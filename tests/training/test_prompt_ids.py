@@ -19,7 +19,7 @@ from groupwise.inference.streaming.work import WorkItem
 from groupwise.models import build_messages, export_policy, load_policy, make_token_counter
 from groupwise.training import SftRow
 from groupwise.training.on_policy import score_alone
-from groupwise.training.rows import RowCollator
+from groupwise.training.sft import RowCollator
 
 WRITING = [name for name, family in FAMILIES.items() if family.bos is not None]
 HOSTILE = "".join(f"x{token}" for one in FAMILIES.values() for token in (*one.renamed.values(), ""))

@@ -24,7 +24,7 @@ from groupwise.training import (
     train_grpo,
     train_sft,
 )
-from groupwise.training.grpo_trainer import _prepare_vllm
+from groupwise.training.fast.vllm import prepare_vllm
 from groupwise.training.sharding import refuse_quantized
 
 pytestmark = pytest.mark.skipif(
@@ -125,5 +125,6 @@ def test_weights_in_four_bits_are_not_spread(policy, text_folder):
 def test_vllm_is_sent_no_merged_bits(policy):
     policy.model = prepare_trainable(policy.model, LORA)
     with pytest.raises(TrainingError, match="weights in 4 bits"):
-        _prepare_vllm(VllmSettings(), policy)
-    _prepare_vllm(None, policy)
+        prepare_vllm(VllmSettings(), policy).__enter__()
+    with prepare_vllm(None, policy):
+        pass

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.training.rows import ReadAhead
+from groupwise.training.sft import ReadAhead
 
 PATIENCE_S = 5
 

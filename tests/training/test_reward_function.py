@@ -2,7 +2,7 @@ import pytest
 
 from groupwise.core import Score
 from groupwise.rewards import RewardSet
-from groupwise.training.grpo_rows import RewardFunction
+from groupwise.training.grpo import RewardFunction
 
 END = 7
 

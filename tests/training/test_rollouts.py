@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from groupwise.core import Completion, Score, make_example
 from groupwise.core.example import Message
 from groupwise.training import read_rollouts
-from groupwise.training.rollouts import RolloutLog
+from groupwise.training.checkpoints import RolloutLog
 
 EXAMPLE = make_example([Message("user", "is it?")], cluster="g")
 VALUES = st.none() | st.floats(0, 1)

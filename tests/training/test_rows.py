@@ -9,8 +9,7 @@ from mixed_prompts import encode_by_processor
 from groupwise.core import TrainingError
 from groupwise.models import load_policy
 from groupwise.training import PictureAugmentation, RowCollator, SftRow
-from groupwise.training.rows import IGNORED
-from groupwise.training.sft import lay_out_rows
+from groupwise.training.sft import IGNORED, lay_out_rows
 
 TARGETS = [
     "yes",

@@ -7,7 +7,7 @@ from groupwise.core import Score, TrainingError, read_jsonl
 from groupwise.models import TrainableSettings, load_policy
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, Workspace, score_alone, train_grpo
-from groupwise.training.temperature import find_temperature, set_temperature
+from groupwise.training.grpo_trainer import find_temperature, set_temperature
 
 RISING = {"temperature": 2.0, "temperature_warmup": {"start": 0.5, "steps": 2}}
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from trl import GRPOConfig, import_utils
 
 from groupwise.core import TrainingError
 from groupwise.training import GrpoSettings, VllmSettings
-from groupwise.training.grpo_trainer import build_vllm_arguments, name_missing_server
+from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
 
+NO_POLICY = SimpleNamespace(model=SimpleNamespace(config=None), processor=None)
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
@@ -83,14 +85,14 @@ def test_a_server_that_does_not_answer_is_one_sentence():
     settings = VllmSettings(mode="server")
     with (
         pytest.raises(TrainingError, match=r"got no route; start it as grpo\.vllm describes"),
-        name_missing_server(settings),
+        prepare_vllm(settings, NO_POLICY),
     ):
         raise OSError("no route")
 
 
 @pytest.mark.parametrize("settings", [None, VllmSettings()])
 def test_other_missing_files_are_no_server(settings):
-    with pytest.raises(FileNotFoundError), name_missing_server(settings):
+    with pytest.raises(FileNotFoundError), prepare_vllm(settings, NO_POLICY):
         raise FileNotFoundError
 
 

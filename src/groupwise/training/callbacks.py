@@ -1,13 +1,22 @@
-"""Around training steps: what trains, metric rows, progress, checkpoints, held-out checks."""
+"""Around training steps: rows of metrics, progress, checkpoints, looks at validation, trackers.
 
+Files: ``metrics.jsonl``, ``progress.json``, ``memory.json``, ``selection.json``; see each class.
+"""
+
+import os
+import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -17,17 +26,30 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
-from groupwise.core import ProgressLine, TrainingError, append_jsonl, hush, read_jsonl
-from groupwise.models import format_trainable, note_quantization, tabulate_trainable
-from groupwise.training.log import TrainingLog, begin_progress, end_progress
-from groupwise.training.processes import ask_first, is_first_process
-from groupwise.training.sharding import gather_weights
-from groupwise.training.trackers import Trackers
-from groupwise.training.workspace import mark_complete, remove_checkpoints
+from groupwise.core import (
+    ProgressLine,
+    TrainingError,
+    append_jsonl,
+    hush,
+    read_jsonl,
+    write_json,
+)
+from groupwise.models import (
+    format_trainable,
+    list_trainable,
+    note_quantization,
+    tabulate_trainable,
+)
+from groupwise.training.checkpoints import Workspace, mark_complete, remove_checkpoints
+from groupwise.training.log import TrainingLog, begin_progress, end_progress, read_memory
+from groupwise.training.processes import ask_first, count_processes, is_first_process
+from groupwise.training.settings import PROJECT, TrainerSettings, ValidationSettings
+from groupwise.training.sharding import gather_weights, join
 
-RenameMetrics = Callable[[Mapping[str, float]], dict[str, float]]
 CheckHeldout = Callable[[], Mapping[str, float]]
 FindStop = Callable[[Sequence[Mapping[str, Any]], int], tuple[str, str] | None]
 """Of rows and the number of all steps: what was seen and what to do, or None."""
@@ -36,21 +58,52 @@ _NUM_CHECKPOINTS = 2
 _BARS, _MOST_BARS = "▁▂▃▄▅▆▇█", 24
 
 
+class Trackers(TrainerCallback):
+    """Tells experiment trackers the rows of ``metrics.jsonl``, under their names there.
+
+    Transformers' own callbacks talk to them. Where a tracker keeps its files and whether it uses a
+    network is decided by that tracker's own environment variables.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        # What each calls the project that runs are listed under.
+        for name, variable in (("wandb", "WANDB_PROJECT"), ("mlflow", "MLFLOW_EXPERIMENT_NAME")):
+            if name in names:
+                os.environ.setdefault(variable, PROJECT)
+        self._trackers = [make() for make in get_reporting_integration_callbacks(list(names))]
+        self._has_wandb, self._owns_wandb_run = "wandb" in names, False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        if self._has_wandb:
+            self._owns_wandb_run = import_module("wandb").run is None
+        for tracker in self._trackers:
+            tracker.on_train_begin(args, state, control, **named)
+
+    def log(self, values: Mapping[str, float], args: Any, state: Any, control: Any) -> None:
+        for tracker in self._trackers:
+            tracker.on_log(args, state, control, logs=dict(values))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        """Close each tracker's run: the next training of this process has its own."""
+        for tracker in self._trackers:
+            tracker.on_train_end(args, state, control, **named)
+        if self._owns_wandb_run:
+            import_module("wandb").finish()
+
+
 class MetricRows(TrainerCallback):
     """Writes one row of ``metrics.jsonl`` for each logged step, and tells the trackers.
 
     A row also has what ``tell`` returns: further values, and under ``facts`` what they count,
-    which trackers are not told.
-
-    After a crash, rows beyond the checkpoint that training goes on from are dropped first,
-    so that the file is that of an uninterrupted run.
+    which trackers are not told. After a crash, rows beyond the checkpoint that training goes on
+    from are dropped first, so that the file is that of an uninterrupted run.
     """
 
     def __init__(
         self,
         path: Path,
         *,
-        rename: RenameMetrics,
+        rename: Callable[[Mapping[str, float]], dict[str, float]],
         num_epochs: float,
         trackers: Trackers,
         tell: Callable[[], dict[str, Any]] = dict,
@@ -62,16 +115,10 @@ class MetricRows(TrainerCallback):
         self.trackers = trackers
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Drop rows of steps that will be done again."""
         if is_first_process():
             self.log.start(state.global_step)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Append the row of this step.
-
-        Raises:
-            TrainingError: if a value is not a number; a gradient norm that is none is left out.
-        """
         if logs and "loss" in logs:
             epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
             told = self.tell()
@@ -125,11 +172,130 @@ class HeldoutRows(TrainerCallback):
             model.train(was_training)
 
 
-def make_alarm_stop(
-    path: Path, find_stop: FindStop | None, *, at_end: bool
-) -> list[TrainerCallback]:
-    """Return what ends a training at an alarm, if anything is to; see ``AlarmStop``."""
-    return [] if find_stop is None else [AlarmStop(path, find_stop=find_stop, at_end=at_end)]
+class BestOnValidation(HeldoutRows):
+    """Looks at validation that end a training, and keep the weights of the best one.
+
+    A look is better if the first of its values is higher; of equal ones the first is the best.
+    Every look is counted and written down: the best of many is better than it is by luck, and a
+    comparison has to know how many there were.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: ValidationSettings,
+        *,
+        check: CheckHeldout,
+        trackers: Trackers,
+    ) -> None:
+        super().__init__(
+            workspace.metrics, check=check, every_steps=settings.every_steps, trackers=trackers
+        )
+        self.settings = settings
+        self.kept = workspace.folder / "best"
+        self.chosen_by = ""
+        self.looks: dict[int, float] = {}
+        self.num_items = 0
+
+    @property
+    def best_step(self) -> int:
+        return max(self.looks, key=lambda step: (self.looks[step], -step))
+
+    def on_train_begin(self, args, state, control, **_: Any) -> None:
+        """Remember the looks before the step that training goes on from."""
+        is_flat = args.fsdp and args.fsdp_plugin_args["fsdp_version"] == 1
+        if self.settings.select == "best" and is_flat:
+            raise TrainingError(
+                "weights that FSDP1 spreads over processes are kept in checkpoints alone",
+                fix="set validation.select to last, or take FSDP2",
+            )
+        # Once: the first process has dropped rows of steps that will be done again.
+        rows = ask_first(lambda: read_jsonl(self.path) if self.path.is_file() else [])
+        for row in rows:
+            if names := [name for name in row if name.startswith("heldout/")]:
+                self.chosen_by = names[0].removeprefix("heldout/")
+                self.looks[row["step"]] = row[names[0]]
+        self.num_items = max((int(row.get("heldout/n", 0)) for row in rows), default=0)
+
+    def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
+        """Look where a look is due; stop after too many that were no better."""
+        super().on_step_end(args, state, control, model=model)
+        if self.last_step != state.global_step:
+            return
+        self.chosen_by = next(iter(self.values))
+        self.looks[state.global_step] = self.values[self.chosen_by]
+        self.num_items = int(self.values.get("n", 0))
+        if self.best_step == state.global_step and self.settings.select == "best":
+            names = list_trainable(model)
+            values = {n: join(p).cpu() for n, p in model.named_parameters() if n in names}
+            if is_first_process():
+                self.kept.mkdir(exist_ok=True)
+                save_file(values, self._find_file(self.best_step))
+                if args.save_strategy == "no":
+                    self._drop_others()
+        num_worse = sum(step > self.best_step for step in self.looks)
+        if self.settings.patience is not None and num_worse >= self.settings.patience:
+            control.should_training_stop = control.should_log = True
+            control.should_save = False  # a run that goes on from here would train further
+
+    def on_save(self, args, state, control, **_: Any) -> None:
+        """Drop what was kept before the best look: no checkpoint leads back there any more."""
+        if is_first_process():
+            self._drop_others()
+
+    def finish(self, model: Any) -> Mapping[str, int]:
+        """Put the chosen weights into the model; return what the looks add to the budget.
+
+        Writes ``selection.json``: the looks, and the step whose weights the policy has.
+        """
+        kept_step = max(self.looks)
+        if self.settings.select == "best":
+            kept_step = self.best_step
+            weights = load_file(self._find_file(kept_step))
+            for name, parameter in model.named_parameters():
+                if name in weights:
+                    parameter.data.copy_(weights[name])
+            shutil.rmtree(self.kept)
+        looks = [{"step": step, self.chosen_by: one} for step, one in sorted(self.looks.items())]
+        record = {
+            "select": self.settings.select,
+            "chosen_by": self.chosen_by,
+            "kept_step": kept_step,
+            "last_step": max(self.looks),
+            "num_items": self.num_items,
+            "looks": looks,
+        }
+        write_json(self.path.parent / "selection.json", record)
+        return {"num_looks": len(looks), "num_validation_items": self.num_items}
+
+    def _drop_others(self) -> None:
+        for path in self.kept.glob("*.safetensors") if self.looks else ():
+            if path != self._find_file(self.best_step):
+                path.unlink()
+
+    def _find_file(self, step: int) -> Path:
+        return self.kept / f"{step}.safetensors"
+
+
+def open_looks(
+    settings: TrainerSettings,
+    workspace: Workspace,
+    check: CheckHeldout | None,
+    *,
+    trackers: Trackers,
+) -> HeldoutRows | None:
+    """Return the looks that settings ask for, or None: to choose by, or to be drawn alone."""
+    every_steps = settings.heldout_every_steps
+    if settings.validation is not None:
+        if check is None:
+            raise TrainingError(
+                "validation is asked for, and there is no validation split to look at",
+                fix="leave validation out, or give the data a validation split",
+            )
+        return BestOnValidation(workspace, settings.validation, check=check, trackers=trackers)
+    if check is None or every_steps is None:
+        return None
+    return HeldoutRows(workspace.metrics, check=check, every_steps=every_steps, trackers=trackers)
 
 
 class AlarmStop(TrainerCallback):
@@ -144,7 +310,7 @@ class AlarmStop(TrainerCallback):
         at_end: whether the last step may end in an alarm, too, as others build on what comes out.
     """
 
-    def __init__(self, path: Path, *, find_stop: FindStop, at_end: bool) -> None:
+    def __init__(self, path: Path, find_stop: FindStop, *, at_end: bool) -> None:
         self.path = path
         self.find_stop = find_stop
         self.at_end = at_end
@@ -189,25 +355,35 @@ class ProgressFile(TrainerCallback):
         self.folder = folder
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Write the number of steps, and from where and when this attempt does them."""
         if state.is_world_process_zero:
             begin_progress(self.folder, num_steps=state.max_steps, first_step=state.global_step)
 
     def on_train_end(self, args, state, control, **_: Any) -> None:
-        """Remove it."""
         if state.is_world_process_zero:
             end_progress(self.folder)
+
+
+class MemoryFile(TrainerCallback):
+    """Writes ``memory.json`` with each logged row: one entry per process, in their order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "memory.json"
+
+    def on_log(self, args, state, control, logs=None, **_: Any) -> None:
+        if not logs or "loss" not in logs:
+            return
+        found = [read_memory()]
+        if count_processes() > 1:
+            found = gather_object(found)
+        if is_first_process() and None not in found:
+            told = [asdict(one) for one in found if one is not None]
+            write_json(self.path, {"step": state.global_step, "processes": told})
 
 
 class WarmupCheck(TrainerCallback):
     """Stops a training whose learning rate would still be rising at its last step."""
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Compare the steps of the warm-up with all steps.
-
-        Raises:
-            TrainingError: if the peak would never be reached; one step would even train nothing.
-        """
         num_rising = args.get_warmup_steps(state.max_steps)
         if args.lr_scheduler_type != "constant" and num_rising >= state.max_steps:
             raise TrainingError(
@@ -218,22 +394,17 @@ class WarmupCheck(TrainerCallback):
 
 
 class WholeCheckpoints(TrainerCallback):
-    """Marks each checkpoint once everything in it is written.
+    """Marks each checkpoint once every process has written its files; then older ones are let go.
 
     A row of metrics is logged at each checkpoint and at the last step: what was summed up since
     the last row is not in the checkpoint, and a run that goes on from it would log other means.
     """
 
     def on_step_end(self, args, state, control, **_: Any) -> None:
-        """Log where a checkpoint is about to be written, and at the end."""
         if control.should_save or state.global_step >= state.max_steps:
             control.should_log = True
 
     def on_save(self, args, state, control, model=None, **_: Any) -> None:
-        """Mark the checkpoint of this step when every process has written its files.
-
-        Then, and not before, older ones are let go.
-        """
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
@@ -254,7 +425,6 @@ class TrainableTable(TrainerCallback):
         self.table = format_trainable(tabulate_trainable(model))
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Print the table once, whatever the number of processes."""
         if state.is_world_process_zero:
             sys.stderr.write(self.table + "\n")
 
@@ -276,70 +446,55 @@ class StepProgress(TrainerCallback):
         self.name = name
         self.shown = shown
         self.looks = looks
-        self.curves: dict[str, list[float]] = {}
+        self.curves: defaultdict[str, list[float]] = defaultdict(list)
         self.numbers: dict[str, float] = {}
         self.bar: Progress | None = None
-        self.line = ProgressLine("steps", self._say)
+        self.line = ProgressLine("steps", lambda line: sys.stderr.write(f"  {name}: {line}\n"))
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Open the bar, or begin to count."""
         console = Console(file=sys.stderr)
         if not console.is_terminal:
             self.line(state.global_step, state.max_steps)
-        else:
-            hush(True)
-            self.bar = Progress(
-                TextColumn("  {task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[values]}"),
-                console=console,
-            )
-            self.bar.add_task(
-                self.name, total=state.max_steps, completed=state.global_step, values=""
-            )
-            self.bar.start()
+            return
+        hush(True)
+        self.bar = Progress(
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[values]}"),
+            console=console,
+        )
+        self.bar.add_task(self.name, total=state.max_steps, completed=state.global_step, values="")
+        self.bar.start()
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
         """Remember the values to show; the reward is a curve."""
         given = logs or {}
         found = {ours: given[n] for n, ours in self.shown.items() if given.get(n) is not None}
         if "reward" in found:
-            self._remember("reward", found.pop("reward"))
+            self.curves["reward"].append(float(found.pop("reward")))
         self.numbers |= {name: float(value) for name, value in found.items()}
 
     def on_step_end(self, args, state, control, **_: Any) -> None:
         """Move the bar, or print a line when the last one is old, and at the end."""
         if self.looks is not None and self.looks.last_step == state.global_step > 0:
             name, value = next(iter(self.looks.values.items()))
-            self._remember(f"validation {name}", value)
-        values = self._describe()
+            self.curves[f"validation {name}"].append(float(value))
+        curves = (f"{n} {draw_curve(seen)} {seen[-1]:.3g}" for n, seen in self.curves.items())
+        numbers = (f"{name} {value:.3g}" for name, value in self.numbers.items())
+        values = "  ".join((*curves, *numbers))
         if self.bar is not None:
             task = self.bar.task_ids[0]
             self.bar.update(task, completed=state.global_step, values=values)
         else:
             self.line(state.global_step, state.max_steps, values)
 
-    def _remember(self, name: str, value: float) -> None:
-        self.curves.setdefault(name, []).append(float(value))
-
-    def _describe(self) -> str:
-        curves = (f"{n} {draw_curve(seen)} {seen[-1]:.3g}" for n, seen in self.curves.items())
-        return "  ".join(
-            (*curves, *(f"{name} {value:.3g}" for name, value in self.numbers.items()))
-        )
-
-    def _say(self, line: str) -> None:
-        sys.stderr.write(f"  {self.name}: {line}\n")
-
     def __enter__(self) -> Self:
-        """Nothing shows before training begins."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the bar."""
         self.line.end()
         if self.bar is not None:
             self.bar.stop()

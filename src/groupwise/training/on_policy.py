@@ -19,10 +19,11 @@ mean is bounded, too.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +39,13 @@ PICTURE_NAMES = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
 _MAX_PLAIN_TOKENS = 2048
 
 
+# How much is scored again, as each pass of a row costs a whole prompt: rows that are checked, of
+# these how many rounding is measured on, columns of padding behind them, copies of the first. Less
+# precision rounds so much more that few passes would say too little of how far.
+_FLOAT32 = SimpleNamespace(rows=4, measured=2, behind=(9,), copies=(2, 3))
+_COARSE = SimpleNamespace(rows=8, measured=8, behind=(1, 4, 9), copies=(2, 3, 5))
+
+
 def find_precision(model: Any) -> torch.dtype:
     """Return in what a model computes its logits: autocast's type, or else its weights'."""
     kind = model.device.type
@@ -51,43 +59,11 @@ def find_ulp(value: float, dtype: torch.dtype) -> float:
 
 
 def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.dtype) -> float:
-    """Return one unit in the last place of logits, or of log-probabilities, which are float32.
-
-    Args:
-        logits: over the temperature, of any shape.
-        log_probs: of any shape, not empty.
-        dtype: in which logits are computed.
-    """
+    """Return one unit in the last place of logits, or of log-probabilities, which are float32."""
     return max(
         find_ulp(float(logits.abs().max()), dtype),
         find_ulp(float(log_probs.abs().max()), torch.float32),
     )
-
-
-@dataclass(frozen=True)
-class _Effort:
-    """How much is scored again: each pass of a row costs a whole prompt.
-
-    Attributes:
-        rows: that are checked.
-        measured: of these, on how many rounding is measured.
-        behind: columns of padding behind them.
-        copies: of the first.
-    """
-
-    rows: int
-    measured: int
-    behind: tuple[int, ...]
-    copies: tuple[int, ...]
-
-
-# Less precision rounds so much more that few passes would say too little of how far.
-_FLOAT32 = _Effort(rows=4, measured=2, behind=(9,), copies=(2, 3))
-_COARSE = _Effort(rows=8, measured=8, behind=(1, 4, 9), copies=(2, 3, 5))
-
-
-def _find_effort(dtype: torch.dtype) -> _Effort:
-    return _FLOAT32 if dtype == torch.float32 else _COARSE
 
 
 @dataclass(frozen=True)
@@ -214,7 +190,7 @@ def measure_noise(
     temperature: float,
     dtype: torch.dtype,
 ) -> Noise:
-    """Return how far rounding moves a log-probability.
+    """Return how far rounding moves a log-probability; in float32 only the first row is copied.
 
     Kernels may add up the shapes that are tried in one and the same order, and others not. So it
     is at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax
@@ -222,15 +198,10 @@ def measure_noise(
     tokens' own logits, as two numbers differ that are rounded to it by chance.
 
     Source: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis" (2019).
-
-    Args:
-        policy: in evaluation mode.
-        rows: examples and token ids of completions; in float32 only the first is copied.
-        temperature: of the log-probabilities.
-        dtype: in which logits are computed.
     """
-    effort, found = _find_effort(dtype), list[float]()
-    ranges, units = list[torch.Tensor](), list[float]()
+    is_coarse = dtype != torch.float32
+    effort = _COARSE if is_coarse else _FLOAT32
+    found, units, ranges = list[float](), list[float](), list[torch.Tensor]()
     for place, (example, token_ids) in enumerate(rows):
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
         logits = _compute_logits(policy, example, token_ids)
@@ -242,7 +213,7 @@ def measure_noise(
             ]
         )
         copied = wider[:1]
-        if place == 0 or effort is _COARSE:
+        if place == 0 or is_coarse:
             copied = torch.stack([score(num_copies=number) for number in effort.copies])
         found.append(find_resolution(logits / temperature, wider, dtype))
         found.append(math.sqrt(logits.shape[-1]) * torch.finfo(torch.float32).eps)
@@ -250,7 +221,7 @@ def measure_noise(
         ranges.append(_span(torch.cat([wider, copied])))
         own = logits.gather(1, torch.tensor([token_ids], device=logits.device).T) / temperature
         units += [find_ulp(float(value), dtype) for value in own.flatten()]
-    if effort is not _COARSE:
+    if not is_coarse:
         return Noise(max(found), None)
     return Noise(max(found), max(float(torch.cat(ranges).mean()), sum(units) / len(units) / 3))
 
@@ -260,12 +231,7 @@ def _span(scores: torch.Tensor) -> torch.Tensor:
 
 
 def choose_rows(sizes: Sequence[int], max_rows: int) -> list[int]:
-    """Return the places of the rows to score again: from the shortest prompt to the longest.
-
-    Args:
-        sizes: tokens of the prompt of each row.
-        max_rows: how many.
-    """
+    """Return the places of rows to score again: from the shortest prompt to the longest."""
     by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
     num = min(len(sizes), max_rows)
     chosen = [by_size[round(k * (len(sizes) - 1) / max(num - 1, 1))] for k in range(num)]
@@ -279,11 +245,6 @@ def find_worst(
 
     Rounding differs much between rows. Of others it would say nothing of the one that the bound is
     held against.
-
-    Args:
-        trained: log-probabilities of the tokens of each row as training computes them.
-        alone: from an independent pass.
-        max_rows: how many.
     """
     gaps = [float((one - other).abs().max()) for one, other in zip(trained, alone, strict=True)]
     return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:max_rows]
@@ -364,29 +325,27 @@ def join_results(found: Sequence[OnPolicyResult]) -> OnPolicyResult:
 def check_on_policy(
     trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict[str, Any]
 ) -> OnPolicyResult:
-    """Check the first generated batch of a GRPO trainer.
-
-    Args:
-        trainer: a TRL GRPOTrainer before its first update.
-        policy: the policy being trained.
-        examples: the example of each row.
-        batch: what the trainer made: completion ids and masks, shape [rows, tokens].
-
-    Raises:
-        TrainingError: if the on-policy check fails.
-    """
+    """Check the first batch that a GRPO trainer sampled, before its first update."""
     mask = batch["completion_mask"].bool()
     said = mask.any(1).nonzero().flatten().tolist()
     sizes = batch["prompt_mask"].sum(1).tolist()
     with trainer.accelerator.autocast():
         dtype = find_precision(policy.model)
-    effort = _find_effort(dtype)
+    effort = _FLOAT32 if dtype == torch.float32 else _COARSE
     chosen = [said[place] for place in choose_rows([sizes[row] for row in said], effort.rows)]
 
     def pick(scores: torch.Tensor) -> list[torch.Tensor]:
         return [scores[row][mask[row]] for row in chosen]
 
-    trained = pick(score_as_training(trainer, batch))
+    # As training computes them, in its shape.
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    both = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
+    with torch.no_grad():
+        scores, _, _ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, both, batch["completion_ids"].shape[1], **named
+        )
+    trained = pick(scores)
     rows = [(examples[row], batch["completion_ids"][row][mask[row]].tolist()) for row in chosen]
     temperature = trainer.temperature
     was_training = policy.model.training
@@ -410,15 +369,3 @@ def check_on_policy(
         noise=noise.largest,
         mean_noise=noise.mean,
     )
-
-
-def score_as_training(trainer: Any, batch: Mapping[str, Any]) -> torch.Tensor:
-    """Return log-probabilities of a batch's completions by the policy as it is, in its shape."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
-    with torch.no_grad():
-        scores, _, _ = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, mask, batch["completion_ids"].shape[1], **named
-        )
-    return scores

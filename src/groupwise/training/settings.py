@@ -1,15 +1,27 @@
-"""Settings of SFT and GRPO, written in the recipe's YAML under ``sft`` and ``grpo``."""
+"""Settings of SFT and GRPO, in YAML under ``sft`` and ``grpo``, and what Transformers gets of them.
 
-from collections.abc import Mapping
+A config is read by this module alone: nothing heavy is imported at its top.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from groupwise.core import BUDGET, Config, Harmless, Place
+from groupwise.core import BUDGET, Config, Example, Harmless, Place, TrainingError
 from groupwise.models import TrainableSettings
 
+if TYPE_CHECKING:
+    import torch
+
+    from groupwise.training.checkpoints import Workspace
+
+PROJECT = "groupwise"
 Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+Correction = Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
 
 _LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
@@ -206,9 +218,7 @@ class VllmSettings(Config):
     tensor_parallel_size: int = Field(default=1, ge=1, le=1024)
     sleep: bool = False
     max_model_length: int | None = Field(default=None, ge=1)
-    correction: (
-        Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"] | None
-    ) = "sequence_mask"
+    correction: Correction | None = "sequence_mask"
     ratio_min: float | None = Field(default=None, ge=0)
     ratio_max: float | None = Field(default=3.0, gt=0)
     max_logprob_gap: Annotated[float | None, _GUARD] = Field(default=0.1, gt=0)
@@ -336,3 +346,98 @@ class GrpoSettings(TrainerSettings):
                 "from one round"
             )
         return self
+
+
+@dataclass(frozen=True)
+class SftRow:
+    """An example and the text the policy is taught to answer.
+
+    Attributes:
+        is_finished: whether the answer ends after the target; if not, what follows the target,
+            the end token included, is not taught.
+    """
+
+    example: Example
+    target: str
+    is_finished: bool = True
+
+
+RowsOfEpoch = Callable[[int], Sequence[SftRow]]
+"""Gives the rows of an epoch; the same number in each, deterministic."""
+
+
+def build_arguments(
+    settings: TrainerSettings, workspace: "Workspace", *, dtype: "torch.dtype"
+) -> dict[str, Any]:
+    """Return keyword arguments for ``SFTConfig`` and ``GRPOConfig``; ``dtype`` is the policy's."""
+    import torch
+
+    from groupwise.training.processes import spreads_weights
+
+    spread = {"fsdp": True, "fsdp_config": {"version": 2}} if spreads_weights() else {}
+    warmup = settings.warmup_share if settings.warmup_steps is None else settings.warmup_steps
+    return {
+        "output_dir": str(workspace.folder),
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": settings.scheduler,
+        "warmup_steps": warmup,  # below 1 it is a share
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "gradient_accumulation_steps": settings.gradient_accumulation,
+        "activation_checkpointing": settings.gradient_checkpointing,
+        "logging_steps": settings.log_every_steps,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no" if settings.save_every_steps is None else "steps",
+        "save_steps": settings.save_every_steps or 500,
+        "report_to": "none",  # Trackers tells them, under our names
+        "run_name": f"{workspace.folder.resolve().parent.name}/{workspace.folder.name}",
+        "project": PROJECT,
+        "bf16": dtype == torch.bfloat16,
+        "fp16": dtype == torch.float16,
+        "use_cpu": not torch.accelerator.is_available(),  # or bfloat16 is refused there
+        "seed": workspace.seed,
+        "data_seed": workspace.seed,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": torch.accelerator.is_available(),
+        **spread,
+    }
+
+
+@contextmanager
+def name_memory_settings(settings: TrainerSettings) -> Iterator[None]:
+    """Within this context an allocation that fails, on any device, is a TrainingError.
+
+    It names the settings that decide how much memory a step takes, with their present values.
+    """
+    from groupwise.inference.streaming.local import is_out_of_memory
+
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        names: tuple[str, ...] = ("batch_size",)
+        if isinstance(settings, GrpoSettings):
+            names = ("prompts_per_step", "steps_per_generation", "group_size", "max_new_tokens")
+        values = {name: getattr(settings, name) for name in names}
+        given = [f"{name} ({value})" for name, value in values.items() if value is not None]
+        ways = [
+            f"lower {', '.join(given)}",
+            f"raise gradient_accumulation ({settings.gradient_accumulation}) to make up for it",
+        ]
+        if not settings.gradient_checkpointing:
+            ways.append("set gradient_checkpointing (false) to true")
+        trainable = settings.trainable
+        if trainable.method == "full":
+            ways.append("set trainable.method (full) to lora")
+        elif trainable.method == "lora":
+            ways.append(f"lower trainable.lora.last_blocks ({trainable.lora.last_blocks or 'all'})")
+        fix = "; ".join([*ways, "load the model with model.dtype: bfloat16"])
+        raise TrainingError(
+            "a training step ran out of memory",
+            got=str(error).partition("\n")[0] or type(error).__name__,
+            fix=f"{fix}; then run again with --resume: finished steps are kept",
+        ) from error

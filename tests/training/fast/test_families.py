@@ -2,7 +2,7 @@
 
 import pytest
 
-from groupwise.training.fast import families
+from groupwise.training.fast import support
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 
@@ -62,7 +62,7 @@ def test_a_model_made_to_look_ahead_does_not(policies):
 
 def test_kernels_of_linear_attention_are_not_known(policies, monkeypatch):
     """Only log-probabilities are compared in a training, and theirs may be right alone."""
-    monkeypatch.setattr(families, "_KERNELS", ("missing_package", "torch"))
+    monkeypatch.setattr(support, "_KERNELS", ("missing_package", "torch"))
     backbones = [find_backbone(policies.build(one, "full")) for one in ("qwen3_5", "mistral")]
     assert "computed by torch" in find_obstacle(backbones[0])
     assert find_obstacle(backbones[1]) is None

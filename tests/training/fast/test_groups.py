@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from groupwise.training.fast.groups import (
+from groupwise.training.fast.round import (
     Groups,
     find_dead_rows,
     number_prompts,
     shuffle_groups,
+    split_batch,
     split_groups,
-    take_rows,
 )
 
 NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=16).map(torch.tensor)
@@ -112,11 +112,12 @@ def test_dead_is_a_group_whose_known_rewards_are_equal(groups):
 
 
 @given(NUMBERS, st.integers(0, 2**31))
-def test_taking_rows_reorders_all_that_has_rows(numbers, seed):
+def test_shuffling_a_batch_reorders_all_that_has_rows(numbers, seed):
     torch.manual_seed(seed)
-    order = torch.randperm(len(numbers))
-    batch = {"ids": numbers, "total": torch.tensor(3), "list": numbers.tolist(), "none": None}
-    taken = take_rows(batch, order)
-    assert taken["ids"].equal(numbers[order])
+    order = shuffle_groups(numbers)
+    batch = {"prompt_numbers": numbers, "list": numbers.tolist(), "none": None}
+    torch.manual_seed(seed)
+    (taken,) = split_batch(batch | {"total": torch.tensor(3)}, 1, is_shuffled=False)
+    assert taken["prompt_numbers"].equal(numbers[order])
     assert taken["list"] == numbers[order].tolist()
     assert (taken["total"], taken["none"]) == (3, None)

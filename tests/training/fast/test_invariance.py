@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from groupwise.training.fast import groups
+from groupwise.training.fast import round as rounds
 from groupwise.training.settings import SpeedSettings
 
 ON = SpeedSettings(shared_prefix="on")
@@ -97,9 +97,9 @@ def test_longer_neighbours(find_gradient, assert_same, grpo, loss, family):
 @each_loss
 def test_seed_of_the_shuffle(find_gradient, assert_same, monkeypatch, loss):
     orders = []
-    own = groups.shuffle_groups
+    own = rounds.shuffle_groups
     monkeypatch.setattr(
-        groups, "shuffle_groups", lambda numbers: orders.append(own(numbers)) or orders[-1]
+        rounds, "shuffle_groups", lambda numbers: orders.append(own(numbers)) or orders[-1]
     )
     halves = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     found = [find_gradient(loss, seed=seed, **halves) for seed in (0, 3)]
@@ -113,7 +113,7 @@ def test_any_order_of_rows(find_gradient, assert_same, monkeypatch, loss, family
     """Groups need not stay together: half of each is in either micro-batch."""
     whole = find_gradient(loss, family=family)
     order = torch.tensor([5, 0, 7, 2, 3, 4, 1, 6])
-    monkeypatch.setattr(groups, "shuffle_groups", lambda _: order)
+    monkeypatch.setattr(rounds, "shuffle_groups", lambda _: order)
     halves = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     assert_same(whole, find_gradient(loss, family=family, **halves))
 

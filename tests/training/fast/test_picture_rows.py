@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import TrainingError
-from groupwise.training.fast.picture_rows import Pictures, find_pictures
+from groupwise.training.fast.pictures import Pictures, find_pictures
 
 COUNTS = st.lists(st.integers(0, 3), min_size=1)
 

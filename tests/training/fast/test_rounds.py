@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.training.fast.groups import Groups
-from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.round import Groups, Round
 from groupwise.training.fast.shared import Trunk
 
 NUMBERS = torch.tensor([0, 0, 1, 1])

@@ -8,7 +8,7 @@ from rerun_passes import RerunPasses
 
 from groupwise.training.fast import sampling
 from groupwise.training.fast.decoding import recorded_decoding
-from groupwise.training.fast.picture_rows import Pictures
+from groupwise.training.fast.pictures import Pictures
 from groupwise.training.fast.sampling import collate_prompts, cut_after_end
 from groupwise.training.settings import SpeedSettings
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.training.fast.streams import Packing
+from groupwise.training.fast.shared import Packing
 
 
 @st.composite

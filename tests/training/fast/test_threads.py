@@ -2,7 +2,7 @@
 
 import torch
 
-from groupwise.training.fast.streams import Packing, Streams
+from groupwise.training.fast.shared import Packing, Streams
 
 
 def differentiate(prefix, prompt_of_row, weights):

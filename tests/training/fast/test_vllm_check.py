@@ -5,7 +5,7 @@ import math
 import pytest
 
 from groupwise.core import TrainingError
-from groupwise.training.fast.vllm_check import check_sampler
+from groupwise.training.fast.vllm import check_sampler
 from groupwise.training.settings import SpeedSettings, VllmSettings
 
 SIZES = [[(16, 16)], [(24, 16)]]

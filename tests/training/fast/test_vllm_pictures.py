@@ -11,7 +11,7 @@ from PIL import Image
 
 from groupwise.core import TrainingError
 from groupwise.models.tiny import make_tiny_image_processor
-from groupwise.training.fast.vllm_pictures import collapse, forward_limits, scale_picture
+from groupwise.training.fast.vllm import collapse, prepare_vllm, scale_picture
 from groupwise.training.settings import SpeedSettings
 
 vllm_generation: Any = trl.generation.vllm_generation
@@ -87,10 +87,10 @@ def test_an_engine_is_built_with_the_limits(monkeypatch):
     monkeypatch.setattr(vllm_generation, "LLM", lambda **named: built.append(named), raising=False)
     own = vllm_generation.LLM
     processor = SimpleNamespace(image_processor=make_tiny_image_processor(5 * 128**2))
-    with forward_limits(processor):
+    with prepare_vllm(None, SimpleNamespace(processor=processor)):
         vllm_generation.LLM(model="one")
     limits = {"min_pixels": 128**2, "max_pixels": 5 * 128**2}
     assert built == [{"model": "one", "mm_processor_kwargs": limits}]
     assert vllm_generation.LLM is own
-    with forward_limits(SimpleNamespace()):
+    with prepare_vllm(None, SimpleNamespace(processor=None)):
         assert vllm_generation.LLM is own

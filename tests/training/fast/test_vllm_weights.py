@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from groupwise.core import TrainingError
-from groupwise.training.fast.vllm_weights import iter_merged, send_merged
+from groupwise.training.fast.vllm import iter_merged, send_merged
 
 FAMILIES = ("qwen2", "qwen2_5_vl", "qwen3_vl")
 BLOCKS = r"^(?!.*visual).*layers\.(?:2|3)\..*(?:q|v|down)_proj"

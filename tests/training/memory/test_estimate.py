@@ -14,7 +14,7 @@ from groupwise.models import (
     prepare_trainable,
 )
 from groupwise.training import Batch, GrpoSettings, Place, SftSettings
-from groupwise.training.memory.estimate import estimate_memory
+from groupwise.training.preview import estimate_memory
 
 CPU, GPU = Place("cpu"), Place("cuda")
 FULL = TrainableSettings(method="full")

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import torch
 
 from groupwise.core import read_json
-from groupwise.training.memory import taken
-from groupwise.training.memory.taken import Memory, MemoryFile, read_memory
+from groupwise.training import callbacks, log
+from groupwise.training.callbacks import MemoryFile
+from groupwise.training.log import Memory, read_memory
 
 STATE = SimpleNamespace(global_step=7)
 
 
-def log(folder, logs=None):
+def tell(folder, logs=None):
     MemoryFile(folder).on_log(None, STATE, None, logs={"loss": 1.0} if logs is None else logs)
 
 
@@ -43,15 +44,15 @@ def test_a_gpu_tells_of_its_tensors(monkeypatch):
 
 def test_each_row_tells_it_of_every_process(tmp_path, monkeypatch):
     other = Memory("cpu", 1, 2, 3)
-    monkeypatch.setattr(taken, "read_memory", lambda: Memory("cpu", 4, 5, 6))
-    log(tmp_path, {"heldout/accuracy": 1.0})
+    monkeypatch.setattr(callbacks, "read_memory", lambda: Memory("cpu", 4, 5, 6))
+    tell(tmp_path, {"heldout/accuracy": 1.0})
     assert not list(tmp_path.iterdir())
-    log(tmp_path)
+    tell(tmp_path)
     own = {"device": "cpu", "now_mib": 4, "peak_mib": 5, "total_mib": 6}
     assert read_json(tmp_path / "memory.json", dict) == {"step": 7, "processes": [own]}
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(taken, "gather_object", lambda found: [*found, other])
-    log(tmp_path)
+    monkeypatch.setattr(callbacks, "gather_object", lambda found: [*found, other])
+    tell(tmp_path)
     found = read_json(tmp_path / "memory.json", dict)["processes"]
     assert [one["now_mib"] for one in found] == [4, 1]
 
@@ -59,14 +60,14 @@ def test_each_row_tells_it_of_every_process(tmp_path, monkeypatch):
 def test_only_the_first_process_writes(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(taken, "gather_object", lambda found: found * 2)
-    log(tmp_path)
+    monkeypatch.setattr(callbacks, "gather_object", lambda found: found * 2)
+    tell(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_system_that_does_not_say_leaves_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(taken, "_STATUS", tmp_path / "none")
+    monkeypatch.setattr(log, "_STATUS", tmp_path / "none")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_memory() is None
-    log(tmp_path)
+    tell(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -12,15 +12,105 @@ from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES, unplanned_attention
 from groupwise.training.fast.decoding import can_record, fill_static_layer, recorded_decoding
-from groupwise.training.fast.picture_rows import Pictures, find_pictures
-from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.pictures import Pictures, find_pictures
+from groupwise.training.fast.round import Round
 from groupwise.training.fast.scoring import PromptRows, Sharing, find_positions
 from groupwise.training.fast.shared import Trunk, find_text_model, list_block_types
 from groupwise.training.on_policy import find_precision
 
+# What depends on nothing but the tokens so far and their scores.
+_EXACT = frozenset(
+    (
+        *("_from_model_config", "transformers_version", "disable_compile"),
+        *("pad_token_id", "bos_token_id", "eos_token_id"),
+        *("max_new_tokens", "max_length", "min_new_tokens", "min_length"),
+        *("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"),
+        *("epsilon_cutoff", "eta_cutoff", "renormalize_logits", "remove_invalid_values"),
+        *("repetition_penalty", "no_repeat_ngram_size", "exponential_decay_length_penalty"),
+        *("bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias"),
+        *("forced_bos_token_id", "forced_eos_token_id"),
+    )
+)
+
+
+def find_sampling_obstacle(given: GenerationConfig, own: GenerationConfig) -> str | None:
+    """Return which option needs prompts that are read once per completion, or None.
+
+    ``given`` is what ``generate`` is called with; the model's ``own`` says what that leaves open.
+    """
+    if given.max_new_tokens is None:
+        return "max_new_tokens is None"
+    usual = GenerationConfig._get_default_generation_params()
+    for name in sorted(given.to_dict().keys() - _EXACT):
+        value = getattr(given, name, None)
+        value = getattr(own, name, None) if value is None else value
+        if value is not None and value != usual.get(name, False):
+            return f"{name} is {value}"
+    return None
+
+
+def sample_round(
+    trainer: Any,
+    prompt_ids: Sequence[Sequence[int]],
+    images: Sequence[Any] | None,
+    fields: Mapping[str, Any],
+) -> list[list[int]]:
+    """Sample with every prompt read once; return token ids up to and including an end token.
+
+    Args:
+        trainer: in a round, with its policy.
+        prompt_ids: of every row.
+        images: of every row; None without pictures.
+        fields: what the processor returned beside the ids, for every prompt once.
+    """
+    first = trainer._round.groups.first_rows.tolist()
+    backbone, device = trainer._backbones[0], trainer.accelerator.device
+    unique = [prompt_ids[row] for row in first]
+    pictures = None
+    if "pixel_values" in fields:
+        given = {name: np.asarray(fields[name]) for name in PICTURE_FIELDS if name in fields}
+        picture_id = getattr(backbone.config, "image_token_id", None)
+        pictures = find_pictures(
+            {name: torch.as_tensor(values).to(device) for name, values in given.items()},
+            [len(images[row] or ()) for row in first] if images else (),
+            [sum(one == picture_id for one in ids) for ids in unique],
+        )
+    prompts = collate_prompts(
+        unique,
+        fields,
+        pictures=pictures,
+        padding_id=trainer._tokenizer.pad_token_id,
+        width_unit=trainer.pad_to_multiple_of or 1,
+        device=device,
+    )
+    unwrapped = trainer.accelerator.unwrap_model(trainer.model)
+    with trainer.accelerator.autocast():
+        is_cast = find_precision(unwrapped) != unwrapped.get_output_embeddings().weight.dtype
+    with (
+        unwrap_model_for_generation(
+            trainer.model_wrapped,
+            trainer.accelerator,
+            generation_kwargs=trainer.generation_kwargs,
+            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+        ) as model,
+        trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False),
+    ):
+        tokens = sample_rows(
+            model,
+            backbone,
+            prompts,
+            trainer._round,
+            # Scoring takes nothing over that it computes less finely: passes run under autocast,
+            # reading prompts does not.
+            sharing=Sharing() if is_cast else trainer._sharing,
+            generation_config=trainer.generation_config,
+            records=trainer.speed.decoding_graph,
+        )
+    return cut_after_end(tokens, trainer.eos_token_ids)
+
 
 @torch.no_grad()
-def sample_rows(  # noqa: PLR0913 (one of them is a lever)
+def sample_rows(
     model: Any,
     backbone: Any,
     prompts: PromptRows,
@@ -45,8 +135,22 @@ def sample_rows(  # noqa: PLR0913 (one of them is a lever)
     """
     rows = round_.groups.prompt_of_row
     positions = find_positions(backbone, prompts)
-    cache = _make_cache(backbone)
+    # It keeps every token's keys, also those that leave a window.
+    cache: Any = DynamicCache()
+    types = list_block_types(find_text_model(backbone).config)
+    cache.layers = [
+        LinearAttentionLayer() if one == "linear_attention" else DynamicLayer() for one in types
+    ]
+    pictures: dict[str, Any] = {}
     with record_inputs(backbone, sharing) as states:
+        if prompts.pictures is not None:
+            features = backbone.get_image_features(
+                **prompts.pictures.copy_fields(), return_dict=True
+            )
+            if sharing.keeps_features:
+                counts = prompts.pictures.count_features()
+                round_.keep_features(round_.groups, counts, features)
+            pictures = {"mm_encoder_outputs": {"image": features}}
         backbone(
             input_ids=prompts.ids[:, :-1],
             attention_mask=prompts.mask[:, :-1],
@@ -54,13 +158,16 @@ def sample_rows(  # noqa: PLR0913 (one of them is a lever)
             past_key_values=cache,
             use_cache=True,
             **prompts.name_for_masks(),
-            **_encode_pictures(backbone, prompts, sharing, round_),
+            **pictures,
         )
         records = records and can_record(model, generation_config.max_new_tokens)
         room = generation_config.max_new_tokens + 1
         cache.layers = _repeat_layers(cache.layers, rows, room=room, is_static=records)
         if hasattr(backbone, "rope_deltas"):  # an earlier call's would shift this one's positions
-            backbone.rope_deltas = _find_deltas(positions, prompts.mask)[rows]
+            time = positions if positions.ndim == 2 else positions[0]
+            # How far the last position is from the number of tokens.
+            deltas = time[:, -1:] + 1 - prompts.mask.sum(1, keepdim=True)
+            backbone.rope_deltas = deltas[rows]
         with (
             unplanned_attention(),
             recorded_decoding(model, collected=states) if records else nullcontext(),
@@ -107,13 +214,7 @@ def collate_prompts(
 ) -> PromptRows:
     """Return prompts padded on the left, as ``generate`` would be given them by TRL.
 
-    Args:
-        prompt_ids: token ids of each prompt.
-        fields: what the processor returned beside them.
-        pictures: of the prompts; None without pictures.
-        padding_id: fills up the ids.
-        width_unit: the width is a multiple of so many tokens.
-        device: of the tensors.
+    ``fields`` are what the processor returned beside ids; the width is a multiple of its unit.
     """
     width = -(-max(map(len, prompt_ids)) // width_unit) * width_unit
 
@@ -131,65 +232,12 @@ def collate_prompts(
     )
 
 
-def collect_pictures(
-    prompt_ids: Sequence[Sequence[int]],
-    fields: Mapping[str, Any],
-    *,
-    num_images: Sequence[int],
-    picture_id: int | None,
-    device: torch.device,
-) -> Pictures | None:
-    """Return the pictures of prompts, or None if they have none.
-
-    Args:
-        prompt_ids: token ids of each prompt.
-        fields: what the processor returned beside them.
-        num_images: pictures of each prompt.
-        picture_id: of the token that stands for a part of a picture; None: there is none.
-        device: of the tensors.
-    """
-    if "pixel_values" not in fields:
-        return None
-    given = {name: np.asarray(fields[name]) for name in PICTURE_FIELDS if name in fields}
-    tensors = {name: torch.as_tensor(values).to(device) for name, values in given.items()}
-    num_places = [sum(one == picture_id for one in ids) for ids in prompt_ids]
-    return find_pictures(tensors, num_images, num_places)
-
-
 def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list[list[int]]:
     """Return each row up to and including its first end token."""
     is_end = torch.isin(token_ids, torch.tensor(list(end_token_ids), device=token_ids.device))
     num_after = ((is_end.int().cumsum(1) - is_end.int()) > 0).sum(1).tolist()
     rows = token_ids.tolist()
     return [row[: len(row) - gone] for row, gone in zip(rows, num_after, strict=True)]
-
-
-def _encode_pictures(
-    backbone: Any, prompts: PromptRows, sharing: Sharing, round_: Round
-) -> dict[str, Any]:
-    pictures = prompts.pictures
-    if pictures is None:
-        return {}
-    features = backbone.get_image_features(**pictures.copy_fields(), return_dict=True)
-    if sharing.keeps_features:
-        round_.keep_features(round_.groups, pictures.count_features(), features)
-    return {"mm_encoder_outputs": {"image": features}}
-
-
-def _find_deltas(positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return how far the last position is from the number of tokens, shape [prompts, 1]."""
-    time = positions if positions.ndim == 2 else positions[0]
-    return time[:, -1:] + 1 - mask.sum(1, keepdim=True)
-
-
-def _make_cache(backbone: Any) -> Any:
-    """Return an empty cache that keeps every token's keys, also those that leave a window."""
-    cache: Any = DynamicCache()
-    types = list_block_types(find_text_model(backbone).config)
-    cache.layers = [
-        LinearAttentionLayer() if one == "linear_attention" else DynamicLayer() for one in types
-    ]
-    return cache
 
 
 def _repeat_layers(
@@ -199,14 +247,14 @@ def _repeat_layers(
     if is_static and all(isinstance(layer, DynamicLayer) for layer in layers):
         both = ((layer.keys[prompt_of_row], layer.values[prompt_of_row]) for layer in layers)
         return [fill_static_layer(keys, values, room=room) for keys, values in both]
-    return [_repeat_layer(layer, prompt_of_row, room=room) for layer in layers]
-
-
-def _repeat_layer(layer: Any, prompt_of_row: torch.Tensor, *, room: int) -> Any:
-    if isinstance(layer, LinearAttentionLayer):
-        layer.reorder_cache(cast("torch.LongTensor", prompt_of_row))
-        return layer
-    return _RoomyLayer(layer, prompt_of_row, room=room)
+    repeated: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, LinearAttentionLayer):
+            layer.reorder_cache(cast("torch.LongTensor", prompt_of_row))
+            repeated.append(layer)
+        else:
+            repeated.append(_RoomyLayer(layer, prompt_of_row, room=room))
+    return repeated
 
 
 class _RoomyLayer(DynamicLayer):
@@ -220,7 +268,12 @@ class _RoomyLayer(DynamicLayer):
         self.keys: Any
         self.values: Any
         self.dtype, self.device = layer.keys.dtype, layer.keys.device
-        self.buffers = [_repeat(part, prompt_of_row, room) for part in (layer.keys, layer.values)]
+        self.buffers: list[torch.Tensor] = []
+        for states in (layer.keys, layer.values):
+            _, heads, length, size = states.shape
+            buffer = states.new_empty(len(prompt_of_row), heads, length + room, size)
+            buffer[:, :, :length] = states[prompt_of_row]
+            self.buffers.append(buffer)
         self.is_initialized = True
         self._show(layer.keys.shape[-2])
 
@@ -237,108 +290,3 @@ class _RoomyLayer(DynamicLayer):
 
     def _show(self, length: int) -> None:
         self.keys, self.values = (buffer[:, :, :length] for buffer in self.buffers)
-
-
-def _repeat(states: torch.Tensor, prompt_of_row: torch.Tensor, room: int) -> torch.Tensor:
-    _, heads, length, size = states.shape
-    buffer = states.new_empty(len(prompt_of_row), heads, length + room, size)
-    buffer[:, :, :length] = states[prompt_of_row]
-    return buffer
-
-
-# What depends on nothing but the tokens so far and their scores.
-_EXACT = frozenset(
-    (
-        *("_from_model_config", "transformers_version", "disable_compile"),
-        *("pad_token_id", "bos_token_id", "eos_token_id"),
-        *("max_new_tokens", "max_length", "min_new_tokens", "min_length"),
-        *("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p"),
-        *("epsilon_cutoff", "eta_cutoff", "renormalize_logits", "remove_invalid_values"),
-        *("repetition_penalty", "no_repeat_ngram_size", "exponential_decay_length_penalty"),
-        *("bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias"),
-        *("forced_bos_token_id", "forced_eos_token_id"),
-    )
-)
-
-
-def find_sampling_obstacle(given: GenerationConfig, own: GenerationConfig) -> str | None:
-    """Return which option needs prompts that are read once per completion, or None.
-
-    Args:
-        given: to ``generate``.
-        own: of the model; says what that leaves open.
-    """
-    if given.max_new_tokens is None:
-        return "max_new_tokens is None"
-    usual = GenerationConfig._get_default_generation_params()
-    for name in sorted(given.to_dict().keys() - _EXACT):
-        value = getattr(given, name, None)
-        value = getattr(own, name, None) if value is None else value
-        if value is not None and value != usual.get(name, False):
-            return f"{name} is {value}"
-    return None
-
-
-def sample_round(
-    trainer: Any,
-    prompt_ids: Sequence[Sequence[int]],
-    images: Sequence[Any] | None,
-    fields: Mapping[str, Any],
-) -> list[list[int]]:
-    """Sample with every prompt read once; return token ids up to and including an end token.
-
-    Args:
-        trainer: in a round, with its policy.
-        prompt_ids: of every row.
-        images: of every row; None without pictures.
-        fields: what the processor returned beside the ids, for every prompt once.
-    """
-    first = trainer._round.groups.first_rows.tolist()
-    backbone, device = trainer._backbones[0], trainer.accelerator.device
-    unique = [prompt_ids[row] for row in first]
-    pictures = collect_pictures(
-        unique,
-        fields,
-        num_images=[len(images[row] or ()) for row in first] if images else (),
-        picture_id=getattr(backbone.config, "image_token_id", None),
-        device=device,
-    )
-    prompts = collate_prompts(
-        unique,
-        fields,
-        pictures=pictures,
-        padding_id=trainer._tokenizer.pad_token_id,
-        width_unit=trainer.pad_to_multiple_of or 1,
-        device=device,
-    )
-    with (
-        unwrap_model_for_generation(
-            trainer.model_wrapped,
-            trainer.accelerator,
-            gather_deepspeed3_params=trainer.args.ds3_gather_for_generation,
-            generation_kwargs=trainer.generation_kwargs,
-            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
-        ) as model,
-        trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False),
-    ):
-        tokens = sample_rows(
-            model,
-            backbone,
-            prompts,
-            trainer._round,
-            sharing=_find_kept(trainer),
-            generation_config=trainer.generation_config,
-            records=trainer.speed.decoding_graph,
-        )
-    return cut_after_end(tokens, trainer.eos_token_ids)
-
-
-def _find_kept(trainer: Any) -> Sharing:
-    """Return what scoring takes over from sampling: nothing that it computes less finely.
-
-    Passes run under autocast, reading prompts does not.
-    """
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    with trainer.accelerator.autocast():
-        is_same = find_precision(model) == model.get_output_embeddings().weight.dtype
-    return trainer._sharing if is_same else Sharing()

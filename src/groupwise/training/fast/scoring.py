@@ -8,11 +8,9 @@ from typing import Any, Self
 import torch
 from torch.nn import functional
 
-from groupwise.training.fast.groups import Groups
-from groupwise.training.fast.picture_rows import Pictures
-from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.shared import SharedPass
-from groupwise.training.fast.streams import Packing
+from groupwise.training.fast.pictures import Pictures
+from groupwise.training.fast.round import Groups, Round
+from groupwise.training.fast.shared import Packing, SharedPass
 
 _NO_LABEL = -100
 
@@ -36,23 +34,15 @@ class PromptRows:
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen]."""
         pictures = None if self.pictures is None else self.pictures.take(rows)
-        return replace(self._change(lambda part: part[rows]), pictures=pictures)
-
-    def trim(self) -> Self:
-        """Return the rows without the columns in which all of them are padding."""
-        first = int(self.mask.any(0).int().argmax())
-        return self._change(lambda part: part[:, first:])
-
-    def widen(self, num_columns: int) -> Self:
-        """Return the rows with columns of padding before them."""
-        return self._change(lambda part: functional.pad(part, (num_columns, 0)))
+        return replace(self.change(lambda part: part[rows]), pictures=pictures)
 
     def name_for_masks(self) -> dict[str, torch.Tensor]:
         """Return what a model's own masks need of all tokens but the last."""
         types = self.token_types.get("token_type_ids")
         return {} if types is None else {"token_type_ids": types[:, :-1]}
 
-    def _change(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+    def change(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        """Return the prompts with something done to all that has their shape."""
         types = {name: change(part) for name, part in self.token_types.items()}
         return replace(self, ids=change(self.ids), mask=change(self.mask), token_types=types)
 
@@ -77,9 +67,11 @@ class ScoredRows:
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen], without columns that are padding."""
         width = max(1, int(self.mask[rows].sum(1).max()))
+        prompts = self.prompts.take(rows)
+        first = int(prompts.mask.any(0).int().argmax())
         return replace(
             self,
-            prompts=self.prompts.take(rows).trim(),
+            prompts=prompts.change(lambda part: part[:, first:]),
             ids=self.ids[rows, :width],
             mask=self.mask[rows, :width],
             places=self.places[rows],
@@ -90,7 +82,7 @@ class ScoredRows:
         """Return the rows with columns of padding before the prompts and behind completions."""
         return replace(
             self,
-            prompts=self.prompts.widen(num_before),
+            prompts=self.prompts.change(lambda part: functional.pad(part, (num_before, 0))),
             ids=functional.pad(self.ids, (0, num_behind)),
             mask=functional.pad(self.mask, (0, num_behind)),
         )
@@ -113,12 +105,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Scores:
-    """Of completions, 0 where they are padded.
-
-    Attributes:
-        log_probs: shape [rows, tokens].
-        entropy: of the same shape; None where it is not computed.
-    """
+    """Of completions, shape [rows, tokens], 0 where padded; entropy is not always computed."""
 
     log_probs: torch.Tensor
     entropy: torch.Tensor | None
@@ -141,10 +128,17 @@ def score_rows(
     positions = find_positions(backbone, prompts)
     shared = _describe_pass(scored, groups, positions, sharing, round_)
     labels = scored.ids.masked_fill(scored.mask == 0, _NO_LABEL)
-    packing = shared.packings[1]
-    pictures: dict[str, Any] = {}
-    if prompts.pictures is not None:
-        shared, pictures = _add_pictures(shared, prompts.pictures, groups, sharing, round_)
+    packing, pictures = shared.packings[1], prompts.pictures
+    given: dict[str, Any] = {}
+    if pictures is not None and not sharing.keeps_features:
+        given = pictures.copy_fields()  # the vision tower trains
+    elif pictures is not None:
+        features = round_.find_features(groups)
+        if features is not None:
+            shared = replace(shared, features=features)
+        else:
+            keep = partial(round_.keep_features, groups, pictures.count_features())
+            shared = replace(shared, pictures=pictures.copy_fields(), keep_features=keep)
     output = model(
         input_ids=prompts.ids[:, :-1],
         attention_mask=prompts.mask[:, :-1],
@@ -153,23 +147,10 @@ def score_rows(
         shift_labels=packing.pack(labels),
         fused_lm_head=True,
         **prompts.name_for_masks(),
-        **pictures,
+        **given,
     )
     entropy = None if output.entropy is None else packing.unpack(output.entropy)
     return Scores(packing.unpack(output.log_probs), entropy)
-
-
-def _add_pictures(
-    shared: SharedPass, pictures: Pictures, groups: Groups, sharing: Sharing, round_: Round
-) -> tuple[SharedPass, dict[str, Any]]:
-    """Return the pass with what a frozen vision tower gives or is given, or what to train it on."""
-    if not sharing.keeps_features:
-        return shared, pictures.copy_fields()
-    features = round_.find_features(groups)
-    if features is not None:
-        return replace(shared, features=features), {}
-    keep = partial(round_.keep_features, groups, pictures.count_features())
-    return replace(shared, pictures=pictures.copy_fields(), keep_features=keep), {}
 
 
 def put_back(

@@ -1,7 +1,6 @@
 """TRL's GRPOTrainer with what the rows of a group have in common computed once.
 
-Every loss of TRL stays valid, because ``_compute_loss`` is inherited. What changes: where
-log-probabilities come from, how completions are sampled, and which rows are scored at all.
+The package's docstring says which of its methods are overridden, and why.
 """
 
 import warnings
@@ -17,13 +16,6 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
 from groupwise.training.fast.draws import draw_from_seeds
-from groupwise.training.fast.groups import (
-    Groups,
-    find_dead_rows,
-    number_prompts,
-    split_batch,
-    split_groups,
-)
 from groupwise.training.fast.guard import (
     Comparison,
     ShapeGuard,
@@ -36,15 +28,18 @@ from groupwise.training.fast.guard import (
     vary_batches,
 )
 from groupwise.training.fast.pictures import process_pictures_once
-from groupwise.training.fast.rounds import Round, load_progress, save_progress
-from groupwise.training.fast.sampling import find_sampling_obstacle, sample_round
-from groupwise.training.fast.scoring import (
-    ScoredRows,
-    Scores,
-    Sharing,
-    put_back,
-    score_rows,
+from groupwise.training.fast.round import (
+    Groups,
+    Round,
+    find_dead_rows,
+    load_progress,
+    number_prompts,
+    save_progress,
+    split_batch,
+    split_groups,
 )
+from groupwise.training.fast.sampling import find_sampling_obstacle, sample_round
+from groupwise.training.fast.scoring import ScoredRows, Scores, Sharing, put_back, score_rows
 from groupwise.training.fast.shared import install_shared_pass
 from groupwise.training.fast.support import (
     describe_sharing,
@@ -53,21 +48,13 @@ from groupwise.training.fast.support import (
     find_obstacle,
     keep_inputs_without_gradient,
 )
-from groupwise.training.fast.vllm_pictures import show_pictures
-from groupwise.training.fast.vllm_weights import send_merged
+from groupwise.training.fast.vllm import send_merged, show_pictures
 from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
 from groupwise.training.settings import SpeedSettings
-from groupwise.training.sharding import (
-    ShardedTraining,
-    gather_head,
-    gather_weights,
-)
-
-LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+from groupwise.training.sharding import ShardedTraining, gather_head, gather_weights
 
 # In float32, where each costs four whole prompts in a first step, and in less precision.
 _MAX_COMPARED_ROWS = (3, 16)
-
 # TRL leaves open what its attributes hold until training has begun.
 _Base: Any = GRPOTrainer
 
@@ -94,8 +81,14 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         self._samples_once = self._shares and speed.prefill_once and self._can_sample_once()
         if self.use_vllm:
             show_pictures(self.vllm_generation, self.processing_class)
-            if hasattr(self.model, "peft_config"):
-                self._send_merged()
+            if hasattr(self.model, "peft_config") and self._dist.is_fsdp:
+                warnings.warn(
+                    "adapters are merged into the weights and out again for vLLM, which rounds "
+                    "them: they are spread over processes",
+                    stacklevel=2,
+                )
+            elif hasattr(self.model, "peft_config"):
+                send_merged(self.vllm_generation, self.model)
 
     def _install(self) -> bool:
         """Make the models take a shared pass; return whether that is possible."""
@@ -136,16 +129,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         if obstacle is not None:
             warnings.warn(f"every prompt is read once per completion: {obstacle}", stacklevel=2)
         return obstacle is None
-
-    def _send_merged(self) -> None:
-        if self._dist.is_fsdp:
-            warnings.warn(
-                "adapters are merged into the weights and out again for vLLM, which rounds them: "
-                "they are spread over processes",
-                stacklevel=2,
-            )
-        else:
-            send_merged(self.vllm_generation, self.model)
 
     def _stop_sharing(self, reason: str) -> None:
         if self.speed.shared_prefix == "on":
@@ -197,10 +180,9 @@ class FastGRPOTrainer(ShardedTraining, _Base):
 
     def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*given, **named)
-        if not self.model.training:
-            return rewards
-        self._note_dead(rewards)
-        self._count_groups(rewards)
+        if self.model.training:
+            self._note_dead(rewards)
+            self._count_groups(rewards)
         return rewards
 
     def _count_groups(self, rewards: torch.Tensor) -> None:
@@ -258,7 +240,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         finally:
             self._micro_batch = {}
 
-    def _get_per_token_logps_and_entropies(  # noqa: PLR0913 (TRL's signature)
+    def _get_per_token_logps_and_entropies(
         self,
         model: Any,
         input_ids: torch.Tensor,
@@ -268,13 +250,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         compute_entropy: bool = False,
         compute_aux_loss: bool = False,
         **named: Any,
-    ) -> LogProbs:
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         if self._shares and self._round is not None and self.model.training:
             scored = self._collect_rows(input_ids, attention_mask, logits_to_keep, named)
             output = self._score(model, scored, batch_size or len(input_ids))
             if output is not None:
-                entropies = output[1] if compute_entropy else None
-                return output[0], entropies, None
+                return output[0], output[1] if compute_entropy else None, None
         gather_head(model)
         return super()._get_per_token_logps_and_entropies(
             model,
@@ -300,7 +281,9 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             return None
         return ScoredRows(prompts, ids[:, -num_tokens:], mask[:, -num_tokens:], places, numbers)
 
-    def _score(self, model: Any, scored: ScoredRows | None, batch_size: int) -> LogProbs | None:
+    def _score(
+        self, model: Any, scored: ScoredRows | None, batch_size: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes.
 
         Every process takes part in the verdict, whatever its rows are.
@@ -312,8 +295,13 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             chunks = split_groups(alive, scored.prompt_numbers, batch_size)
             parts = [scored.take(rows) for rows in chunks]
         compared: dict[int, Scores] = {}
-        new = self._list_new(model, parts)
-        is_spread = self._dist.is_fsdp
+        # The first batch of each new shape is compared.
+        is_reference, is_spread = model is self.ref_model, self._dist.is_fsdp
+        new = [
+            place
+            for place, part in enumerate(parts)
+            if part.mask.any() and self._guard.is_new((is_reference, *_describe_shape(part)))
+        ]
         some_are_new = is_spread and bool(self._gather(len(new)).any())
         with gather_weights(model) if some_are_new else nullcontext():
             fault = agree(self.accelerator, self._find_fault(model, parts, new, compared))
@@ -323,7 +311,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         counts = self._gather(len(parts)) if is_spread else torch.tensor([len(parts)])
         if scored is None or fault is not None or not counts.all():
             return None
-        is_reference = model is self.ref_model
         if is_spread or self.accelerator.unwrap_model(model) is not model:
             compared = {}  # an update goes through what talks to the other processes
         outputs = [
@@ -337,7 +324,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             for rows, output in zip(chunks, outputs, strict=True)
         ]
         old = self._micro_batch.get("old_per_token_logps")
-        return *put_back(found, scored, unscored_log_probs=old), None
+        return put_back(found, scored, unscored_log_probs=old)
 
     def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Scores:
         backbone = self._backbones[-1 if is_reference else 0]
@@ -364,15 +351,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             return alive
         numbers = self._micro_batch["prompt_numbers"]
         return every[numbers == numbers[0]]
-
-    def _list_new(self, model: Any, parts: Sequence[ScoredRows]) -> list[int]:
-        """Return the place of the first batch of each new shape."""
-        is_reference = model is self.ref_model
-        return [
-            place
-            for place, part in enumerate(parts)
-            if part.mask.any() and self._guard.is_new((is_reference, *_describe_shape(part)))
-        ]
 
     def _gather(self, number: int) -> torch.Tensor:
         """Return a number of every process, all of which must take part, shape [processes]."""
@@ -446,23 +424,17 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     def log(self, logs: dict[str, Any], *given: Any) -> None:
         """Log counts since the last row of a training, too: unlike means they add up."""
         if "loss" in logs:
-            logs |= self._take_counts()
-            self._join_skipped()
+            counts, self._counts = dict(self._counts), Counter()
+            if "num_skipped_rows" in counts:  # of this process; groups are those of all
+                own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
+                counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
+            logs |= counts
+            # The share of skipped rows is that of all processes.
+            shares = gather_object([self._metrics["train"].get("skipped_rows", [])])
+            joined = [share for part in shares for share in part]
+            if joined:
+                self._metrics["train"]["skipped_rows"] = joined
         super().log(logs, *given)
-
-    def _take_counts(self) -> dict[str, int]:
-        counts, self._counts = dict(self._counts), Counter()
-        if "num_skipped_rows" in counts:  # of this process; groups are those of all
-            own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
-            counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
-        return counts
-
-    def _join_skipped(self) -> None:
-        """Let the share of skipped rows be that of all processes."""
-        parts = gather_object([self._metrics["train"].get("skipped_rows", [])])
-        joined = [share for part in parts for share in part]
-        if joined:
-            self._metrics["train"]["skipped_rows"] = joined
 
     # ---- resuming ------------------------------------------------------------------------------
 

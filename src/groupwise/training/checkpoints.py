@@ -1,16 +1,31 @@
-"""What a training leaves in its folder: whole checkpoints, and what it has used."""
+"""What a training leaves in its folder: whole checkpoints, what it used, and what it sampled."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-from groupwise.core import TrainingError, find_unlike, read_jsonl, write_digests, write_json
-from groupwise.models import refuse_pickled
+from groupwise.core import (
+    Completion,
+    DataError,
+    Example,
+    Score,
+    TrainingError,
+    append_jsonl,
+    find_unlike,
+    read_jsonl,
+    write_digests,
+    write_json,
+    write_jsonl,
+)
 from groupwise.training.processes import ask_first, count_processes
+
+ROLLOUTS = "rollouts.jsonl"
+_MARKER = "complete"
+_AGAIN = "delete it: the training goes on from the one before, or starts again"
 
 
 @dataclass(frozen=True)
@@ -32,9 +47,6 @@ class Workspace:
         return self.folder / "metrics.jsonl"
 
 
-_MARKER = "complete"
-
-
 def mark_complete(checkpoint: Path) -> None:
     """Mark a checkpoint as fully written, with the digests of its files."""
     write_digests(checkpoint / _MARKER)
@@ -49,9 +61,7 @@ def check_checkpoint(checkpoint: Path) -> None:
     unlike = find_unlike(checkpoint / _MARKER)
     if unlike is not None:
         raise TrainingError(
-            f"{checkpoint} is not what its training wrote",
-            got=f"another {unlike}",
-            fix="delete it: the training goes on from the one before, or starts again",
+            f"{checkpoint} is not what its training wrote", got=f"another {unlike}", fix=_AGAIN
         )
 
 
@@ -74,15 +84,11 @@ def find_last_checkpoint(folder: Path) -> Path | None:
 
 
 def find_start(folder: Path) -> Path | None:
-    """Return the checkpoint that these processes go on from, or None: there is none.
-
-    Raises:
-        TrainingError: if it was changed since, or another number of processes wrote it: what each
-            has left in the middle of a round is its own part of it.
-    """
+    """Return the checkpoint that these processes go on from, or None: there is none."""
     # The first process tells the others: on a file system of several machines they may see less.
     last = ask_first(lambda: find_last_checkpoint(folder))
     num_writers = 0 if last is None else len(list(last.glob("rng_state*.pth")))
+    # What each process has left in the middle of a round is its own part of it.
     if num_writers not in (0, count_processes()):
         raise TrainingError(
             f"{last} was written by {num_writers} training together",
@@ -108,7 +114,7 @@ def refuse_pickles(checkpoint: Path | None) -> Iterator[None]:
         raise TrainingError(
             f"{checkpoint} holds something else than tensors and plain values, or is damaged",
             got=str(error).splitlines()[0],
-            fix="delete it: the training goes on from the one before, or starts again",
+            fix=_AGAIN,
         ) from error
 
 
@@ -122,27 +128,23 @@ def load_weights(model: Any, checkpoint: Path) -> None:
 
     Transformers' Trainer looks for the model's own names, but files of vision-language models
     have older ones; it would warn and go on with the weights that training started from.
-
-    Raises:
-        TrainingError: if the checkpoint does not hold every weight.
-        ModelError: if it holds them as a pickle.
     """
     if getattr(model, "peft_config", None):
         from peft import load_peft_weights, set_peft_model_state_dict
 
+        from groupwise.models import refuse_pickled
+
         refuse_pickled(checkpoint)
         weights = load_peft_weights(str(checkpoint), device="cpu")
         found = set_peft_model_state_dict(model, weights, adapter_name="default")
-        _check_names(checkpoint, [n for n in found.missing_keys if ".default." in f"{n}."])
-        return
-    saved, notes = type(model).from_pretrained(
-        checkpoint, dtype=model.dtype, output_loading_info=True, use_safetensors=True
-    )
-    _check_names(checkpoint, sorted(notes["missing_keys"]))
-    model.load_state_dict(saved.state_dict())
-
-
-def _check_names(checkpoint: Path, missing: list[str]) -> None:
+        missing = [name for name in found.missing_keys if ".default." in f"{name}."]
+    else:
+        saved, notes = type(model).from_pretrained(
+            checkpoint, dtype=model.dtype, output_loading_info=True, use_safetensors=True
+        )
+        missing = sorted(notes["missing_keys"])
+        if not missing:
+            model.load_state_dict(saved.state_dict())
     if missing:
         raise TrainingError(
             f"{checkpoint} does not hold all weights of the model",
@@ -185,39 +187,99 @@ def write_grpo_budget(
 ) -> None:
     """Write the budget of a GRPO training beside its ``metrics.jsonl``.
 
-    What was sampled for places of dead groups is counted, whether it took one or not.
-
-    Args:
-        metrics: the file.
-        resolved: values of the trainer.
-        num_steps: of the optimizer.
-        gradient_accumulation: micro-batches per optimizer step.
-        group_size: completions per prompt.
-        looks: as for ``write_budget``.
+    Each row has the mean length since the row before, ``completion_length``. What was sampled for
+    places of dead groups is counted, whether it took one or not.
     """
     rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
     per_step = rows_per_pass * gradient_accumulation / resolved["num_iterations"]
     rows = list(read_jsonl(metrics)) if metrics.is_file() else []
-    num_refills, num_tokens = (
-        sum(row.get(name, 0) for row in rows) for name in ("num_refills", "num_refill_tokens")
-    )
+    num_refills = sum(row.get("num_refills", 0) for row in rows)
+    done, num_tokens = 0, 0.0
+    for row in rows:
+        if "completion_length" in row:
+            num_tokens += (row["step"] - done) * per_step * row["completion_length"]
+            done = row["step"]
     write_budget(
         metrics.parent,
         num_steps=num_steps,
         num_samples=round(num_steps * per_step) + num_refills * group_size,
-        num_tokens=count_sampled_tokens(metrics, samples_per_step=per_step) + num_tokens,
+        num_tokens=round(num_tokens) + sum(row.get("num_refill_tokens", 0) for row in rows),
         **looks,
     )
 
 
-def count_sampled_tokens(metrics: Path, *, samples_per_step: float) -> int:
-    """Return the tokens of all sampled completions of a ``metrics.jsonl``.
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One completion of a training.
 
-    Each row has the mean length since the row before, ``completion_length``.
+    Attributes:
+        step: finished updates when it was sampled.
+        example: id of what was asked.
+        completion: the answer.
+        score: what it earned then, without facts.
     """
-    done, num_tokens = 0, 0.0
-    for row in read_jsonl(metrics) if metrics.is_file() else ():
-        if "completion_length" in row:
-            num_tokens += (row["step"] - done) * samples_per_step * row["completion_length"]
-            done = row["step"]
-    return round(num_tokens)
+
+    step: int
+    example: str
+    completion: Completion
+    score: Score
+
+
+class RolloutLog:
+    """A file with one line for all completions that were scored at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def start(self, step: int) -> None:
+        """Begin, or go on behind a step: what was sampled from there on is sampled again."""
+        if self.path.exists():
+            write_jsonl(self.path, (row for row in read_jsonl(self.path) if row["step"] < step))
+
+    def write(
+        self,
+        step: int,
+        examples: Sequence[Example],
+        completions: Sequence[Completion],
+        scores: Sequence[Score],
+    ) -> None:
+        """Append completions, each with its example and score."""
+        rows = [
+            {
+                "example": example.id,
+                "text": completion.text,
+                "token_ids": list(completion.token_ids),
+                "finish_reason": completion.finish_reason,
+                "value": score.value,
+                "reason": score.reason,
+                "invalid": score.invalid,
+                "breakdown": dict(score.breakdown),
+            }
+            for example, completion, score in zip(examples, completions, scores, strict=True)
+        ]
+        append_jsonl(self.path, {"step": step, "rollouts": rows})
+
+
+def read_rollouts(path: Path) -> Iterator[list[Rollout]]:
+    """Yield what was scored at once, in order.
+
+    Raises:
+        DataError: if the file cannot be read, or is none that a training wrote.
+    """
+    for row in read_jsonl(path):
+        try:
+            yield [
+                Rollout(
+                    row["step"],
+                    one["example"],
+                    Completion(
+                        one["text"], tuple(one["token_ids"]), finish_reason=one["finish_reason"]
+                    ),
+                    Score(one["value"], one["reason"], one["breakdown"], invalid=one["invalid"]),
+                )
+                for one in row["rollouts"]
+            ]
+        except (KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} is not what a training with grpo.record_rollouts wrote", got=repr(error)
+            ) from error
