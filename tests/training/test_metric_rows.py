@@ -22,7 +22,7 @@ def test_a_row_has_the_mean_time_of_its_steps_also_after_a_checkpoint(
         clock.now = now
         rows.on_log(None, SimpleNamespace(global_step=step, max_steps=30), None, {"loss": 1.0})
 
-    rows.on_train_begin(None, SimpleNamespace(global_step=20), None)
+    rows.on_train_begin(None, SimpleNamespace(global_step=20, max_steps=30), None)
     log(24, 102.0)
     log(25, 105.0)
     assert [row["step_s"] for row in read_jsonl(path)] == [0.5, 3.0]

@@ -1,7 +1,6 @@
 """The table of what trains is on the screen before the first step."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +22,6 @@ from groupwise.training import (
     train_grpo,
     train_sft,
 )
-from groupwise.training.callbacks import TrainableTable
 
 TRAINABLE = TrainableSettings(lora=LoraSettings(last_blocks=1))
 
@@ -93,9 +91,15 @@ def test_grpo_prints_it_once_before_the_first_step(
     assert table not in "".join(watcher.seen[1:])
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_one_process_prints_it(is_first, table, text_folder, capfd):
-    model = prepare_trainable(load_policy(text_folder).model, TRAINABLE)
-    state = SimpleNamespace(is_world_process_zero=is_first)
-    TrainableTable(model).on_train_begin(None, state, None)
-    assert capfd.readouterr().err == (table if is_first else "")
+def test_only_the_first_process_prints_it(
+    table, text_folder, text_examples, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setenv("RANK", "1")
+    train_sft(
+        load_policy(text_folder),
+        lambda _: [SftRow(example, "yes") for example in text_examples],
+        SftSettings(batch_size=4, trainable=TRAINABLE),
+        workspace=Workspace(tmp_path, 0),
+    )
+    assert table not in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,7 +1,4 @@
-"""Around training steps: rows of metrics, progress, checkpoints, looks at validation, trackers.
-
-Files: ``metrics.jsonl``, ``progress.json``, ``memory.json``, ``selection.json``; see each class.
-"""
+"""Around training steps: the loop, files, progress, checkpoints, looks at validation, trackers."""
 
 import os
 import shutil
@@ -17,19 +14,13 @@ from typing import Any, Self
 
 from accelerate import PartialState
 from accelerate.utils import gather_object
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
+from groupwise import models
 from groupwise.core import (
     ProgressLine,
     TrainingError,
@@ -38,17 +29,21 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.models import (
-    format_trainable,
-    list_trainable,
-    note_quantization,
-    tabulate_trainable,
+from groupwise.training.checkpoints import (
+    Workspace,
+    find_start,
+    mark_complete,
+    refuse_pickles,
+    remove_checkpoints,
 )
-from groupwise.training.checkpoints import Workspace, mark_complete, remove_checkpoints
 from groupwise.training.log import TrainingLog, begin_progress, end_progress, read_memory
 from groupwise.training.processes import ask_first, count_processes, is_first_process
-from groupwise.training.settings import PROJECT, TrainerSettings, ValidationSettings
-from groupwise.training.sharding import gather_weights, join
+from groupwise.training.settings import (
+    PROJECT,
+    TrainerSettings,
+    name_memory_settings,
+)
+from groupwise.training.sharding import WholeModel, gather_weights, join
 
 CheckHeldout = Callable[[], Mapping[str, float]]
 FindStop = Callable[[Sequence[Mapping[str, Any]], int], tuple[str, str] | None]
@@ -56,6 +51,60 @@ FindStop = Callable[[Sequence[Mapping[str, Any]], int], tuple[str, str] | None]
 
 _NUM_CHECKPOINTS = 2
 _BARS, _MOST_BARS = "▁▂▃▄▅▆▇█", 24
+
+
+def run_trainer(
+    make: Callable[[list[TrainerCallback], Path | None], Any],
+    policy: Any,
+    settings: TrainerSettings,
+    workspace: Workspace,
+    *,
+    check_heldout: CheckHeldout | None,
+    find_stop: FindStop | None,
+    stops_at_end: bool,
+    shown: Mapping[str, str],
+    shows_looks: bool,
+    **rows: Any,
+) -> tuple[Any, Mapping[str, int]]:
+    """Train a policy, whose model is prepared, in place, from its newest whole checkpoint on.
+
+    ``make`` makes the trainer of callbacks and that checkpoint; ``rows`` are for ``MetricRows``.
+    Returned are the trainer, and in the first process what looks add to the budget.
+    """
+    model, start = policy.model, find_start(workspace.folder)
+    trackers = Trackers(settings.report_to if is_first_process() else ())
+    whole, table = WholeModel(model), models.format_trainable(models.tabulate_trainable(model))
+    looks = None
+    if settings.validation is not None and check_heldout is None:
+        raise TrainingError(
+            "validation is asked for, and there is no validation split to look at",
+            fix="leave validation out, or give the data a validation split",
+        )
+    if check_heldout is not None and settings.has_looks:
+        looks = Looks(workspace, settings, check=check_heldout, trackers=trackers)
+    metrics = MetricRows(workspace.metrics, trackers=trackers, **rows)
+    beside = looks if shows_looks else None
+    with (
+        StepProgress(workspace.folder.name, shown=shown, looks=beside) as progress,
+        name_memory_settings(settings),
+    ):
+        callbacks = [WarmupCheck(), trackers, metrics, *([looks] if looks else [])]
+        callbacks.append(WholeCheckpoints())
+        if find_stop is not None:
+            callbacks.append(AlarmStop(workspace.metrics, find_stop, at_end=stops_at_end))
+        try:
+            trainer = make([*callbacks, progress], start)
+            if is_first_process():  # before the first step: after it, hours may pass
+                sys.stderr.write(table + "\n")
+            with refuse_pickles(start):
+                trainer.train(resume_from_checkpoint=start)
+            policy.model = whole.fill(trainer)
+        finally:
+            # The frozen copy of the adapter that GRPO's KL penalty is measured against.
+            if "ref" in getattr(policy.model, "peft_config", {}):
+                policy.model.delete_adapter("ref")
+    models.note_trained(policy.model)
+    return trainer, looks.finish(policy.model) if looks and is_first_process() else {}
 
 
 class Trackers(TrainerCallback):
@@ -92,11 +141,12 @@ class Trackers(TrainerCallback):
 
 
 class MetricRows(TrainerCallback):
-    """Writes one row of ``metrics.jsonl`` for each logged step, and tells the trackers.
+    """Writes ``metrics.jsonl``, and for who looks from outside ``progress.json``, ``memory.json``.
 
-    A row also has what ``tell`` returns: further values, and under ``facts`` what they count,
-    which trackers are not told. After a crash, rows beyond the checkpoint that training goes on
-    from are dropped first, so that the file is that of an uninterrupted run.
+    There is a row for each logged step, which the trackers are told. It also has what ``tell``
+    returns: further values, and under ``facts`` what they count, which trackers are not told. After
+    a crash, rows beyond the checkpoint that training goes on from are dropped first, so that the
+    file is that of an uninterrupted run.
     """
 
     def __init__(
@@ -108,103 +158,77 @@ class MetricRows(TrainerCallback):
         trackers: Trackers,
         tell: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        self.log = TrainingLog(path)
-        self.tell = tell
-        self.rename = rename
-        self.num_epochs = num_epochs
-        self.trackers = trackers
+        self.log, self.folder = TrainingLog(path), path.parent
+        self.rename, self.tell = rename, tell
+        self.num_epochs, self.trackers = num_epochs, trackers
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         if is_first_process():
+            begin_progress(self.folder, num_steps=state.max_steps, first_step=state.global_step)
             self.log.start(state.global_step)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        if logs and "loss" in logs:
-            epoch = self.num_epochs * state.global_step / max(state.max_steps, 1)
-            told = self.tell()
-            if not is_first_process():
-                return
-            facts = told.pop("facts", None)
-            values = self.rename(logs) | told
-            row = self.log.write(state.global_step, values, epoch=epoch, facts=facts)
-            values = {name: value for name, value in row.items() if name not in ("step", "facts")}
-            self.trackers.log(values, args, state, control)
-
-
-class HeldoutRows(TrainerCallback):
-    """Runs a held-out check every so many steps, writes its row and tells the trackers.
-
-    Of several processes the first checks, and the others wait for what it finds.
-    """
-
-    def __init__(
-        self, path: Path, *, check: CheckHeldout, every_steps: int, trackers: Trackers
-    ) -> None:
-        self.path = path
-        self.check = check
-        self.every_steps = every_steps
-        self.trackers = trackers
-        self.last_step = 0
-        self.values: Mapping[str, float] = {}
-
-    def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
-        """Check after every ``every_steps`` steps and after the last one."""
-        if state.global_step % self.every_steps and state.global_step != state.max_steps:
+        if not logs or "loss" not in logs:
             return
-        with gather_weights(model):
-            values = ask_first(lambda: self._check(model))
-        self.last_step, self.values = state.global_step, values
-        named = {f"heldout/{name}": value for name, value in self.values.items()}
+        taken = [read_memory()]
+        if count_processes() > 1:
+            taken = gather_object(taken)
+        told = self.tell()
+        if not is_first_process():
+            return
+        step, facts = state.global_step, told.pop("facts", None)
+        if None not in taken:
+            found = [asdict(one) for one in taken if one is not None]
+            write_json(self.folder / "memory.json", {"step": step, "processes": found})
+        epoch = self.num_epochs * step / max(state.max_steps, 1)
+        row = self.log.write(step, self.rename(logs) | told, epoch=epoch, facts=facts)
+        values = {name: value for name, value in row.items() if name not in ("step", "facts")}
+        self.trackers.log(values, args, state, control)
+
+    def on_train_end(self, args, state, control, **_: Any) -> None:
         if is_first_process():
-            append_jsonl(self.path, {"step": state.global_step, **named})
-        self.trackers.log(named, args, state, control)
-
-    def finish(self, model: Any) -> Mapping[str, int]:
-        """Return what the looks add to the budget: nothing, for nothing was chosen by them."""
-        return {}
-
-    def _check(self, model: Any) -> Mapping[str, float]:
-        was_training = model.training
-        model.eval()
-        try:
-            return self.check()
-        finally:
-            model.train(was_training)
+            end_progress(self.folder)
 
 
-class BestOnValidation(HeldoutRows):
-    """Looks at validation that end a training, and keep the weights of the best one.
+class Looks(TrainerCallback):
+    """Checks on held-out items while it trains: rows, curves, and with ``validation`` a choice.
 
-    A look is better if the first of its values is higher; of equal ones the first is the best.
-    Every look is counted and written down: the best of many is better than it is by luck, and a
-    comparison has to know how many there were.
+    Of several processes the first checks, and the others wait for what it finds. With
+    ``validation`` looks end a training, and the weights of the best one are kept: that whose first
+    value is highest, of equal ones the first. Every look is counted and written down: the best of
+    many is better than it is by luck, and a comparison has to know how many there were.
     """
 
     def __init__(
         self,
         workspace: Workspace,
-        settings: ValidationSettings,
+        settings: TrainerSettings,
         *,
         check: CheckHeldout,
         trackers: Trackers,
     ) -> None:
-        super().__init__(
-            workspace.metrics, check=check, every_steps=settings.every_steps, trackers=trackers
-        )
-        self.settings = settings
-        self.kept = workspace.folder / "best"
-        self.chosen_by = ""
+        self.choice, self.check, self.trackers = settings.validation, check, trackers
+        self.every_steps: Any = settings.heldout_every_steps
+        if self.choice is not None:
+            self.every_steps = self.choice.every_steps
+        self.path, self.kept = workspace.metrics, workspace.folder / "best"
+        self.last_step, self.chosen_by, self.num_items = 0, "", 0
+        self.values: Mapping[str, float] = {}
         self.looks: dict[int, float] = {}
-        self.num_items = 0
 
     @property
     def best_step(self) -> int:
         return max(self.looks, key=lambda step: (self.looks[step], -step))
 
+    @property
+    def keeps_best(self) -> bool:
+        return self.choice is not None and self.choice.select == "best"
+
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         """Remember the looks before the step that training goes on from."""
-        is_flat = args.fsdp and args.fsdp_plugin_args["fsdp_version"] == 1
-        if self.settings.select == "best" and is_flat:
+        if self.choice is None:
+            return
+        if self.keeps_best and args.fsdp and args.fsdp_plugin_args["fsdp_version"] == 1:
             raise TrainingError(
                 "weights that FSDP1 spreads over processes are kept in checkpoints alone",
                 fix="set validation.select to last, or take FSDP2",
@@ -218,23 +242,32 @@ class BestOnValidation(HeldoutRows):
         self.num_items = max((int(row.get("heldout/n", 0)) for row in rows), default=0)
 
     def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
-        """Look where a look is due; stop after too many that were no better."""
-        super().on_step_end(args, state, control, model=model)
-        if self.last_step != state.global_step:
+        """Look every so many steps and after the last; stop after too many that were no better."""
+        step, choice = state.global_step, self.choice
+        if step % self.every_steps and step != state.max_steps:
             return
-        self.chosen_by = next(iter(self.values))
-        self.looks[state.global_step] = self.values[self.chosen_by]
-        self.num_items = int(self.values.get("n", 0))
-        if self.best_step == state.global_step and self.settings.select == "best":
-            names = list_trainable(model)
-            values = {n: join(p).cpu() for n, p in model.named_parameters() if n in names}
+        with gather_weights(model):
+            values = ask_first(lambda: self._check(model))
+        self.last_step, self.values = step, values
+        named = {f"heldout/{name}": value for name, value in values.items()}
+        if is_first_process():
+            append_jsonl(self.path, {"step": step, **named})
+        self.trackers.log(named, args, state, control)
+        if choice is None:
+            return
+        self.chosen_by = next(iter(values))
+        self.looks[step] = values[self.chosen_by]
+        self.num_items = int(values.get("n", 0))
+        if self.best_step == step and self.keeps_best:
+            names = models.list_trainable(model)
+            weights = {n: join(p).cpu() for n, p in model.named_parameters() if n in names}
             if is_first_process():
                 self.kept.mkdir(exist_ok=True)
-                save_file(values, self._find_file(self.best_step))
+                save_file(weights, self.kept / f"{step}.safetensors")
                 if args.save_strategy == "no":
                     self._drop_others()
-        num_worse = sum(step > self.best_step for step in self.looks)
-        if self.settings.patience is not None and num_worse >= self.settings.patience:
+        num_worse = sum(look > self.best_step for look in self.looks)
+        if choice.patience is not None and num_worse >= choice.patience:
             control.should_training_stop = control.should_log = True
             control.should_save = False  # a run that goes on from here would train further
 
@@ -248,72 +281,46 @@ class BestOnValidation(HeldoutRows):
 
         Writes ``selection.json``: the looks, and the step whose weights the policy has.
         """
-        kept_step = max(self.looks)
-        if self.settings.select == "best":
+        if self.choice is None:
+            return {}
+        kept_step = last_step = max(self.looks)
+        if self.keeps_best:
             kept_step = self.best_step
-            weights = load_file(self._find_file(kept_step))
+            weights = load_file(self.kept / f"{kept_step}.safetensors")
             for name, parameter in model.named_parameters():
                 if name in weights:
                     parameter.data.copy_(weights[name])
             shutil.rmtree(self.kept)
         looks = [{"step": step, self.chosen_by: one} for step, one in sorted(self.looks.items())]
-        record = {
-            "select": self.settings.select,
-            "chosen_by": self.chosen_by,
-            "kept_step": kept_step,
-            "last_step": max(self.looks),
-            "num_items": self.num_items,
-            "looks": looks,
-        }
+        record = {"select": self.choice.select, "chosen_by": self.chosen_by, "kept_step": kept_step}
+        record |= {"last_step": last_step, "num_items": self.num_items, "looks": looks}
         write_json(self.path.parent / "selection.json", record)
         return {"num_looks": len(looks), "num_validation_items": self.num_items}
 
+    def _check(self, model: Any) -> Mapping[str, float]:
+        was_training = model.training
+        model.eval()
+        try:
+            return self.check()
+        finally:
+            model.train(was_training)
+
     def _drop_others(self) -> None:
         for path in self.kept.glob("*.safetensors") if self.looks else ():
-            if path != self._find_file(self.best_step):
+            if path.stem != str(self.best_step):
                 path.unlink()
-
-    def _find_file(self, step: int) -> Path:
-        return self.kept / f"{step}.safetensors"
-
-
-def open_looks(
-    settings: TrainerSettings,
-    workspace: Workspace,
-    check: CheckHeldout | None,
-    *,
-    trackers: Trackers,
-) -> HeldoutRows | None:
-    """Return the looks that settings ask for, or None: to choose by, or to be drawn alone."""
-    every_steps = settings.heldout_every_steps
-    if settings.validation is not None:
-        if check is None:
-            raise TrainingError(
-                "validation is asked for, and there is no validation split to look at",
-                fix="leave validation out, or give the data a validation split",
-            )
-        return BestOnValidation(workspace, settings.validation, check=check, trackers=trackers)
-    if check is None or every_steps is None:
-        return None
-    return HeldoutRows(workspace.metrics, check=check, every_steps=every_steps, trackers=trackers)
 
 
 class AlarmStop(TrainerCallback):
     """Ends a training at an alarm, with a checkpoint that it can go on from.
 
-    It looks at every row, and raises where ``progress.json`` still is, as where a training is
-    killed. A training that goes on from there meets the same alarm before its first step.
-
-    Args:
-        path: of the rows.
-        find_stop: says what is wrong with the rows so far and what to do, or None: go on.
-        at_end: whether the last step may end in an alarm, too, as others build on what comes out.
+    It looks at every row, at that of the last step only ``at_end``, and raises where
+    ``progress.json`` still is, as where a training is killed. A training that goes on from there
+    meets the same alarm before its first step.
     """
 
     def __init__(self, path: Path, find_stop: FindStop, *, at_end: bool) -> None:
-        self.path = path
-        self.find_stop = find_stop
-        self.at_end = at_end
+        self.path, self.find_stop, self.at_end = path, find_stop, at_end
         self.alarm: tuple[str, str] | None = None
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
@@ -341,43 +348,8 @@ class AlarmStop(TrainerCallback):
     def _stop(self, state: Any) -> None:
         if self.alarm is not None:
             seen, advice = self.alarm
-            raise TrainingError(
-                f"{self.path.parent.name} was stopped at step {state.global_step} of "
-                f"{state.max_steps}: {seen}",
-                fix=advice,
-            )
-
-
-class ProgressFile(TrainerCallback):
-    """Keeps ``progress.json`` while it trains."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def on_train_begin(self, args, state, control, **_: Any) -> None:
-        if state.is_world_process_zero:
-            begin_progress(self.folder, num_steps=state.max_steps, first_step=state.global_step)
-
-    def on_train_end(self, args, state, control, **_: Any) -> None:
-        if state.is_world_process_zero:
-            end_progress(self.folder)
-
-
-class MemoryFile(TrainerCallback):
-    """Writes ``memory.json`` with each logged row: one entry per process, in their order."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "memory.json"
-
-    def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        if not logs or "loss" not in logs:
-            return
-        found = [read_memory()]
-        if count_processes() > 1:
-            found = gather_object(found)
-        if is_first_process() and None not in found:
-            told = [asdict(one) for one in found if one is not None]
-            write_json(self.path, {"step": state.global_step, "processes": told})
+            at = f"was stopped at step {state.global_step} of {state.max_steps}"
+            raise TrainingError(f"{self.path.parent.name} {at}: {seen}", fix=advice)
 
 
 class WarmupCheck(TrainerCallback):
@@ -406,49 +378,26 @@ class WholeCheckpoints(TrainerCallback):
 
     def on_save(self, args, state, control, model=None, **_: Any) -> None:
         PartialState().wait_for_everyone()
-        if state.is_world_process_zero:
+        if is_first_process():
             folder = Path(args.output_dir)
             checkpoint = folder / f"checkpoint-{state.global_step}"
-            note_quantization(model, checkpoint)
+            models.note_quantization(model, checkpoint)
             mark_complete(checkpoint)
             remove_checkpoints(folder, num_kept=_NUM_CHECKPOINTS)
-
-
-class TrainableTable(TrainerCallback):
-    """Prints what trains and what is frozen before the first step: after it, hours may pass.
-
-    Args:
-        model: as it is to be trained, before anything is put around it or copied.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.table = format_trainable(tabulate_trainable(model))
-
-    def on_train_begin(self, args, state, control, **_: Any) -> None:
-        if state.is_world_process_zero:
-            sys.stderr.write(self.table + "\n")
 
 
 class StepProgress(TrainerCallback):
     """A bar with the time left on a terminal; elsewhere a line every 10 seconds and at the end.
 
-    Leaving its ``with`` block closes the bar, also after an error.
-
-    Args:
-        name: of the training.
-        shown: the trainer's names of values by which it knows them, and ours.
-        looks: whose first value is shown beside them, as a curve over the looks.
+    Leaving its ``with`` block closes the bar, also after an error. It shows values by the trainer's
+    names of them, under ours, and the first value of looks as a curve.
     """
 
-    def __init__(
-        self, name: str, *, shown: Mapping[str, str], looks: HeldoutRows | None = None
-    ) -> None:
-        self.name = name
-        self.shown = shown
-        self.looks = looks
+    def __init__(self, name: str, *, shown: Mapping[str, str], looks: Looks | None = None) -> None:
+        self.name, self.shown, self.looks = name, shown, looks
         self.curves: defaultdict[str, list[float]] = defaultdict(list)
         self.numbers: dict[str, float] = {}
-        self.bar: Progress | None = None
+        self.bar: bars.Progress | None = None
         self.line = ProgressLine("steps", lambda line: sys.stderr.write(f"  {name}: {line}\n"))
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
@@ -457,13 +406,13 @@ class StepProgress(TrainerCallback):
             self.line(state.global_step, state.max_steps)
             return
         hush(True)
-        self.bar = Progress(
-            TextColumn("  {task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[values]}"),
+        self.bar = bars.Progress(
+            bars.TextColumn("  {task.description}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TimeElapsedColumn(),
+            bars.TimeRemainingColumn(),
+            bars.TextColumn("{task.fields[values]}"),
             console=console,
         )
         self.bar.add_task(self.name, total=state.max_steps, completed=state.global_step, values="")
@@ -485,11 +434,10 @@ class StepProgress(TrainerCallback):
         curves = (f"{n} {draw_curve(seen)} {seen[-1]:.3g}" for n, seen in self.curves.items())
         numbers = (f"{name} {value:.3g}" for name, value in self.numbers.items())
         values = "  ".join((*curves, *numbers))
-        if self.bar is not None:
-            task = self.bar.task_ids[0]
-            self.bar.update(task, completed=state.global_step, values=values)
-        else:
+        if self.bar is None:
             self.line(state.global_step, state.max_steps, values)
+        else:
+            self.bar.update(self.bar.task_ids[0], completed=state.global_step, values=values)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ again when training is continued.
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
@@ -25,49 +26,26 @@ from groupwise.core import (
 from groupwise.models import (
     Policy,
     build_messages,
-    note_trained,
     prepare_trainable,
     refuse_trained,
     silence_libraries,
 )
 from groupwise.rewards import RewardSet
-from groupwise.training.callbacks import (
-    AlarmStop,
-    CheckHeldout,
-    FindStop,
-    MemoryFile,
-    MetricRows,
-    ProgressFile,
-    StepProgress,
-    Trackers,
-    TrainableTable,
-    WarmupCheck,
-    WholeCheckpoints,
-    open_looks,
-)
+from groupwise.training import processes
+from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
 from groupwise.training.checkpoints import (
     ROLLOUTS,
     RolloutLog,
     Workspace,
-    find_start,
     read_step,
-    refuse_pickles,
     remove_checkpoints,
     write_grpo_budget,
 )
 from groupwise.training.fast.vllm import build_vllm_arguments
 from groupwise.training.grpo_trainer import make_grpo_trainer
 from groupwise.training.log import FactCounts
-from groupwise.training.processes import (
-    ask_first,
-    count_processes,
-    divide_batch,
-    find_rank,
-    is_first_process,
-)
-from groupwise.training.settings import GrpoSettings, build_arguments, name_memory_settings
+from groupwise.training.settings import GrpoSettings, build_arguments
 from groupwise.training.sft import rank_difficulties
-from groupwise.training.sharding import WholeModel
 
 _RENAMED = {
     "loss": "loss",
@@ -169,85 +147,65 @@ def train_grpo(
     if settings.beta > 0 and settings.trainable.method == "full":
         # TRL would load the reference from where these weights came from.
         refuse_trained(policy.model)
-    model = policy.model = prepare_trainable(
-        policy.model, settings.trainable, processor=policy.processor
-    )
-    start = find_start(workspace.folder)
-    log = None
-    if settings.record_rollouts and is_first_process():
-        log = RolloutLog(workspace.folder / ROLLOUTS)
-        log.start(0 if start is None else read_step(start))
-    reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids, log=log)
-    shown = {name: _RENAMED[name] for name in ("reward", "frac_reward_zero_std")}
-    trackers = Trackers(settings.report_to if is_first_process() else ())
-    whole = WholeModel(model)
-    looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
-    metrics = MetricRows(
-        workspace.metrics,
+    policy.model = prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
+    is_first, resolved = processes.is_first_process(), dict[str, Any]()
+    reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
+
+    def make(callbacks: list[Any], start: Path | None) -> Any:
+        if settings.record_rollouts and is_first:
+            reward.log = RolloutLog(workspace.folder / ROLLOUTS)
+            reward.log.start(0 if start is None else read_step(start))
+        trainer = make_grpo_trainer(
+            policy,
+            examples,
+            settings=settings,
+            seed=workspace.seed,
+            model=policy.model,
+            reward_funcs=[reward],
+            args=arguments,
+            train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
+            processing_class=policy.processor,
+            callbacks=callbacks,
+        )
+        names = (*_RESOLVED, *(_RESOLVED_VLLM if trainer.args.use_vllm else ()))
+        resolved.update({name: getattr(trainer.args, name) for name in names})
+        resolved["prompts_left_out_per_epoch"] = len(examples) % per_round
+        if is_first:
+            write_json(workspace.folder / "resolved.json", resolved)
+        return trainer
+
+    trainer, looks = run_trainer(
+        make,
+        policy,
+        settings,
+        workspace,
+        check_heldout=check_heldout,
+        find_stop=find_stop,
+        stops_at_end=False,
+        shown={name: _RENAMED[name] for name in ("reward", "frac_reward_zero_std")},
+        shows_looks=True,
         rename=_rename_metrics,
         num_epochs=num_epochs,
-        trackers=trackers,
         tell=reward.tell_facts,
     )
-    with (
-        StepProgress(workspace.folder.name, shown=shown, looks=looks) as progress,
-        name_memory_settings(settings),
-    ):
-        try:
-            trainer = make_grpo_trainer(
-                policy,
-                examples,
-                settings=settings,
-                seed=workspace.seed,
-                model=model,
-                reward_funcs=[reward],
-                args=arguments,
-                train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
-                processing_class=policy.processor,
-                callbacks=[
-                    WarmupCheck(),
-                    trackers,
-                    ProgressFile(workspace.folder),
-                    MemoryFile(workspace.folder),
-                    metrics,
-                    *([looks] if looks else []),
-                    WholeCheckpoints(),
-                    *([AlarmStop(workspace.metrics, find_stop, at_end=False)] if find_stop else []),
-                    TrainableTable(model),
-                    progress,
-                ],
-            )
-            names = (*_RESOLVED, *(_RESOLVED_VLLM if trainer.args.use_vllm else ()))
-            resolved = {name: getattr(trainer.args, name) for name in names}
-            resolved["prompts_left_out_per_epoch"] = len(examples) % per_round
-            if is_first_process():
-                write_json(workspace.folder / "resolved.json", resolved)
-            with refuse_pickles(start):
-                trainer.train(resume_from_checkpoint=start)
-            model = policy.model = whole.fill(trainer)
-        finally:
-            # The frozen copy of the adapter that the KL penalty is measured against.
-            if "ref" in getattr(policy.model, "peft_config", {}):
-                policy.model.delete_adapter("ref")
-    note_trained(model)
-    if is_first_process():
+    if is_first:
         write_grpo_budget(
             workspace.metrics,
             resolved,
             num_steps=trainer.state.global_step,
             gradient_accumulation=settings.gradient_accumulation,
             group_size=settings.group_size,
-            **(looks.finish(model) if looks else {}),
+            **looks,
         )
         remove_checkpoints(workspace.folder)
-    model.eval()
+    policy.model.eval()
     return policy
 
 
 def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
-    num_prompts = divide_batch(settings.prompts_per_step, setting="prompts_per_step")
+    num_prompts = processes.divide_batch(settings.prompts_per_step, setting="prompts_per_step")
     return GRPOConfig(
         **build_arguments(settings, workspace, dtype=dtype),
         **build_vllm_arguments(settings.vllm),
@@ -331,7 +289,7 @@ def deal_prompts(
     A process has one stretch of a round and takes its micro-batches from it in turn. Dealt like
     this, micro-batches of all processes together have the prompts that one process would give them.
     """
-    own = prompts_per_step // count_processes()
+    own = prompts_per_step // processes.count_processes()
     dealt: list[tuple[int, int]] = []
     for round_start in range(0, len(layout), prompts_per_round):
         for share_start in range(0, prompts_per_step, own):
@@ -379,14 +337,8 @@ class RewardFunction:
     Of several processes the first scores what all have sampled: what rewards ask, keep and count is
     then what it is with one process.
 
-    Args:
-        examples: looked up by the ``place`` of a row.
-        rewards: what scores; None in processes that are not the first.
-        end_token_ids: a completion that does not end with one of them was truncated.
-        log: of what is scored; None: it is not kept.
-
-    Attributes:
-        facts: what this process's rewards told since ``tell_facts``.
+    Examples are looked up by the ``place`` of a row; a completion that does not end with an end
+    token was truncated. ``log`` keeps all that is scored, ``facts`` what rewards told besides.
     """
 
     __name__ = "reward"
@@ -399,10 +351,8 @@ class RewardFunction:
         end_token_ids: Sequence[int],
         log: RolloutLog | None = None,
     ) -> None:
-        self.examples = examples
-        self.rewards = rewards
+        self.examples, self.rewards, self.log = examples, rewards, log
         self.end_token_ids = frozenset(end_token_ids)
-        self.log = log
         self.facts = FactCounts()
 
     def __call__(
@@ -426,8 +376,8 @@ class RewardFunction:
             sampled.append((index, Completion(text, tuple(ids), finish_reason=reason)))
         parts = gather_object([sampled])
         step = trainer_state.global_step if trainer_state else 0
-        values = ask_first(lambda: self._score(parts, log_metric, step=step))
-        return values[find_rank()]
+        values = processes.ask_first(lambda: self._score(parts, log_metric, step=step))
+        return values[processes.find_rank()]
 
     def _score(
         self,

@@ -23,12 +23,7 @@ from groupwise.training.sharding import is_spread, refuse_quantized
 
 
 def make_grpo_trainer(
-    policy: Policy,
-    examples: Sequence[Example],
-    *,
-    settings: GrpoSettings,
-    seed: int,
-    **named: Any,
+    policy: Policy, examples: Sequence[Example], *, settings: GrpoSettings, seed: int, **named: Any
 ) -> Any:
     """Return a FastGRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
 

@@ -92,14 +92,7 @@ def end_progress(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one process, in MiB: what its tensors take on a GPU, else all that it takes.
-
-    Attributes:
-        device: the GPU, or ``cpu``.
-        now_mib: at this moment.
-        peak_mib: at most since the process was started.
-        total_mib: that there is, for all processes on it.
-    """
+    """Of one process, in MiB: what its tensors take on a GPU, else all that it takes."""
 
     device: str
     now_mib: int
@@ -130,16 +123,9 @@ def read_memory() -> Memory | None:
 
 @dataclass
 class FactCounts:
-    """What rewards tell of completions: truth values, numbers and texts, added up between rows.
+    """What rewards tell of completions: truth values, numbers and texts, added up between rows."""
 
-    Attributes:
-        num: completions, whether anything is told of them or not.
-        shares: by name, of how many it is told, and of how many it is true.
-        sums: by name, the numbers told.
-        texts: by name, how often each text is told.
-    """
-
-    num: int = 0
+    num: int = 0  # completions, whether anything is told of them or not
     shares: Counter[tuple[str, bool]] = field(default_factory=Counter)
     sums: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     texts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))

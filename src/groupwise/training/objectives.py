@@ -42,19 +42,15 @@ def compute_advantages(
     centred = rewards - rewards.nanmean(1, keepdim=True)
     if scale != "none":
         spread = rewards if scale == "group" else rewards.reshape(1, -1)
-        std = _find_std(spread).clamp(min=min_std) + epsilon
+        gaps = (spread - spread.nanmean(1, keepdim=True)).nan_to_num(nan=0.0)
+        num_others = (~spread.isnan()).sum(1, keepdim=True) - 1
+        std = (gaps.square().sum(1, keepdim=True) / num_others.clamp(min=1)).sqrt()
+        std = std.clamp(min=min_std) + epsilon
         # A batch in which nothing differs is dead all over, and is filled with 0 below.
         centred = centred / std.where(std > 0, 1.0)
     is_idle = rewards.isnan() | find_dead_groups(rewards).unsqueeze(1)
     advantages = centred.masked_fill(is_idle, 0.0)
     return advantages if max_size is None else advantages.clamp(-max_size, max_size)
-
-
-def _find_std(rewards: torch.Tensor) -> torch.Tensor:
-    """Return the std of each row's known values, shape [rows, 1]; 0 where there is only one."""
-    gaps = (rewards - rewards.nanmean(1, keepdim=True)).nan_to_num(nan=0.0)
-    num_others = (~rewards.isnan()).sum(1, keepdim=True) - 1
-    return (gaps.square().sum(1, keepdim=True) / num_others.clamp(min=1)).sqrt()
 
 
 def find_dead_groups(rewards: torch.Tensor) -> torch.Tensor:

@@ -1,21 +1,17 @@
 """The on-policy check: before anything is learned the ratio is 1 and the KL divergence is 0.
 
-It compares the log-probabilities that training uses (padded batch, training mode) with those
-of an independent pass: one row at a time, no padding, evaluation mode, the prompt rendered
-again from the example. A difference means dropout, padding, positions, pictures or the
-reference are wrong, and every later number would be too.
-
-A mistake of these reaches every row, most of all the ones with the least and the most padding, so a
-few rows are scored again, from the shortest prompt to the longest.
+It compares the log-probabilities that training uses (padded batch, training mode) with those of an
+independent pass: one row at a time, no padding, evaluation mode, the prompt rendered again from the
+example. A difference means dropout, padding, positions, pictures or the reference are wrong, and
+every later number would be too. Such a mistake reaches every row, most of all the ones with the
+least and the most padding, so a few rows are scored again, from the shortest prompt to the longest.
 
 How far rounding alone goes depends on precision, kernels, model and row. It is measured on those
 of them that differ most, again one at a time, in ways that none of those mistakes reaches: with
 columns of padding behind a row, which no token looks at, with attention by another kernel, and as
-several copies, compared with other numbers of copies only.
-
-In less precision than float32 rounding moves single tokens so far that a mistake which moves many
-of them a little, such as positions that are off by one, stays below the farthest one. There the
-mean is bounded, too.
+several copies, compared with other numbers of copies only. In less precision than float32 rounding
+moves single tokens so far that a mistake which moves many of them a little, such as positions that
+are off by one, stays below the farthest one. There the mean is bounded, too.
 """
 
 import math
@@ -37,8 +33,6 @@ PICTURE_NAMES = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
 """What TRL's passes are given of pictures."""
 
 _MAX_PLAIN_TOKENS = 2048
-
-
 # How much is scored again, as each pass of a row costs a whole prompt: rows that are checked, of
 # these how many rounding is measured on, columns of padding behind them, copies of the first. Less
 # precision rounds so much more that few passes would say too little of how far.
@@ -60,10 +54,22 @@ def find_ulp(value: float, dtype: torch.dtype) -> float:
 
 def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.dtype) -> float:
     """Return one unit in the last place of logits, or of log-probabilities, which are float32."""
-    return max(
-        find_ulp(float(logits.abs().max()), dtype),
-        find_ulp(float(log_probs.abs().max()), torch.float32),
-    )
+    of_logits = find_ulp(float(logits.abs().max()), dtype)
+    return max(of_logits, find_ulp(float(log_probs.abs().max()), torch.float32))
+
+
+@contextmanager
+def use_plain_attention(num_tokens: int, dtype: torch.dtype) -> Iterator[None]:
+    """Compute attention by matrix products, in float32 and where these are small enough to hold.
+
+    Shared passes and padded batches call the fused kernels in other ways than a row alone. On some
+    processors rows alone agree to a unit whatever their shape, and only another kernel shows how
+    attention rounds. In less precision matrix products round where fused kernels do not, so that
+    they would excuse what is no rounding of these. Each head holds the square of a row's tokens.
+    """
+    is_used = num_tokens <= _MAX_PLAIN_TOKENS and dtype == torch.float32
+    with sdpa_kernel(SDPBackend.MATH) if is_used else nullcontext():
+        yield
 
 
 @dataclass(frozen=True)
@@ -86,38 +92,6 @@ class OnPolicyResult:
     tolerance: float
     mean_log_ratio: float | None = None
     mean_tolerance: float | None = None
-
-
-class Noise(NamedTuple):
-    """How far rounding moves a log-probability.
-
-    Attributes:
-        largest: of all tokens.
-        mean: of the tokens' ranges; None in float32, where the largest is small enough.
-    """
-
-    largest: float
-    mean: float | None
-
-
-@contextmanager
-def use_plain_attention(num_tokens: int, dtype: torch.dtype) -> Iterator[None]:
-    """Compute attention by matrix products, in float32 and where these are small enough to hold.
-
-    Shared passes and padded batches call the fused kernels in other ways than a row alone. On some
-    processors rows alone agree to a unit whatever their shape, and only another kernel shows how
-    attention rounds. In less precision matrix products round where fused kernels do not, so that
-    they would excuse what is no rounding of these.
-
-    Args:
-        num_tokens: of a row, of which each head holds the square.
-        dtype: in which the model computes.
-    """
-    if num_tokens > _MAX_PLAIN_TOKENS or dtype != torch.float32:
-        yield
-        return
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
 
 
 def score_alone(
@@ -172,15 +146,21 @@ def _compute_logits(
     tail = torch.tensor([[*token_ids, *[0] * num_behind]] * num_copies)
     inputs["input_ids"] = torch.cat([inputs["input_ids"], tail], dim=1)
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-    inputs["attention_mask"][:, inputs["input_ids"].shape[1] - num_behind :] = 0
+    width = inputs["input_ids"].shape[1]
+    inputs["attention_mask"][:, width - num_behind :] = 0
     for name in filter(inputs.__contains__, TOKEN_TYPES):
         inputs[name] = torch.cat([inputs[name], torch.zeros_like(tail)], dim=1)
-    device = policy.model.device
-    width = inputs["input_ids"].shape[1]
     with use_plain_attention(width, plain_attention) if plain_attention else nullcontext():
-        given = {k: v.to(device) for k, v in inputs.items()}
+        given = {k: v.to(policy.model.device) for k, v in inputs.items()}
         logits = policy.model(**given, logits_to_keep=num_tokens + num_behind + 1).logits[0]
     return logits[-num_tokens - num_behind - 1 : -num_behind - 1]
+
+
+class Noise(NamedTuple):
+    """How far rounding moves a log-probability."""
+
+    largest: float
+    mean: float | None  # of the tokens' ranges; None in float32, where the largest is small enough
 
 
 def measure_noise(
@@ -206,12 +186,8 @@ def measure_noise(
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
         logits = _compute_logits(policy, example, token_ids)
         other = _compute_logits(policy, example, token_ids, plain_attention=dtype)
-        wider = torch.stack(
-            [
-                *(_read_scores(one, token_ids, temperature) for one in (logits, other)),
-                *(score(num_behind=number) for number in effort.behind),
-            ]
-        )
+        passes = [_read_scores(one, token_ids, temperature) for one in (logits, other)]
+        wider = torch.stack([*passes, *(score(num_behind=number) for number in effort.behind)])
         copied = wider[:1]
         if place == 0 or is_coarse:
             copied = torch.stack([score(num_copies=number) for number in effort.copies])
@@ -243,14 +219,10 @@ def find_worst(
 ) -> list[int]:
     """Return the places of the rows that rounding is measured on: those that differ most.
 
-    Rounding differs much between rows. Of others it would say nothing of the one that the bound is
-    held against.
+    Of others it would say nothing of the one that the bound is held against.
     """
     gaps = [float((one - other).abs().max()) for one, other in zip(trained, alone, strict=True)]
     return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:max_rows]
-
-
-_FIX = "look for dropout, padding, positions or a wrong reference model"
 
 
 def judge_on_policy(
@@ -286,20 +258,21 @@ def judge_on_policy(
         max_kl = float((gap.exp() - gap - 1).max())
     max_log_ratio, mean_log_ratio = float(gaps[0].max()), float(gaps[0].mean())
     kl = "none" if max_kl is None else f"{max_kl:.2e}"
+    fix = "look for dropout, padding, positions or a wrong reference model"
     if not all(float(one.max()) <= tolerance for one in gaps):
         raise TrainingError(
             "the on-policy check failed: policy, sampler and reference do not agree",
             got=f"|log ratio| {max_log_ratio:.2e} and KL {kl}",
             expected=f"at most {tolerance:.0e} and {math.exp(tolerance) - tolerance - 1:.0e}, "
             "twice what rounding does in these rows",
-            fix=_FIX,
+            fix=fix,
         )
     if mean_tolerance is not None and not all(float(one.mean()) <= mean_tolerance for one in gaps):
         raise TrainingError(
             "the on-policy check failed: policy, sampler and reference do not agree on average",
             got=f"a mean |log ratio| of {max(float(one.mean()) for one in gaps):.2e} and KL {kl}",
             expected=f"at most {mean_tolerance:.1e}, as far as rounding spreads these rows",
-            fix=_FIX,
+            fix=fix,
         )
     return OnPolicyResult(
         len(trained), max_log_ratio, max_kl, tolerance, mean_log_ratio, mean_tolerance
@@ -337,29 +310,25 @@ def check_on_policy(
     def pick(scores: torch.Tensor) -> list[torch.Tensor]:
         return [scores[row][mask[row]] for row in chosen]
 
-    # As training computes them, in its shape.
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    both = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    ids, both = (
+        torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], dim=1)
+        for kind in ("ids", "mask")
+    )
     named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
-    with torch.no_grad():
+    with torch.no_grad():  # as training computes them, in its shape
         scores, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model, ids, both, batch["completion_ids"].shape[1], **named
         )
     trained = pick(scores)
     rows = [(examples[row], batch["completion_ids"][row][mask[row]].tolist()) for row in chosen]
-    temperature = trainer.temperature
-    was_training = policy.model.training
+    temperature, was_training = trainer.temperature, policy.model.training
     policy.model.eval()
     # Every process has rows of its own, and not as many.
     gathered = gather_weights(policy.model)
     with torch.no_grad(), trainer.accelerator.autocast(), gathered:
         alone = [score_alone(policy, *row, temperature=temperature) for row in rows]
-        noise = measure_noise(
-            policy,
-            [rows[place] for place in find_worst(trained, alone, effort.measured)],
-            temperature=temperature,
-            dtype=dtype,
-        )
+        worst = [rows[place] for place in find_worst(trained, alone, effort.measured)]
+        noise = measure_noise(policy, worst, temperature=temperature, dtype=dtype)
     policy.model.train(was_training)
     reference = batch.get("ref_per_token_logps")
     return judge_on_policy(

@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from groupwise.core import ModelError, read_free_memory
 from groupwise.data import TokenBudget
 from groupwise.models import (
-    LoraSettings,
     ModelSettings,
     Outline,
     bring_base,
@@ -255,24 +255,14 @@ def preview_memory(
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that one process of a training takes at most.
+    """Bytes that one process of a training takes at most."""
 
-    Attributes:
-        libraries: that are in the same memory; 0 on a GPU, whose context is not counted.
-        weights: of the policy with its adapter, of a reference that is another model, and of copies
-            of the base that read answers.
-        gradients: of what trains.
-        optimizer: the states of AdamW.
-        activations: of a pass forward and back, with the logits of its answers.
-        sampling: keys, values and logits of completions; 0 where none are sampled here.
-    """
-
-    libraries: int
-    weights: int
+    libraries: int  # in the same memory; 0 on a GPU, whose context is not counted
+    weights: int  # of the policy, a reference that is another model, and copies that read answers
     gradients: int
-    optimizer: int
-    activations: int
-    sampling: int = 0
+    optimizer: int  # the states of AdamW
+    activations: int  # of a pass forward and back, with the logits of its answers
+    sampling: int = 0  # keys, values and logits of completions; 0 where none are sampled here
 
     @property
     def total(self) -> int:
@@ -297,12 +287,11 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate what one process takes when all rows of a step are as long as the longest.
 
-    Raises:
-        ValueError: if no training of this kind was held against an estimate.
+    A ValueError says that no training of this kind was held against an estimate.
     """
     if outline.has_experts:
         raise ValueError("no training of experts was held against an estimate")
-    sizes, dtype = _Sizes.of(outline), model.dtype
+    sizes, dtype = _measure(outline), model.dtype
     if dtype == "auto":
         dtype = str(outline.text.get("dtype") or outline.text.get("torch_dtype") or "float32")
     size = 2 if dtype in ("bfloat16", "float16") else _FLOAT
@@ -311,7 +300,10 @@ def estimate_memory(
     if is_full:
         trained -= sizes.num_in_tower if trainable.freeze_vision else 0
     elif trainable.method == "lora":
-        trained = sizes.count_lora(trainable.lora)
+        lora = trainable.lora
+        blocks = sizes.blocks[-lora.last_blocks :] if lora.last_blocks else sizes.blocks
+        shapes = [one for block in blocks for name, one in block.items() if name in lora.modules]
+        trained = lora.rank * sum(map(sum, shapes))
     else:
         trained = trainable.prompt.num_tokens * sizes.hidden
     bits = _NF4 if model.quantization else size
@@ -340,7 +332,7 @@ def estimate_memory(
 
 
 def _count_passes(
-    sizes: "_Sizes", settings: TrainerSettings, batch: Batch, place: Place, *, size: int
+    sizes: Any, settings: TrainerSettings, batch: Batch, place: Place, *, size: int
 ) -> tuple[float, float]:
     """Return the bytes of a pass forward and back, and of sampling, in one process."""
     sampling, attended = 0, 0
@@ -377,69 +369,38 @@ def _count_passes(
     return held * size * split + tile * _FLOAT * _COPIES[place.device], sampling * split
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """What of a base decides how much a training takes.
+def _measure(outline: Outline) -> Any:
+    """Return what of a base decides how much a training takes.
 
-    Attributes:
-        num_parameters, num_in_blocks, num_in_tower: all, those of linear layers in language
-            blocks, those of the vision tower.
-        blocks: linear layers (out, in) of each language block by name, in order.
-        hidden, num_words: width of the stream and of logits.
-        num_keys, num_queries: width of a token's keys, and of its queries.
-        width, tower_width: numbers that the linear layers of a block take and give for a token.
-        num_tower_blocks, patches_per_token: of the tower.
+    ``blocks`` are the linear layers (out, in) of each language block by name; widths are what those
+    of a block take and give for a token, of a token's keys and of its queries.
     """
-
-    num_parameters: int
-    num_in_blocks: int
-    num_in_tower: int
-    blocks: list[dict[str, tuple[int, int]]]
-    hidden: int
-    num_words: int
-    num_keys: int
-    num_queries: int
-    width: int
-    tower_width: int
-    num_tower_blocks: int
-    patches_per_token: int
-
-    def count_lora(self, lora: LoraSettings) -> int:
-        blocks = self.blocks[-lora.last_blocks :] if lora.last_blocks else self.blocks
-        shapes = [one for block in blocks for name, one in block.items() if name in lora.modules]
-        return lora.rank * sum(map(sum, shapes))
-
-    @classmethod
-    def of(cls, outline: Outline) -> "_Sizes":
-        text = outline.text
-        shapes = outline.shapes or _draw_shapes(text)
-        language = {name: one for name, one in shapes.items() if not _VISION.search(name)}
-        tower = {name: one for name, one in shapes.items() if _VISION.search(name)}
-        blocks = _collect_blocks(language, BLOCK)
-        tower_blocks = _collect_blocks(tower, _TOWER_BLOCK)
-        words = [one for name, one in language.items() if name.endswith("embed_tokens.weight")]
-        if not blocks or not words:
-            raise ValueError("its weights have names that are not known here")
-        num_words, hidden = words[0]
-        num_heads = text.get("num_attention_heads") or hidden // 64
-        head = text.get("head_dim") or hidden // num_heads
-        merged = outline.config.get("vision_config", {}).get("spatial_merge_size", 2)
-        width, *_ = [sum(map(sum, block.values())) for block in blocks]
-        tower_width, *_ = [*(sum(map(sum, block.values())) for block in tower_blocks), 0]
-        return cls(
-            num_parameters=sum(map(math.prod, shapes.values())),
-            num_in_blocks=sum(math.prod(one) for block in blocks for one in block.values()),
-            num_in_tower=sum(map(math.prod, tower.values())),
-            blocks=blocks,
-            hidden=hidden,
-            num_words=num_words,
-            num_queries=head * num_heads,
-            num_keys=head * (text.get("num_key_value_heads") or num_heads),
-            width=width,
-            tower_width=tower_width,
-            num_tower_blocks=len(tower_blocks),
-            patches_per_token=merged**2,
-        )
+    text = outline.text
+    shapes = outline.shapes or _draw_shapes(text)
+    language = {name: one for name, one in shapes.items() if not _VISION.search(name)}
+    tower = {name: one for name, one in shapes.items() if _VISION.search(name)}
+    blocks, towers = _collect_blocks(language, BLOCK), _collect_blocks(tower, _TOWER_BLOCK)
+    words = [one for name, one in language.items() if name.endswith("embed_tokens.weight")]
+    if not blocks or not words:
+        raise ValueError("its weights have names that are not known here")
+    num_words, hidden = words[0]
+    num_heads = text.get("num_attention_heads") or hidden // 64
+    head = text.get("head_dim") or hidden // num_heads
+    merged = outline.config.get("vision_config", {}).get("spatial_merge_size", 2)
+    return SimpleNamespace(
+        num_parameters=sum(map(math.prod, shapes.values())),
+        num_in_blocks=sum(math.prod(one) for block in blocks for one in block.values()),
+        num_in_tower=sum(map(math.prod, tower.values())),
+        blocks=blocks,
+        hidden=hidden,
+        num_words=num_words,
+        num_queries=head * num_heads,
+        num_keys=head * (text.get("num_key_value_heads") or num_heads),
+        width=sum(map(sum, blocks[0].values())),
+        tower_width=sum(map(sum, towers[0].values())) if towers else 0,
+        num_tower_blocks=len(towers),
+        patches_per_token=merged**2,
+    )
 
 
 def _collect_blocks(
@@ -464,15 +425,10 @@ def _draw_shapes(text: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         raise ValueError("its weights are not on this machine, and its sizes not said") from error
     head = text.get("head_dim") or hidden // num_heads
     queries, keys = head * num_heads, head * (text.get("num_key_value_heads") or num_heads)
-    linear = {
-        "self_attn.q_proj": (queries, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, queries),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }
+    linear = {f"self_attn.{name}_proj": (keys, hidden) for name in "kv"}
+    linear |= {"self_attn.q_proj": (queries, hidden), "self_attn.o_proj": (hidden, queries)}
+    linear |= {f"mlp.{name}_proj": (inner, hidden) for name in ("gate", "up")}
+    linear |= {"mlp.down_proj": (hidden, inner)}
     shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (num_words, hidden)}
     if not text.get("tie_word_embeddings", False):
         shapes["lm_head.weight"] = (num_words, hidden)

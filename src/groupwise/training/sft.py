@@ -30,32 +30,12 @@ from groupwise.models import (
     Policy,
     encode_words,
     keep_adapter_dtype,
-    note_trained,
     prepare_trainable,
     silence_libraries,
 )
-from groupwise.training.callbacks import (
-    AlarmStop,
-    CheckHeldout,
-    FindStop,
-    MemoryFile,
-    MetricRows,
-    ProgressFile,
-    StepProgress,
-    Trackers,
-    TrainableTable,
-    WarmupCheck,
-    WholeCheckpoints,
-    open_looks,
-)
-from groupwise.training.checkpoints import (
-    Workspace,
-    find_start,
-    load_weights,
-    refuse_pickles,
-    remove_checkpoints,
-    write_budget,
-)
+from groupwise.training import sharding
+from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
+from groupwise.training.checkpoints import Workspace, load_weights, remove_checkpoints, write_budget
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
 from groupwise.training.settings import (
     GrpoSettings,
@@ -64,25 +44,11 @@ from groupwise.training.settings import (
     SftRow,
     SftSettings,
     build_arguments,
-    name_memory_settings,
-)
-from groupwise.training.sharding import (
-    ShardedTraining,
-    WholeModel,
-    gather_head,
-    is_spread,
-    refuse_quantized,
 )
 
 IGNORED = -100
-_KEPT_METRICS = (
-    "loss",
-    "learning_rate",
-    "grad_norm",
-    "mean_token_accuracy",
-    "entropy",
-    "tokens_per_s",
-)
+_KEPT_METRICS = ("loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
+_KEPT_METRICS += ("tokens_per_s",)
 
 
 @silence_libraries()
@@ -119,9 +85,7 @@ def train_sft(
         rows, num_epochs=settings.epochs, seed=workspace.seed, easy_first=settings.easy_first
     )
     seed_everything(derive_seed(workspace.seed, "sft"))
-    model = policy.model = prepare_trainable(
-        policy.model, settings.trainable, processor=policy.processor
-    )
+    policy.model = prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
     arguments = SFTConfig(
         **build_arguments(settings, workspace, dtype=policy.model.dtype),
         num_train_epochs=1,
@@ -138,43 +102,30 @@ def train_sft(
         num_rows=num_places,
         num_processes=count_processes(),
     )
-    trackers = Trackers(settings.report_to if is_first_process() else ())
-    whole = WholeModel(model)
-    looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
-    metrics = MetricRows(
-        workspace.metrics,
-        rename=lambda logs: {name: float(logs[name]) for name in _KEPT_METRICS if name in logs},
-        num_epochs=settings.epochs,
-        trackers=trackers,
-    )
-    with (
-        StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
-        name_memory_settings(settings),
-    ):
-        trainer = make_sft_trainer(
-            model=model,
+
+    def make(callbacks: list[Any], _: Path | None) -> Any:
+        return make_sft_trainer(
+            model=policy.model,
             args=arguments,
             train_dataset=Dataset.from_dict({"place": list(range(num_places))}),
             processing_class=policy.processor,
             data_collator=lambda items: read([item["place"] for item in items]),
-            callbacks=[
-                WarmupCheck(),
-                trackers,
-                ProgressFile(workspace.folder),
-                MemoryFile(workspace.folder),
-                metrics,
-                *([looks] if looks else []),
-                WholeCheckpoints(),
-                *([AlarmStop(workspace.metrics, find_stop, at_end=True)] if find_stop else []),
-                TrainableTable(model),
-                progress,
-            ],
+            callbacks=callbacks,
         )
-        start = find_start(workspace.folder)
-        with refuse_pickles(start):
-            trainer.train(resume_from_checkpoint=start)
-        model = policy.model = whole.fill(trainer)
-    note_trained(model)
+
+    trainer, looks = run_trainer(
+        make,
+        policy,
+        settings,
+        workspace,
+        check_heldout=check_heldout,
+        find_stop=find_stop,
+        stops_at_end=True,
+        shown={"loss": "loss"},
+        shows_looks=False,
+        rename=lambda logs: {name: float(logs[name]) for name in _KEPT_METRICS if name in logs},
+        num_epochs=settings.epochs,
+    )
     taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
     if is_first_process():
         write_budget(
@@ -182,10 +133,10 @@ def train_sft(
             num_steps=trainer.state.global_step,
             num_samples=len(taught),
             num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
-            **(looks.finish(model) if looks else {}),
+            **looks,
         )
         remove_checkpoints(workspace.folder)
-    model.eval()
+    policy.model.eval()
     return policy
 
 
@@ -214,7 +165,7 @@ def make_sft_trainer(**named: Any) -> Any:
 
     from groupwise.training.fast.support import keep_inputs_without_gradient
 
-    class _Trainer(ShardedTraining, SFTTrainer):
+    class _Trainer(sharding.ShardedTraining, SFTTrainer):
         """SFTTrainer that takes rows as they are scheduled and writes no model card."""
 
         num_new_tokens = 0
@@ -223,7 +174,7 @@ def make_sft_trainer(**named: Any) -> Any:
         def training_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
             self.counted_from = self.counted_from or time.perf_counter()
             self.num_new_tokens += int(inputs["attention_mask"].sum())
-            gather_head(model)
+            sharding.gather_head(model)
             return super().training_step(model, inputs, *rest, **named)
 
         def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -236,7 +187,7 @@ def make_sft_trainer(**named: Any) -> Any:
             super().log(logs, start_time)
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-            if not is_spread(self.model):
+            if not sharding.is_spread(self.model):
                 load_weights(self.model, Path(checkpoint))
 
         def _set_signature_columns_if_needed(self) -> None:
@@ -248,7 +199,7 @@ def make_sft_trainer(**named: Any) -> Any:
     keep_inputs_without_gradient(named["model"], named["args"])
     with keep_adapter_dtype(named["model"]):
         trainer = _Trainer(**named)
-    refuse_quantized(trainer)
+    sharding.refuse_quantized(trainer)
     trainer.remove_callback(PrinterCallback)
     # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss
     # cannot be told how many these are; TRL's can, and would be a mean of means without.
@@ -315,9 +266,7 @@ class RowCollator:
     def __init__(
         self, policy: Policy, *, augmentation: PictureAugmentation | None, seed: int
     ) -> None:
-        self.policy = policy
-        self.augmentation = augmentation
-        self.seed = seed
+        self.policy, self.augmentation, self.seed = policy, augmentation, seed
 
     def __call__(self, scheduled: Sequence[tuple[int, int, SftRow]]) -> dict[str, torch.Tensor]:
         """Return tensors for (epoch, index, row) triples; shapes [batch, tokens]."""
@@ -391,21 +340,14 @@ class ReadAhead:
     """Collates batches of consecutive places; the next one is begun when one is asked for.
 
     Pictures are decoded and scaled by libraries that let other threads run meanwhile. Another
-    batch than the expected one is collated when it is asked for.
-
-    Args:
-        collate: makes a batch of the rows at these places; it is called by another thread, one
-            call at a time.
-        num_rows: places are below this.
-        num_processes: that read batches of this size in turn.
+    batch than the expected one is collated when it is asked for. ``collate`` is called by another
+    thread, one call at a time; places are below ``num_rows``; so many processes read in turn.
     """
 
     def __init__(
         self, collate: Callable[[Sequence[int]], Any], *, num_rows: int, num_processes: int = 1
     ) -> None:
-        self.collate = collate
-        self.num_rows = num_rows
-        self.num_processes = num_processes
+        self.collate, self.num_rows, self.num_processes = collate, num_rows, num_processes
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._expected: tuple[list[int], Future[Any]] | None = None
 

@@ -126,11 +126,7 @@ def recorded_decoding(
     The first pass is launched as ever, the second recorded, and what follows is replayed. Replays
     are compared with launched passes; where one differs by more than rounding, or a pass cannot be
     recorded, a warning says so, and this model's tokens are launched one by one from then on.
-
-    Args:
-        model: whose ``generate`` is called inside the block, with or without an adapter.
-        collected: a list that hooks in the model append to; it is continued as they would.
-        record: what records.
+    ``collected`` is a list that hooks in the model append to; it is continued as they would.
     """
     inner = _find_inner(model)
     if inner in _refused:

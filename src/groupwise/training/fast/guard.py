@@ -82,17 +82,11 @@ def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far log-probabilities are from those of plain passes.
+    """How far log-probabilities are from those of plain passes."""
 
-    Attributes:
-        difference: greatest one of a token, from the plain pass that is nearest.
-        noise: greatest one of a token between two plain passes.
-        ulp: one unit in the last place of logits or log-probabilities, whichever is coarser.
-    """
-
-    difference: float
-    noise: float
-    ulp: float
+    difference: float  # greatest one of a token, from the plain pass that is nearest
+    noise: float  # greatest one of a token between two plain passes
+    ulp: float  # one unit in the last place of logits or log-probabilities, whichever is coarser
 
     @property
     def tolerance(self) -> float:

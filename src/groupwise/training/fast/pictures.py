@@ -20,19 +20,12 @@ from groupwise.models import PICTURE_FIELDS
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of rows; what belongs to a row is copied only when it is asked for.
+    """Pictures of rows; what belongs to a row is copied only when it is asked for."""
 
-    Attributes:
-        fields: of all rows, by name, each of shape [entries, ...].
-        sizes: entries of each row in each field.
-        num_images: pictures of each row.
-        rows: which of the rows are meant, shape [chosen]; None: all.
-    """
-
-    fields: Mapping[str, torch.Tensor]
-    sizes: Mapping[str, Sequence[int]]
-    num_images: Sequence[int]
-    rows: torch.Tensor | None = None
+    fields: Mapping[str, torch.Tensor]  # of all rows, by name, each [entries, ...]
+    sizes: Mapping[str, Sequence[int]]  # entries of each row in each field
+    num_images: Sequence[int]  # pictures of each row
+    rows: torch.Tensor | None = None  # which of the rows are meant; None: all
 
     @classmethod
     def of(

@@ -31,21 +31,14 @@ ReadRows = Callable[[Sequence[int], int], list[Row]]
 class Candidates:
     """Prompts that may take an open place, and how often their groups had no gradient.
 
-    Args:
-        read: returns their rows.
-        num_prompts: of the data; a place in it names a prompt.
-        settings: how often some are tried, and which come first.
-        seed: of their order.
+    A prompt is named by its place in the data.
     """
 
     def __init__(
         self, read: ReadRows, *, num_prompts: int, settings: RefillSettings, seed: int
     ) -> None:
-        self.read = read
-        self.max_tries = settings.max_tries
-        self._num_prompts = num_prompts
-        self._settings = settings
-        self._seed = seed
+        self.read, self.max_tries = read, settings.max_tries
+        self._num_prompts, self._settings, self._seed = num_prompts, settings, seed
         self._seen: Counter[int] = Counter()
         self._dead: Counter[int] = Counter()
 
@@ -82,20 +75,14 @@ class Candidates:
 
 @dataclass
 class Sampled:
-    """Rows with their completions and rewards.
-
-    Attributes:
-        rows: of this process, groups one after the other.
-        parts: of each of them: ids of the prompt and of the completion, the completion, and the
-            log-probabilities that it was sampled with, if known.
-        kept: the round that each was sampled in, and its place there; None: in another process.
-        rewards: of the rows of all processes, shape [all rows, functions].
-    """
+    """Rows of this process, groups one after the other, with their completions and rewards."""
 
     rows: list[Row]
+    # Of each: ids of the prompt and of the completion, the completion, and the log-probabilities
+    # that it was sampled with, if known.
     parts: list[tuple[Any, ...]]
-    kept: list[tuple[Round, int] | None]
-    rewards: torch.Tensor
+    kept: list[tuple[Round, int] | None]  # in which round, and where; None: in another process
+    rewards: torch.Tensor  # of the rows of all processes, [all rows, functions]
 
 
 class RefillingTrainer(FastGRPOTrainer):

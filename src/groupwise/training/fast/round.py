@@ -56,17 +56,11 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Groups:
-    """The prompts of a batch of rows.
+    """The prompts of a batch of rows."""
 
-    Attributes:
-        numbers: the prompt's number in its round, ascending, one for each prompt of the batch.
-        first_rows: the first row of each prompt, shape [prompts].
-        prompt_of_row: place of each row's prompt in ``first_rows``, shape [rows].
-    """
-
-    numbers: tuple[int, ...]
-    first_rows: torch.Tensor
-    prompt_of_row: torch.Tensor
+    numbers: tuple[int, ...]  # of each prompt in its round, ascending
+    first_rows: torch.Tensor  # the first row of each prompt, [prompts]
+    prompt_of_row: torch.Tensor  # place of each row's prompt in ``first_rows``, [rows]
 
     @classmethod
     def of(cls, prompt_numbers: torch.Tensor) -> Self:
@@ -133,19 +127,13 @@ def find_dead_rows(rewards: torch.Tensor, *, group_size: int) -> torch.Tensor:
 
 @dataclass
 class Round:
-    """One batch of completions and what its passes share.
+    """One batch of completions and what its passes share, by number of the prompt or by row."""
 
-    Attributes:
-        groups: of all rows, in the order in which they were sampled.
-        pictures: features of each prompt's pictures: pooled, then one for each deepstack level.
-        prefixes: trunk of each prompt without padding, shape [prefix, hidden].
-        tails: trunk of each row, shape [tail, hidden].
-    """
-
-    groups: Groups
+    groups: Groups  # of all rows, in the order in which they were sampled
+    # Features of each prompt's pictures: pooled, then one for each deepstack level.
     pictures: dict[int, list[list[torch.Tensor]]] = field(default_factory=dict)
-    prefixes: dict[int, torch.Tensor] = field(default_factory=dict)
-    tails: dict[int, torch.Tensor] = field(default_factory=dict)
+    prefixes: dict[int, torch.Tensor] = field(default_factory=dict)  # trunks, [prefix, hidden]
+    tails: dict[int, torch.Tensor] = field(default_factory=dict)  # trunks, [tail, hidden]
 
     def take_over(self, row: int, other: Self, place: int) -> None:
         """Remember of a row and its prompt what another round knows of its row at ``place``."""

@@ -57,11 +57,8 @@ def sample_round(
 ) -> list[list[int]]:
     """Sample with every prompt read once; return token ids up to and including an end token.
 
-    Args:
-        trainer: in a round, with its policy.
-        prompt_ids: of every row.
-        images: of every row; None without pictures.
-        fields: what the processor returned beside the ids, for every prompt once.
+    Ids and images are of every row; ``fields`` is what the processor returned beside the ids, for
+    every prompt once.
     """
     first = trainer._round.groups.first_rows.tolist()
     backbone, device = trainer._backbones[0], trainer.accelerator.device
@@ -123,15 +120,8 @@ def sample_rows(
     """Sample a completion for every row of the round; return token ids, shape [rows, tokens].
 
     With the same random state it draws what ``model.generate`` on the repeated prompts draws.
-
-    Args:
-        model: the unwrapped policy.
-        backbone: its backbone.
-        prompts: every prompt once, in the order of their numbers.
-        round_: says which rows continue which prompt; keeps features of pictures and the trunk.
-        sharing: what is kept.
-        generation_config: of ``generate``.
-        records: whether passes over one token are recorded, where they can be.
+    Prompts are there once, in the order of their numbers. ``round_`` says which rows continue which
+    prompt, and keeps features and trunk; passes over one token are recorded if asked and possible.
     """
     rows = round_.groups.prompt_of_row
     positions = find_positions(backbone, prompts)

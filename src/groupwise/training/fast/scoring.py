@@ -17,18 +17,12 @@ _NO_LABEL = -100
 
 @dataclass(frozen=True)
 class PromptRows:
-    """Prompts, padded on the left.
-
-    Attributes:
-        ids, mask: shape [rows, prompt].
-        pictures: of the rows; None without pictures.
-        token_types: 1 where a token stands for a part of a picture, shape [rows, prompt], by the
-            name that the model gives it; empty where it has none.
-    """
+    """Prompts, padded on the left; all tensors have the shape [rows, prompt]."""
 
     ids: torch.Tensor
     mask: torch.Tensor
     pictures: Pictures | None = None
+    # 1 where a token stands for a part of a picture, by the name that the model gives it.
     token_types: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def take(self, rows: torch.Tensor) -> Self:
@@ -49,20 +43,13 @@ class PromptRows:
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Rows whose completions are scored.
-
-    Attributes:
-        prompts: of the rows.
-        ids, mask: of the completions, padded on the right, shape [rows, tokens].
-        places: place of each row in its round, shape [rows].
-        prompt_numbers: number of each row's prompt in the round, shape [rows].
-    """
+    """Rows whose completions, padded on the right, are scored."""
 
     prompts: PromptRows
-    ids: torch.Tensor
+    ids: torch.Tensor  # of the completions, [rows, tokens]
     mask: torch.Tensor
-    places: torch.Tensor
-    prompt_numbers: torch.Tensor
+    places: torch.Tensor  # of each row in its round, [rows]
+    prompt_numbers: torch.Tensor  # of each row's prompt in the round, [rows]
 
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen], without columns that are padding."""
@@ -90,17 +77,11 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What is kept for later passes of a round, beside sharing prompts in each.
+    """What is kept for later passes of a round, beside sharing prompts in each."""
 
-    Attributes:
-        first_trained: number of the first block in which something trains.
-        keeps_trunk: whether later passes start at that block.
-        keeps_features: whether the output of a frozen vision tower is kept.
-    """
-
-    first_trained: int = 0
-    keeps_trunk: bool = False
-    keeps_features: bool = False
+    first_trained: int = 0  # number of the first block in which something trains
+    keeps_trunk: bool = False  # whether later passes start at that block
+    keeps_features: bool = False  # of a frozen vision tower
 
 
 @dataclass(frozen=True)
@@ -116,12 +97,8 @@ def score_rows(
 ) -> Scores:
     """Return what TRL's fused head finds for the completions.
 
-    Args:
-        model: the policy as the trainer calls it, wrapped or not.
-        backbone: its unwrapped backbone, after ``install_shared_pass``.
-        scored: the rows.
-        sharing: what is kept.
-        round_: keeps it.
+    The model is as the trainer calls it, wrapped or not; its unwrapped backbone has gone through
+    ``install_shared_pass``. ``round_`` keeps what ``sharing`` says.
     """
     groups = Groups.of(scored.prompt_numbers)
     prompts = scored.prompts.take(groups.first_rows)
@@ -161,13 +138,9 @@ def put_back(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return log-probabilities and entropies of all rows, shape [rows, tokens].
 
-    Rows that were not scored get a ratio of 1 and the mean entropy of the others.
-
-    Args:
-        found: places of scored rows, their log-probabilities and their entropies (or None).
-        scored: all rows.
-        unscored_log_probs: of the old policy, shape [rows, tokens]; None: what is scored is its
-            own old policy.
+    Rows that were not scored get a ratio of 1 (``unscored_log_probs`` are the old policy's; without
+    them what is scored is its own old policy) and the mean entropy of the others. What was found
+    are places of scored rows, their log-probabilities and their entropies (or None).
     """
     rows = torch.cat([part[0] for part in found])
     zeros = torch.zeros(scored.ids.shape, device=scored.ids.device)

@@ -29,15 +29,10 @@ _TEXT_NAMES = ("language_model", "text_model")
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the real tokens of padded rows are.
+    """Where the real tokens of padded rows are."""
 
-    Attributes:
-        shape: of the padded rows: how many, and how wide.
-        places: among all their tokens, shape [tokens]; None: nothing is left out.
-    """
-
-    shape: tuple[int, int]
-    places: torch.Tensor | None = None
+    shape: tuple[int, int]  # of the padded rows: how many, and how wide
+    places: torch.Tensor | None = None  # among all their tokens; None: nothing is left out
 
     @classmethod
     def of(cls, mask: torch.Tensor) -> Self:
@@ -70,43 +65,26 @@ class Packing:
 
 @dataclass(frozen=True)
 class Trunk:
-    """Hidden states that enter the first trained block: the same for every policy of a round.
+    """Hidden states that enter the first trained block: the same for every policy of a round."""
 
-    Attributes:
-        prefixes: of the prompts, shape [prompts, prefix, hidden].
-        tails: of the completions, shape [rows, tail, hidden].
-    """
-
-    prefixes: torch.Tensor
-    tails: torch.Tensor
+    prefixes: torch.Tensor  # of the prompts, [prompts, prefix, hidden]
+    tails: torch.Tensor  # of the completions, [rows, tail, hidden]
 
 
 @dataclass(frozen=True)
 class SharedPass:
-    """What one pass needs beside the prompts.
+    """What one pass needs beside the prompts, and what takes what it computes."""
 
-    Attributes:
-        prompt_of_row: place of each row's prompt, shape [rows].
-        tail_ids: last prompt token and the completion without its last, shape [rows, tail].
-        mask: 1 for real tokens, shape [rows, prefix + tail].
-        positions: of the tails, shape [rows, tail] or [axes, rows, tail].
-        packings: what is left of the prompts and of the tails without padding.
-        features: of the pictures, as the vision tower returned them; None: not known.
-        pictures: what a frozen vision tower makes them of; None: they are known, or it trains.
-        trunk: what earlier passes of the round computed; None: computed here.
-        first_trained: number of the first block that has something to train.
-        keep_features, keep_trunk: take what was computed here.
-    """
-
-    prompt_of_row: torch.Tensor
-    tail_ids: torch.Tensor
-    mask: torch.Tensor
-    positions: torch.Tensor
-    packings: tuple[Packing, Packing]
-    features: Any | None = None
+    prompt_of_row: torch.Tensor  # place of each row's prompt, [rows]
+    tail_ids: torch.Tensor  # last prompt token and the completion without its last, [rows, tail]
+    mask: torch.Tensor  # 1 for real tokens, [rows, prefix + tail]
+    positions: torch.Tensor  # of the tails, [rows, tail] or [axes, rows, tail]
+    packings: tuple[Packing, Packing]  # of the prompts and of the tails
+    features: Any | None = None  # of the pictures, as the vision tower returned them, if known
+    # What a frozen vision tower makes them of; None: they are known, or it trains.
     pictures: Mapping[str, torch.Tensor] | None = None
-    trunk: Trunk | None = None
-    first_trained: int = 0
+    trunk: Trunk | None = None  # what earlier passes of the round computed
+    first_trained: int = 0  # number of the first block that has something to train
     keep_features: Callable[[Any], None] | None = None
     keep_trunk: Callable[[Trunk], None] | None = None
 
@@ -272,19 +250,12 @@ class KeysKnownError(Exception):
 
 @dataclass(frozen=True)
 class Streams:
-    """What a block is given as its mask, and hands on to what mixes tokens.
+    """What a block is given as its mask, and hands on to what mixes tokens."""
 
-    Attributes:
-        packings: of the prompts and of the tails, which follow them in the row.
-        prompt_of_row: place of each tail's prompt, shape [rows].
-        masks: the model's own, of the padded prompts and of the padded tails.
-        implementation: by which the model attends.
-    """
-
-    packings: tuple[Packing, Packing]
-    prompt_of_row: torch.Tensor
-    masks: tuple[Any, Any]
-    implementation: str
+    packings: tuple[Packing, Packing]  # of the prompts and of the tails, which follow them
+    prompt_of_row: torch.Tensor  # place of each tail's prompt, [rows]
+    masks: tuple[Any, Any]  # the model's own, of the padded prompts and of the padded tails
+    implementation: str  # by which the model attends
 
     def split(self, row: torch.Tensor, dim: int = 1) -> tuple[torch.Tensor, ...]:
         """Return the prompts' part of a row, and the tails'."""
@@ -322,23 +293,15 @@ class Streams:
 
 
 @dataclass(frozen=True)
-class _PromptKeys:
-    """In place of streams: the prompts alone, of which only keys and values are wanted."""
+class _Part:
+    """In place of streams: the prompts alone, or the tails of prompts whose keys are known."""
 
     streams: Streams
-
-    def attend(self, _: Any, *given: torch.Tensor) -> torch.Tensor:
-        raise KeysKnownError(_unpack_heads(self.streams.packings[0], given[1:]))
-
-
-@dataclass(frozen=True)
-class _Tails:
-    """In place of streams: the tails alone, of prompts whose keys and values are known."""
-
-    streams: Streams
-    known: Sequence[torch.Tensor]
+    known: Sequence[torch.Tensor] | None = None
 
     def attend(self, own: Callable[..., Any], *given: torch.Tensor) -> torch.Tensor:
+        if self.known is None:
+            raise KeysKnownError(_unpack_heads(self.streams.packings[0], given[1:]))
         return self.streams.attend_tails(own, *given, known=self.known)
 
 
@@ -444,9 +407,9 @@ def _run_last(
     prompts, tails = streams.split(states)
     rotary = list(zip(*(streams.split(part, -2) for part in position_embeddings), strict=True))
     try:
-        own(prompts, attention_mask=_PromptKeys(streams), position_embeddings=rotary[0], **named)
+        own(prompts, attention_mask=_Part(streams), position_embeddings=rotary[0], **named)
     except KeysKnownError as known:
-        mask = _Tails(streams, *known.args)
+        mask = _Part(streams, *known.args)
     return _run(own, tails, attention_mask=mask, position_embeddings=rotary[1], **named)
 
 
