@@ -7,14 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from groupwise.core import (
-    Message,
-    Score,
-    TrainingError,
-    make_example,
-    open_picture,
-    read_jsonl,
-)
+from groupwise.core import Message, Score, TrainingError, make_example, open_picture, read_jsonl
 from groupwise.inference import LocalEngine, Sampling
 from groupwise.models import (
     LoraSettings,

@@ -3,14 +3,7 @@
 import pytest
 import torch
 
-from groupwise.core import (
-    ConfigError,
-    Score,
-    TrainingError,
-    load_config,
-    read_json,
-    read_jsonl,
-)
+from groupwise.core import ConfigError, Score, TrainingError, load_config, read_json, read_jsonl
 from groupwise.models import Policy, PromptSettings, TrainableSettings, list_trainable, load_policy
 from groupwise.models.virtual_tokens import find_vectors
 from groupwise.rewards import RewardSet

@@ -14,14 +14,7 @@ from groupwise.models import (
     tabulate_trainable,
 )
 from groupwise.rewards import RewardSet
-from groupwise.training import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    Workspace,
-    train_grpo,
-    train_sft,
-)
+from groupwise.training import GrpoSettings, SftRow, SftSettings, Workspace, train_grpo, train_sft
 
 TRAINABLE = TrainableSettings(lora=LoraSettings(last_blocks=1))
 

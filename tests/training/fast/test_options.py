@@ -79,8 +79,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize(
-    "reason",
-    mark_slow(OPTIONS, ("use_cache is False", "max_new_tokens is None")),
+    "reason", mark_slow(OPTIONS, ("use_cache is False", "max_new_tokens is None"))
 )
 def test_sampling_that_needs_every_prompt(compare, reason):
     """Scoring shares them all the same."""

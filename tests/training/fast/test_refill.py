@@ -43,10 +43,7 @@ class Data:
 def make(pairs):
     def run(data, family="qwen2", *, trained="last", speed=None, refill=None, **options):
         candidates = Candidates(
-            data.read,
-            num_prompts=NUM_PROMPTS,
-            settings=RefillSettings(**(refill or {})),
-            seed=0,
+            data.read, num_prompts=NUM_PROMPTS, settings=RefillSettings(**(refill or {})), seed=0
         )
         return pairs.make(
             family,

@@ -83,10 +83,7 @@ def load(plain, weights):
 
 @pytest.mark.parametrize(
     ("family", "adapter"),
-    [
-        *(("qwen2", adapter) for adapter in ADAPTERS),
-        *((family, "two") for family in FAMILIES[1:]),
-    ],
+    [*(("qwen2", adapter) for adapter in ADAPTERS), *((family, "two") for family in FAMILIES[1:])],
 )
 def test_a_plain_model_with_them_is_the_policy(build, family, adapter):
     tied = family == "qwen2" and adapter not in ("embedding", "module")
