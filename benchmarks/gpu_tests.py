@@ -21,12 +21,10 @@ TESTS = (
     "tests/training/fast/test_decoding.py",
     "tests/models/test_quantization.py",
     "tests/inference/test_local.py",
-    "tests/training/test_quantization.py",
+    "tests/training/test_policies.py",
     "tests/training/fast/test_exactness.py",
     "tests/training/fast/test_families.py",
-    "tests/training/fast/test_quantization.py",
     "tests/training/fast/test_sampling.py",
-    "tests/training/fast/test_vision_families.py",
 )
 
 
