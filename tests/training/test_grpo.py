@@ -149,7 +149,7 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
         "epochs": 2,
         "entropy_bonus": 0.0,
     }
-    train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(), 1.0)}, **settings)
+    train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(7), 1.0)}, **settings)
     layout = lay_out_prompts(7, num_epochs=2, prompts_per_round=4, seed=0)
     assert asked == [place for _, place in layout for _ in range(2)]
     resolved = json.loads((tmp_path / "resolved.json").read_text())
@@ -306,7 +306,7 @@ def test_grpo_asks_easy_prompts_first(taught_text_folder, text_examples, tmp_pat
         replace(one, fields={**one.fields, "difficulty": level})
         for one, level in zip(text_examples, levels, strict=True)
     ]
-    rewards = {"watch": (Watch(), 1.0)}
+    rewards = {"watch": (Watch(7), 1.0)}
     train(taught_text_folder, examples, tmp_path, rewards, easy_first=True)
     assert asked == ["easy"] * 8 + [None] * 4 + ["hard"] * 4
 
@@ -332,7 +332,7 @@ def sample(taught_text_folder, text_examples, tmp_path_factory):
 
         folder = tmp_path_factory.mktemp("sampled")
         settings = {"learning_rate": 1e-12, "epochs": 2} | settings
-        train(base, text_examples, folder, {"watch": (Watch(), 1.0)}, **settings)
+        train(base, text_examples, folder, {"watch": (Watch(7), 1.0)}, **settings)
         return asked
 
     return run

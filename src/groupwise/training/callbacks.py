@@ -368,8 +368,8 @@ class WarmupCheck(TrainerCallback):
 class WholeCheckpoints(TrainerCallback):
     """Marks each checkpoint once every process has written its files; then older ones are let go.
 
-    A row of metrics is logged at each checkpoint and at the last step: what was summed up since
-    the last row is not in the checkpoint, and a run that goes on from it would log other means.
+    A row of metrics is logged at each checkpoint and at the last step: what was summed up since the
+    last row is not in the checkpoint, and a run that goes on from it would log other means.
     """
 
     def on_step_end(self, args, state, control, **_: Any) -> None:

@@ -30,16 +30,10 @@ _AGAIN = "delete it: the training goes on from the one before, or starts again"
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folder and the seed of one training.
-
-    Attributes:
-        folder: takes ``metrics.jsonl`` and the checkpoints; whole checkpoints found there are
-            continued.
-        seed: of the order of rows, of sampling and of new weights.
-    """
+    """The folder of one training, whose whole checkpoints are continued, and its seed."""
 
     folder: Path
-    seed: int
+    seed: int  # of the order of rows, of sampling and of new weights
 
     @property
     def metrics(self) -> Path:
@@ -53,11 +47,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def check_checkpoint(checkpoint: Path) -> None:
-    """Refuse a checkpoint that is not file by file what its training wrote.
-
-    Raises:
-        TrainingError: with the first file that is not.
-    """
+    """Refuse with a TrainingError a checkpoint that is not file by file what its training wrote."""
     unlike = find_unlike(checkpoint / _MARKER)
     if unlike is not None:
         raise TrainingError(
@@ -66,11 +56,7 @@ def check_checkpoint(checkpoint: Path) -> None:
 
 
 def find_last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest whole checkpoint; ones torn by a crash are removed.
-
-    Raises:
-        TrainingError: if it was changed since.
-    """
+    """Return the newest whole checkpoint, refused if it was changed; torn ones are removed."""
     found: list[Path] = []
     for path in folder.glob("checkpoint-*"):
         if (path / _MARKER).exists():
@@ -100,13 +86,9 @@ def find_start(folder: Path) -> Path | None:
 
 @contextmanager
 def refuse_pickles(checkpoint: Path | None) -> Iterator[None]:
-    """Say in one sentence that a checkpoint holds more than tensors and plain values.
+    """Say in one sentence that a checkpoint, continued inside, holds more than tensors and values.
 
-    Args:
-        checkpoint: that is continued inside the block; None: none is.
-
-    Raises:
-        TrainingError: on the library's error inside the block.
+    The library's own error becomes a TrainingError.
     """
     try:
         yield
@@ -126,8 +108,8 @@ def read_step(checkpoint: Path) -> int:
 def load_weights(model: Any, checkpoint: Path) -> None:
     """Put the weights of a checkpoint into a model, or into its adapter ``default``.
 
-    Transformers' Trainer looks for the model's own names, but files of vision-language models
-    have older ones; it would warn and go on with the weights that training started from.
+    Transformers' Trainer looks for the model's own names, but files of vision-language models have
+    older ones; it would warn and go on with the weights that training started from.
     """
     if getattr(model, "peft_config", None):
         from peft import load_peft_weights, set_peft_model_state_dict
@@ -165,12 +147,8 @@ def write_budget(
 ) -> None:
     """Write ``budget.json`` into the folder of a training.
 
-    Args:
-        folder: of the training.
-        num_steps: of the optimizer.
-        num_samples: rows of supervised training, completions of GRPO.
-        num_tokens: that were trained on: of the targets, or of all completions.
-        looks: how often and at how many items validation was looked at, if it was.
+    Samples are rows of supervised training or completions of GRPO, tokens those of the targets or
+    of all completions; ``looks`` says how often and at how many items validation was looked at.
     """
     counts = {"num_steps": num_steps, "num_samples": num_samples, "num_tokens": num_tokens}
     write_json(folder / "budget.json", counts | looks)
@@ -210,19 +188,12 @@ def write_grpo_budget(
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One completion of a training.
+    """One completion of a training."""
 
-    Attributes:
-        step: finished updates when it was sampled.
-        example: id of what was asked.
-        completion: the answer.
-        score: what it earned then, without facts.
-    """
-
-    step: int
-    example: str
+    step: int  # finished updates when it was sampled
+    example: str  # id of what was asked
     completion: Completion
-    score: Score
+    score: Score  # what it earned then, without facts
 
 
 class RolloutLog:
@@ -261,24 +232,16 @@ class RolloutLog:
 
 
 def read_rollouts(path: Path) -> Iterator[list[Rollout]]:
-    """Yield what was scored at once, in order.
-
-    Raises:
-        DataError: if the file cannot be read, or is none that a training wrote.
-    """
+    """Yield what was scored at once, in order; a file that no training wrote is a DataError."""
     for row in read_jsonl(path):
         try:
-            yield [
-                Rollout(
-                    row["step"],
-                    one["example"],
-                    Completion(
-                        one["text"], tuple(one["token_ids"]), finish_reason=one["finish_reason"]
-                    ),
-                    Score(one["value"], one["reason"], one["breakdown"], invalid=one["invalid"]),
-                )
-                for one in row["rollouts"]
-            ]
+            batch: list[Rollout] = []
+            for one in row["rollouts"]:
+                ids, reason = tuple(one["token_ids"]), one["finish_reason"]
+                completion = Completion(one["text"], ids, finish_reason=reason)
+                score = Score(one["value"], one["reason"], one["breakdown"], invalid=one["invalid"])
+                batch.append(Rollout(row["step"], one["example"], completion, score))
+            yield batch
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"{path} is not what a training with grpo.record_rollouts wrote", got=repr(error)

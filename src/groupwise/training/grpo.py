@@ -99,10 +99,10 @@ def train_grpo(
 ) -> Policy:
     """Train a policy in place on prompts and rewards; return it.
 
-    Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the
-    workspace; if whole checkpoints are there, training continues from the newest. Before it starts,
-    stderr says what trains. Of several processes that were started for this each samples and
-    computes its part of every step; the first scores all completions, and writes.
+    Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the workspace;
+    if whole checkpoints are there, training continues from the newest. Before it starts, stderr
+    says what trains. Of several processes that were started for this each samples and computes its
+    part of every step; the first scores all completions, and writes.
 
     Args:
         policy: what GRPO starts from; it is also the reference of the KL penalty.

@@ -29,9 +29,9 @@ def make_grpo_trainer(
 
     ``seed`` is that of the order in which others take the places of dead groups.
 
-    Its first batch goes through the on-policy check, which writes ``on_policy.json``.
-    Only what trains in ``policy`` now will train: switching to the reference adapter and back
-    would let other weights train, too.
+    Its first batch goes through the on-policy check, which writes ``on_policy.json``. Only what
+    trains in ``policy`` now will train: switching to the reference adapter and back would let other
+    weights train, too.
     """
     from transformers import PrinterCallback
 

@@ -16,11 +16,7 @@ _MIB = 2**20
 
 
 class TrainingLog:
-    """A JSONL file with one row per logged step, such as ``metrics.jsonl``, of any training loop.
-
-    Args:
-        path: the file.
-    """
+    """A JSONL file with a row for each logged step, such as ``metrics.jsonl``, of any loop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,14 +39,8 @@ class TrainingLog:
     ) -> dict[str, Any]:
         """Append the row of a step and return it; ``step_s`` is the mean time since the last row.
 
-        Args:
-            step: finished steps.
-            values: by name; a ``grad_norm`` that is no number is left out.
-            epoch: finished epochs.
-            facts: counts and texts of this step, as ``groupwise watch`` shows them.
-
-        Raises:
-            TrainingError: if another value is not a number.
+        A ``grad_norm`` that is no number is left out; another value that is none is a
+        TrainingError. Facts are counts and texts of this step, as ``groupwise watch`` shows them.
         """
         broken = [name for name, value in values.items() if not math.isfinite(value)]
         if set(broken) - {"grad_norm"}:
@@ -73,12 +63,7 @@ class TrainingLog:
 def begin_progress(folder: Path, *, num_steps: int, first_step: int) -> None:
     """Say in ``progress.json`` how far a training is to go, for those who look from outside.
 
-    The file stays where a training was killed.
-
-    Args:
-        folder: of the training.
-        num_steps: of the whole training.
-        first_step: from where this attempt does them.
+    It says from where this attempt goes on, too, and stays where a training was killed.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     progress = {"num_steps": num_steps, "first_step": first_step, "started_at": started_at}

@@ -6,8 +6,8 @@ example. A difference means dropout, padding, positions, pictures or the referen
 every later number would be too. Such a mistake reaches every row, most of all the ones with the
 least and the most padding, so a few rows are scored again, from the shortest prompt to the longest.
 
-How far rounding alone goes depends on precision, kernels, model and row. It is measured on those
-of them that differ most, again one at a time, in ways that none of those mistakes reaches: with
+How far rounding alone goes depends on precision, kernels, model and row. It is measured on those of
+them that differ most, again one at a time, in ways that none of those mistakes reaches: with
 columns of padding behind a row, which no token looks at, with attention by another kernel, and as
 several copies, compared with other numbers of copies only. In less precision than float32 rounding
 moves single tokens so far that a mistake which moves many of them a little, such as positions that
@@ -74,24 +74,14 @@ def use_plain_attention(num_tokens: int, dtype: torch.dtype) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OnPolicyResult:
-    """What the on-policy check measured.
+    """What the on-policy check measured; tolerances hold for the reference's log ratios, too."""
 
-    Attributes:
-        num_tokens: completion tokens compared.
-        max_log_ratio: greatest |log ratio| of one token; 0 for a perfect match.
-        max_kl: greatest k3 estimate of KL(policy, reference) of one token, or None without one.
-        tolerance: greatest |log ratio| that rounding explains, of the reference's, too.
-        mean_log_ratio: mean |log ratio| of the tokens; None: not measured.
-        mean_tolerance: greatest mean that rounding explains, of the reference's, too; None: the
-            greatest of a token bounds it closely enough.
-    """
-
-    num_tokens: int
-    max_log_ratio: float
-    max_kl: float | None
-    tolerance: float
-    mean_log_ratio: float | None = None
-    mean_tolerance: float | None = None
+    num_tokens: int  # of completions, compared
+    max_log_ratio: float  # greatest |log ratio| of one token; 0 for a perfect match
+    max_kl: float | None  # greatest k3 estimate of KL(policy, reference) of one token
+    tolerance: float  # greatest |log ratio| that rounding explains
+    mean_log_ratio: float | None = None  # of the tokens; None: not measured
+    mean_tolerance: float | None = None  # None: the greatest of a token bounds it closely enough
 
 
 def score_alone(
@@ -105,13 +95,8 @@ def score_alone(
 ) -> torch.Tensor:
     """Return log-probabilities of completion tokens, shape [tokens], from an unpadded pass.
 
-    Args:
-        policy: in evaluation mode.
-        example: its prompt is rendered.
-        token_ids: of the completion.
-        temperature: of the log-probabilities.
-        num_behind: columns of padding behind the row.
-        num_copies: of the row in its batch.
+    The policy is in evaluation mode. Columns of padding may be behind the row, and several copies
+    of it in its batch.
     """
     logits = _compute_logits(policy, example, token_ids, num_behind, num_copies)
     return _read_scores(logits, token_ids, temperature)
@@ -172,10 +157,10 @@ def measure_noise(
 ) -> Noise:
     """Return how far rounding moves a log-probability; in float32 only the first row is copied.
 
-    Kernels may add up the shapes that are tried in one and the same order, and others not. So it
-    is at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax
-    in another order does, about sqrt(V) units; the mean is at least a third of the unit of the
-    tokens' own logits, as two numbers differ that are rounded to it by chance.
+    Kernels may add up the shapes that are tried in one and the same order, and others not. So it is
+    at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax in
+    another order does, about sqrt(V) units; the mean is at least a third of the unit of the tokens'
+    own logits, as two numbers differ that are rounded to it by chance.
 
     Source: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis" (2019).
     """
@@ -237,17 +222,9 @@ def judge_on_policy(
 
     A range over several passes is about twice as wide as the gap of two, so that its mean leaves
     room for other passes; the mean of few tokens gets more, by three standard errors of one that
-    varies as much as it is large.
-
-    Args:
-        trained: as training computes them.
-        alone: from an independent pass.
-        reference: of the reference, as training computes them; None without one.
-        noise: how far rounding moves one; twice that is accepted.
-        mean_noise: how wide rounding spreads one on average; None: the mean is not bounded.
-
-    Raises:
-        TrainingError: if the ratio is not 1 or the divergence is not 0 but for rounding.
+    varies as much as it is large. Twice the ``noise``, how far rounding moves one, is accepted;
+    ``mean_noise`` is how wide it spreads one on average (None: the mean is not bounded). Beyond
+    that a TrainingError says that the ratio is not 1 or the divergence is not 0.
     """
     tolerance = 2 * noise
     mean_tolerance = mean_noise and mean_noise * (1 + 3 / math.sqrt(len(trained)))

@@ -72,12 +72,7 @@ def check_base(model: ModelSettings) -> list[str]:
 
 
 def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list[str]:
-    """Return clauses on adapters for more blocks than there are.
-
-    Args:
-        num_blocks: of the model.
-        stages: settings of each training, by their section of the config.
-    """
+    """Return clauses on adapters, by the section of their stage, for more blocks than there are."""
     return [
         f"{name}.trainable.lora.last_blocks: {last} is more than the model's {num_blocks} blocks"
         for name, stage in stages.items()
@@ -94,14 +89,10 @@ def check_lengths(
     tokens_per_answer: int,
     fix: str = "raise it",
 ) -> list[str]:
-    """Return clauses on prompts over the budget and answers that would be truncated.
+    """Return clauses on prompts over ``data.budget`` and answers that would be truncated.
 
-    Args:
-        budget: the section ``data.budget`` of a config.
-        grpo: the section ``grpo``.
-        tokens_per_prompt: about how many the longest prompts have.
-        tokens_per_answer: of an answer in the right form.
-        fix: what to do about a budget that is too small.
+    About so many tokens the longest prompts have, and an answer in the right form. ``fix`` says
+    what to do about a budget that is too small.
     """
     problems: list[str] = []
     limit = budget.max_prompt_tokens
@@ -155,32 +146,20 @@ def preview_grpo(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The devices of a training step.
-
-    Attributes:
-        device: the CPU, or a GPU, where attention and the output head hold less.
-        num_processes: that share the step, on a device each.
-        is_spread: whether each holds a part of the weights (FSDP2), or all (DDP).
-    """
+    """The devices of a training step, one for each of the processes that share it."""
 
     device: Literal["cpu", "cuda"]
     num_processes: int = 1
-    is_spread: bool = False
+    is_spread: bool = False  # whether each holds a part of the weights (FSDP2), or all (DDP)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """How long rows are, in tokens.
+    """How long rows are, in tokens."""
 
-    Attributes:
-        prompt: of the longest prompts, with their pictures.
-        answer: of the longest answers that are taught.
-        pictures: of the pictures in a prompt.
-    """
-
-    prompt: int
-    answer: int
-    pictures: int = 0
+    prompt: int  # of the longest prompts, with their pictures
+    answer: int  # of the longest answers that are taught
+    pictures: int = 0  # of the pictures in a prompt
 
 
 def preview_memory(
@@ -192,20 +171,10 @@ def preview_memory(
     num_here: int = 1,
     num_readers: int = 0,
 ) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
-    """Return what a dry run says of the memory of each training, and why one cannot fit.
+    """Return what a dry run says of the memory of each training, and by stage why it cannot fit.
 
-    Nothing is said of a tiny model.
-
-    Args:
-        model: what is trained.
-        stages: settings of each training, by their section of the config.
-        batch: how long its rows are.
-        place: where it is trained.
-        num_here: how many of its processes share this machine.
-        num_readers: copies of the base that read answers for a reward of GRPO.
-
-    Returns:
-        Facts, and problems by stage.
+    Stages have the names of their sections; nothing is said of a tiny model. So many processes are
+    on this machine, and so many copies of the base read answers for a reward of GRPO.
     """
     if model.is_tiny or not stages:
         return [], {}

@@ -259,8 +259,8 @@ class TemperatureWarmup(Config):
 class RefillSettings(Config):
     """Other prompts take the places of groups whose rewards are all equal (dynamic sampling).
 
-    A round then has as many groups with a gradient as can be had, of prompts that are chosen by
-    it: steps are larger, and prompts that are always or never solved count less.
+    A round then has as many groups with a gradient as can be had, of prompts that are chosen by it:
+    steps are larger, and prompts that are always or never solved count less.
 
     Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2.
 

@@ -1,8 +1,8 @@
 """Supervised fine-tuning with TRL's SFTTrainer: the warm-up before GRPO.
 
-The rows of all epochs are laid out in one fixed order that follows from the seed, so a run
-that is killed and continued sees exactly the rows of an uninterrupted one. Pictures are changed at
-random, each from its own seed and never from a global state.
+The rows of all epochs are laid out in one fixed order that follows from the seed, so a run that is
+killed and continued sees exactly the rows of an uninterrupted one. Pictures are changed at random,
+each from its own seed and never from a global state.
 """
 
 import random
@@ -63,12 +63,12 @@ def train_sft(
 ) -> Policy:
     """Fine-tune a policy in place on (example, target) rows; return it.
 
-    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
-    checkpoints are already there, training continues from the newest. Before it starts, stderr
-    says what trains. ``check_heldout`` is called every ``heldout_every_steps``, or as
-    ``validation`` says; its values go to the metrics. Where ``find_stop`` finds something wrong
-    with the rows so far, training ends there, be it the last step. Of several processes that were
-    started for this each computes its part of every batch, and the first writes.
+    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole checkpoints
+    are already there, training continues from the newest. Before it starts, stderr says what
+    trains. ``check_heldout`` is called every ``heldout_every_steps``, or as ``validation`` says;
+    its values go to the metrics. Where ``find_stop`` finds something wrong with the rows so far,
+    training ends there, be it the last step. Of several processes that were started for this each
+    computes its part of every batch, and the first writes.
 
     Raises:
         TrainingError: if there are no rows, if epochs differ in their number of rows, if
@@ -339,9 +339,9 @@ def _append_targets(
 class ReadAhead:
     """Collates batches of consecutive places; the next one is begun when one is asked for.
 
-    Pictures are decoded and scaled by libraries that let other threads run meanwhile. Another
-    batch than the expected one is collated when it is asked for. ``collate`` is called by another
-    thread, one call at a time; places are below ``num_rows``; so many processes read in turn.
+    Pictures are decoded and scaled by libraries that let other threads run meanwhile. Another batch
+    than the expected one is collated when it is asked for. ``collate`` is called by another thread,
+    one call at a time; places are below ``num_rows``; so many processes read in turn.
     """
 
     def __init__(

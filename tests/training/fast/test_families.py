@@ -16,52 +16,64 @@ from groupwise.training.fast.support import (
 )
 from groupwise.training.settings import SpeedSettings
 
-FAMILIES = (
-    "mistral",
-    "mistral_windows",
-    "qwen3_moe",
-    "gemma3",
-    "gpt_oss",
-    "glm",
-    "glm4",
-    "qwen3_vl_moe",
-    "qwen3_5",
+TEXT = (
+    *("mistral", "mistral_windows", "qwen3_moe", "gemma3", "gpt_oss", "glm", "glm4"),
+    *("qwen3_vl_moe", "qwen3_5"),
 )
+VISION = (
+    *("qwen2_vl", "qwen3_5_vl", "gemma3_vl", "smolvlm", "idefics3", "internvl"),
+    *("llava", "llava_next", "llava_onevision"),
+)
+COMPARED_ELSEWHERE = ("qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl")
 NOT_EAGER = ("qwen3_5", "qwen3_vl_moe")
-# Every kind of attention and experts: windows in some blocks, experts, linear attention in some.
-_QUICK = ("gemma3", "qwen3_moe", "qwen3_5")
-
-
-def mark(*quick):
-    return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES]
-
-
+# TRL takes no count of pictures, which LLaVA-OneVision needs of several.
+ONE_PICTURE = ("llava_onevision",)
 # Prompts of one, and of several windows of the models that have some.
 LENGTHS = (1, 20)
-PICTURES = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
+ONE_EACH = [[(16, 24)], [(24, 16)]]
+TWO_EACH = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
+SEVERAL = [[(16, 24), (32, 16)], [(24, 24), (8, 16), (40, 12)]]
+
+
+def mark(families, *quick):
+    """Return families, of which others than these are slow: each is quick in one test.
+
+    Quick are every kind of attention and experts: windows in some blocks, experts, linear attention
+    in some. SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of
+    Qwen2-VL; a picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
+    """
+    return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in families]
 
 
 @pytest.fixture
 def compare(grpo, pairs, keep_order):
     """Sample, score and update with both trainers; check every step."""
 
-    def run(family, trained, **options):
-        speed = SpeedSettings(shared_prefix="on")
-        sizes = PICTURES if "_vl" in family else None
-        rows = grpo.make_rows(3, lengths=LENGTHS, sizes=sizes)
-        options = {"beta": 0.1, "router_aux_loss_coef": 0.0} | options
-        both = [pairs.make(family, trained, speed=levers, **options) for levers in (None, speed)]
+    def run(family, trained, *, sizes=None, **options):
+        options = {"beta": 0.1} | options
         # Adam makes whole steps of rounding where a gradient is nearly 0, and linear attention
         # magnifies what follows: other weights, not another pass.
-        applies = (family, trained) != ("qwen3_5", "full")
+        applies = trained != "everything" and (family, trained) != ("qwen3_5", "full")
+        if family in VISION:
+            sizes = sizes or (ONE_EACH if family in ONE_PICTURE else SEVERAL)
+        else:
+            options = {"router_aux_loss_coef": 0.0} | options
+            sizes = TWO_EACH if "_vl" in family else None
+        rows = grpo.make_rows(3, lengths=LENGTHS, sizes=sizes)
+        speed = SpeedSettings(shared_prefix="on")
+        both = [pairs.make(family, trained, speed=levers, **options) for levers in (None, speed)]
         grpo.compare_rounds(both, rows, applies=applies)
+        return both[1]
 
     return run
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*TEXT, *VISION, *COMPARED_ELSEWHERE])
 def test_a_family_shares_prompts(policies, family):
-    assert find_obstacle(find_backbone(policies.build(family, "full"))) is None
+    for trained in ("full", "last")[: 1 + (family in COMPARED_ELSEWHERE)]:
+        backbone = find_backbone(policies.build(family, trained))
+        assert find_obstacle(backbone) is None
+        assert family not in COMPARED_ELSEWHERE or backbone.config.model_type == family
 
 
 def test_a_model_made_to_look_ahead_does_not(policies):
@@ -78,13 +90,18 @@ def test_kernels_of_linear_attention_are_not_known(policies, monkeypatch):
     assert find_obstacle(backbones[1]) is None
 
 
-@pytest.mark.parametrize("trained", ["sft", pytest.param("full", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", mark(*_QUICK))
+@pytest.mark.parametrize("trained", ["sft", pytest.param("all weights", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "family",
+    mark((*TEXT, *VISION), "gemma3", "qwen3_moe", "qwen3_5", "gemma3_vl", "qwen3_5_vl"),
+)
 def test_sampled_and_scored(compare, family, trained):
+    if trained != "sft":
+        trained = "everything" if family in VISION else "full"
     compare(family, trained, num_iterations=2)
 
 
-@pytest.mark.parametrize("family", mark("gemma3"))
+@pytest.mark.parametrize("family", mark(TEXT, "gemma3"))
 def test_gradient_checkpointing(compare, family):
     compare(family, "all", gradient_checkpointing=True)
 
@@ -97,87 +114,27 @@ def test_two_families_fall_back_with_eager_attention(policies, family):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [one for one in FAMILIES if one not in NOT_EAGER])
+@pytest.mark.parametrize(
+    "family", [one for one in (*TEXT, *VISION) if one not in (*NOT_EAGER, "qwen3_5_vl")]
+)
 def test_eager_attention(compare, eager_attention, family):
     compare(family, "sft")
 
 
-FAMILIES_VISION_FAMILIES = (
-    *("qwen2_vl", "qwen3_5_vl", "gemma3_vl", "smolvlm", "idefics3", "internvl"),
-    *("llava", "llava_next", "llava_onevision"),
-)
-# TRL takes no count of pictures, which LLaVA-OneVision needs of several.
-ONE_PICTURE = ("llava_onevision",)
-_LIKE_LLAVA = ("llava_next", "llava_onevision")
-ALL = [
-    pytest.param(one, marks=pytest.mark.slow) if one in _LIKE_LLAVA else one
-    for one in FAMILIES_VISION_FAMILIES
-]
-LENGTHS_VISION_FAMILIES = (1, 20)
-ONE_EACH = [[(16, 24)], [(24, 16)]]
-SEVERAL = [[(16, 24), (32, 16)], [(24, 24), (8, 16), (40, 12)]]
-
-
-def mark_of_vision_families(*quick):
-    """Return all families, of which others than these are slow: each is quick in one test.
-
-    But SmolVLM has the code of Idefics3, and Qwen2.5-VL, which other tests train, that of Qwen2-VL;
-    a picture of LLaVA-NeXT or LLaVA-OneVision is one entry, as LLaVA's is.
-    """
-    return [
-        one if one in quick else pytest.param(one, marks=pytest.mark.slow)
-        for one in FAMILIES_VISION_FAMILIES
-    ]
-
-
-@pytest.fixture
-def compare_of_vision_families(grpo, pairs, keep_order):
-    """Sample, score and update with both trainers; check every step."""
-
-    def run(family, trained, *, sizes=None, speed=None, **options):
-        sizes = sizes or (ONE_EACH if family in ONE_PICTURE else SEVERAL)
-        speed = speed or SpeedSettings(shared_prefix="on")
-        rows = grpo.make_rows(3, lengths=LENGTHS_VISION_FAMILIES, sizes=sizes)
-        both = [
-            pairs.make(family, trained, speed=levers, beta=0.1, **options)
-            for levers in (None, speed)
-        ]
-        # Adam makes whole steps of rounding where a gradient is nearly 0.
-        applies = trained != "everything"
-        grpo.compare_rounds(both, rows, applies=applies)
-        return both[1]
-
-    return run
-
-
-@pytest.mark.parametrize("family", FAMILIES_VISION_FAMILIES)
-def test_a_family_shares_prompts_vision_families(policies, family):
-    assert find_obstacle(find_backbone(policies.build(family, "full"))) is None
-
-
-@pytest.mark.parametrize("trained", ["sft", pytest.param("everything", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("family", mark_of_vision_families("gemma3_vl", "qwen3_5_vl"))
-def test_sampled_and_scored_vision_families(compare_of_vision_families, family, trained):
-    compare_of_vision_families(family, trained, num_iterations=2)
-
-
-@pytest.mark.parametrize("family", mark_of_vision_families("smolvlm", "llava"))
-def test_one_picture_each(compare_of_vision_families, family):
+@pytest.mark.parametrize("family", mark(VISION, "smolvlm", "llava"))
+def test_one_picture_each(compare, family):
     """TRL takes as many entries as rows for one of each."""
-    fast = compare_of_vision_families(family, "sft", sizes=ONE_EACH)
-    assert fast.trainer._round.pictures
+    assert compare(family, "sft", sizes=ONE_EACH).trainer._round.pictures
 
 
-@pytest.mark.parametrize("family", mark_of_vision_families("internvl"))
-def test_updates_of_one_round(compare_of_vision_families, family):
+@pytest.mark.parametrize("family", mark(VISION, "internvl"))
+def test_updates_of_one_round(compare, family):
     """Features and trunk of one update are picked for the next."""
     options = {"per_device_train_batch_size": 3, "steps_per_generation": 2}
-    compare_of_vision_families(
-        family, "sft", num_iterations=2, gradient_checkpointing=True, **options
-    )
+    compare(family, "sft", num_iterations=2, gradient_checkpointing=True, **options)
 
 
-@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("family", mark(VISION, *VISION[:-2]))
 def test_the_vision_tower_is_asked_once(pairs, grpo, family):
     """In sampling; the reference and every update take what it gave."""
     asked = []
@@ -195,30 +152,13 @@ def test_the_vision_tower_is_asked_once(pairs, grpo, family):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("family", FAMILIES_VISION_FAMILIES)
+@pytest.mark.parametrize("family", VISION)
 def test_pictures_that_train_are_told_from_blocks(policies, family):
     """Towers number their blocks, too."""
     assert trains_vision(find_backbone(policies.build(family, "everything")))
     backbone = find_backbone(policies.build(family, "sft"))
     assert not trains_vision(backbone)
     assert find_first_trained(backbone, 4) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [one for one in FAMILIES_VISION_FAMILIES if one != "qwen3_5_vl"])
-def test_eager_attention_vision_families(compare_of_vision_families, eager_attention, family):
-    compare_of_vision_families(family, "sft")
-
-
-FAMILIES_SUPPORT = ("qwen2", "qwen3", "llama", "qwen2_5_vl", "qwen3_vl")
-
-
-@pytest.mark.parametrize("family", FAMILIES_SUPPORT)
-def test_families_that_share_prompts(policies, family):
-    for trained in ("full", "last"):
-        backbone = find_backbone(policies.build(family, trained))
-        assert backbone.config.model_type == family
-        assert find_obstacle(backbone) is None
 
 
 @pytest.mark.parametrize(
@@ -238,18 +178,14 @@ def test_where_training_starts(policies, family, trained, first, vision):
     assert trains_vision(backbone) == (vision and family != "qwen2")
 
 
-def test_a_frozen_adapter_is_no_part_of_the_trunk(policies):
+@pytest.mark.parametrize("where", ["blocks", "embeddings"])
+def test_a_frozen_adapter_is_no_part_of_the_trunk(policies, where):
     """The reference has it switched on, the policy off."""
     model = policies.build("qwen2", "last")
-    model.add_adapter("ref", policies.make_lora(last_blocks=4))
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(".default." in name)
-    assert find_first_trained(find_backbone(model), 4) == 0
-
-
-def test_nor_is_one_on_the_embeddings(policies):
-    model = policies.build("qwen2", "last")
-    model.add_adapter("ref", LoraConfig(r=2, target_modules=["embed_tokens"]))
+    lora = policies.make_lora(last_blocks=4)
+    if where == "embeddings":
+        lora = LoraConfig(r=2, target_modules=["embed_tokens"])
+    model.add_adapter("ref", lora)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".default." in name)
     assert find_first_trained(find_backbone(model), 4) == 0

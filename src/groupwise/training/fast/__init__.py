@@ -1,15 +1,15 @@
 """GRPO that pays for a prompt once per group: the page of invariants.
 
 *What is exact.* Every lever keeps the mathematics of stock TRL 1.16: log-probabilities within 1e-5
-and gradients within 1e-4 of the parent class in float32 (tests/training/fast/test_exactness.py).
-On the first batch of each new shape a shared pass is compared with plain ones (``guard``); where it
+and gradients within 1e-4 of the parent class in float32 (tests/training/fast/test_exactness.py). On
+the first batch of each new shape a shared pass is compared with plain ones (``guard``); where it
 differs by more than they differ from each other, all passes are plain from then on, with a warning.
 What was not compared (a family, a type of layer, an option of ``generate``) is not shared
 (``support``, ``sampling.find_sampling_obstacle``). Dropout is off in every pass.
 
 *What a round carries* (``round.Round``): which rows share a prompt, by their number; features of
-each prompt's pictures where the vision tower is frozen; and the trunk, the hidden states that
-enter the first block with something to train, of each prompt and of each row. Both are the same for
+each prompt's pictures where the vision tower is frozen; and the trunk, the hidden states that enter
+the first block with something to train, of each prompt and of each row. Both are the same for
 sampling, old policy, reference adapter and every update of the round: nothing below trains. They
 are computed once, by sampling if it can. A reference that is another model shares prompts within
 its own passes and nothing of the round. A batch from ``_generate_and_score_completions`` also has

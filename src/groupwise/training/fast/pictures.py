@@ -108,8 +108,8 @@ def find_pictures(
 def process_pictures_once(processor: Any) -> Iterator[None]:
     """Within this context equal pictures are processed once.
 
-    That is done for policies whose pictures become rows of patches and their grids (Qwen-VL);
-    other processors, and tokenizers, are left as they are.
+    That is done for policies whose pictures become rows of patches and their grids (Qwen-VL); other
+    processors, and tokenizers, are left as they are.
     """
     own = getattr(processor, "image_processor", None)
     if not type(own).__name__.startswith("Qwen2VL"):

@@ -178,8 +178,8 @@ def sample_rows(
 def record_inputs(backbone: Any, sharing: Sharing) -> Iterator[list[torch.Tensor]]:
     """Collect the states that enter the first trained block: of the prompts, then of each token.
 
-    What sampling computes there is what every later pass would compute again. Nothing is
-    collected if no trunk is kept.
+    What sampling computes there is what every later pass would compute again. Nothing is collected
+    if no trunk is kept.
     """
     states: list[torch.Tensor] = []
     if not sharing.keeps_trunk:

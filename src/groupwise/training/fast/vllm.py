@@ -137,8 +137,8 @@ def iter_merged(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every weight under its name in the model without adapters, tied ones once.
 
     Where adapters are active it is W + Σ scale · B · A, summed up in float32 and rounded to the
-    dtype of W once; other values are the policy's own tensors. No two merged weights are in
-    memory at a time.
+    dtype of W once; other values are the policy's own tensors. No two merged weights are in memory
+    at a time.
     """
     modules = dict(model.named_modules())
     unused: list[str] = []  # where modules that are saved whole keep what they do not compute with
