@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import describe_machine
-from groupwise.evaluation.evidence import weigh_gains
-from groupwise.evaluation.intervals import bound_share
-from groupwise.evaluation.promotion import (
+from groupwise.evaluation.statistics import bound_share
+from groupwise.learning.evidence import weigh_gains
+from groupwise.learning.promotion import (
     MARGIN,
     Sessions,
     find_level,
