@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 import yaml
@@ -203,13 +203,3 @@ def test_settings_are_flat_and_empty_sections_stay():
     config = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": {}}
     flat = [("x/a.b", 1), ("x/a.c.d", None), ("x/e", [1, 2]), ("x/f", {})]
     assert list(flatten_settings(config, "x/")) == flat
-
-
-def test_a_setting_that_is_gone_is_read_where_it_changed_nothing():
-    class Speed(Config):
-        retired: ClassVar = {"old": (False, None)}
-        new: int = 1
-
-    assert load_config(Speed, {"old": False, "new": 2}) == Speed(new=2)
-    with pytest.raises(ConfigError, match="old: unknown key"):
-        load_config(Speed, {"old": True})

@@ -572,3 +572,13 @@ def test_resolved_settings_can_be_read_again(mode):
     """They name every field, also those of the other mode."""
     settings = VllmSettings(mode=mode)
     assert VllmSettings(**settings.model_dump()) == settings
+
+
+def test_settings_that_are_gone_are_read_where_they_changed_nothing():
+    """As finished runs say them."""
+    kept = {"activation_offloading": True, "ahead": None, "vllm": {"sends": "weights"}}
+    speed = {"rewards_beside_scoring": False}
+    assert GrpoSettings.model_validate(kept | {"speed": speed}) == GrpoSettings(vllm={})
+    for gone in ({"ahead": {}}, {"vllm": {"sends": "adapter"}}):
+        with pytest.raises(ValidationError, match="Extra inputs"):
+            GrpoSettings.model_validate(gone)
