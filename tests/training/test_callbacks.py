@@ -24,13 +24,13 @@ from groupwise.training import (
     GrpoSettings,
     SftRow,
     SftSettings,
-    ValidationSettings,
     Workspace,
     callbacks,
     train_grpo,
     train_sft,
 )
 from groupwise.training.callbacks import MetricRows, StepProgress, draw_curve
+from groupwise.training.settings import ValidationSettings
 
 TRAINABLE = TrainableSettings(lora=LoraSettings(last_blocks=1))
 

@@ -30,6 +30,7 @@ from groupwise.core.example import Message
 from groupwise.data import write_examples
 from groupwise.models import load_policy
 from groupwise.training import (
+    GrpoSettings,
     SftRow,
     SftSettings,
     Workspace,
@@ -159,7 +160,8 @@ def test_grpo_is_counted_by_its_log_and_the_values_of_its_trainer(tmp_path: Path
     append_jsonl(path, {"step": 1, "heldout/accuracy": 0.5})
     for step, length, more in ((2, 10.0, refills), (6, 5.5, {})):
         append_jsonl(path, {"step": step, "loss": 0.0, "completion_length": length, **more})
-    write_grpo_budget(path, resolved, num_steps=6, gradient_accumulation=3, group_size=8)
+    settings = GrpoSettings(gradient_accumulation=3, group_size=8)
+    write_grpo_budget(path, resolved, settings, num_steps=6, looks={})
     per_step = 96 // 4 * 3 // 2
     assert json.loads((tmp_path / "budget.json").read_text()) == {
         "num_steps": 6,

@@ -14,9 +14,10 @@ from training_job import Scatter
 from groupwise.core import ModelError, Score, TrainingError, read_jsonl
 from groupwise.models import TrainableSettings, list_trainable, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, Workspace, score_alone, train_grpo
+from groupwise.training import GrpoSettings, Workspace, train_grpo
 from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows
 from groupwise.training.grpo_trainer import find_temperature, set_temperature
+from groupwise.training.on_policy import score_alone
 from groupwise.training.settings import SpeedSettings
 
 

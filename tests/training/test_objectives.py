@@ -15,8 +15,8 @@ from groupwise.training import (
     estimate_kl,
     find_dead_groups,
     go_linearly,
-    weigh_by_reward,
 )
+from groupwise.training.objectives import weigh_by_reward
 
 SELECTOR = {"epsilon": 0.0, "min_std": 0.1, "max_size": 5.0}
 VARIANTS = [{}, {"scale": "batch"}, {"scale": "none"}, SELECTOR]

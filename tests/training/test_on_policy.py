@@ -18,18 +18,12 @@ from groupwise.models import (
 )
 from groupwise.models.policy import PatchProjection
 from groupwise.rewards import RewardSet
-from groupwise.training import (
-    GrpoSettings,
-    Workspace,
-    grpo,
-    grpo_trainer,
-    judge_on_policy,
-    train_grpo,
-)
+from groupwise.training import GrpoSettings, Workspace, grpo, grpo_trainer, train_grpo
 from groupwise.training.on_policy import (
     check_on_policy,
     choose_rows,
     find_worst,
+    judge_on_policy,
     measure_noise,
     score_alone,
 )

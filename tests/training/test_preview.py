@@ -35,7 +35,6 @@ from groupwise.training import (
     VllmSettings,
     Workspace,
     check_base,
-    check_blocks,
     check_lengths,
     preview_grpo,
     preview_memory,
@@ -44,7 +43,7 @@ from groupwise.training import (
 )
 from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
 from groupwise.training.on_policy import find_ulp
-from groupwise.training.preview import estimate_memory
+from groupwise.training.preview import check_blocks, estimate_memory
 from groupwise.training.settings import build_arguments, name_memory_settings
 
 SHAPE = ModelShape(num_parameters=2**30, num_blocks=4)

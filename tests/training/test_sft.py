@@ -17,16 +17,15 @@ from groupwise.models import LoraSettings, TrainableSettings, list_trainable, lo
 from groupwise.training import (
     GrpoSettings,
     PictureAugmentation,
-    RowCollator,
     SftRow,
     SftSettings,
-    ValidationSettings,
     Workspace,
     augment_picture,
     make_control_settings,
     train_sft,
 )
-from groupwise.training.sft import IGNORED, ReadAhead, lay_out_rows
+from groupwise.training.settings import ValidationSettings
+from groupwise.training.sft import IGNORED, ReadAhead, RowCollator, lay_out_rows
 
 
 def train(base, examples, folder, *, targets=None, **settings):

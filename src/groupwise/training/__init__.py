@@ -1,33 +1,126 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
-from importlib import import_module
-from typing import Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-# A config is read without torch, Transformers and TRL: a name is imported when it is asked for.
-_MODULES = {
+from groupwise.training.checkpoints import (
+    ROLLOUTS,
+    Rollout,
+    Workspace,
+    check_checkpoint,
+    find_last_checkpoint,
+    mark_complete,
+    read_rollouts,
+    read_step,
+    refuse_pickles,
+    remove_checkpoints,
+    write_budget,
+)
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
+from groupwise.training.preview import (
+    Batch,
+    Place,
+    check_base,
+    check_lengths,
+    preview_grpo,
+    preview_memory,
+)
+from groupwise.training.processes import (
+    SHARDING,
+    ask_first,
+    count_processes,
+    find_local_rank,
+    find_rank,
+    is_first_process,
+)
+from groupwise.training.settings import (
+    GrpoSettings,
+    PictureAugmentation,
+    RowsOfEpoch,
+    SftRow,
+    SftSettings,
+    VllmSettings,
+)
+
+if _TYPE_CHECKING:
+    from groupwise.training.callbacks import FindStop
+    from groupwise.training.grpo import train_grpo
+    from groupwise.training.objectives import (
+        adapt_beta,
+        clip_surrogate,
+        compute_advantages,
+        compute_rce,
+        estimate_kl,
+        find_dead_groups,
+        go_linearly,
+    )
+    from groupwise.training.on_policy import OnPolicyResult
+    from groupwise.training.sft import IGNORED, augment_picture, make_control_settings, train_sft
+
+__all__ = [
+    "IGNORED",
+    "ROLLOUTS",
+    "SHARDING",
+    "Batch",
+    "FindStop",
+    "GrpoSettings",
+    "OnPolicyResult",
+    "PictureAugmentation",
+    "Place",
+    "Rollout",
+    "RowsOfEpoch",
+    "SftRow",
+    "SftSettings",
+    "TrainingLog",
+    "VllmSettings",
+    "Workspace",
+    "adapt_beta",
+    "ask_first",
+    "augment_picture",
+    "begin_progress",
+    "check_base",
+    "check_checkpoint",
+    "check_lengths",
+    "clip_surrogate",
+    "compute_advantages",
+    "compute_rce",
+    "count_processes",
+    "end_progress",
+    "estimate_kl",
+    "find_dead_groups",
+    "find_last_checkpoint",
+    "find_local_rank",
+    "find_rank",
+    "go_linearly",
+    "is_first_process",
+    "make_control_settings",
+    "mark_complete",
+    "preview_grpo",
+    "preview_memory",
+    "read_rollouts",
+    "read_step",
+    "refuse_pickles",
+    "remove_checkpoints",
+    "train_grpo",
+    "train_sft",
+    "write_budget",
+]
+
+# Torch, Transformers and TRL are imported when something is trained, not when a config is read.
+_LATE = {
     "callbacks": "FindStop",
-    "checkpoints": "ROLLOUTS Rollout Workspace check_checkpoint find_last_checkpoint mark_complete "
-    "read_rollouts read_step refuse_pickles remove_checkpoints write_budget",
     "grpo": "train_grpo",
-    "log": "TrainingLog begin_progress end_progress",
     "objectives": "adapt_beta clip_surrogate compute_advantages compute_rce estimate_kl "
-    "find_dead_groups go_linearly weigh_by_reward",
-    "on_policy": "OnPolicyResult judge_on_policy score_alone",
-    "preview": "Batch Place check_base check_blocks check_lengths preview_grpo preview_memory",
-    "processes": "SHARDING ask_first count_processes find_local_rank find_rank is_first_process",
-    "settings": "GrpoSettings PictureAugmentation RowsOfEpoch SftRow SftSettings TrainerSettings "
-    "ValidationSettings VllmSettings",
-    "sft": "IGNORED RowCollator augment_picture make_control_settings train_sft",
+    "find_dead_groups go_linearly",
+    "on_policy": "OnPolicyResult",
+    "sft": "IGNORED augment_picture make_control_settings train_sft",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
-__all__ = sorted(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+def __getattr__(name: str) -> _Any:
+    for module, names in _LATE.items():
+        if name in names.split():
+            globals()[name] = getattr(_import_module(f"{__name__}.{module}"), name)
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

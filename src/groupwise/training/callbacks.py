@@ -40,6 +40,7 @@ from groupwise.training.log import TrainingLog, begin_progress, end_progress, re
 from groupwise.training.processes import ask_first, count_processes, is_first_process
 from groupwise.training.settings import (
     PROJECT,
+    GrpoSettings,
     TrainerSettings,
     name_memory_settings,
 )
@@ -61,9 +62,7 @@ def run_trainer(
     *,
     check_heldout: CheckHeldout | None,
     find_stop: FindStop | None,
-    stops_at_end: bool,
     shown: Mapping[str, str],
-    shows_looks: bool,
     **rows: Any,
 ) -> tuple[Any, Mapping[str, int]]:
     """Train a policy, whose model is prepared, in place, from its newest whole checkpoint on.
@@ -83,15 +82,17 @@ def run_trainer(
     if check_heldout is not None and settings.has_looks:
         looks = Looks(workspace, settings, check=check_heldout, trackers=trackers)
     metrics = MetricRows(workspace.metrics, trackers=trackers, **rows)
-    beside = looks if shows_looks else None
+    is_last = isinstance(settings, GrpoSettings)  # others build on what comes out of SFT
     with (
-        StepProgress(workspace.folder.name, shown=shown, looks=beside) as progress,
+        StepProgress(
+            workspace.folder.name, shown=shown, looks=looks if is_last else None
+        ) as progress,
         name_memory_settings(settings),
     ):
         callbacks = [WarmupCheck(), trackers, metrics, *([looks] if looks else [])]
         callbacks.append(WholeCheckpoints())
         if find_stop is not None:
-            callbacks.append(AlarmStop(workspace.metrics, find_stop, at_end=stops_at_end))
+            callbacks.append(AlarmStop(workspace.metrics, find_stop, at_end=not is_last))
         try:
             trainer = make([*callbacks, progress], start)
             if is_first_process():  # before the first step: after it, hours may pass
@@ -398,7 +399,7 @@ class StepProgress(TrainerCallback):
         self.curves: defaultdict[str, list[float]] = defaultdict(list)
         self.numbers: dict[str, float] = {}
         self.bar: bars.Progress | None = None
-        self.line = ProgressLine("steps", lambda line: sys.stderr.write(f"  {name}: {line}\n"))
+        self.line = ProgressLine("steps", self._say)
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
         console = Console(file=sys.stderr)
@@ -438,6 +439,9 @@ class StepProgress(TrainerCallback):
             self.line(state.global_step, state.max_steps, values)
         else:
             self.bar.update(self.bar.task_ids[0], completed=state.global_step, values=values)
+
+    def _say(self, line: str) -> None:
+        sys.stderr.write(f"  {self.name}: {line}\n")
 
     def __enter__(self) -> Self:
         return self

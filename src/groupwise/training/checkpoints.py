@@ -22,6 +22,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.training.processes import ask_first, count_processes
+from groupwise.training.settings import GrpoSettings
 
 ROLLOUTS = "rollouts.jsonl"
 _MARKER = "complete"
@@ -157,11 +158,10 @@ def write_budget(
 def write_grpo_budget(
     metrics: Path,
     resolved: Mapping[str, Any],
+    settings: GrpoSettings,
     *,
     num_steps: int,
-    gradient_accumulation: int,
-    group_size: int,
-    **looks: int,
+    looks: Mapping[str, int],
 ) -> None:
     """Write the budget of a GRPO training beside its ``metrics.jsonl``.
 
@@ -169,7 +169,7 @@ def write_grpo_budget(
     places of dead groups is counted, whether it took one or not.
     """
     rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
-    per_step = rows_per_pass * gradient_accumulation / resolved["num_iterations"]
+    per_step = rows_per_pass * settings.gradient_accumulation / resolved["num_iterations"]
     rows = list(read_jsonl(metrics)) if metrics.is_file() else []
     num_refills = sum(row.get("num_refills", 0) for row in rows)
     done, num_tokens = 0, 0.0
@@ -180,7 +180,7 @@ def write_grpo_budget(
     write_budget(
         metrics.parent,
         num_steps=num_steps,
-        num_samples=round(num_steps * per_step) + num_refills * group_size,
+        num_samples=round(num_steps * per_step) + num_refills * settings.group_size,
         num_tokens=round(num_tokens) + sum(row.get("num_refill_tokens", 0) for row in rows),
         **looks,
     )

@@ -126,7 +126,7 @@ def train_grpo(
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
     per_round = arguments.generation_batch_size // settings.group_size
     _check_prompts(policy, examples, num_needed=per_round)
-    layout = lay_out_prompts(
+    places = lay_out_prompts(
         len(examples),
         num_epochs=settings.epochs,
         prompts_per_round=per_round,
@@ -134,7 +134,7 @@ def train_grpo(
         ranks=rank_difficulties(examples) if settings.easy_first else None,
     )
     layout = deal_prompts(
-        layout, prompts_per_step=settings.prompts_per_step, prompts_per_round=per_round
+        places, prompts_per_step=settings.prompts_per_step, prompts_per_round=per_round
     )
     num_epochs: float = settings.epochs
     if settings.max_steps is not None:
@@ -149,6 +149,7 @@ def train_grpo(
         refuse_trained(policy.model)
     policy.model = prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
     is_first, resolved = processes.is_first_process(), dict[str, Any]()
+    left_out = {"prompts_left_out_per_epoch": len(examples) % per_round}
     reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
 
     def make(callbacks: list[Any], start: Path | None) -> Any:
@@ -167,9 +168,8 @@ def train_grpo(
             processing_class=policy.processor,
             callbacks=callbacks,
         )
-        names = (*_RESOLVED, *(_RESOLVED_VLLM if trainer.args.use_vllm else ()))
-        resolved.update({name: getattr(trainer.args, name) for name in names})
-        resolved["prompts_left_out_per_epoch"] = len(examples) % per_round
+        names = (*_RESOLVED, *(_RESOLVED_VLLM if arguments.use_vllm else ()))
+        resolved.update({name: getattr(trainer.args, name) for name in names}, **left_out)
         if is_first:
             write_json(workspace.folder / "resolved.json", resolved)
         return trainer
@@ -181,21 +181,14 @@ def train_grpo(
         workspace,
         check_heldout=check_heldout,
         find_stop=find_stop,
-        stops_at_end=False,
         shown={name: _RENAMED[name] for name in ("reward", "frac_reward_zero_std")},
-        shows_looks=True,
         rename=_rename_metrics,
         num_epochs=num_epochs,
         tell=reward.tell_facts,
     )
     if is_first:
         write_grpo_budget(
-            workspace.metrics,
-            resolved,
-            num_steps=trainer.state.global_step,
-            gradient_accumulation=settings.gradient_accumulation,
-            group_size=settings.group_size,
-            **looks,
+            workspace.metrics, resolved, settings, num_steps=trainer.state.global_step, looks=looks
         )
         remove_checkpoints(workspace.folder)
     policy.model.eval()

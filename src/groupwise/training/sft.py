@@ -120,9 +120,7 @@ def train_sft(
         workspace,
         check_heldout=check_heldout,
         find_stop=find_stop,
-        stops_at_end=True,
         shown={"loss": "loss"},
-        shows_looks=False,
         rename=lambda logs: {name: float(logs[name]) for name in _KEPT_METRICS if name in logs},
         num_epochs=settings.epochs,
     )
