@@ -96,12 +96,16 @@ def train_sft(
         train_sampling_strategy="sequential",
     )
     collate = RowCollator(policy, augmentation=settings.augmentation, seed=workspace.seed)
+
+    def collate_places(places: Sequence[int]) -> dict[str, Any]:
+        batch = collate([schedule[place % len(schedule)] for place in places])
+        for row, place in enumerate(places):
+            if place >= len(schedule):  # nothing is learned of what fills up the last batch
+                batch["labels"][row] = IGNORED
+        return batch
+
     num_places = count_places(len(schedule), batch_size=settings.batch_size)
-    read = ReadAhead(
-        lambda places: collate_places(collate, schedule, places),
-        num_rows=num_places,
-        num_processes=count_processes(),
-    )
+    read = ReadAhead(collate_places, num_rows=num_places, num_processes=count_processes())
 
     def make(callbacks: list[Any], _: Path | None) -> Any:
         return make_sft_trainer(
@@ -269,7 +273,12 @@ class RowCollator:
     def __call__(self, scheduled: Sequence[tuple[int, int, SftRow]]) -> dict[str, torch.Tensor]:
         """Return tensors for (epoch, index, row) triples; shapes [batch, tokens]."""
         prompts = [self.policy.render_prompt(row.example) for _, _, row in scheduled]
-        pictures = [self._open_pictures(*item) for item in scheduled]
+        pictures = [[open_picture(one) for one in row.example.pictures] for _, _, row in scheduled]
+        if self.augmentation is not None:
+            for shown, (epoch, index, _) in zip(pictures, scheduled, strict=True):
+                for number, picture in enumerate(shown):
+                    seed = derive_seed(self.seed, epoch, index, number)
+                    shown[number] = augment_picture(picture, self.augmentation, seed=seed)
         named = {"images": pictures} if any(pictures) else {}
         inputs = self.policy.processor(
             text=prompts, padding=True, padding_side="right", return_tensors="pt", **named
@@ -283,28 +292,6 @@ class RowCollator:
         tokenizer = self.policy.tokenizer
         ids = encode_words(tokenizer, row.target)
         return torch.tensor([*ids, tokenizer.eos_token_id] if row.is_finished else ids)
-
-    def _open_pictures(self, epoch: int, index: int, row: SftRow) -> list[Any]:
-        pictures = [open_picture(picture) for picture in row.example.pictures]
-        if self.augmentation is None:
-            return pictures
-        return [
-            augment_picture(
-                picture, self.augmentation, seed=derive_seed(self.seed, epoch, index, number)
-            )
-            for number, picture in enumerate(pictures)
-        ]
-
-
-def collate_places(
-    collate: RowCollator, schedule: Sequence[tuple[int, int, Any]], places: Sequence[int]
-) -> dict[str, Any]:
-    """Return a batch; places behind the schedule have a row of which nothing is learned."""
-    batch = collate([schedule[place % len(schedule)] for place in places])
-    for row, place in enumerate(places):
-        if place >= len(schedule):
-            batch["labels"][row] = IGNORED
-    return batch
 
 
 def _append_targets(

@@ -113,15 +113,6 @@ def compare_passes(given: torch.Tensor, plain: Sequence[torch.Tensor], *, ulp: f
     return Comparison(float(difference), float(noise), ulp)
 
 
-@torch.no_grad()
-def compute_logits(model: Any, rows: ScoredRows) -> torch.Tensor:
-    """Return a model's logits of the first row, shape [1, tokens, vocabulary]."""
-    named = name_plain(rows.take(torch.arange(1, device=rows.ids.device)))
-    for name in ("num_images", "num_tiles"):
-        named.pop(name, None)
-    return model(**named, use_cache=False).logits
-
-
 def agree(accelerator: Any, fault: str | None) -> str | None:
     """Return a fault that some process has found, the same in each; None: none has found one.
 

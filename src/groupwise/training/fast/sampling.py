@@ -1,7 +1,7 @@
 """Sampling that reads every prompt once: its keys are repeated, then ``generate`` goes on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 import numpy as np
@@ -132,7 +132,14 @@ def sample_rows(
         LinearAttentionLayer() if one == "linear_attention" else DynamicLayer() for one in types
     ]
     pictures: dict[str, Any] = {}
-    with record_inputs(backbone, sharing) as states:
+    # What enters the first trained block, of the prompts, then of each token: later passes would
+    # compute it again.
+    states: list[torch.Tensor] = []
+    hook: Any = nullcontext()
+    if sharing.keeps_trunk:
+        block = find_text_model(backbone).layers[sharing.first_trained]
+        hook = block.register_forward_pre_hook(lambda _, given: states.append(given[0]))
+    with hook:
         if prompts.pictures is not None:
             features = backbone.get_image_features(
                 **prompts.pictures.copy_fields(), return_dict=True
@@ -172,25 +179,6 @@ def sample_rows(
         trunk = Trunk(states[0], torch.cat(states[1:], dim=1))
         round_.keep_trunk(round_.groups, range(len(rows)), trunk)
     return output[:, prompts.ids.shape[1] :]
-
-
-@contextmanager
-def record_inputs(backbone: Any, sharing: Sharing) -> Iterator[list[torch.Tensor]]:
-    """Collect the states that enter the first trained block: of the prompts, then of each token.
-
-    What sampling computes there is what every later pass would compute again. Nothing is collected
-    if no trunk is kept.
-    """
-    states: list[torch.Tensor] = []
-    if not sharing.keeps_trunk:
-        yield states
-        return
-    block = find_text_model(backbone).layers[sharing.first_trained]
-    handle = block.register_forward_pre_hook(lambda _, given: states.append(given[0]))
-    try:
-        yield states
-    finally:
-        handle.remove()
 
 
 def collate_prompts(

@@ -377,8 +377,10 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             ]
             with on_policy.use_plain_attention(width, dtype):
                 plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
-        with self.accelerator.autocast():
-            logits = guard.compute_logits(model, chosen) / self.temperature
+        first = guard.name_plain(chosen.take(torch.arange(1, device=chosen.ids.device)))
+        given = {name: one for name, one in first.items() if not name.startswith("num_")}
+        with self.accelerator.autocast(), torch.no_grad():
+            logits = model(**given, use_cache=False).logits / self.temperature
         return plain, on_policy.find_resolution(logits, plain[0], dtype)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
