@@ -418,11 +418,7 @@ def test_a_family_learns_and_answers_from_its_folder(load, picture_examples, tmp
     )
     work = Workspace(tmp_path / "grpo", 0)
     policy = train_grpo(
-        policy,
-        examples,
-        RewardSet({"scatter": (Scatter(7), 1.0)}),
-        settings,
-        workspace=work,
+        policy, examples, RewardSet({"scatter": (Scatter(7), 1.0)}), settings, workspace=work
     )
     [row] = [one for one in read_jsonl(work.folder / "metrics.jsonl") if "loss" in one]
     assert row["step"] == 1

@@ -21,14 +21,7 @@ from transformers import TrainerCallback
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from groupwise import models
-from groupwise.core import (
-    ProgressLine,
-    TrainingError,
-    append_jsonl,
-    hush,
-    read_jsonl,
-    write_json,
-)
+from groupwise.core import ProgressLine, TrainingError, append_jsonl, hush, read_jsonl, write_json
 from groupwise.training.checkpoints import (
     Workspace,
     find_start,
@@ -38,12 +31,7 @@ from groupwise.training.checkpoints import (
 )
 from groupwise.training.log import TrainingLog, begin_progress, end_progress, read_memory
 from groupwise.training.processes import ask_first, count_processes, is_first_process
-from groupwise.training.settings import (
-    PROJECT,
-    GrpoSettings,
-    TrainerSettings,
-    name_memory_settings,
-)
+from groupwise.training.settings import PROJECT, GrpoSettings, TrainerSettings, name_memory_settings
 from groupwise.training.sharding import WholeModel, gather_weights, join
 
 CheckHeldout = Callable[[], Mapping[str, float]]

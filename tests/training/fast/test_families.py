@@ -92,8 +92,7 @@ def test_kernels_of_linear_attention_are_not_known(policies, monkeypatch):
 
 @pytest.mark.parametrize("trained", ["sft", pytest.param("all weights", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "family",
-    mark((*TEXT, *VISION), "gemma3", "qwen3_moe", "qwen3_5", "gemma3_vl", "qwen3_5_vl"),
+    "family", mark((*TEXT, *VISION), "gemma3", "qwen3_moe", "qwen3_5", "gemma3_vl", "qwen3_5_vl")
 )
 def test_sampled_and_scored(compare, family, trained):
     if trained != "sft":

@@ -210,10 +210,7 @@ def test_two_train_what_one_trains(name, spread, folders, tmp_path):
 
 
 def test_each_holds_a_part_of_what_trains(spread):
-    held, copied = (
-        spread["full"]["bytes"],
-        spread[f"full{grpo_sharded.COPIED}"]["bytes"],
-    )
+    held, copied = (spread["full"]["bytes"], spread[f"full{grpo_sharded.COPIED}"]["bytes"])
     assert len(held) == 2
     assert sum(held) == copied[0] == copied[1]
     assert max(held) < 0.6 * copied[0]
