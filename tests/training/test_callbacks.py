@@ -272,7 +272,6 @@ def test_grpo_that_earns_nothing_stops_before_its_last_step(
         reward(*given, steps=steps, earned=lambda *_: Score(0.0))
 
 
-LORA_SELECTION = TrainableSettings(method="lora", lora=LoraSettings(rank=4, last_blocks=1))
 FULL = TrainableSettings(method="full")
 
 
@@ -297,9 +296,7 @@ class FixedLooks:
         }
 
 
-def train(
-    kind, base, examples, folder, looks, *, trainable=LORA_SELECTION, save_every_steps=None, **asked
-):
+def train(kind, base, examples, folder, looks, *, trainable=LORA, save_every_steps=None, **asked):
     """Four steps with a look at each, unless they are told otherwise; return what trained."""
     settings = {
         "learning_rate": 1e-2,
@@ -334,8 +331,8 @@ def is_same(one, other):
 @pytest.mark.parametrize(
     ("kind", "trainable"),
     [
-        ("sft", LORA_SELECTION),
-        pytest.param("grpo", LORA_SELECTION, marks=pytest.mark.slow),
+        ("sft", LORA),
+        pytest.param("grpo", LORA, marks=pytest.mark.slow),
         pytest.param("grpo", FULL, marks=pytest.mark.slow),
     ],
     ids=["sft", "lora", "full"],

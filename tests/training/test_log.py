@@ -15,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from training_job import Scatter
 
 from groupwise.core import (
     Completion,
@@ -336,13 +337,6 @@ SHOWN = ("reward/scatter", "dead_groups", "invalid", "kl", "tokens_per_s", "loss
 Values = dict[str, dict[int, float]]  # name: {step: value}
 
 
-class Scatter:
-    name = "scatter"
-
-    def __call__(self, example, completion):
-        return Score((sum(completion.token_ids) % 7) / 6, invalid=False)
-
-
 @pytest.fixture
 def train(taught_text_folder, text_examples, tmp_path, monkeypatch) -> Callable[[str], Path]:
     """SFT and then GRPO in one process, both told to one tracker; the run folder comes back."""
@@ -367,7 +361,7 @@ def train(taught_text_folder, text_examples, tmp_path, monkeypatch) -> Callable[
         train_grpo(
             load_policy(taught_text_folder),
             text_examples,
-            RewardSet({"scatter": (Scatter(), 1.0)}),
+            RewardSet({"scatter": (Scatter(7), 1.0)}),
             GrpoSettings(**settings, heldout_every_steps=2, **trainer),
             workspace=Workspace(run / "grpo", 0),
             check_heldout=check_heldout,

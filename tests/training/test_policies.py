@@ -369,7 +369,7 @@ def test_vllm_is_refused():
 
 # In tiles, and its own processor wants torchvision; all when there is time.
 QUICK = ("internvl",)
-FAMILIES_PICTURE_FAMILIES = [
+WITH_PICTURES = [
     one if one in QUICK else pytest.param(one, marks=pytest.mark.slow)
     for one in vision_families.FAMILIES
 ]
@@ -391,7 +391,7 @@ def load(text_folder, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("family", FAMILIES_PICTURE_FAMILIES)
+@pytest.mark.parametrize("family", WITH_PICTURES)
 def test_a_family_learns_and_answers_from_its_folder(load, picture_examples, tmp_path, family):
     policy, examples = load(family), picture_examples[:2]
     trainable = TrainableSettings(method="full")
@@ -456,7 +456,7 @@ pytestmark = pytest.mark.skipif(
     find_spec("bitsandbytes") is None,
     reason="bitsandbytes is not installed: pip install 'groupwise[quantization]'",
 )
-LORA_QUANTIZATION = TrainableSettings(lora=LoraSettings(rank=4))
+QLORA = TrainableSettings(lora=LoraSettings(rank=4))
 
 
 @pytest.fixture
@@ -465,7 +465,7 @@ def policy(text_folder):
 
 
 @pytest.fixture
-def sft_of_quantization(text_examples, text_folder):
+def sft_on_bits(text_examples, text_folder):
     """Teach 4 bits for three steps; a look at what was taught may end it before."""
 
     def run(folder, *, look=None):
@@ -476,7 +476,7 @@ def sft_of_quantization(text_examples, text_folder):
             warmup_share=0,
             save_every_steps=1,
             heldout_every_steps=1,
-            trainable=LORA_QUANTIZATION,
+            trainable=QLORA,
         )
         rows = [SftRow(example, str(example.label)) for example in text_examples]
         policy = load_policy(text_folder, quantization="nf4")
@@ -490,15 +490,15 @@ def list_trained(model):
     return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
 
 
-def test_what_trains_is_as_exact_as_on_whole_weights(sft_of_quantization, tmp_path):
+def test_what_trains_is_as_exact_as_on_whole_weights(sft_on_bits, tmp_path):
     """In bfloat16, as TRL would have it, steps of 1e-5 are lost on weights of 0.1."""
-    trained = list_trained(sft_of_quantization(tmp_path).model)
+    trained = list_trained(sft_on_bits(tmp_path).model)
     assert {value.dtype for value in trained.values()} == {torch.float32}
     assert all((value.bfloat16() != value).any() for value in trained.values())
 
 
-def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft_of_quantization, tmp_path):
-    expected = list_trained(sft_of_quantization(tmp_path / "whole").model)
+def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft_on_bits, tmp_path):
+    expected = list_trained(sft_on_bits(tmp_path / "whole").model)
     looks = []
 
     def end():
@@ -508,10 +508,10 @@ def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft_of_quantiza
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        sft_of_quantization(tmp_path / "torn", look=end)
+        sft_on_bits(tmp_path / "torn", look=end)
     checkpoint = tmp_path / "torn" / "checkpoint-1"
     assert find_quantization(load_policy(checkpoint).model) == "nf4"
-    found = list_trained(sft_of_quantization(tmp_path / "torn").model)
+    found = list_trained(sft_on_bits(tmp_path / "torn").model)
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert [row["step"] for row in read_jsonl(tmp_path / "torn" / "metrics.jsonl")][-1] == 3
@@ -527,7 +527,7 @@ def test_grpo_shares_prompts_on_four_bits(checkpointing, policy, text_examples, 
         beta=0.1,
         warmup_share=0,
         log_every_steps=1,
-        trainable=LORA_QUANTIZATION,
+        trainable=QLORA,
         gradient_checkpointing=checkpointing,
         speed={"shared_prefix": "on"},
     )
@@ -548,7 +548,7 @@ def test_weights_in_four_bits_are_not_spread(policy, text_folder):
 
 
 def test_vllm_is_sent_no_merged_bits(policy):
-    policy.model = prepare_trainable(policy.model, LORA_QUANTIZATION)
+    policy.model = prepare_trainable(policy.model, QLORA)
     with pytest.raises(TrainingError, match="weights in 4 bits"):
         prepare_vllm(VllmSettings(), policy).__enter__()
     with prepare_vllm(None, policy):

@@ -249,7 +249,7 @@ def test_of_a_tiny_model_no_memory_is_told():
     assert remember(model, grpo=make_settings()) == ([], {})
 
 
-CPU_ESTIMATE, GPU = Place("cpu"), Place("cuda")
+GPU = Place("cuda")
 FULL = TrainableSettings(method="full")
 TEXT = {
     "hidden_size": 64,
@@ -262,7 +262,7 @@ TEXT = {
 }
 
 
-def estimate(settings, outline=None, place=CPU_ESTIMATE, batch=None, num_readers=0, **model):
+def estimate(settings, outline=None, place=CPU, batch=None, num_readers=0, **model):
     outline = outline or Outline(TEXT)
     batch = batch or Batch(prompt=100, answer=10)
     model = ModelSettings(base="some/base", max_pixels=784, **model)
@@ -377,9 +377,6 @@ def test_the_line_adds_up():
     assert ", sampling 7)" in found.describe()
 
 
-FULL_MEMORY = TrainableSettings(method="full")
-
-
 def run_out(*_, **__):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore of it")
 
@@ -411,7 +408,7 @@ def test_other_errors_stay_what_they_are():
 
 def test_grpo_names_what_to_change(taught_text_folder, text_examples, tmp_path):
     settings = GrpoSettings(
-        prompts_per_step=4, group_size=2, max_new_tokens=4, warmup_share=0, trainable=FULL_MEMORY
+        prompts_per_step=4, group_size=2, max_new_tokens=4, warmup_share=0, trainable=FULL
     )
     policy = load_policy(taught_text_folder)
     policy.model.generate = run_out

@@ -233,7 +233,7 @@ PICTURES = [[(16, 16)], [(24, 16)]]
 
 
 @pytest.fixture
-def compare_of_options(grpo, pairs, keep_order):
+def train_both(grpo, pairs, keep_order):
     """Step the parent class and ours, which sample for themselves; return our warnings."""
 
     def run(family="qwen2", *, build=None, rows=None, num_updates=1, **options):
@@ -279,9 +279,9 @@ OPTIONS = {
 @pytest.mark.parametrize(
     "reason", mark_slow(OPTIONS, ("use_cache is False", "max_new_tokens is None"))
 )
-def test_sampling_that_needs_every_prompt(compare_of_options, reason):
+def test_sampling_that_needs_every_prompt(train_both, reason):
     """Scoring shares them all the same."""
-    reasons, num_shared = compare_of_options(**OPTIONS[reason])
+    reasons, num_shared = train_both(**OPTIONS[reason])
     assert reasons == [READ + reason]
     assert num_shared
 
@@ -294,13 +294,13 @@ def test_sampling_that_needs_every_prompt(compare_of_options, reason):
         ("use_cache", False),
     ],
 )
-def test_sampling_as_the_model_itself_wants_it(compare_of_options, policies, name, value):
+def test_sampling_as_the_model_itself_wants_it(train_both, policies, name, value):
     def build():
         model = policies.build("qwen2", "last")
         setattr(model.generation_config, name, value)
         return model
 
-    assert compare_of_options(build=build)[0] == [f"{READ}{name} is {value}"]
+    assert train_both(build=build)[0] == [f"{READ}{name} is {value}"]
 
 
 PENALTIES = {
@@ -315,7 +315,7 @@ PENALTIES = {
 }
 
 
-def test_options_that_look_at_the_prompt_see_what_the_parents_see(compare_of_options, policies):
+def test_options_that_look_at_the_prompt_see_what_the_parents_see(train_both, policies):
     """Its padding, too; every third token is an end token, which ``min_length`` rules out."""
 
     def build():
@@ -323,7 +323,7 @@ def test_options_that_look_at_the_prompt_see_what_the_parents_see(compare_of_opt
         model.generation_config.eos_token_id = list(range(0, 480, 3))
         return model
 
-    reasons, num_shared = compare_of_options(
+    reasons, num_shared = train_both(
         build=build, num_updates=2, pad_to_multiple_of=32, **generate(**PENALTIES)
     )
     assert not reasons
@@ -378,7 +378,7 @@ OFTEN = ("ia3", "loha drops", "prompt", "alora")
 
 
 @pytest.mark.parametrize("kind", mark_slow(ADAPTERS, OFTEN))
-def test_adapters(compare_of_options, policies, kind):
+def test_adapters(train_both, policies, kind):
     make, reason = ADAPTERS[kind]
 
     def build():
@@ -387,13 +387,13 @@ def test_adapters(compare_of_options, policies, kind):
         config.task_type = "CAUSAL_LM"
         return get_peft_model(policies.build("qwen2", "fresh"), config)
 
-    reasons, num_shared = compare_of_options(build=build, num_updates=2)
+    reasons, num_shared = train_both(build=build, num_updates=2)
     assert reasons == ([] if reason is None else [reason])
     assert bool(num_shared) == (reason is None)
 
 
 @pytest.mark.slow
-def test_an_adapter_without_a_peft_model(compare_of_options, policies):
+def test_an_adapter_without_a_peft_model(train_both, policies):
     """Transformers can put one on by itself."""
 
     def build():
@@ -402,12 +402,12 @@ def test_an_adapter_without_a_peft_model(compare_of_options, policies):
         model.add_adapter(policies.make_lora())
         return model
 
-    reasons, num_shared = compare_of_options(build=build)
+    reasons, num_shared = train_both(build=build)
     assert not reasons
     assert num_shared
 
 
-def test_experts_with_an_auxiliary_loss(compare_of_options, policies):
+def test_experts_with_an_auxiliary_loss(train_both, policies):
     """It is of every token, and a prompt's would count once for all of its completions."""
 
     def build():
@@ -424,7 +424,7 @@ def test_experts_with_an_auxiliary_loss(compare_of_options, policies):
         )
         return get_peft_model(model, policies.make_lora())
 
-    reasons, num_shared = compare_of_options("qwen3", build=build)
+    reasons, num_shared = train_both("qwen3", build=build)
     assert reasons == [COMPUTED + "an auxiliary loss of its experts is trained on"]
     assert not num_shared
 
@@ -441,7 +441,7 @@ def make_tensor(picture):
         (np.asarray, "message"),
     ],
 )
-def test_pictures_as_arrays(compare_of_options, grpo, convert, key):
+def test_pictures_as_arrays(train_both, grpo, convert, key):
     rows = []
     for row in grpo.make_rows(3, lengths=(1, 12), sizes=PICTURES):
         (message,), array = row["prompt"], convert(row["images"][0])
@@ -452,7 +452,7 @@ def test_pictures_as_arrays(compare_of_options, grpo, convert, key):
         else:
             value = [array] if key == "images" else array
             rows.append({"prompt": row["prompt"], key: value})
-    reasons, num_shared = compare_of_options("qwen2_5_vl", rows=rows)
+    reasons, num_shared = train_both("qwen2_5_vl", rows=rows)
     assert not reasons
     assert num_shared
 

@@ -150,7 +150,7 @@ def test_losses_and_what_trains(grpo, processes, text_folder, tmp_path):
     check(found, grpo=grpo, processes=processes, text_folder=text_folder, folder=tmp_path)
 
 
-_QUICK_SHARDING = ("full", "pictures")
+_SPREAD = ("full", "pictures")
 _SLOW = ("last", "all", "untied", "vision", "rounds", "reference", "dead", "again")
 _NUM_STEPS = 5
 _OF_FOUR = ("all", "full", "pictures", "vision")
@@ -170,7 +170,7 @@ def train_by(num_processes, names, folders, out):
 
 @pytest.fixture(scope="module")
 def spread(folders, tmp_path_factory):
-    names = [*_QUICK_SHARDING, *(f"{name}{grpo_sharded.COPIED}" for name in _QUICK_SHARDING)]
+    names = [*_SPREAD, *(f"{name}{grpo_sharded.COPIED}" for name in _SPREAD)]
     made = make_once("sharded", tmp_path_factory, lambda to: train_by(2, names, folders, to))
     return read_outcomes(names, made)
 
@@ -203,7 +203,7 @@ def assert_are_equal(found, copied):
         assert all(torch.equal(gradients[name], others[name]) for name in gradients)
 
 
-@pytest.mark.parametrize("name", _QUICK_SHARDING)
+@pytest.mark.parametrize("name", _SPREAD)
 def test_two_train_what_one_trains(name, spread, folders, tmp_path):
     assert_is_what_one_trains(name, spread[name], folders, tmp_path)
     assert_are_equal(spread[name], spread[f"{name}{grpo_sharded.COPIED}"])

@@ -133,8 +133,8 @@ def test_shuffling_a_batch_reorders_all_that_has_rows(numbers, seed):
     assert (taken["total"], taken["none"]) == (3, None)
 
 
-NUMBERS_ROUNDS = torch.tensor([0, 0, 1, 1])
-ROUND = Groups.of(NUMBERS_ROUNDS)
+TWO_GROUPS = torch.tensor([0, 0, 1, 1])
+ROUND = Groups.of(TWO_GROUPS)
 
 
 def make_features(counts):
@@ -169,7 +169,7 @@ def test_features_without_deeper_levels():
 
 def test_a_trunk_is_found_where_every_prompt_and_row_is_known():
     round_ = Round(ROUND)
-    first = Groups.of(NUMBERS_ROUNDS[:2])
+    first = Groups.of(TWO_GROUPS[:2])
     round_.keep_trunk(first, [0, 1], Trunk(torch.ones(1, 3, 2), torch.ones(2, 2, 2)))
     assert round_.find_trunk(first, [1], prefix=3, tail=2) is not None
     assert round_.find_trunk(first, [0, 1], prefix=3, tail=2) is not None
@@ -199,7 +199,7 @@ def test_rows_come_in_the_order_asked_for(order):
     round_ = Round(ROUND)
     tails = torch.arange(4.0).view(4, 1, 1)
     round_.keep_trunk(ROUND, range(4), Trunk(torch.rand(2, 1, 1), tails))
-    found = round_.find_trunk(Groups.of(NUMBERS_ROUNDS[2:]), order, prefix=1, tail=1)
+    found = round_.find_trunk(Groups.of(TWO_GROUPS[2:]), order, prefix=1, tail=1)
     assert found.tails.flatten().tolist() == order
 
 

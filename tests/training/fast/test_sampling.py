@@ -405,16 +405,13 @@ def count_round(grpo, pairs, monkeypatch):
     return count
 
 
-ON_SAVINGS = SpeedSettings(shared_prefix="on")
-
-
 def without(**off):
     return SpeedSettings(shared_prefix="on", **off)
 
 
 def test_pictures_and_patches_once_a_round(count_round):
     """Two pictures of 16 and 24 patches, whatever the group."""
-    fast, parent = count_round(ON_SAVINGS), count_round(None)
+    fast, parent = count_round(ON), count_round(None)
     assert fast["patches"] == 16 + 24
     assert parent["patches"] == 3 * 3 * (16 + 24)
     assert fast["pictures"] == 2
@@ -423,7 +420,7 @@ def test_pictures_and_patches_once_a_round(count_round):
 
 def test_the_trunk_is_what_sampling_computed(count_round):
     """Blocks below the adapter see the prompts once and every sampled token once."""
-    fast, kept = count_round(ON_SAVINGS), count_round(without(trunk_cache=False))
+    fast, kept = count_round(ON), count_round(without(trunk_cache=False))
     assert fast[0] == fast[1] < fast[2] == fast[3]
     assert kept[0] == kept[2] == fast[2]
     assert not fast[1, "gradient"]
@@ -439,7 +436,7 @@ def test_prompts_are_read_once_in_sampling(count_round):
 
 def test_iterations_start_at_the_trunk(count_round):
     """In the second update of a round only the trained blocks run."""
-    counts = count_round(ON_SAVINGS, num_iterations=2)
+    counts = count_round(ON, num_iterations=2)
     assert (counts[0], counts["patches"]) == (0, 0)
     assert counts[2] == counts[2, "gradient"] > 0
 
@@ -447,11 +444,11 @@ def test_iterations_start_at_the_trunk(count_round):
 @pytest.mark.parametrize("trained", [pytest.param("all", marks=pytest.mark.slow), "last"])
 def test_sampled_tokens_are_scored_once_per_pass(count_round, trained):
     """A prompt once for its group, and no padding."""
-    counts = count_round(ON_SAVINGS, trained=trained, beta=0.0)
+    counts = count_round(ON, trained=trained, beta=0.0)
     parent = count_round(None, trained=trained, beta=0.0)
     assert counts[3, "gradient"] == counts["real"] < parent[3, "gradient"] / 2
 
 
 def test_the_last_block_reads_no_more_than_keys_of_prompts(count_round):
-    counts = count_round(ON_SAVINGS, beta=0.0)
+    counts = count_round(ON, beta=0.0)
     assert counts["last mlp", "gradient"] == counts["completions"] < counts["real"]

@@ -421,9 +421,6 @@ def test_an_adapter_that_cannot_be_merged_is_refused(pairs, policies, fake):
         pairs.make("qwen2", speed=SpeedSettings(), model=model, use_vllm=True)
 
 
-SIZES_VLLM_CHECK = [[(16, 16)], [(24, 16)]]
-
-
 @pytest.fixture
 def check(fixtures, pairs, policies, grpo, monkeypatch):
     """Take updates with a fake vLLM and check every round."""
@@ -445,7 +442,7 @@ def check(fixtures, pairs, policies, grpo, monkeypatch):
             return batch
 
         stepped.trainer._generate_and_score_completions = generate
-        rows = grpo.make_rows(3, sizes=SIZES_VLLM_CHECK if family.endswith("vl") else None)
+        rows = grpo.make_rows(3, sizes=SIZES if family.endswith("vl") else None)
         for seed in range(2):
             stepped.update(rows, seed=seed)
         return stepped
