@@ -79,8 +79,8 @@ def find_start(folder: Path) -> Path | None:
     if num_writers not in (0, count_processes()):
         raise TrainingError(
             f"{last} was written by {num_writers} training together",
-            got=f"compute.processes {count_processes()}",
-            fix="set it back, or delete the training's checkpoints to start it again",
+            got=f"{count_processes()} processes",
+            fix="start as many, or delete the training's checkpoints to start it again",
         )
     return last
 

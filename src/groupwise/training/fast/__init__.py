@@ -34,7 +34,9 @@ its own passes and nothing of the round. A batch from ``_generate_and_score_comp
 
 Of the instance also: ``enable_input_require_grads`` does nothing unless checkpointing is re-entrant
 (``support``), the temperature in TRL's fused head may be set (``grpo_trainer``), and of TRL's
-VLLMGeneration ``_iter_named_params``, ``generate`` and ``_place_features`` (``vllm``).
+VLLMGeneration ``_iter_named_params``, ``generate`` and ``_place_features`` (``vllm``). Of
+Transformers' Trainer ``sharding.ShardedTraining`` changes how FSDP2 is switched on, resumed and
+warmed up.
 
 *Several processes.* All must make as many collective calls: verdicts of the guard are agreed on,
 and under FSDP2 one with fewer batches repeats its last. Seeds of rows, layouts and refills do not
