@@ -168,8 +168,8 @@ class FlowConfig(RunConfig):
                 return f"only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
         if self.compute.sharding != "none":
             return "weights in 4 bits are not spread; set compute.sharding to none"
-        if self.grpo.vllm is not None and self.grpo.vllm.sends == "weights":
-            return "merged weights are none in 4 bits; set grpo.vllm.sends to adapter"
+        if self.grpo.vllm is not None:
+            return "weights in 4 bits cannot be sent to vLLM; leave grpo.vllm out"
         return None
 
     def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:
@@ -181,8 +181,6 @@ class FlowConfig(RunConfig):
         for name, stage in self.list_trainings().items():
             if stage.trainable.method == "prompt":
                 return f"{name}.trainable.method prompt was not tried; take lora or full"
-            if stage.activation_offloading:
-                return f"{name}.activation_offloading would move gathered weights; set it to false"
         return None
 
     def list_unshared(self, num_processes: int) -> list[str]:
@@ -200,8 +198,6 @@ class FlowConfig(RunConfig):
                 f"grpo.entropy_bonus {self.grpo.entropy_bonus} is a mean over each process's own "
                 "tokens; set it to 0"
             )
-        if self.grpo.ahead is not None:
-            problems.append("grpo.ahead samples for one process only; leave it out")
         if self.grpo.vllm is not None:
             problems.append("grpo.vllm samples for one process only; leave it out")
         return problems
