@@ -45,16 +45,8 @@ from groupwise.training.settings import (
 
 if _TYPE_CHECKING:
     from groupwise.training.callbacks import FindStop
+    from groupwise.training.fast.round import find_dead_groups
     from groupwise.training.grpo import train_grpo
-    from groupwise.training.objectives import (
-        adapt_beta,
-        clip_surrogate,
-        compute_advantages,
-        compute_rce,
-        estimate_kl,
-        find_dead_groups,
-        go_linearly,
-    )
     from groupwise.training.on_policy import OnPolicyResult
     from groupwise.training.sft import IGNORED, augment_picture, make_control_settings, train_sft
 
@@ -75,24 +67,18 @@ __all__ = [
     "TrainingLog",
     "VllmSettings",
     "Workspace",
-    "adapt_beta",
     "ask_first",
     "augment_picture",
     "begin_progress",
     "check_base",
     "check_checkpoint",
     "check_lengths",
-    "clip_surrogate",
-    "compute_advantages",
-    "compute_rce",
     "count_processes",
     "end_progress",
-    "estimate_kl",
     "find_dead_groups",
     "find_last_checkpoint",
     "find_local_rank",
     "find_rank",
-    "go_linearly",
     "is_first_process",
     "make_control_settings",
     "mark_complete",
@@ -110,9 +96,8 @@ __all__ = [
 # Torch, Transformers and TRL are imported when something is trained, not when a config is read.
 _LATE = {
     "callbacks": "FindStop",
+    "fast.round": "find_dead_groups",
     "grpo": "train_grpo",
-    "objectives": "adapt_beta clip_surrogate compute_advantages compute_rce estimate_kl "
-    "find_dead_groups go_linearly",
     "on_policy": "OnPolicyResult",
     "sft": "IGNORED augment_picture make_control_settings train_sft",
 }

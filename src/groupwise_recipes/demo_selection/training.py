@@ -12,7 +12,6 @@ from groupwise.training import (
     TrainingLog,
     Workspace,
     begin_progress,
-    compute_rce,
     end_progress,
     find_last_checkpoint,
     mark_complete,
@@ -21,7 +20,12 @@ from groupwise.training import (
     remove_checkpoints,
     write_budget,
 )
-from groupwise_recipes.demo_selection.objectives import GrpoObjective, Objective, RceObjective
+from groupwise_recipes.demo_selection.objectives import (
+    GrpoObjective,
+    Objective,
+    RceObjective,
+    compute_rce,
+)
 from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups
 from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import (

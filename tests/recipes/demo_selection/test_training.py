@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from groupwise.core import TrainingError, read_jsonl
-from groupwise.training import compute_rce, find_dead_groups
-from groupwise_recipes.demo_selection.objectives import GrpoObjective, check_first_step
+from groupwise.training import find_dead_groups
+from groupwise_recipes.demo_selection.objectives import GrpoObjective, check_first_step, compute_rce
 from groupwise_recipes.demo_selection.recorded_groups import keep_best
 from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings

@@ -7,16 +7,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.training import (
+from groupwise.training import find_dead_groups
+from groupwise_recipes.demo_selection.objectives import (
     adapt_beta,
     clip_surrogate,
     compute_advantages,
     compute_rce,
     estimate_kl,
-    find_dead_groups,
     go_linearly,
+    weigh_by_reward,
 )
-from groupwise.training.objectives import weigh_by_reward
 
 SELECTOR = {"epsilon": 0.0, "min_std": 0.1, "max_size": 5.0}
 VARIANTS = [{}, {"scale": "batch"}, {"scale": "none"}, SELECTOR]

@@ -15,15 +15,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch.nn import functional
-from trl.trainer.utils import (
-    split_pixel_values_by_grid,
-    split_tensor_dict,
-    unsplit_pixel_values_by_grid,
-)
 
 from groupwise.core import TrainingError
 from groupwise.training.fast.shared import Trunk
-from groupwise.training.objectives import find_dead_groups
 
 
 def number_prompts(rows: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -83,7 +77,9 @@ def shuffle_groups(prompt_numbers: torch.Tensor) -> torch.Tensor:
 
 def split_batch(batch: dict[str, Any], num_parts: int, *, is_shuffled: bool) -> list[Any]:
     """Split a round's batch into equal parts; its groups are shuffled before, or are already."""
-    rows: dict[str, Any] = split_pixel_values_by_grid(batch)
+    from trl.trainer import utils
+
+    rows: dict[str, Any] = utils.split_pixel_values_by_grid(batch)
     if not is_shuffled:
         order = shuffle_groups(batch["prompt_numbers"])
         places = order.tolist()
@@ -92,8 +88,8 @@ def split_batch(batch: dict[str, Any], num_parts: int, *, is_shuffled: bool) -> 
                 rows[key] = value[order] if value.ndim else value
             elif value is not None:
                 rows[key] = [value[place] for place in places]
-    parts: list[Any] = split_tensor_dict(rows, num_parts)
-    return [unsplit_pixel_values_by_grid(part) for part in parts]
+    parts: list[Any] = utils.split_tensor_dict(rows, num_parts)
+    return [utils.unsplit_pixel_values_by_grid(part) for part in parts]
 
 
 def split_groups(
@@ -113,6 +109,17 @@ def split_groups(
         chunks[-1].append(group)
         room -= len(group)
     return [torch.cat(chunk) for chunk in chunks]
+
+
+def find_dead_groups(rewards: torch.Tensor) -> torch.Tensor:
+    """Return which groups teach nothing, as all that is scored in them is equal, shape [groups].
+
+    Groups with one scored answer or none are among them. Rewards, NaN where unscored, have the
+    shape [groups, answers].
+    """
+    unscored = rewards.isnan()
+    greatest = rewards.masked_fill(unscored, -torch.inf).amax(1)
+    return greatest <= rewards.masked_fill(unscored, torch.inf).amin(1)
 
 
 def find_dead_rows(rewards: torch.Tensor, *, group_size: int) -> torch.Tensor:
