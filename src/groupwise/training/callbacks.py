@@ -53,11 +53,7 @@ def run_trainer(
     shown: Mapping[str, str],
     **rows: Any,
 ) -> tuple[Any, Mapping[str, int]]:
-    """Train a policy, whose model is prepared, in place, from its newest whole checkpoint on.
-
-    ``make`` makes the trainer of callbacks and that checkpoint; ``rows`` are for ``MetricRows``.
-    Returned are the trainer, and in the first process what looks add to the budget.
-    """
+    """Train a policy in place from its newest checkpoint; return trainer and looks' budget."""
     model, start = policy.model, find_start(workspace.folder)
     trackers = Trackers(settings.report_to if is_first_process() else ())
     whole, table = WholeModel(model), models.format_trainable(models.tabulate_trainable(model))
@@ -97,11 +93,7 @@ def run_trainer(
 
 
 class Trackers(TrainerCallback):
-    """Tells experiment trackers the rows of ``metrics.jsonl``, under their names there.
-
-    Transformers' own callbacks talk to them. Where a tracker keeps its files and whether it uses a
-    network is decided by that tracker's own environment variables.
-    """
+    """Tells experiment trackers, by Transformers' own callbacks, the rows of ``metrics.jsonl``."""
 
     def __init__(self, names: Sequence[str]) -> None:
         # What each calls the project that runs are listed under.
@@ -122,7 +114,6 @@ class Trackers(TrainerCallback):
             tracker.on_log(args, state, control, logs=dict(values))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        """Close each tracker's run: the next training of this process has its own."""
         for tracker in self._trackers:
             tracker.on_train_end(args, state, control, **named)
         if self._owns_wandb_run:
@@ -130,13 +121,7 @@ class Trackers(TrainerCallback):
 
 
 class MetricRows(TrainerCallback):
-    """Writes ``metrics.jsonl``, and for who looks from outside ``progress.json``, ``memory.json``.
-
-    There is a row for each logged step, which the trackers are told. It also has what ``tell``
-    returns: further values, and under ``facts`` what they count, which trackers are not told. After
-    a crash, rows beyond the checkpoint that training goes on from are dropped first, so that the
-    file is that of an uninterrupted run.
-    """
+    """Writes ``metrics.jsonl``, with what ``tell`` adds, ``progress.json`` and ``memory.json``."""
 
     def __init__(
         self,
@@ -182,10 +167,8 @@ class MetricRows(TrainerCallback):
 class Looks(TrainerCallback):
     """Checks on held-out items while it trains: rows, curves, and with ``validation`` a choice.
 
-    Of several processes the first checks, and the others wait for what it finds. With
-    ``validation`` looks end a training, and the weights of the best one are kept: that whose first
-    value is highest, of equal ones the first. Every look is counted and written down: the best of
-    many is better than it is by luck, and a comparison has to know how many there were.
+    Every look is counted and written down: the best of many is better than it is by luck, and a
+    comparison has to know how many there were.
     """
 
     def __init__(
@@ -214,7 +197,6 @@ class Looks(TrainerCallback):
         return self.choice is not None and self.choice.select == "best"
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Remember the looks before the step that training goes on from."""
         if self.choice is None:
             return
         if self.keeps_best and args.fsdp and args.fsdp_plugin_args["fsdp_version"] == 1:
@@ -231,7 +213,6 @@ class Looks(TrainerCallback):
         self.num_items = max((int(row.get("heldout/n", 0)) for row in rows), default=0)
 
     def on_step_end(self, args, state, control, model: Any = None, **_: Any) -> None:
-        """Look every so many steps and after the last; stop after too many that were no better."""
         step, choice = state.global_step, self.choice
         if step % self.every_steps and step != state.max_steps:
             return
@@ -266,10 +247,7 @@ class Looks(TrainerCallback):
             self._drop_others()
 
     def finish(self, model: Any) -> Mapping[str, int]:
-        """Put the chosen weights into the model; return what the looks add to the budget.
-
-        Writes ``selection.json``: the looks, and the step whose weights the policy has.
-        """
+        """Put the chosen weights into the model; write ``selection.json``; return the budget."""
         if self.choice is None:
             return {}
         kept_step = last_step = max(self.looks)
@@ -301,32 +279,24 @@ class Looks(TrainerCallback):
 
 
 class AlarmStop(TrainerCallback):
-    """Ends a training at an alarm, with a checkpoint that it can go on from.
-
-    It looks at every row, at that of the last step only ``at_end``, and raises where
-    ``progress.json`` still is, as where a training is killed. A training that goes on from there
-    meets the same alarm before its first step.
-    """
+    """Ends a training at an alarm, by an error, with a checkpoint that it can go on from."""
 
     def __init__(self, path: Path, find_stop: FindStop, *, at_end: bool) -> None:
         self.path, self.find_stop, self.at_end = path, find_stop, at_end
         self.alarm: tuple[str, str] | None = None
 
     def on_train_begin(self, args, state, control, **_: Any) -> None:
-        """Look at the rows up to the checkpoint that training goes on from."""
         if state.global_step:
             self._look(state)
             self._stop(state)
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Ask for a checkpoint and the end where the rows raise an alarm."""
         if logs and "loss" in logs and not control.should_training_stop:
             self._look(state)
             if self.alarm is not None:
                 control.should_save = control.should_training_stop = True
 
     def on_save(self, args, state, control, **_: Any) -> None:
-        """Stop when the checkpoint is whole."""
         PartialState().wait_for_everyone()
         self._stop(state)
 
@@ -355,11 +325,7 @@ class WarmupCheck(TrainerCallback):
 
 
 class WholeCheckpoints(TrainerCallback):
-    """Marks each checkpoint once every process has written its files; then older ones are let go.
-
-    A row of metrics is logged at each checkpoint and at the last step: what was summed up since the
-    last row is not in the checkpoint, and a run that goes on from it would log other means.
-    """
+    """Marks each checkpoint once every process has written its files, and drops older ones."""
 
     def on_step_end(self, args, state, control, **_: Any) -> None:
         if control.should_save or state.global_step >= state.max_steps:
@@ -376,11 +342,7 @@ class WholeCheckpoints(TrainerCallback):
 
 
 class StepProgress(TrainerCallback):
-    """A bar with the time left on a terminal; elsewhere a line every 10 seconds and at the end.
-
-    Leaving its ``with`` block closes the bar, also after an error. It shows values by the trainer's
-    names of them, under ours, and the first value of looks as a curve.
-    """
+    """A bar with the time left on a terminal; elsewhere a line every 10 seconds and at the end."""
 
     def __init__(self, name: str, *, shown: Mapping[str, str], looks: Looks | None = None) -> None:
         self.name, self.shown, self.looks = name, shown, looks
@@ -408,7 +370,6 @@ class StepProgress(TrainerCallback):
         self.bar.start()
 
     def on_log(self, args, state, control, logs=None, **_: Any) -> None:
-        """Remember the values to show; the reward is a curve."""
         given = logs or {}
         found = {ours: given[n] for n, ours in self.shown.items() if given.get(n) is not None}
         if "reward" in found:
@@ -416,7 +377,6 @@ class StepProgress(TrainerCallback):
         self.numbers |= {name: float(value) for name, value in found.items()}
 
     def on_step_end(self, args, state, control, **_: Any) -> None:
-        """Move the bar, or print a line when the last one is old, and at the end."""
         if self.looks is not None and self.looks.last_step == state.global_step > 0:
             name, value = next(iter(self.looks.values.items()))
             self.curves[f"validation {name}"].append(float(value))
@@ -442,10 +402,7 @@ class StepProgress(TrainerCallback):
 
 
 def draw_curve(values: Sequence[float]) -> str:
-    """Return values in [0, 1] as a line of bars, ``▁`` for 0 and ``█`` for 1.
-
-    There are at most 24 bars, each the mean of as many values in a row.
-    """
+    """Return values in [0, 1] as at most 24 bars, each the mean of as many values in a row."""
     num = min(_MOST_BARS, len(values))
     cuts = [place * len(values) // num for place in range(num + 1)] if num else []
     means = [fmean(values[start:end]) for start, end in pairwise(cuts)]

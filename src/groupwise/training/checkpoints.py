@@ -38,7 +38,6 @@ class Workspace:
 
     @property
     def metrics(self) -> Path:
-        """One row per logged step."""
         return self.folder / "metrics.jsonl"
 
 
@@ -107,11 +106,7 @@ def read_step(checkpoint: Path) -> int:
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:
-    """Put the weights of a checkpoint into a model, or into its adapter ``default``.
-
-    Transformers' Trainer looks for the model's own names, but files of vision-language models have
-    older ones; it would warn and go on with the weights that training started from.
-    """
+    """Put the weights of a checkpoint into a model, or into its adapter ``default``."""
     if getattr(model, "peft_config", None):
         from peft import load_peft_weights, set_peft_model_state_dict
 
@@ -163,11 +158,7 @@ def write_grpo_budget(
     num_steps: int,
     looks: Mapping[str, int],
 ) -> None:
-    """Write the budget of a GRPO training beside its ``metrics.jsonl``.
-
-    Each row has the mean length since the row before, ``completion_length``. What was sampled for
-    places of dead groups is counted, whether it took one or not.
-    """
+    """Write the budget of a GRPO training, refills included, beside its ``metrics.jsonl``."""
     rows_per_pass = resolved["generation_batch_size"] / resolved["steps_per_generation"]
     per_step = rows_per_pass * settings.gradient_accumulation / resolved["num_iterations"]
     rows = list(read_jsonl(metrics)) if metrics.is_file() else []
@@ -214,7 +205,6 @@ class RolloutLog:
         completions: Sequence[Completion],
         scores: Sequence[Score],
     ) -> None:
-        """Append completions, each with its example and score."""
         rows = [
             {
                 "example": example.id,

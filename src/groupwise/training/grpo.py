@@ -258,11 +258,7 @@ def lay_out_prompts(
     seed: int,
     ranks: Sequence[int] | None = None,
 ) -> list[tuple[int, int]]:
-    """Return (epoch, place) of each prompt of every epoch in order.
-
-    Each epoch is shuffled by its own seed; what does not fill a round is left out. With ``ranks``
-    the first epoch begins with the prompts of the lowest.
-    """
+    """Return (epoch, place) of each prompt of every whole round, epochs shuffled by their seeds."""
     layout: list[tuple[int, int]] = []
     for epoch in range(num_epochs):
         places = list(range(num_prompts))
@@ -279,8 +275,7 @@ def deal_prompts(
 ) -> list[tuple[int, int]]:
     """Return the layout with each round in the order in which several processes read it.
 
-    A process has one stretch of a round and takes its micro-batches from it in turn. Dealt like
-    this, micro-batches of all processes together have the prompts that one process would give them.
+    Micro-batches of all processes together have the prompts that one process would give them.
     """
     own = prompts_per_step // processes.count_processes()
     dealt: list[tuple[int, int]] = []
@@ -295,12 +290,7 @@ def deal_prompts(
 def make_prompt_rows(
     examples: Sequence[Example], layout: Sequence[tuple[int, int]], *, seed: int
 ) -> Any:
-    """Return a Dataset with the prompts of (epoch, place) pairs, in order.
-
-    Its columns are ``place``, ``sampling_seed``, ``prompt`` and ``images`` (if any). Rows of one
-    place that are read together, a group, hold the same opened pictures. What is sampled for a
-    prompt follows from ``seed``, its place and its epoch: not from the rows around it.
-    """
+    """Return a Dataset of prompts in order; what is sampled follows from seed, place and epoch."""
     from datasets import Dataset
 
     has_pictures = any(example.pictures for example in examples)
@@ -329,9 +319,6 @@ class RewardFunction:
 
     Of several processes the first scores what all have sampled: what rewards ask, keep and count is
     then what it is with one process.
-
-    Examples are looked up by the ``place`` of a row; a completion that does not end with an end
-    token was truncated. ``log`` keeps all that is scored, ``facts`` what rewards told besides.
     """
 
     __name__ = "reward"
@@ -379,7 +366,6 @@ class RewardFunction:
         *,
         step: int,
     ) -> list[list[float | None]]:
-        """Return the values of what each process has sampled: places of examples, completions."""
         assert self.rewards is not None
         sampled = [pair for part in parts for pair in part]
         examples = [self.examples[index] for index, _ in sampled]

@@ -25,13 +25,10 @@ from groupwise.training.sharding import is_spread, refuse_quantized
 def make_grpo_trainer(
     policy: Policy, examples: Sequence[Example], *, settings: GrpoSettings, seed: int, **named: Any
 ) -> Any:
-    """Return a FastGRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
+    """Return a FastGRPOTrainer for ``policy`` whose first batch goes through the on-policy check.
 
-    ``seed`` is that of the order in which others take the places of dead groups.
-
-    Its first batch goes through the on-policy check, which writes ``on_policy.json``. Only what
-    trains in ``policy`` now will train: switching to the reference adapter and back would let other
-    weights train, too.
+    Only what trains in ``policy`` now will train: switching to the reference adapter and back would
+    let other weights train, too.
     """
     from transformers import PrinterCallback
 
@@ -55,8 +52,6 @@ def make_grpo_trainer(
         )
 
     class _Trainer(base):
-        """Checks its first batch and writes no model card."""
-
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
             step = self.state.global_step
             set_temperature(self, find_temperature(settings, step=step))
@@ -109,7 +104,6 @@ def find_temperature(settings: GrpoSettings, *, step: int) -> float:
 
 
 def set_temperature(trainer: Any, value: float) -> None:
-    """Make a GRPOTrainer sample and score at another temperature."""
     if value == trainer.temperature:
         return
     trainer.temperature = value
@@ -122,10 +116,7 @@ def set_temperature(trainer: Any, value: float) -> None:
 
 
 def _find_cell(model: Any) -> CellType:
-    """Return where TRL's fused head (``add_fused_lm_head``) keeps the temperature it was made with.
-
-    The head is a closure, which other libraries may have wrapped.
-    """
+    """Return where TRL's fused head, a closure, keeps the temperature it was made with."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     for function in _unwrap(base.forward):
         names = function.__code__.co_freevars

@@ -62,10 +62,8 @@ def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.
 def use_plain_attention(num_tokens: int, dtype: torch.dtype) -> Iterator[None]:
     """Compute attention by matrix products, in float32 and where these are small enough to hold.
 
-    Shared passes and padded batches call the fused kernels in other ways than a row alone. On some
-    processors rows alone agree to a unit whatever their shape, and only another kernel shows how
-    attention rounds. In less precision matrix products round where fused kernels do not, so that
-    they would excuse what is no rounding of these. Each head holds the square of a row's tokens.
+    On some processors only another kernel shows how attention rounds. In less precision matrix
+    products round where fused kernels do not, and would excuse what is no rounding of these.
     """
     is_used = num_tokens <= _MAX_PLAIN_TOKENS and dtype == torch.float32
     with sdpa_kernel(SDPBackend.MATH) if is_used else nullcontext():
@@ -93,11 +91,7 @@ def score_alone(
     num_behind: int = 0,
     num_copies: int = 1,
 ) -> torch.Tensor:
-    """Return log-probabilities of completion tokens, shape [tokens], from an unpadded pass.
-
-    The policy is in evaluation mode. Columns of padding may be behind the row, and several copies
-    of it in its batch.
-    """
+    """Return log-probabilities of completion tokens, shape [tokens], from an unpadded pass."""
     logits = _compute_logits(policy, example, token_ids, num_behind, num_copies)
     return _read_scores(logits, token_ids, temperature)
 
@@ -119,10 +113,7 @@ def _compute_logits(
     *,
     plain_attention: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Return what predicts the completion's tokens, shape [tokens, vocabulary].
-
-    With ``plain_attention``, the type in which the model computes, as ``use_plain_attention`` does.
-    """
+    """Return what predicts the completion's tokens, shape [tokens, vocabulary]."""
     text = policy.render_prompt(example)
     pictures = [open_picture(picture) for picture in example.pictures]
     named = {"images": [pictures] * num_copies} if pictures else {}
@@ -157,10 +148,8 @@ def measure_noise(
 ) -> Noise:
     """Return how far rounding moves a log-probability; in float32 only the first row is copied.
 
-    Kernels may add up the shapes that are tried in one and the same order, and others not. So it is
-    at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax in
-    another order does, about sqrt(V) units; the mean is at least a third of the unit of the tokens'
-    own logits, as two numbers differ that are rounded to it by chance.
+    It is at least a unit of the logits' last place, and what adding up V float32 numbers in another
+    order does, about sqrt(V) units; the mean is at least a third of the unit of the tokens' logits.
 
     Source: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis" (2019).
     """
@@ -202,10 +191,7 @@ def choose_rows(sizes: Sequence[int], max_rows: int) -> list[int]:
 def find_worst(
     trained: Sequence[torch.Tensor], alone: Sequence[torch.Tensor], max_rows: int
 ) -> list[int]:
-    """Return the places of the rows that rounding is measured on: those that differ most.
-
-    Of others it would say nothing of the one that the bound is held against.
-    """
+    """Return the places of the rows that differ most: rounding is measured on them."""
     gaps = [float((one - other).abs().max()) for one, other in zip(trained, alone, strict=True)]
     return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:max_rows]
 
@@ -218,13 +204,10 @@ def judge_on_policy(
     noise: float,
     mean_noise: float | None = None,
 ) -> OnPolicyResult:
-    """Compare log-probabilities of the same tokens, each of shape [tokens].
+    """Compare log-probabilities of the same tokens, each of shape [tokens]; refuse a difference.
 
-    A range over several passes is about twice as wide as the gap of two, so that its mean leaves
-    room for other passes; the mean of few tokens gets more, by three standard errors of one that
-    varies as much as it is large. Twice the ``noise``, how far rounding moves one, is accepted;
-    ``mean_noise`` is how wide it spreads one on average (None: the mean is not bounded). Beyond
-    that a TrainingError says that the ratio is not 1 or the divergence is not 0.
+    Twice the ``noise`` of a token is accepted, and of the mean ``mean_noise`` with three standard
+    errors of one that varies as much as it is large (None: the mean is not bounded).
     """
     tolerance = 2 * noise
     mean_tolerance = mean_noise and mean_noise * (1 + 3 / math.sqrt(len(trained)))
@@ -257,7 +240,6 @@ def judge_on_policy(
 
 
 def join_results(found: Sequence[OnPolicyResult]) -> OnPolicyResult:
-    """Return what several processes measured, each on its own rows, as one result."""
     kls = [one.max_kl for one in found if one.max_kl is not None]
     num_tokens = sum(one.num_tokens for one in found)
     sums = [(one.mean_log_ratio or 0.0) * one.num_tokens for one in found]

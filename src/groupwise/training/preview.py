@@ -240,7 +240,6 @@ class MemoryEstimate:
         return lasting + max(self.activations, self.sampling)
 
     def describe(self) -> str:
-        """Return a line for a person."""
         parts = [f"{name} {size // _MIB:,}" for name, size in vars(self).items() if size]
         return f"about {self.total // _MIB:,} MiB at most ({', '.join(parts)})"
 
@@ -254,10 +253,7 @@ def estimate_memory(
     place: Place,
     num_readers: int = 0,
 ) -> MemoryEstimate:
-    """Estimate what one process takes when all rows of a step are as long as the longest.
-
-    A ValueError says that no training of this kind was held against an estimate.
-    """
+    """Estimate one process's memory with the longest rows; ValueError where none was measured."""
     if outline.has_experts:
         raise ValueError("no training of experts was held against an estimate")
     sizes, dtype = _measure(outline), model.dtype
@@ -339,11 +335,7 @@ def _count_passes(
 
 
 def _measure(outline: Outline) -> Any:
-    """Return what of a base decides how much a training takes.
-
-    ``blocks`` are the linear layers (out, in) of each language block by name; widths are what those
-    of a block take and give for a token, of a token's keys and of its queries.
-    """
+    """Return what of a base decides how much a training takes; ``blocks`` are linear (out, in)."""
     text = outline.text
     shapes = outline.shapes or _draw_shapes(text)
     language = {name: one for name, one in shapes.items() if not _VISION.search(name)}
@@ -375,7 +367,6 @@ def _measure(outline: Outline) -> Any:
 def _collect_blocks(
     shapes: Mapping[str, tuple[int, ...]], pattern: re.Pattern[str]
 ) -> list[dict[str, tuple[int, int]]]:
-    """Return the linear layers of each block by their names."""
     found: dict[int, dict[str, tuple[int, int]]] = {}
     for name, shape in shapes.items():
         place = pattern.search(name)

@@ -161,15 +161,12 @@ def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
 
 
 def make_sft_trainer(**named: Any) -> Any:
-    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments."""
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
     from groupwise.training.fast.support import keep_inputs_without_gradient
 
     class _Trainer(sharding.ShardedTraining, SFTTrainer):
-        """SFTTrainer that takes rows as they are scheduled and writes no model card."""
-
         num_new_tokens = 0
         counted_from = 0.0
 
@@ -212,10 +209,7 @@ def make_sft_trainer(**named: Any) -> Any:
 def lay_out_rows(
     rows: RowsOfEpoch, *, num_epochs: int, seed: int, easy_first: bool | None = None
 ) -> list[tuple[int, int, Any]]:
-    """Return (epoch, index, row) of every step in order; each epoch is shuffled by its seed.
-
-    With ``easy_first`` the first one goes from easy rows to hard ones.
-    """
+    """Return (epoch, index, row) of every step in order; each epoch is shuffled by its seed."""
     schedule: list[tuple[int, int, Any]] = []
     sizes: set[int] = set()
     for epoch in range(num_epochs):
@@ -234,10 +228,7 @@ def lay_out_rows(
 
 
 def rank_difficulties(examples: Sequence[Example]) -> list[int]:
-    """Return 0 for an example whose field ``difficulty`` is ``easy``, 2 for ``hard``, else 1.
-
-    Source: Bengio et al. 2009, Curriculum learning.
-    """
+    """Return 0 for ``easy``, 2 for ``hard``, else 1 (Bengio et al. 2009, Curriculum learning)."""
     ranks = [
         {"easy": 0, "hard": 2}.get(str(example.fields.get("difficulty")), 1) for example in examples
     ]
@@ -257,13 +248,7 @@ def count_places(num_rows: int, *, batch_size: int) -> int:
 
 
 class RowCollator:
-    """Turns scheduled rows into padded tensors; only target tokens carry a label.
-
-    Args:
-        policy: gives the processor and the end token.
-        augmentation: random changes of pictures; None: none.
-        seed: of the augmentation, together with the epoch and the row.
-    """
+    """Turns scheduled rows into padded tensors; only target tokens carry a label."""
 
     def __init__(
         self, policy: Policy, *, augmentation: PictureAugmentation | None, seed: int
@@ -297,10 +282,7 @@ class RowCollator:
 def _append_targets(
     inputs: dict[str, torch.Tensor], targets: Sequence[torch.Tensor], *, padding_id: Any
 ) -> dict[str, torch.Tensor]:
-    """Put target ids behind right-padded prompts and label them. Shapes [batch, tokens].
-
-    Prompt and target are never tokenised together: a sampled answer starts on a token, too.
-    """
+    """Put target ids behind right-padded prompts and label them, [batch, tokens]."""
     lengths = inputs["attention_mask"].sum(dim=1).tolist()
 
     def join(name: str, tails: Sequence[torch.Tensor], padding: int) -> torch.Tensor:
@@ -322,12 +304,7 @@ def _append_targets(
 
 
 class ReadAhead:
-    """Collates batches of consecutive places; the next one is begun when one is asked for.
-
-    Pictures are decoded and scaled by libraries that let other threads run meanwhile. Another batch
-    than the expected one is collated when it is asked for. ``collate`` is called by another thread,
-    one call at a time; places are below ``num_rows``; so many processes read in turn.
-    """
+    """Collates batches of consecutive places; the next is begun when one is asked for."""
 
     def __init__(
         self, collate: Callable[[Sequence[int]], Any], *, num_rows: int, num_processes: int = 1
@@ -337,7 +314,6 @@ class ReadAhead:
         self._expected: tuple[list[int], Future[Any]] | None = None
 
     def __call__(self, places: Sequence[int]) -> Any:
-        """Return the batch of these places; raises what collating it raised."""
         expected, self._expected = self._expected, None
         if expected is not None and expected[0] == list(places):
             batch = expected[1].result()

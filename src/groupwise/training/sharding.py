@@ -20,26 +20,18 @@ _MARK = "_is_fsdp_managed_module"
 
 
 def is_spread(model: Any) -> bool:
-    """Whether this process holds only a part of a model's weights."""
     return isinstance(model, FSDPModule)
 
 
 class ShardedTraining:
-    """Lets a trainer of Transformers spread weights over processes, on the CPU, too.
-
-    Accelerate has a list of the devices that it does this for, and the CPU is not on it; nothing
-    else stands in the way.
-    """
+    """Lets a trainer of Transformers spread weights over processes, on the CPU, too."""
 
     accelerator: Any
     args: Any
     is_fsdp_enabled: bool
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Let a warm-up that is a share of all steps end before the last of them.
-
-        Transformers rounds the share up: of a single step it would be all.
-        """
+        """Let a warm-up that is a share, which Transformers rounds up, end before the last step."""
         if self.args.warmup_steps < 1:
             num_rising = self.args.get_warmup_steps(num_training_steps)
             self.args.warmup_steps = min(num_rising, num_training_steps - 1)
@@ -58,7 +50,6 @@ class ShardedTraining:
         self.is_fsdp_enabled = True
 
     def train(self, resume_from_checkpoint: Any = None, **named: Any) -> Any:
-        """Train; the weights of a checkpoint are read while the model is whole."""
         trainer: Any = self
         if resume_from_checkpoint and self.is_fsdp_enabled:
             trainer._load_from_checkpoint(resume_from_checkpoint)
@@ -66,7 +57,6 @@ class ShardedTraining:
 
 
 def refuse_quantized(trainer: Any) -> None:
-    """Refuse to spread weights in 4 bits, before anything is trained."""
     if trainer.is_fsdp_enabled and find_quantization(trainer.model) is not None:
         raise TrainingError(
             "weights in 4 bits are not spread over processes",
@@ -76,11 +66,7 @@ def refuse_quantized(trainer: Any) -> None:
 
 
 class WholeModel:
-    """A model in the form that it has before its weights are spread, for those that it ends with.
-
-    Args:
-        model: whole, as it is to be trained.
-    """
+    """A model in the form before its weights are spread, for those that it ends with."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -112,8 +98,7 @@ def join(parameter: Any) -> torch.Tensor:
 def gather_weights(model: Any) -> Iterator[None]:
     """Within this context each process holds all weights, and its passes need no other process.
 
-    Every process must enter and leave it; what each does inside is its own. Nothing may be trained
-    there. A model whose weights are not spread is left as it is.
+    Every process must enter and leave it. Nothing may be trained there.
     """
     if not is_spread(model):
         yield
@@ -145,11 +130,7 @@ def gather_weights(model: Any) -> Iterator[None]:
 
 
 def gather_head(model: Any) -> None:
-    """Gather the weights of a model's output head, until the next backward pass has used them.
-
-    TRL reads them without calling the head. Where the head is a unit of its own, nothing would have
-    gathered them, and its gradient would stay that of each process alone.
-    """
+    """Gather a model's output head, which TRL reads without calling, until the backward pass."""
     if is_spread(model):
         root: Any = model
         root._get_fsdp_state()._lazy_init()

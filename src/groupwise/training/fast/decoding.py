@@ -33,11 +33,7 @@ _PLAIN_ATTENTION = frozenset(("sdpa", "eager"))
 
 
 def record_on_gpu(run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
-    """Record a pass as a CUDA graph; nothing is computed before it is replayed.
-
-    Raises:
-        RuntimeError: if a kernel needs an answer of the host.
-    """
+    """Record a pass as a CUDA graph; RuntimeError if a kernel needs an answer of the host."""
     device = torch.cuda.current_device()
     stream, first = _open_place(device)
     graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
@@ -61,11 +57,7 @@ def _record(graph: Any, run: Callable[[], Any], **named: Any) -> Any:
 
 
 def _leave(graph: Any, device: int, pool: Any) -> None:
-    """End a recording that failed, with what PyTorch then leaves undone.
-
-    The device's generator would take the next draw for a recorded one, and the allocator every
-    tensor on that stream for the graph's.
-    """
+    """End a failed recording: else the generator and the allocator would go on as if recording."""
     with suppress(RuntimeError):
         graph.capture_end()
     with suppress(RuntimeError):
@@ -77,10 +69,7 @@ def _leave(graph: Any, device: int, pool: Any) -> None:
 
 @cache
 def _open_place(device: int) -> tuple[torch.cuda.Stream, Any]:
-    """Return where all graphs of a device are recorded, and one that holds memory for all.
-
-    Graphs have the same memory one after the other; it is there as long as one of them is.
-    """
+    """Return the stream that all graphs of a device are recorded on, and one that holds memory."""
     with torch.cuda.device(device):
         stream, first = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
@@ -104,10 +93,7 @@ def can_record(model: Any, max_new_tokens: int | None) -> bool:
 
 
 def fill_static_layer(keys: torch.Tensor, values: torch.Tensor, *, room: int) -> StaticLayer:
-    """Return a block's layer that holds these tokens and has room for so many more.
-
-    Keys and values have the shape [rows, heads, tokens, size]; their sizes may differ.
-    """
+    """Return a layer with keys and values [rows, heads, tokens, size] and room for more tokens."""
     length = keys.shape[2]
     layer = StaticLayer(max_cache_len=length + room)
     layer.lazy_initialization(keys, values)
@@ -123,10 +109,9 @@ def recorded_decoding(
 ) -> Iterator[None]:
     """Record the passes that ``model.generate`` makes over one token a row, where its cache allows.
 
-    The first pass is launched as ever, the second recorded, and what follows is replayed. Replays
-    are compared with launched passes; where one differs by more than rounding, or a pass cannot be
-    recorded, a warning says so, and this model's tokens are launched one by one from then on.
-    ``collected`` is a list that hooks in the model append to; it is continued as they would.
+    The second pass is recorded, and what follows replayed. Where a replay differs from a launched
+    pass, or none can be recorded, a warning says so, and this model's tokens are launched one by
+    one. ``collected`` is a list that hooks in the model append to.
     """
     inner = _find_inner(model)
     if inner in _refused:
@@ -158,7 +143,6 @@ def recorded_decoding(
 
 
 def _find_inner(model: Any) -> Any:
-    """Return the model whose ``forward`` is called by ``generate``."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
@@ -178,7 +162,6 @@ class _RecordedPasses:
         self._tapped: list[torch.Tensor] = []
 
     def run(self, given: Mapping[str, Any]) -> Any:
-        """Return the model's output for its arguments; tensors in it are used before the next."""
         self._num_passes += 1
         if self._has_ended or self._num_passes == 1:
             return self._forward(**given)
@@ -192,7 +175,6 @@ class _RecordedPasses:
         return self._compare(self._try_launch())
 
     def _start(self, given: Mapping[str, Any]) -> Any:
-        """Launch a pass, record it, replay it, and compare."""
         self._given = {
             name: one
             if isinstance(one, Cache)
@@ -269,6 +251,5 @@ def _step_back(cache: Any) -> None:
 
 
 def _is_close(given: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether rounding explains the difference of logits; NaN is close to nothing."""
     limit = _MAX_DIFFERENCE if expected.dtype == torch.float32 else _MAX_DIFFERENCE_HALF
     return float((given.double() - expected).norm() / expected.double().norm()) <= limit

@@ -22,11 +22,7 @@ _MAX_REQUESTS = 64
 
 @contextmanager
 def draw_from_seeds(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator[None]:
-    """Within this context a trainer samples by the ``sampling_seed`` of its rows.
-
-    Rows, of this process's part of a round, are groups one after the other. Those without a seed
-    are drawn as TRL draws them, from the generator of the process.
-    """
+    """Within this context a trainer samples by the ``sampling_seed`` of its rows, if any."""
     if "sampling_seed" not in rows[0]:
         yield
         return
@@ -51,10 +47,7 @@ def draw_from_seeds(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator
 
 
 def number_completions(seeds: Sequence[int], *, first: int, group_size: int) -> list[RowKey]:
-    """Return each row's seed and the number of its completion in its group.
-
-    ``first`` is the number of the first row in the round of all processes: a group may span two.
-    """
+    """Return each row's seed and the number of its completion in its group, which may span two."""
     return [(seed, (first + place) % group_size) for place, seed in enumerate(seeds)]
 
 

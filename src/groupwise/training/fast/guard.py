@@ -25,11 +25,7 @@ _WIDER = ((9, 0), (1, 0), (4, 3), (16, 5))
 def collect_prompts(
     ids: torch.Tensor, mask: torch.Tensor, named: Mapping[str, Any]
 ) -> PromptRows | None:
-    """Return the prompts of a pass, or None if they cannot be shared.
-
-    Ids and mask have the shape [rows, prompt], padded on the left; ``named`` is what TRL gives
-    beside ids and masks of prompts and completions.
-    """
+    """Return the prompts [rows, prompt] of a pass, or None if they cannot be shared."""
     given = {name for name, value in named.items() if value is not None}
     if not given <= {*PICTURE_NAMES} or int(mask.sum(1).min()) < 2:
         return None
@@ -61,11 +57,7 @@ def name_plain(rows: ScoredRows) -> dict[str, Any]:
 
 
 def vary_batches(rows: ScoredRows, dtype: torch.dtype) -> list[list[ScoredRows]]:
-    """Return the same rows in batches of different shapes: together, with padding, in halves.
-
-    In float32 it is less than what logits resolve that these differ by, so that two are enough; in
-    less precision few of them would say too little of how far rounding goes.
-    """
+    """Return the same rows in batches of different shapes; in float32 two are enough."""
     if dtype == torch.float32:
         return [[rows], [rows.widen(*_WIDER[0])]]
     places = torch.arange(len(rows.ids), device=rows.ids.device)
@@ -95,7 +87,6 @@ class Comparison:
 
     @property
     def is_close(self) -> bool:
-        """Whether rounding explains the difference; NaN never does."""
         return self.difference <= self.tolerance < math.inf
 
     def __str__(self) -> str:
@@ -114,10 +105,7 @@ def compare_passes(given: torch.Tensor, plain: Sequence[torch.Tensor], *, ulp: f
 
 
 def agree(accelerator: Any, fault: str | None) -> str | None:
-    """Return a fault that some process has found, the same in each; None: none has found one.
-
-    Every process must take part.
-    """
+    """Return a fault that some process has found, or None; every process must take part."""
     if accelerator.num_processes == 1:
         return fault
     has_fault = torch.tensor(fault is not None, dtype=torch.int, device=accelerator.device)
@@ -134,7 +122,6 @@ class ShapeGuard:
         self.comparisons: list[Comparison] = []
 
     def is_new(self, shape: Hashable) -> bool:
-        """Whether this shape was never asked for before."""
         is_new = shape not in self.compared
         self.compared.add(shape)
         return is_new

@@ -34,10 +34,7 @@ class Pictures:
         num_images: Sequence[int],
         num_tiles: Sequence[int] | None = None,
     ) -> Self | None:
-        """Return the pictures among named values, or None if they are not those of the rows.
-
-        ``num_tiles`` are the entries of each row where a picture has several.
-        """
+        """Return the pictures among named values, or None if they are not those of the rows."""
         fields = {name: named[name] for name in PICTURE_FIELDS if named.get(name) is not None}
         sizes = {name: list(num_tiles or num_images) for name in fields}
         if "image_grid_thw" in fields:
@@ -49,11 +46,9 @@ class Pictures:
         return cls(fields, sizes, num_images) if is_whole else None
 
     def take(self, rows: torch.Tensor) -> Self:
-        """Mean some of these rows only, shape [chosen]."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def count(self) -> list[int]:
-        """Return the number of pictures of each row that is meant."""
         return self._pick(self.num_images)
 
     def count_features(self) -> list[int]:
@@ -68,14 +63,12 @@ class Pictures:
         return self._pick(sizes) if has_tiles else None
 
     def copy(self, name: str) -> torch.Tensor:
-        """Return a field of the rows that are meant, in order."""
         if self.rows is None:
             return self.fields[name]
         parts = self.fields[name].split(list(self.sizes[name]))
         return torch.cat([parts[row] for row in self.rows.tolist()])
 
     def copy_fields(self) -> dict[str, torch.Tensor]:
-        """Return what a model is given of the rows that are meant."""
         return {name: self.copy(name) for name in self.fields}
 
     def _pick(self, counts: Sequence[int]) -> list[int]:
@@ -85,10 +78,7 @@ class Pictures:
 def find_pictures(
     fields: Mapping[str, torch.Tensor], num_images: Sequence[int], num_places: Sequence[int]
 ) -> Pictures:
-    """Return what a processor made of the pictures of some prompts.
-
-    ``num_places`` are the tokens of each prompt that stand for a part of a picture.
-    """
+    """Return what a processor made of pictures; ``num_places`` are each prompt's picture tokens."""
     pictures = Pictures.of(fields, num_images)
     if pictures is None and sum(num_places):
         # Every tile becomes as many tokens as any other.
@@ -106,11 +96,7 @@ def find_pictures(
 
 @contextmanager
 def process_pictures_once(processor: Any) -> Iterator[None]:
-    """Within this context equal pictures are processed once.
-
-    That is done for policies whose pictures become rows of patches and their grids (Qwen-VL); other
-    processors, and tokenizers, are left as they are.
-    """
+    """Within this context equal pictures are processed once, by processors of Qwen-VL."""
     own = getattr(processor, "image_processor", None)
     if not type(own).__name__.startswith("Qwen2VL"):
         yield

@@ -29,10 +29,7 @@ ReadRows = Callable[[Sequence[int], int], list[Row]]
 
 
 class Candidates:
-    """Prompts that may take an open place, and how often their groups had no gradient.
-
-    A prompt is named by its place in the data.
-    """
+    """Prompts, by their place in the data, for open places, and how often each was dead."""
 
     def __init__(
         self, read: ReadRows, *, num_prompts: int, settings: RefillSettings, seed: int
@@ -45,20 +42,15 @@ class Candidates:
     def note(
         self, places: Sequence[int], is_dead: Sequence[bool], is_scored: Sequence[bool]
     ) -> None:
-        """Remember which of the groups that could be scored had no gradient."""
         for place, dead, scored in zip(places, is_dead, is_scored, strict=True):
             self._seen[place] += scored
             self._dead[place] += dead and scored
 
     def estimate_dead_share(self, place: int) -> float:
-        """Return how often a prompt's group is expected to have no gradient.
-
-        Source: the mean of the posterior after a uniform prior (Laplace's rule of succession).
-        """
+        """Return the mean of the posterior after a uniform prior (Laplace's rule of succession)."""
         return (self._dead[place] + 1) / (self._seen[place] + 2)
 
     def rank(self, *, without: Sequence[int], step: int) -> list[int]:
-        """Return the other prompts in the order in which a round tries them."""
         taken = set(without)
         places = [place for place in range(self._num_prompts) if place not in taken]
         random.Random(derive_seed(self._seed, "refill", step)).shuffle(places)
@@ -88,8 +80,7 @@ class Sampled:
 class RefillingTrainer(FastGRPOTrainer):
     """FastGRPOTrainer whose rounds are sampled until their groups have a gradient.
 
-    What metrics say of rewards and completions is of the prompts as they were laid out: of those
-    that were chosen for having a gradient it would be about the choice.
+    What metrics say of rewards and completions is of the prompts as they were laid out.
     """
 
     def __init__(self, *, candidates: Candidates, **named: Any) -> None:
@@ -124,7 +115,6 @@ class RefillingTrainer(FastGRPOTrainer):
         return batch
 
     def _start_round(self, numbers: torch.Tensor) -> Round:
-        """Begin with the states that sampling kept."""
         started = super()._start_round(numbers)
         if self._filled is not None:
             for row, found in enumerate(self._filled.kept):
@@ -154,7 +144,6 @@ class RefillingTrainer(FastGRPOTrainer):
         self.candidates.load(saved["candidates"])
 
     def _sample(self, rows: Sequence[Row]) -> Sampled:
-        """Sample and score rows, as many in every process."""
         numbers = torch.tensor(number_prompts(rows), device=self.accelerator.device)
         self._sharing = self._find_sharing()
         self._round, self._rows = Round(Groups.of(numbers)), rows
@@ -168,10 +157,7 @@ class RefillingTrainer(FastGRPOTrainer):
         return Sampled(list(rows), list(parts), kept, rewards)
 
     def _fill(self, sampled: Sampled) -> None:
-        """Let other prompts take the places of groups whose rewards are all equal.
-
-        A group that nothing could score keeps its place: another would not be scored, either.
-        """
+        """Let other prompts take the places of groups that are scored and dead."""
         self._count_groups(sampled.rewards)
         is_dead, is_scored = self._find_dead_groups(sampled.rewards)
         places = gather_object([row["place"] for row in sampled.rows[:: self.num_generations]])

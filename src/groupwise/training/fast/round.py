@@ -21,10 +21,7 @@ from groupwise.training.fast.shared import Trunk
 
 
 def number_prompts(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the number of each row's prompt: rows in a row with the same prompt share one.
-
-    Prompts, which are cheaper to compare, are compared before ``image`` and ``images``.
-    """
+    """Return the number of each row's prompt: rows in a row with the same prompt share one."""
     numbers: list[int] = []
     for place, row in enumerate(rows):
         before = rows[place - 1]
@@ -50,8 +47,6 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Groups:
-    """The prompts of a batch of rows."""
-
     numbers: tuple[int, ...]  # of each prompt in its round, ascending
     first_rows: torch.Tensor  # the first row of each prompt, [prompts]
     prompt_of_row: torch.Tensor  # place of each row's prompt in ``first_rows``, [rows]
@@ -95,10 +90,7 @@ def split_batch(batch: dict[str, Any], num_parts: int, *, is_shuffled: bool) -> 
 def split_groups(
     rows: torch.Tensor, prompt_numbers: torch.Tensor, max_rows: int
 ) -> list[torch.Tensor]:
-    """Return chunks of at most so many of these rows, in order, that split no group if possible.
-
-    A greater group is a chunk of its own. ``prompt_numbers`` are of all rows.
-    """
+    """Return chunks of at most so many of these rows, in order, that split no group if possible."""
     _, sizes = torch.unique_consecutive(prompt_numbers[rows], return_counts=True)
     chunks: list[list[torch.Tensor]] = []
     room = 0
@@ -123,11 +115,7 @@ def find_dead_groups(rewards: torch.Tensor) -> torch.Tensor:
 
 
 def find_dead_rows(rewards: torch.Tensor, *, group_size: int) -> torch.Tensor:
-    """Return which rows are of groups whose rewards are all equal, shape [rows].
-
-    Their advantages are 0 but for rounding. Rows that nothing could score are left out. Rewards are
-    weighted, of every reward function, NaN where unknown, shape [rows, functions].
-    """
+    """Return which rows are of dead groups, [rows], of weighted rewards [rows, functions]."""
     totals = rewards.nansum(1).masked_fill(rewards.isnan().all(1), torch.nan)
     return find_dead_groups(totals.view(-1, group_size)).repeat_interleave(group_size)
 
@@ -166,10 +154,7 @@ class Round:
         return SimpleNamespace(pooler_output=levels[0], deepstack_features=levels[1:])
 
     def keep_features(self, groups: Groups, counts: Sequence[int], features: Any) -> None:
-        """Remember what the vision tower returned for the pictures of these prompts, in order.
-
-        ``counts`` are its outputs for each. Of pictures in one tensor, parts keep its dimensions.
-        """
+        """Remember what the vision tower returned for prompts' pictures, ``counts`` of each."""
         levels = [features.pooler_output, *(getattr(features, "deepstack_features", None) or [])]
         split = [one.split(1) if isinstance(one, torch.Tensor) else one for one in levels]
         parts = zip(*split, strict=True)
@@ -189,7 +174,6 @@ class Round:
         return Trunk(torch.stack(prefixes), torch.stack(tails))
 
     def keep_trunk(self, groups: Groups, rows: Sequence[int], trunk: Trunk) -> None:
-        """Remember the trunk of these prompts and rows."""
         self.prefixes |= dict(zip(groups.numbers, trunk.prefixes, strict=True))
         self.tails |= dict(zip(rows, trunk.tails, strict=True))
 

@@ -34,10 +34,7 @@ _EXACT = frozenset(
 
 
 def find_sampling_obstacle(given: GenerationConfig, own: GenerationConfig) -> str | None:
-    """Return which option needs prompts that are read once per completion, or None.
-
-    ``given`` is what ``generate`` is called with; the model's ``own`` says what that leaves open.
-    """
+    """Return which option of ``generate`` needs prompts read once per completion, or None."""
     if given.max_new_tokens is None:
         return "max_new_tokens is None"
     usual = GenerationConfig._get_default_generation_params()
@@ -55,11 +52,7 @@ def sample_round(
     images: Sequence[Any] | None,
     fields: Mapping[str, Any],
 ) -> list[list[int]]:
-    """Sample with every prompt read once; return token ids up to and including an end token.
-
-    Ids and images are of every row; ``fields`` is what the processor returned beside the ids, for
-    every prompt once.
-    """
+    """Sample with every prompt read once; return token ids up to and including an end token."""
     first = trainer._round.groups.first_rows.tolist()
     backbone, device = trainer._backbones[0], trainer.accelerator.device
     unique = [prompt_ids[row] for row in first]
@@ -117,12 +110,7 @@ def sample_rows(
     generation_config: Any,
     records: bool = False,
 ) -> torch.Tensor:
-    """Sample a completion for every row of the round; return token ids, shape [rows, tokens].
-
-    With the same random state it draws what ``model.generate`` on the repeated prompts draws.
-    Prompts are there once, in the order of their numbers. ``round_`` says which rows continue which
-    prompt, and keeps features and trunk; passes over one token are recorded if asked and possible.
-    """
+    """Sample a completion for every row of the round, as ``generate`` would; [rows, tokens]."""
     rows = round_.groups.prompt_of_row
     positions = find_positions(backbone, prompts)
     # It keeps every token's keys, also those that leave a window.
@@ -190,10 +178,7 @@ def collate_prompts(
     width_unit: int = 1,
     device: torch.device,
 ) -> PromptRows:
-    """Return prompts padded on the left, as ``generate`` would be given them by TRL.
-
-    ``fields`` are what the processor returned beside ids; the width is a multiple of its unit.
-    """
+    """Return prompts padded on the left, as ``generate`` would be given them by TRL."""
     width = -(-max(map(len, prompt_ids)) // width_unit) * width_unit
 
     def pad_left(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
@@ -221,7 +206,6 @@ def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list
 def _repeat_layers(
     layers: Sequence[Any], prompt_of_row: torch.Tensor, *, room: int, is_static: bool
 ) -> list[Any]:
-    """Return what blocks keep of the prompts, for the rows that continue them."""
     if is_static and all(isinstance(layer, DynamicLayer) for layer in layers):
         both = ((layer.keys[prompt_of_row], layer.values[prompt_of_row]) for layer in layers)
         return [fill_static_layer(keys, values, room=room) for keys, values in both]
@@ -236,10 +220,7 @@ def _repeat_layers(
 
 
 class _RoomyLayer(DynamicLayer):
-    """Keys and values of one block in buffers with room for every token to come.
-
-    ``DynamicLayer`` copies all that it holds for every new token.
-    """
+    """Keys and values in buffers with room; ``DynamicLayer`` copies all for every new token."""
 
     def __init__(self, layer: Any, prompt_of_row: torch.Tensor, *, room: int) -> None:
         super().__init__()
@@ -258,7 +239,6 @@ class _RoomyLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write new tokens behind the others; return all, shape [rows, heads, tokens, size]."""
         start = self.keys.shape[-2]
         end = start + key_states.shape[-2]
         for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):

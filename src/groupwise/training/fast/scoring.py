@@ -26,7 +26,6 @@ class PromptRows:
     token_types: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def take(self, rows: torch.Tensor) -> Self:
-        """Return some of the rows, shape [chosen]."""
         pictures = None if self.pictures is None else self.pictures.take(rows)
         return replace(self.change(lambda part: part[rows]), pictures=pictures)
 
@@ -36,7 +35,6 @@ class PromptRows:
         return {} if types is None else {"token_type_ids": types[:, :-1]}
 
     def change(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
-        """Return the prompts with something done to all that has their shape."""
         types = {name: change(part) for name, part in self.token_types.items()}
         return replace(self, ids=change(self.ids), mask=change(self.mask), token_types=types)
 
@@ -95,11 +93,7 @@ class Scores:
 def score_rows(
     model: Any, backbone: Any, scored: ScoredRows, sharing: Sharing, round_: Round
 ) -> Scores:
-    """Return what TRL's fused head finds for the completions.
-
-    The model is as the trainer calls it, wrapped or not; its unwrapped backbone has gone through
-    ``install_shared_pass``. ``round_`` keeps what ``sharing`` says.
-    """
+    """Return what TRL's fused head finds for the completions; the round keeps what is shared."""
     groups = Groups.of(scored.prompt_numbers)
     prompts = scored.prompts.take(groups.first_rows)
     positions = find_positions(backbone, prompts)
@@ -138,9 +132,8 @@ def put_back(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return log-probabilities and entropies of all rows, shape [rows, tokens].
 
-    Rows that were not scored get a ratio of 1 (``unscored_log_probs`` are the old policy's; without
-    them what is scored is its own old policy) and the mean entropy of the others. What was found
-    are places of scored rows, their log-probabilities and their entropies (or None).
+    Rows that were not scored get ``unscored_log_probs``, so that their ratio is 1, and the others'
+    mean entropy. What was found are places of rows, their log-probabilities, their entropies.
     """
     rows = torch.cat([part[0] for part in found])
     zeros = torch.zeros(scored.ids.shape, device=scored.ids.device)

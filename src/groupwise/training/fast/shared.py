@@ -36,10 +36,7 @@ class Packing:
 
     @classmethod
     def of(cls, mask: torch.Tensor) -> Self:
-        """Leave out what is before the first and behind the last real token of each row.
-
-        The mask is 1 for real tokens. If there are none, nothing is left out.
-        """
+        """Leave out what is before the first and behind the last real token of each row."""
         is_behind, is_before = mask.cumsum(1) > 0, mask.flip(1).cumsum(1).flip(1) > 0
         places = (is_behind & is_before).flatten().nonzero()[:, 0]
         shape = (mask.shape[0], mask.shape[1])
@@ -101,7 +98,6 @@ class SharedPass:
         return torch.stack([self.join(*axis) for axis in axes])
 
     def take_apart(self, row: torch.Tensor) -> Trunk:
-        """Return what was joined."""
         num_prompts = self.packings[0].num_tokens
         parts = row.split([num_prompts, row.shape[1] - num_prompts], dim=1)
         both = zip(self.packings, parts, strict=True)
@@ -109,11 +105,7 @@ class SharedPass:
 
 
 def install_shared_pass(backbone: nn.Module) -> None:
-    """Let ``backbone(..., shared=SharedPass)`` return the tails' last hidden states.
-
-    Without ``shared`` the forward is the model's own. The result is packed, shape [1, tokens,
-    hidden]: position t of a row predicts token t of the completion.
-    """
+    """Let ``backbone(..., shared=SharedPass)`` return the tails' states, [1, tokens, hidden]."""
     own_forward = backbone.forward
     text = find_text_model(backbone)
     for block in text.layers:
@@ -151,7 +143,6 @@ def install_shared_pass(backbone: nn.Module) -> None:
 
 
 def find_text_model(backbone: nn.Module) -> Any:
-    """Return the part of a backbone that holds the language blocks."""
     name = find_text_name(backbone)
     return backbone if name is None else getattr(backbone, name)
 
@@ -162,10 +153,7 @@ def find_text_name(backbone: nn.Module) -> str | None:
 
 
 def list_block_types(config: Any) -> list[str]:
-    """Return how each block of a text model looks back: at all tokens, at a window of them, ...
-
-    Source: ``create_masks_for_generate`` of Transformers.
-    """
+    """Return how each block looks back (``create_masks_for_generate`` of Transformers)."""
     if getattr(config, "layer_types", None):
         return list(config.layer_types)
     has_window = getattr(config, "sliding_window", None) is not None
@@ -185,7 +173,6 @@ def _run_text(
     deepstack_visual_embeds: list[torch.Tensor] | None = None,
     **_: Any,
 ) -> BaseModelOutputWithPast:
-    """Compute what the text model itself would, given its own arguments."""
     prefixes = text.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
     tails = text.embed_tokens(shared.tail_ids)
     types, last = list_block_types(text.config), len(text.layers) - 1
@@ -219,7 +206,6 @@ def _run_text(
 def _describe_streams(
     text: Any, shared: SharedPass, padded: Sequence[torch.Tensor], mask: Any
 ) -> "dict[str, Streams]":
-    """Return what blocks are given as their mask, by their type."""
     types, num_seen = list_block_types(text.config), padded[0].shape[1]
 
     def make(states: torch.Tensor, mask: Any, seen: Any) -> Mapping[str, Any]:
@@ -258,14 +244,10 @@ class Streams:
     implementation: str  # by which the model attends
 
     def split(self, row: torch.Tensor, dim: int = 1) -> tuple[torch.Tensor, ...]:
-        """Return the prompts' part of a row, and the tails'."""
         return row.split([packing.num_tokens for packing in self.packings], dim)
 
     def attend(self, own: Callable[..., Any], *given: torch.Tensor) -> torch.Tensor:
-        """Return what attention makes of a row, shape [1, tokens, heads, head size].
-
-        ``given`` are queries, keys and values, each of shape [1, heads, tokens, head size].
-        """
+        """Return what attention makes of queries, keys, values [1, heads, tokens, size]."""
         prompts, tails = zip(*(self.split(part, 2) for part in given), strict=True)
         prompts = _unpack_heads(self.packings[0], prompts)
         first = self.packings[0].pack(own(*prompts, self.masks[0])[0])
@@ -306,16 +288,12 @@ class _Part:
 
 
 class BlockMemory:
-    """In place of the cache of linear attention: what it keeps of prompts goes on to the tails.
-
-    States, each of shape [batch, ...], have their gradients: nothing is overwritten.
-    """
+    """In place of linear attention's cache: prompts' states, with gradients, go on to the tails."""
 
     def __init__(self, **kept: torch.Tensor) -> None:
         self._kept = kept
 
     def repeat(self, prompt_of_row: torch.Tensor) -> Self:
-        """Return the memory of rows that continue these prompts, shape [rows]."""
         # Unlike indexing, it adds a group's gradients up in the order of its rows, always.
         rows = {name: part.index_select(0, prompt_of_row) for name, part in self._kept.items()}
         return type(self)(**rows)

@@ -57,17 +57,7 @@ _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
-    """Let the trainer ask for gradients of the inputs of a model in vain.
-
-    It does so for re-entrant checkpointing, which alone needs it; every frozen block below the
-    first adapter would be recomputed and differentiated for nothing, and each round of sampling
-    would add hooks.
-
-    Args:
-        model: with an adapter, before one is added, or without; a name is left alone.
-        arguments: of the trainer, in which TRL may choose re-entrant checkpointing later; None:
-            TRL's own.
-    """
+    """Ignore that gradients of inputs are asked for: re-entrant checkpointing alone needs them."""
     if isinstance(model, str):
         return
 
@@ -87,7 +77,6 @@ def find_backbone(model: Any) -> Any:
 
 
 def find_obstacle(backbone: Any) -> str | None:
-    """Return why prompts cannot be shared by this model, or None if they can."""
     text = find_text_model(backbone)
     if text is not backbone and backbone.config.model_type not in _VISION:
         return f"models of type {backbone.config.model_type} are not known to allow it"
@@ -120,7 +109,6 @@ def find_obstacle(backbone: Any) -> str | None:
 
 
 def find_adapter_obstacle(model: Any) -> str | None:
-    """Return why prompts cannot be shared with this model's adapters, or None if they can."""
     for config in getattr(model, "peft_config", {}).values():
         if config.peft_type.value not in _ADAPTERS.split():
             return f"adapters of type {config.peft_type.value} are not known to allow it"
@@ -132,20 +120,14 @@ def find_adapter_obstacle(model: Any) -> str | None:
 
 
 def find_rotary_by_length(model: nn.Module) -> str | None:
-    """Return the kind of a rotary embedding whose frequencies depend on the length, if any.
-
-    Source: ``dynamic_rope_update`` of Transformers.
-    """
+    """Return the kind of a rotary embedding whose frequencies depend on the length, if any."""
     found = [getattr(part, "rope_type", None) for part in model.modules()]
     kinds = [kind for one in found for kind in (one.values() if isinstance(one, dict) else [one])]
     return next((kind for kind in kinds if kind and re.search("dynamic|longrope", kind)), None)
 
 
 def has_dropout(model: nn.Module) -> bool:
-    """Whether some part of the model drops activations, or an adapter, while it trains.
-
-    Rates are read off a layer for dropout, and off whatever has some, of each adapter or its own.
-    """
+    """Whether some part of the model, or an adapter, drops activations while it trains."""
     for part in model.modules():
         kept = vars(part)
         rates = [kept.get("p") if "Dropout" in type(part).__name__ else None]
@@ -158,11 +140,7 @@ def has_dropout(model: nn.Module) -> bool:
 
 
 def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
-    """Return the first block in which something trains or an adapter sits.
-
-    It is 0 if embeddings or the vision tower do, too: then nothing below is the same for every
-    policy.
-    """
+    """Return the first block with something to train; 0 if embeddings or a vision tower do."""
     found = [num_blocks]
     for name in _list_adapted(backbone):
         is_vision, block = _is_vision(backbone, name), _BLOCK.search(name)
@@ -175,12 +153,10 @@ def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:
 
 
 def trains_vision(backbone: nn.Module) -> bool:
-    """Whether some weight of the vision tower or its aligner trains."""
     return any(_is_vision(backbone, name) for name in _list_adapted(backbone))
 
 
 def describe_sharing(backbone: Any, speed: SpeedSettings) -> Sharing:
-    """Return what a round of this model keeps for later passes."""
     num_blocks = len(find_text_model(backbone).layers)
     first = find_first_trained(backbone, num_blocks)
     return Sharing(

@@ -34,12 +34,7 @@ _Base: Any = GRPOTrainer
 
 
 class FastGRPOTrainer(ShardedTraining, _Base):
-    """GRPOTrainer that pays for a prompt once per group.
-
-    Args:
-        speed: which levers are used.
-        named: GRPOTrainer's own arguments.
-    """
+    """GRPOTrainer, made with its own arguments, that pays for a prompt once per group."""
 
     def __init__(self, *, speed: SpeedSettings, **named: Any) -> None:
         support.keep_inputs_without_gradient(named["model"], named.get("args"))
@@ -66,7 +61,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
                 send_merged(self.vllm_generation, self.model)
 
     def _install(self) -> None:
-        """Make the models take a shared pass, and read prompts once, where that is possible."""
         given = [m for m in (self.model, self.ref_model) if m is not None]
         models = [self.accelerator.unwrap_model(model) for model in given]
         self._backbones = [support.find_backbone(model) for model in models]
@@ -86,7 +80,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             warnings.warn(f"every prompt is read once per completion: {obstacle}", stacklevel=2)
 
     def _find_obstacle(self, models: Sequence[Any]) -> str | None:
-        """Return why prompts cannot be shared by these models in this training, or None."""
         if self._dist.fsdp_version == 1:
             return "its weights are spread over processes by FSDP1; FSDP2 allows it"
         for model in models:
@@ -170,7 +163,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             self._counts["num_dead_groups"] += dead
 
     def _note_dead(self, rewards: torch.Tensor) -> None:
-        """Remember which rows of this process are of dead groups: their advantages are 0."""
         own = self._find_dead_rows(rewards).chunk(self.accelerator.num_processes)
         self._dead_rows = own[self.accelerator.process_index]
 
@@ -205,7 +197,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             )
 
     def _reads_prompts_once(self, num_rows: int) -> bool:
-        """Whether these rows are those of the round and are sampled here."""
         is_round = self._round is not None and len(self._round.groups.prompt_of_row) == num_rows
         return self._shares and self._samples_once and is_round
 
@@ -249,7 +240,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     def _collect_rows(
         self, ids: torch.Tensor, mask: torch.Tensor, num_tokens: int, named: Mapping[str, Any]
     ) -> ScoredRows | None:
-        """Return the rows for a shared pass, or None if they cannot go through one."""
         numbers = self._micro_batch.get("prompt_numbers", self._round.groups.prompt_of_row)
         places = self._micro_batch.get("places", torch.arange(len(numbers), device=ids.device))
         if len(numbers) != len(ids):
@@ -262,10 +252,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     def _score(
         self, model: Any, scored: ScoredRows | None, batch_size: int
     ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-        """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes.
-
-        Every process takes part in the verdict, whatever its rows are.
-        """
+        """Return log-probabilities and entropies [rows, tokens]; None: use plain passes."""
         chunks: list[torch.Tensor] = []
         parts: list[ScoredRows] = []
         if scored is not None:
@@ -312,11 +299,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             return score_rows(model, backbone, part, sharing, self._round)
 
     def _find_alive_rows(self, num_rows: int) -> torch.Tensor:
-        """Return the rows to score: in an update without KL and entropy terms, not the dead ones.
-
-        Of a micro-batch without any, the first prompt stays: the backward pass of every process
-        needs one.
-        """
+        """Return the rows to score; an update without KL and entropy terms skips dead ones."""
         every = torch.arange(num_rows, device=self.accelerator.device)
         advantages = self._micro_batch.get("advantages")
         needs_all = self.beta != 0 or self._entropy_bonus_enabled or self.top_entropy_quantile < 1
@@ -384,12 +367,10 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         return plain, on_policy.find_resolution(logits, plain[0], dtype)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
-        """Return log-probabilities of the real tokens of a plain pass, shape [tokens]."""
         output = super()._get_per_token_logps_and_entropies(model, **guard.name_plain(rows))
         return output[0][rows.mask.bool()]
 
     def log(self, logs: dict[str, Any], *given: Any) -> None:
-        """Log counts since the last row of a training, too: unlike means they add up."""
         if "loss" in logs:
             counts, self._counts = dict(self._counts), Counter()
             if "num_skipped_rows" in counts:  # of this process; groups are those of all
@@ -406,7 +387,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     # ---- resuming ------------------------------------------------------------------------------
 
     def save_more(self) -> dict[str, Any]:
-        """Return what else a checkpoint has to hold."""
         return {}
 
     def load_more(self, saved: Mapping[str, Any]) -> None:

@@ -47,7 +47,6 @@ _WRAPPED = re.compile(r"\.(?:base_layer|original_module|modules_to_save\.[^.]+)\
 
 
 def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
-    """Return keyword arguments for ``GRPOConfig``."""
     if settings is None:
         return {"use_vllm": False}
     from trl.import_utils import is_vllm_available
@@ -79,11 +78,7 @@ def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
 
 @contextmanager
 def prepare_vllm(settings: VllmSettings | None, policy: Policy) -> Iterator[None]:
-    """Within this context a trainer is made whose vLLM is as the settings say.
-
-    An engine that TRL builds has the pixel limits of the policy's processor; a server that does not
-    answer is a TrainingError.
-    """
+    """Within this context a trainer is made whose vLLM is as the settings and the processor say."""
     import trl.generation.vllm_generation
 
     if settings is not None and find_quantization(policy.model) is not None:
@@ -116,10 +111,7 @@ def prepare_vllm(settings: VllmSettings | None, policy: Policy) -> Iterator[None
 
 
 def send_merged(generation: Any, model: Any) -> None:
-    """Let TRL's VLLMGeneration send what ``iter_merged`` yields of a PEFT model.
-
-    It is sent to a server or to a colocated engine.
-    """
+    """Let TRL's VLLMGeneration send what ``iter_merged`` yields of a PEFT model."""
     obstacle = "its adapter is not LoRA"
     if getattr(model, "prefix", None) == "lora_":
         found = filter(None, map(_find_part_obstacle, model.modules()))
@@ -136,9 +128,8 @@ def send_merged(generation: Any, model: Any) -> None:
 def iter_merged(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every weight under its name in the model without adapters, tied ones once.
 
-    Where adapters are active it is W + Σ scale · B · A, summed up in float32 and rounded to the
-    dtype of W once; other values are the policy's own tensors. No two merged weights are in memory
-    at a time.
+    Where adapters are active it is W + Σ scale · B · A, summed up in float32 and rounded once; no
+    two merged weights are in memory at a time.
     """
     modules = dict(model.named_modules())
     unused: list[str] = []  # where modules that are saved whole keep what they do not compute with
@@ -158,7 +149,6 @@ def iter_merged(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _merge(layer: Any, kind: str, value: torch.Tensor) -> torch.Tensor:
-    """Return ``weight`` or ``bias`` of a layer with its active adapters."""
     is_off = layer.disable_adapters or layer.merged
     adapters = [name for name in layer.active_adapters if name in layer.scaling and not is_off]
     total = value.float()
@@ -208,10 +198,7 @@ def _find_tied(model: Any) -> str | None:
 
 
 def show_pictures(generation: Any, processor: Any) -> None:
-    """Let TRL's VLLMGeneration show pictures as training sees them, scaled once each, and compare.
-
-    The processor is the policy's, with the limits of training.
-    """
+    """Let TRL's VLLMGeneration show pictures as training sees them, scaled once, and compare."""
     image_processor = getattr(processor, "image_processor", None)
     if image_processor is None:
         return
@@ -243,11 +230,7 @@ def show_pictures(generation: Any, processor: Any) -> None:
 
 
 def scale_picture(image_processor: Any, picture: Any) -> Any:
-    """Return a picture as the image processor of a Qwen-VL model scales it, before its numbers.
-
-    A processor with the same or wider limits then scales nothing, so that its pixels are the same
-    whatever implementation it is. Pictures of other processors are returned as they are.
-    """
+    """Return a picture as the image processor of a Qwen-VL model scales it, before its numbers."""
     if not type(image_processor).__name__.startswith("Qwen2VL"):
         return picture
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
@@ -298,11 +281,7 @@ def _differ(found: int, own: int, *, fix: str) -> TrainingError:
 
 
 def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings | None) -> None:
-    """See that the newest round of a FastGRPOTrainer was sampled from the policy.
-
-    Old log-probabilities are used where the round has them, of all rows; otherwise a few rows go
-    through a plain pass. Every process takes part.
-    """
+    """See that the newest round of a FastGRPOTrainer was sampled from the policy; all take part."""
     if settings is None or settings.max_logprob_gap is None:
         return
     gaps = [gap for part in gather_object([_list_gaps(trainer, batch)]) for gap in part]
@@ -325,7 +304,6 @@ def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings
 
 @torch.no_grad()
 def _list_gaps(trainer: Any, batch: Mapping[str, Any]) -> list[float]:
-    """Return how far the log-probabilities of this process's tokens are apart."""
     mask = batch["completion_mask"].bool()
     sampled, own = batch["sampling_per_token_logps"], batch.get("old_per_token_logps")
     if own is None:
