@@ -13,13 +13,13 @@ from groupwise.core import ModelError
 from groupwise.models import (
     ModelSettings,
     bring_base,
+    check_base,
     digest_base,
     find_weights,
     load_policy,
     open_processor,
 )
 from groupwise.models.hub import find_snapshot, has_weights
-from groupwise.training import check_base
 
 COMMIT = "a" * 40
 

@@ -27,7 +27,7 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.models import TrainableSettings, load_policy
-from groupwise.rewards import RewardSet
+from groupwise.rewards import FactCounts, RewardSet
 from groupwise.training import (
     GrpoSettings,
     SftRow,
@@ -43,7 +43,7 @@ from groupwise.training import (
 )
 from groupwise.training.callbacks import MetricRows
 from groupwise.training.grpo import RewardFunction
-from groupwise.training.log import FactCounts, Memory, read_memory
+from groupwise.training.log import Memory, read_memory
 
 
 @pytest.fixture

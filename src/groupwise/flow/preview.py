@@ -12,6 +12,7 @@ from groupwise.flow.task import Estimate, Task
 from groupwise.models import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
+    check_base,
     describe_base,
     estimate_picture_tokens,
     find_tokenizer,
@@ -22,7 +23,6 @@ from groupwise.pipeline import Preview, PreviewTable, ShownRow
 from groupwise.training import (
     Batch,
     Place,
-    check_base,
     check_lengths,
     preview_grpo,
     preview_memory,

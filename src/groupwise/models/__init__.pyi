@@ -3,6 +3,7 @@
 from groupwise.models.attention import unplanned_attention
 from groupwise.models.averaging import average_policy
 from groupwise.models.base_model import (
+    check_base,
     find_num_blocks,
     find_weights,
     open_image_processor,
@@ -120,6 +121,7 @@ __all__ = [
     "break_tokens_for_others",
     "bring_base",
     "build_messages",
+    "check_base",
     "count_blocks",
     "count_picture_tokens",
     "describe_base",

@@ -10,7 +10,13 @@ from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
 from groupwise.models.outline import find_outline
 from groupwise.models.prompts import make_token_counter
-from groupwise.models.settings import TINY_MODELS, TINY_VISION_MODEL, ModelShape
+from groupwise.models.quantization import explain_no_quantization
+from groupwise.models.settings import (
+    TINY_MODELS,
+    TINY_VISION_MODEL,
+    ModelSettings,
+    ModelShape,
+)
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_place
 
@@ -127,3 +133,29 @@ def find_num_blocks(base: str, given: ModelShape | None = None) -> int | None:
     if found is None:
         return None if given is None else given.num_blocks
     return found.num_blocks
+
+
+def check_base(model: ModelSettings) -> list[str]:
+    """Return clauses on why the base in the section ``model`` of a config cannot be loaded so.
+
+    What is not on this machine is brought: of a model of the hub only what describes it.
+    """
+    problems: list[str] = []
+    known = None
+    if not model.is_tiny:
+        try:
+            if find_outline(model.base) is None:
+                bring_base(model.base, is_whole=False)
+        except ModelError as error:
+            if model.shape is None:
+                return [f"model.base: {error}"]
+        known = find_outline(model.base)
+        if known is None and Path(model.base).is_dir():
+            problems.append(
+                f"model.base: {model.base} holds no whole model; "
+                "where it is an adapter, take what export-model merges"
+            )
+    has_experts = known is not None and known.has_experts
+    if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):
+        problems.append(f"model.quantization: {model.quantization} {problem}")
+    return problems

@@ -21,7 +21,6 @@ from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.preview import (
     Batch,
     Place,
-    check_base,
     check_lengths,
     preview_grpo,
     preview_memory,
@@ -70,7 +69,6 @@ __all__ = [
     "ask_first",
     "augment_picture",
     "begin_progress",
-    "check_base",
     "check_checkpoint",
     "check_lengths",
     "count_processes",

@@ -30,7 +30,7 @@ from groupwise.models import (
     refuse_trained,
     silence_libraries,
 )
-from groupwise.rewards import RewardSet
+from groupwise.rewards import FactCounts, RewardSet
 from groupwise.training import processes
 from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
 from groupwise.training.checkpoints import (
@@ -43,7 +43,6 @@ from groupwise.training.checkpoints import (
 )
 from groupwise.training.fast.vllm import build_vllm_arguments
 from groupwise.training.grpo_trainer import make_grpo_trainer
-from groupwise.training.log import FactCounts
 from groupwise.training.settings import GrpoSettings, build_arguments
 from groupwise.training.sft import rank_difficulties
 

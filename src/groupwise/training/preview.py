@@ -10,17 +10,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from groupwise.core import ModelError, read_free_memory
+from groupwise.core import read_free_memory
 from groupwise.data import TokenBudget
 from groupwise.models import (
     ModelSettings,
     Outline,
-    bring_base,
-    explain_no_quantization,
     find_num_blocks,
     find_outline,
 )
@@ -43,32 +40,6 @@ _SPLIT = {("cpu", True): 1.1, ("cpu", False): 2.0, ("cuda", True): 1.1, ("cuda",
 _TILE = (4096, 32_768)
 _COPIES = {"cpu": 8, "cuda": 1}
 _SAMPLED_COPIES = 4
-
-
-def check_base(model: ModelSettings) -> list[str]:
-    """Return clauses on why the base in the section ``model`` of a config cannot be loaded so.
-
-    What is not on this machine is brought: of a model of the hub only what describes it.
-    """
-    problems: list[str] = []
-    known = None
-    if not model.is_tiny:
-        try:
-            if find_outline(model.base) is None:
-                bring_base(model.base, is_whole=False)
-        except ModelError as error:
-            if model.shape is None:
-                return [f"model.base: {error}"]
-        known = find_outline(model.base)
-        if known is None and Path(model.base).is_dir():
-            problems.append(
-                f"model.base: {model.base} holds no whole model; "
-                "where it is an adapter, take what export-model merges"
-            )
-    has_experts = known is not None and known.has_experts
-    if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):
-        problems.append(f"model.quantization: {model.quantization} {problem}")
-    return problems
 
 
 def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list[str]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from groupwise.core import GroupwiseError
+from groupwise.models import check_base
 from groupwise.pipeline import Preview, PreviewTable
-from groupwise.training import check_base
 from groupwise_recipes.demo_selection.candidate_audit import audit_candidates
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.data_stages import load_files, split_vqa

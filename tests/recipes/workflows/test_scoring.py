@@ -14,8 +14,8 @@ from groupwise.core import Completion
 from groupwise.data import Problem
 from groupwise.evaluation import Prediction
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
+from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
-from groupwise.training.log import FactCounts
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
