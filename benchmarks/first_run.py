@@ -85,12 +85,11 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
     """Train a few steps in this process; return MiB and CPU seconds."""
     import transformers
 
+    from groupwise.flow.costs import Batch, Place, estimate_memory
     from groupwise.models import ModelSettings, TrainableSettings, find_outline, load_policy
     from groupwise.rewards import RewardSet
     from groupwise.training import (
-        Batch,
         GrpoSettings,
-        Place,
         SftRow,
         SftSettings,
         Workspace,
@@ -98,7 +97,6 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
         train_sft,
     )
     from groupwise.training.log import read_memory
-    from groupwise.training.preview import estimate_memory
 
     steps_s = _time_steps(transformers.Trainer)
     policy, rows = load_policy(base), make_rows()[: 8 * NUM_STEPS]

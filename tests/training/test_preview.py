@@ -14,6 +14,15 @@ from trl import GRPOConfig, import_utils
 
 from groupwise.core import Score, TrainingError
 from groupwise.data import TokenBudget
+from groupwise.flow.costs import (
+    Batch,
+    Place,
+    check_blocks,
+    check_lengths,
+    estimate_memory,
+    preview_grpo,
+    preview_memory,
+)
 from groupwise.models import (
     LoraSettings,
     ModelSettings,
@@ -28,22 +37,16 @@ from groupwise.models import (
 )
 from groupwise.rewards import RewardSet
 from groupwise.training import (
-    Batch,
     GrpoSettings,
-    Place,
     SftRow,
     SftSettings,
     VllmSettings,
     Workspace,
-    check_lengths,
-    preview_grpo,
-    preview_memory,
     train_grpo,
     train_sft,
 )
 from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
 from groupwise.training.on_policy import find_ulp
-from groupwise.training.preview import check_blocks, estimate_memory
 from groupwise.training.settings import build_arguments, name_memory_settings
 
 SHAPE = ModelShape(num_parameters=2**30, num_blocks=4)
@@ -193,7 +196,7 @@ def remember(model, place=CPU, **stages):
 @pytest.fixture
 def free(monkeypatch):
     def set_free(mib):
-        monkeypatch.setattr("groupwise.training.preview.read_free_memory", lambda: mib << 20)
+        monkeypatch.setattr("groupwise.flow.costs.read_free_memory", lambda: mib << 20)
 
     return set_free
 
@@ -238,7 +241,7 @@ def test_memory_of_a_base_that_is_not_at_hand_is_not_known(tmp_path):
 
 def test_what_was_not_measured_is_not_estimated(monkeypatch):
     outline = Outline({"num_experts": 8, "model_type": "other"})
-    monkeypatch.setattr("groupwise.training.preview.find_outline", lambda _: outline)
+    monkeypatch.setattr("groupwise.flow.costs.find_outline", lambda _: outline)
     told = remember(ModelSettings(base="some/experts", max_pixels=784), sft=SftSettings())
     line = "? (no training of experts was held against an estimate)"
     assert told == ([("memory of sft", line)], {})

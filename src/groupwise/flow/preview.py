@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from groupwise.core import Example, GroupwiseError, list_gpus, open_picture
+from groupwise.flow.costs import Batch, Place, check_lengths, preview_grpo, preview_memory
 from groupwise.flow.distributed import START, find_team
 from groupwise.flow.settings import FlowConfig, find_batch
 from groupwise.flow.task import Estimate, Task
@@ -20,13 +21,6 @@ from groupwise.models import (
     show_written,
 )
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
-from groupwise.training import (
-    Batch,
-    Place,
-    check_lengths,
-    preview_grpo,
-    preview_memory,
-)
 
 NUM_SHOWN = 3
 _MOST_COUNTED, _MOST_LETTERS = 2_000, 2_000_000

@@ -18,13 +18,6 @@ from groupwise.training.checkpoints import (
     write_budget,
 )
 from groupwise.training.log import TrainingLog, begin_progress, end_progress
-from groupwise.training.preview import (
-    Batch,
-    Place,
-    check_lengths,
-    preview_grpo,
-    preview_memory,
-)
 from groupwise.training.processes import (
     SHARDING,
     ask_first,
@@ -39,6 +32,7 @@ from groupwise.training.settings import (
     RowsOfEpoch,
     SftRow,
     SftSettings,
+    TrainerSettings,
     VllmSettings,
 )
 
@@ -53,16 +47,15 @@ __all__ = [
     "IGNORED",
     "ROLLOUTS",
     "SHARDING",
-    "Batch",
     "FindStop",
     "GrpoSettings",
     "OnPolicyResult",
     "PictureAugmentation",
-    "Place",
     "Rollout",
     "RowsOfEpoch",
     "SftRow",
     "SftSettings",
+    "TrainerSettings",
     "TrainingLog",
     "VllmSettings",
     "Workspace",
@@ -70,7 +63,6 @@ __all__ = [
     "augment_picture",
     "begin_progress",
     "check_checkpoint",
-    "check_lengths",
     "count_processes",
     "end_progress",
     "find_dead_groups",
@@ -80,8 +72,6 @@ __all__ = [
     "is_first_process",
     "make_control_settings",
     "mark_complete",
-    "preview_grpo",
-    "preview_memory",
     "read_rollouts",
     "read_step",
     "refuse_pickles",

@@ -16,10 +16,9 @@ from groupwise.models import (
     project_patches_fast,
     restore_trainable,
 )
-from groupwise.training.checkpoints import load_weights
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings
-from groupwise.training.sharding import is_spread, refuse_quantized
+from groupwise.training.sharding import refuse_quantized
 
 
 def make_grpo_trainer(
@@ -71,13 +70,6 @@ def make_grpo_trainer(
                 if self.accelerator.is_main_process:
                     write_json(Path(self.args.output_dir) / "on_policy.json", vars(result))
             return batch
-
-        def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-            if not is_spread(policy.model):
-                load_weights(policy.model, Path(checkpoint))
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            pass
 
     with prepare_vllm(settings.vllm, policy), keep_adapter_dtype(policy.model):
         trainer = _Trainer(speed=settings.speed, **named)

@@ -224,7 +224,7 @@ class VllmSettings(Config):
     max_logprob_gap: Annotated[float | None, _GUARD] = Field(default=0.1, gt=0)
 
     @model_validator(mode="after")
-    def _check_mode(self) -> Self:
+    def _check(self) -> Self:
         served = {"base_url", "weights_port", "server_timeout_s"}
         own = {"gpu_memory_share", "tensor_parallel_size", "sleep", "max_model_length"}
         other = own if self.mode == "server" else served
@@ -232,10 +232,6 @@ class VllmSettings(Config):
         changed = [n for n in fields if n in other and getattr(self, n) != fields[n].default]
         if changed:
             raise ValueError(f"mode {self.mode} has no {', '.join(changed)}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_limits(self) -> Self:
         low, high = self.ratio_min, self.ratio_max
         if low is not None and high is not None and low >= high:
             raise ValueError(f"ratio_min {low} must be below ratio_max {high}")
@@ -332,13 +328,9 @@ class GrpoSettings(TrainerSettings):
     vllm: VllmSettings | None = None
 
     @model_validator(mode="after")
-    def _check_sampler(self) -> Self:
+    def _check(self) -> Self:
         if self.vllm is not None and self.trainable.method == "prompt":
             raise ValueError("vllm takes no vectors of virtual tokens: leave vllm out")
-        return self
-
-    @model_validator(mode="after")
-    def _check_rounds(self) -> Self:
         if (self.steps_per_generation or 0) % self.gradient_accumulation:
             raise ValueError(
                 f"steps_per_generation {self.steps_per_generation} must be a multiple of "
@@ -374,7 +366,6 @@ def build_arguments(
 
     from groupwise.training.processes import spreads_weights
 
-    spread = {"fsdp": True, "fsdp_config": {"version": 2}} if spreads_weights() else {}
     warmup = settings.warmup_share if settings.warmup_steps is None else settings.warmup_steps
     return {
         "output_dir": str(workspace.folder),
@@ -402,16 +393,13 @@ def build_arguments(
         "remove_unused_columns": False,
         "dataloader_num_workers": 0,
         "dataloader_pin_memory": torch.accelerator.is_available(),
-        **spread,
+        **({"fsdp": True, "fsdp_config": {"version": 2}} if spreads_weights() else {}),
     }
 
 
 @contextmanager
 def name_memory_settings(settings: TrainerSettings) -> Iterator[None]:
-    """Within this context an allocation that fails, on any device, is a TrainingError.
-
-    It names the settings that decide how much memory a step takes, with their present values.
-    """
+    """Within this context an allocation that fails is a TrainingError that names settings."""
     from groupwise.inference.streaming.local import is_out_of_memory
 
     try:

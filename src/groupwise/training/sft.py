@@ -35,7 +35,7 @@ from groupwise.models import (
 )
 from groupwise.training import sharding
 from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
-from groupwise.training.checkpoints import Workspace, load_weights, remove_checkpoints, write_budget
+from groupwise.training.checkpoints import Workspace, remove_checkpoints, write_budget
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
 from groupwise.training.settings import (
     GrpoSettings,
@@ -185,15 +185,8 @@ def make_sft_trainer(**named: Any) -> Any:
                 self.num_new_tokens, self.counted_from = 0, now
             super().log(logs, start_time)
 
-        def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-            if not sharding.is_spread(self.model):
-                load_weights(self.model, Path(checkpoint))
-
         def _set_signature_columns_if_needed(self) -> None:
             self._signature_columns = ["place"]
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            pass
 
     keep_inputs_without_gradient(named["model"], named["args"])
     with keep_adapter_dtype(named["model"]):

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -14,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from groupwise.core import TrainingError
 from groupwise.models import find_quantization
+from groupwise.training.checkpoints import load_weights
 from groupwise.training.processes import is_first_process, spreads_weights
 
 _MARK = "_is_fsdp_managed_module"
@@ -29,6 +31,7 @@ class ShardedTraining:
     accelerator: Any
     args: Any
     is_fsdp_enabled: bool
+    model: Any
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Let a warm-up that is a share, which Transformers rounds up, end before the last step."""
@@ -49,10 +52,16 @@ class ShardedTraining:
         state.fsdp_plugin = FullyShardedDataParallelPlugin(**given)
         self.is_fsdp_enabled = True
 
+    def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
+        if not is_spread(self.model):
+            load_weights(self.model, Path(checkpoint))
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        pass
+
     def train(self, resume_from_checkpoint: Any = None, **named: Any) -> Any:
-        trainer: Any = self
         if resume_from_checkpoint and self.is_fsdp_enabled:
-            trainer._load_from_checkpoint(resume_from_checkpoint)
+            self._load_from_checkpoint(resume_from_checkpoint)
         return cast("Any", super()).train(resume_from_checkpoint=resume_from_checkpoint, **named)
 
 

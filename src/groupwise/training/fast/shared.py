@@ -90,19 +90,6 @@ class SharedPass:
         both = zip(self.packings, (prompts, tails), strict=True)
         return torch.cat([packing.pack(padded) for packing, padded in both], dim=1)
 
-    def join_positions(self, prompts: torch.Tensor) -> torch.Tensor:
-        """Return those of both, shape [1, tokens] or [axes, 1, tokens]."""
-        if prompts.ndim == 2:
-            return self.join(prompts, self.positions)
-        axes = zip(prompts, self.positions, strict=True)
-        return torch.stack([self.join(*axis) for axis in axes])
-
-    def take_apart(self, row: torch.Tensor) -> Trunk:
-        num_prompts = self.packings[0].num_tokens
-        parts = row.split([num_prompts, row.shape[1] - num_prompts], dim=1)
-        both = zip(self.packings, parts, strict=True)
-        return Trunk(*(packing.unpack(part) for packing, part in both))
-
 
 def install_shared_pass(backbone: nn.Module) -> None:
     """Let ``backbone(..., shared=SharedPass)`` return the tails' states, [1, tokens, hidden]."""
@@ -181,7 +168,11 @@ def _run_text(
     if shared.trunk is not None:
         start, prefixes, tails = shared.first_trained, shared.trunk.prefixes, shared.trunk.tails
     row = shared.join(prefixes, tails)
-    positions = shared.join_positions(position_ids)
+    if position_ids.ndim == 2:
+        positions = shared.join(position_ids, shared.positions)
+    else:
+        axes = zip(position_ids, shared.positions, strict=True)
+        positions = torch.stack([shared.join(*axis) for axis in axes])
     rotary = text.rotary_emb  # of one kind, or of one for each type of block
     if isinstance(rotary.rope_type, dict):
         turned = {one: rotary(row, positions, one) for one in set(types)}
@@ -189,7 +180,8 @@ def _run_text(
         turned = dict.fromkeys(types, rotary(row, positions))
     for number in range(start, len(text.layers)):
         if number == shared.first_trained and number > start and shared.keep_trunk is not None:
-            shared.keep_trunk(shared.take_apart(row.detach()))
+            parts = zip(shared.packings, streams[types[number]].split(row.detach()), strict=True)
+            shared.keep_trunk(Trunk(*(packing.unpack(part) for packing, part in parts)))
         with torch.set_grad_enabled(torch.is_grad_enabled() and number >= shared.first_trained):
             row = text.layers[number](
                 row,

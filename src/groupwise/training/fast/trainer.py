@@ -340,31 +340,25 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             tokens = chosen.prompts.ids.tolist(), chosen.ids.tolist()
             key = (is_reference, self.state.global_step, part.places[rows].tolist(), tokens)
             if self._plain is None or self._plain[0] != key:
-                self._plain = (key, *self._pass_plainly(model, chosen, dtype))
+                alone = [chosen.take(row) for row in torch.arange(len(chosen.ids)).split(1)]
+                width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
+                first = guard.name_plain(chosen.take(torch.arange(1, device=chosen.ids.device)))
+                named = {name: one for name, one in first.items() if not name.startswith("num_")}
+                with torch.no_grad():
+                    plain = [
+                        torch.cat([self._score_plainly(model, batch) for batch in batches])
+                        for batches in guard.vary_batches(chosen, dtype)
+                    ]
+                    with on_policy.use_plain_attention(width, dtype):
+                        plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
+                    with self.accelerator.autocast():
+                        logits = model(**named, use_cache=False).logits / self.temperature
+                self._plain = (key, plain, on_policy.find_resolution(logits, plain[0], dtype))
             found = guard.compare_passes(given, self._plain[1], ulp=self._plain[2])
             self._guard.comparisons.append(found)
             if not found.is_close:
                 return f"log-probabilities {found}"
         return None
-
-    def _pass_plainly(
-        self, model: Any, chosen: ScoredRows, dtype: torch.dtype
-    ) -> tuple[list[torch.Tensor], float]:
-        """Return log-probabilities of plain passes, each of shape [tokens], and their unit."""
-        alone = [chosen.take(row) for row in torch.arange(len(chosen.ids)).split(1)]
-        width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
-        with torch.no_grad():
-            plain = [
-                torch.cat([self._score_plainly(model, batch) for batch in batches])
-                for batches in guard.vary_batches(chosen, dtype)
-            ]
-            with on_policy.use_plain_attention(width, dtype):
-                plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
-        first = guard.name_plain(chosen.take(torch.arange(1, device=chosen.ids.device)))
-        given = {name: one for name, one in first.items() if not name.startswith("num_")}
-        with self.accelerator.autocast(), torch.no_grad():
-            logits = model(**given, use_cache=False).logits / self.temperature
-        return plain, on_policy.find_resolution(logits, plain[0], dtype)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
         output = super()._get_per_token_logps_and_entropies(model, **guard.name_plain(rows))

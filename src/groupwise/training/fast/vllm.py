@@ -115,7 +115,14 @@ def send_merged(generation: Any, model: Any) -> None:
     obstacle = "its adapter is not LoRA"
     if getattr(model, "prefix", None) == "lora_":
         found = filter(None, map(_find_part_obstacle, model.modules()))
-        obstacle = next(found, None) or _find_tied(model)
+        obstacle = next(found, None)
+        names: dict[int, list[str]] = defaultdict(list)
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            names[id(parameter)].append(name)
+        for tied in filter(lambda one: len(one) > 1, names.values()):
+            adapted = (name for name in tied if _BELOW in name or _ORIGINAL in name)
+            if obstacle is None and (name := next(adapted, None)) is not None:
+                obstacle = f"{name} is tied to another weight, which has not the same adapter"
     if obstacle is not None:
         raise TrainingError(
             f"vLLM cannot sample from this policy: {obstacle}",
@@ -180,17 +187,6 @@ def _find_part_obstacle(part: Any) -> str | None:
         return f"it is a variant of LoRA ({type(next(iter(part.lora_variant.values()))).__name__})"
     if any(part.lora_bias.values()) and part.get_base_layer().bias is None:
         return "lora_bias is on for a layer without a bias"
-    return None
-
-
-def _find_tied(model: Any) -> str | None:
-    names: dict[int, list[str]] = defaultdict(list)
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names[id(parameter)].append(name)
-    for found in names.values():
-        adapted = [name for name in found if _BELOW in name or _ORIGINAL in name]
-        if len(found) > 1 and adapted:
-            return f"{adapted[0]} is tied to another weight, which has not the same adapter"
     return None
 
 
