@@ -12,10 +12,11 @@ import pytest
 from pydantic import BaseModel
 
 from assemble import ROOT, assemble, list_pages, relink
+from groupwise.data import PictureAugmentation
 from groupwise.evaluation.predictions import find_measure
 from groupwise.flow import EvaluationSettings
 from groupwise.pipeline import find_recipes
-from groupwise.training import GrpoSettings, PictureAugmentation
+from groupwise.training import GrpoSettings
 from settings_page import describe_settings, describe_type, read_meanings
 
 _FETCHED = re.compile(r"<(?:link|script|img|iframe)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]*)")

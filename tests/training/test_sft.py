@@ -13,14 +13,13 @@ from PIL import Image, ImageChops
 from pydantic import Field
 
 from groupwise.core import TrainingError, read_jsonl
+from groupwise.data import PictureAugmentation, augment_picture
 from groupwise.models import LoraSettings, TrainableSettings, list_trainable, load_policy
 from groupwise.training import (
     GrpoSettings,
-    PictureAugmentation,
     SftRow,
     SftSettings,
     Workspace,
-    augment_picture,
     make_control_settings,
     train_sft,
 )

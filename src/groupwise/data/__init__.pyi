@@ -2,6 +2,7 @@
 
 from groupwise.data.audit import DataAudit, SplitSummary, audit_data
 from groupwise.data.audit_files import list_near_examples, render_audit, write_audit
+from groupwise.data.augmentation import PictureAugmentation, augment_picture
 from groupwise.data.drops import Drop, DropLog
 from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
@@ -89,6 +90,7 @@ __all__ = [
     "NearDuplicate",
     "NearDuplicates",
     "Pair",
+    "PictureAugmentation",
     "Problem",
     "ProblemSource",
     "ProblemType",
@@ -106,6 +108,7 @@ __all__ = [
     "VqaRow",
     "ask_about_row",
     "audit_data",
+    "augment_picture",
     "check_ocr",
     "describe_ocr",
     "digest_screenshots",

@@ -28,7 +28,6 @@ from groupwise.training.processes import (
 )
 from groupwise.training.settings import (
     GrpoSettings,
-    PictureAugmentation,
     RowsOfEpoch,
     SftRow,
     SftSettings,
@@ -41,7 +40,7 @@ if _TYPE_CHECKING:
     from groupwise.training.fast.round import find_dead_groups
     from groupwise.training.grpo import train_grpo
     from groupwise.training.on_policy import OnPolicyResult
-    from groupwise.training.sft import IGNORED, augment_picture, make_control_settings, train_sft
+    from groupwise.training.sft import IGNORED, make_control_settings, train_sft
 
 __all__ = [
     "IGNORED",
@@ -50,7 +49,6 @@ __all__ = [
     "FindStop",
     "GrpoSettings",
     "OnPolicyResult",
-    "PictureAugmentation",
     "Rollout",
     "RowsOfEpoch",
     "SftRow",
@@ -60,7 +58,6 @@ __all__ = [
     "VllmSettings",
     "Workspace",
     "ask_first",
-    "augment_picture",
     "begin_progress",
     "check_checkpoint",
     "count_processes",
@@ -87,7 +84,7 @@ _LATE = {
     "fast.round": "find_dead_groups",
     "grpo": "train_grpo",
     "on_policy": "OnPolicyResult",
-    "sft": "IGNORED augment_picture make_control_settings train_sft",
+    "sft": "IGNORED make_control_settings train_sft",
 }
 
 

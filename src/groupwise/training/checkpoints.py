@@ -70,7 +70,6 @@ def find_last_checkpoint(folder: Path) -> Path | None:
 
 
 def find_start(folder: Path) -> Path | None:
-    """Return the checkpoint that these processes go on from, or None: there is none."""
     # The first process tells the others: on a file system of several machines they may see less.
     last = ask_first(lambda: find_last_checkpoint(folder))
     num_writers = 0 if last is None else len(list(last.glob("rng_state*.pth")))

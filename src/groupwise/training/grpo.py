@@ -47,24 +47,16 @@ from groupwise.training.settings import GrpoSettings, build_arguments
 from groupwise.training.sft import rank_difficulties
 
 _RENAMED = {
-    "loss": "loss",
-    "learning_rate": "learning_rate",
-    "grad_norm": "grad_norm",
-    "reward": "reward",
-    "reward_std": "reward_std",
-    "kl": "kl",
-    "entropy": "entropy",
+    **{one: one for one in ("loss", "learning_rate", "grad_norm", "reward", "reward_std")},
+    **{one: one for one in ("kl", "entropy")},
     "frac_reward_zero_std": "dead_groups",
-    "skipped_rows": "skipped_rows",
-    "invalid": "invalid",
-    "unscored": "unscored",
+    **{one: one for one in ("skipped_rows", "invalid", "unscored")},
     "completions/mean_length": "completion_length",
     "completions/clipped_ratio": "truncated",
     "sampling/sampling_logp_difference/mean": "logprob_gap",
     "sampling/sampling_logp_difference/max": "logprob_gap_max",
     "sampling/importance_sampling_ratio/mean": "importance_ratio",
-    "temperature": "temperature",
-    "tokens_per_s": "tokens_per_s",
+    **{one: one for one in ("temperature", "tokens_per_s")},
 }
 # Since the row before: their sums are those of the run.
 _COUNTS = (
@@ -99,27 +91,18 @@ def train_grpo(
     """Train a policy in place on prompts and rewards; return it.
 
     Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the workspace;
-    if whole checkpoints are there, training continues from the newest. Before it starts, stderr
-    says what trains. Of several processes that were started for this each samples and computes its
-    part of every step; the first scores all completions, and writes.
-
-    Args:
-        policy: what GRPO starts from; it is also the reference of the KL penalty.
-        examples: the prompts; each is sampled ``group_size`` times per epoch.
-        rewards: scores a completion; None in processes that are not the first.
-        settings: of the algorithm.
-        workspace: where to write, and the seed of order and sampling.
-        check_heldout: called every ``heldout_every_steps``, or as ``validation`` says; its values
-            go to the metrics.
-        find_stop: says what is wrong with the rows so far, which ends training before its last
-            step.
+    whole checkpoints there are continued. The policy it starts from is also the reference of the KL
+    penalty. Of several processes each samples and computes its part of every step; the first scores
+    all completions (``rewards`` is None in the others), and writes. ``check_heldout`` is called
+    every ``heldout_every_steps``, or as ``validation`` says; ``find_stop`` says what is wrong with
+    the rows so far, which ends training before its last step.
 
     Raises:
         TrainingError: if there are fewer prompts than one round takes, if only some of them have
             pictures, or more than this model can be trained on, if ``easy_first`` finds no
-            difficulty, if the on-policy check fails, if the learning rate warms up to the end, if
-            an alarm ends it, if processes cannot share a step or go on from what others left, or if
-            memory does not suffice.
+            difficulty, if the on-policy check fails, if the warm-up takes all steps, if an alarm
+            ends it, if processes cannot share a step or go on from what others left, or if memory
+            does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
@@ -386,7 +369,6 @@ class RewardFunction:
         return [[next(found) for _ in part] for part in parts]
 
     def tell_facts(self) -> dict[str, Any]:
-        """Return what rewards told in all processes since this was last asked, as a row says it."""
         from accelerate.utils import gather_object
 
         told, self.facts = self.facts, FactCounts()

@@ -88,7 +88,6 @@ def make_grpo_trainer(
 
 
 def find_temperature(settings: GrpoSettings, *, step: int) -> float:
-    """Return the temperature of what is sampled before update ``step``, the first of which is 0."""
     rising = settings.temperature_warmup
     if rising is None:
         return settings.temperature

@@ -48,12 +48,10 @@ def find_precision(model: Any) -> torch.dtype:
 
 
 def find_ulp(value: float, dtype: torch.dtype) -> float:
-    """Return one unit in the last place of a number of this size."""
     return math.ldexp(torch.finfo(dtype).eps, math.frexp(value)[1] - 1)
 
 
 def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.dtype) -> float:
-    """Return one unit in the last place of logits, or of log-probabilities, which are float32."""
     of_logits = find_ulp(float(logits.abs().max()), dtype)
     return max(of_logits, find_ulp(float(log_probs.abs().max()), torch.float32))
 
@@ -167,8 +165,9 @@ def measure_noise(
             copied = torch.stack([score(num_copies=number) for number in effort.copies])
         found.append(find_resolution(logits / temperature, wider, dtype))
         found.append(math.sqrt(logits.shape[-1]) * torch.finfo(torch.float32).eps)
-        found += [float(_span(scores).max()) for scores in (wider, copied)]
-        ranges.append(_span(torch.cat([wider, copied])))
+        spans = [one.amax(0) - one.amin(0) for one in (wider, copied, torch.cat([wider, copied]))]
+        found += [float(span.max()) for span in spans[:2]]
+        ranges.append(spans[2])
         own = logits.gather(1, torch.tensor([token_ids], device=logits.device).T) / temperature
         units += [find_ulp(float(value), dtype) for value in own.flatten()]
     if not is_coarse:
@@ -176,12 +175,7 @@ def measure_noise(
     return Noise(max(found), max(float(torch.cat(ranges).mean()), sum(units) / len(units) / 3))
 
 
-def _span(scores: torch.Tensor) -> torch.Tensor:
-    return scores.amax(0) - scores.amin(0)
-
-
 def choose_rows(sizes: Sequence[int], max_rows: int) -> list[int]:
-    """Return the places of rows to score again: from the shortest prompt to the longest."""
     by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
     num = min(len(sizes), max_rows)
     chosen = [by_size[round(k * (len(sizes) - 1) / max(num - 1, 1))] for k in range(num)]

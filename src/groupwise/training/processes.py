@@ -32,12 +32,10 @@ def is_first_process() -> bool:
 
 
 def spreads_weights() -> bool:
-    """Return whether each process is to hold a part of what trains."""
     return os.environ.get(SHARDING) == "fsdp"
 
 
 def divide_batch(num_rows: int, *, setting: str) -> int:
-    """Return the rows of a batch, which ``setting`` says, that fall to each process."""
     num_processes = count_processes()
     if num_rows % num_processes:
         raise TrainingError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from groupwise.core import BUDGET, Config, Example, Harmless, Place, TrainingError
+from groupwise.data import PictureAugmentation
 from groupwise.models import TrainableSettings
 
 if TYPE_CHECKING:
@@ -27,26 +28,6 @@ _LOGGED = Harmless("what is logged or kept: training does not see it", "日志�
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
 _GUARD = Harmless("what a training is stopped by: the result is the same", "训练何时停止：结果不变")
 _PLACE = Place("where a server is reached or how it is sized", "服务器地址或资源设置")
-
-
-class PictureAugmentation(Config):
-    """Small random changes of a picture, drawn again in every epoch from its own seed.
-
-    Attributes:
-        brightness, contrast, saturation: factors are drawn from [1 - x, 1 + x].
-        hue: hue is turned by up to this share of the colour circle.
-        crop: up to this share is cut off at each side.
-        shift: the picture is moved by up to this share; what becomes free is grey.
-        grayscale: probability that the picture loses its colours.
-    """
-
-    brightness: float = Field(default=0.2, ge=0, lt=1)
-    contrast: float = Field(default=0.2, ge=0, lt=1)
-    saturation: float = Field(default=0.2, ge=0, lt=1)
-    hue: float = Field(default=0.0, ge=0, le=0.5)
-    crop: float = Field(default=0.05, ge=0, lt=0.5)
-    shift: float = Field(default=0.0, ge=0, lt=0.5)
-    grayscale: float = Field(default=0.0, ge=0, le=1)
 
 
 class ValidationSettings(Config):

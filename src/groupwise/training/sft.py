@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image, ImageChops, ImageEnhance
 from torch.nn.utils.rnn import pad_sequence
 
 from groupwise.core import (
@@ -25,6 +24,7 @@ from groupwise.core import (
     open_picture,
     seed_everything,
 )
+from groupwise.data import PictureAugmentation, augment_picture
 from groupwise.models import (
     TOKEN_TYPES,
     Policy,
@@ -39,7 +39,6 @@ from groupwise.training.checkpoints import Workspace, remove_checkpoints, write_
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
 from groupwise.training.settings import (
     GrpoSettings,
-    PictureAugmentation,
     RowsOfEpoch,
     SftRow,
     SftSettings,
@@ -63,18 +62,15 @@ def train_sft(
 ) -> Policy:
     """Fine-tune a policy in place on (example, target) rows; return it.
 
-    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole checkpoints
-    are already there, training continues from the newest. Before it starts, stderr says what
-    trains. ``check_heldout`` is called every ``heldout_every_steps``, or as ``validation`` says;
-    its values go to the metrics. Where ``find_stop`` finds something wrong with the rows so far,
-    training ends there, be it the last step. Of several processes that were started for this each
-    computes its part of every batch, and the first writes.
+    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; whole checkpoints
+    there are continued. ``check_heldout`` is called every ``heldout_every_steps``, or as
+    ``validation`` says. Where ``find_stop`` finds something wrong with the rows so far, training
+    ends there. Of several processes each computes its part of every batch, and the first writes.
 
     Raises:
-        TrainingError: if there are no rows, if epochs differ in their number of rows, if
-            ``easy_first`` finds no difficulty, if the warm-up of the learning rate takes all
-            steps, if an alarm ends it, if processes cannot share a batch or go on from what others
-            left, or if memory does not suffice.
+        TrainingError: if there are no rows, or not as many in each epoch, if ``easy_first`` finds
+            no difficulty, if the warm-up takes all steps, if an alarm ends it, if processes cannot
+            share a batch or go on from what others left, or if memory does not suffice.
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     from datasets import Dataset
@@ -145,9 +141,8 @@ def train_sft(
 def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
     """Return settings of SFT that goes on where GRPO does, at its rate and for as many passes.
 
-    It trains what GRPO trains, with GRPO's learning rate and epochs (all of them, even if
-    ``max_steps`` ends GRPO before), and chooses on validation as GRPO does; all else is as in the
-    warm-up ``sft``. What a recipe adds to its warm-up's settings is left out.
+    What trains, the rate, the epochs (all of them) and the choice on validation are GRPO's; all
+    else is as in the warm-up ``sft``, without what a recipe adds to it.
     """
     values = sft.model_dump(include=set(SftSettings.model_fields))
     of_grpo = {
@@ -266,7 +261,6 @@ class RowCollator:
         return dict(inputs) | _append_targets(dict(inputs), targets, padding_id=padding_id)
 
     def encode_target(self, row: SftRow) -> torch.Tensor:
-        """Return the token ids that are taught, shape [tokens]."""
         tokenizer = self.policy.tokenizer
         ids = encode_words(tokenizer, row.target)
         return torch.tensor([*ids, tokenizer.eos_token_id] if row.is_finished else ids)
@@ -317,41 +311,3 @@ class ReadAhead:
         if coming:
             self._expected = coming, self._pool.submit(self.collate, coming)
         return batch
-
-
-def augment_picture(
-    picture: Image.Image, settings: PictureAugmentation, *, seed: int
-) -> Image.Image:
-    """Return a changed copy of an RGB picture with the same size."""
-    rng = random.Random(seed)
-    width, height = picture.size
-    # Everything is drawn whether it is used or not: a setting does not move what others draw.
-    left, right = (rng.uniform(0, settings.crop) * width for _ in range(2))
-    top, bottom = (rng.uniform(0, settings.crop) * height for _ in range(2))
-    move_x, move_y = (rng.uniform(-settings.shift, settings.shift) for _ in range(2))
-    if settings.crop or settings.shift:
-        scale_x = (width - left - right) / width
-        scale_y = (height - top - bottom) / height
-        picture = picture.transform(
-            picture.size,
-            Image.Transform.AFFINE,
-            (scale_x, 0, left + move_x * width, 0, scale_y, top + move_y * height),
-            resample=Image.Resampling.BILINEAR,
-            fillcolor=(128, 128, 128),
-        )
-    if rng.random() < settings.grayscale:
-        picture = picture.convert("L").convert("RGB")
-    for enhance, amount in (
-        (ImageEnhance.Brightness, settings.brightness),
-        (ImageEnhance.Contrast, settings.contrast),
-        (ImageEnhance.Color, settings.saturation),
-    ):
-        factor = rng.uniform(1 - amount, 1 + amount)
-        if amount:
-            picture = enhance(picture).enhance(factor)
-    turn = rng.uniform(-settings.hue, settings.hue)
-    if not settings.hue:
-        return picture
-    hue, saturation, value = picture.convert("HSV").split()
-    turned = ImageChops.add_modulo(hue, Image.new("L", hue.size, round(turn * 256) % 256))
-    return Image.merge("HSV", (turned, saturation, value)).convert("RGB")

@@ -79,7 +79,6 @@ def _open_place(device: int) -> tuple[torch.cuda.Stream, Any]:
 
 
 def can_record(model: Any, max_new_tokens: int | None) -> bool:
-    """Whether passes over one token of ``model``, with or without an adapter, may be recorded."""
     devices = {parameter.device for parameter in model.parameters()}
     return (
         _find_inner(model) not in _refused

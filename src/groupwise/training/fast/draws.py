@@ -52,7 +52,6 @@ def number_completions(seeds: Sequence[int], *, first: int, group_size: int) -> 
 
 
 def _seed_requests(trainer: Any, keys: Sequence[RowKey]) -> tuple[Any, Callable[..., Any] | None]:
-    """Return vLLM's engine or the client of its server, and how it generates with seeds."""
     vllm = trainer.vllm_generation
     if vllm.mode == "server":  # which draws the completions of a prompt from seed, seed + 1, ...
         firsts = [seed for seed, _ in gather_object(list(keys))[:: trainer.num_generations]]

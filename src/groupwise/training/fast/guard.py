@@ -66,7 +66,6 @@ def vary_batches(rows: ScoredRows, dtype: torch.dtype) -> list[list[ScoredRows]]
 
 
 def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:
-    """Return rows that have real tokens, spread evenly over all of them, shape [chosen]."""
     found = rows.mask.any(1).nonzero().flatten()
     places = torch.linspace(0, len(found) - 1, min(len(found), max_rows))
     return found[places.round().long().to(found.device)]
@@ -97,7 +96,6 @@ class Comparison:
 
 
 def compare_passes(given: torch.Tensor, plain: Sequence[torch.Tensor], *, ulp: float) -> Comparison:
-    """Compare log-probabilities of the same tokens, each of shape [tokens], with plain passes'."""
     passes = torch.stack([one.detach().double() for one in plain])
     noise = (passes.amax(0) - passes.amin(0)).max()
     difference = (passes - given.detach().double()).abs().amax(1).min()

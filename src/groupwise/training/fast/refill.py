@@ -216,7 +216,6 @@ class RefillingTrainer(FastGRPOTrainer):
         return [row for row in rows for _ in range(self.num_generations)]
 
     def _find_dead_groups(self, rewards: torch.Tensor) -> tuple[list[bool], list[bool]]:
-        """Return for each group of all processes whether it is dead, and whether it is scored."""
         size = self.num_generations
         num_scored = (~rewards.isnan().all(1)).view(-1, size).sum(1)
         return self._find_dead_rows(rewards)[::size].tolist(), (num_scored > 1).tolist()

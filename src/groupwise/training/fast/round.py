@@ -53,25 +53,19 @@ class Groups:
 
     @classmethod
     def of(cls, prompt_numbers: torch.Tensor) -> Self:
-        """Return the groups of rows whose prompts have these numbers, shape [rows]."""
         found, places = torch.unique(prompt_numbers, return_inverse=True)
         rows = torch.arange(len(places), device=places.device)
         first = torch.full_like(found, len(places)).scatter_reduce(0, places, rows, "amin")
         return cls(tuple(found.tolist()), first, places)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
-
 
 def shuffle_groups(prompt_numbers: torch.Tensor) -> torch.Tensor:
-    """Return an order of the rows in which prompts are shuffled and their rows stay together."""
     found, places = torch.unique(prompt_numbers, return_inverse=True)
     rank = torch.randperm(len(found)).to(places.device)
     return torch.argsort(rank[places], stable=True)
 
 
 def split_batch(batch: dict[str, Any], num_parts: int, *, is_shuffled: bool) -> list[Any]:
-    """Split a round's batch into equal parts; its groups are shuffled before, or are already."""
     from trl.trainer import utils
 
     rows: dict[str, Any] = utils.split_pixel_values_by_grid(batch)
@@ -104,10 +98,9 @@ def split_groups(
 
 
 def find_dead_groups(rewards: torch.Tensor) -> torch.Tensor:
-    """Return which groups teach nothing, as all that is scored in them is equal, shape [groups].
+    """Return which groups, [groups], teach nothing: all rewards [groups, answers] are equal.
 
-    Groups with one scored answer or none are among them. Rewards, NaN where unscored, have the
-    shape [groups, answers].
+    NaN is unscored; groups with one scored answer or none are among them.
     """
     unscored = rewards.isnan()
     greatest = rewards.masked_fill(unscored, -torch.inf).amax(1)
@@ -131,7 +124,6 @@ class Round:
     tails: dict[int, torch.Tensor] = field(default_factory=dict)  # trunks, [tail, hidden]
 
     def take_over(self, row: int, other: Self, place: int) -> None:
-        """Remember of a row and its prompt what another round knows of its row at ``place``."""
         ours = self.groups.numbers[int(self.groups.prompt_of_row[row])]
         theirs = other.groups.numbers[int(other.groups.prompt_of_row[place])]
         if theirs in other.pictures:
@@ -142,7 +134,6 @@ class Round:
             self.tails[row] = other.tails[place]
 
     def find_features(self, groups: Groups) -> Any | None:
-        """Return the features of all pictures of these prompts, or None if one is unknown."""
         if any(number not in self.pictures for number in groups.numbers):
             return None
         found = [picture for number in groups.numbers for picture in self.pictures[number]]
@@ -165,7 +156,6 @@ class Round:
     def find_trunk(
         self, groups: Groups, rows: Sequence[int], *, prefix: int, tail: int
     ) -> Trunk | None:
-        """Return the trunk of these prompts and rows, padded to widths, or None."""
         known = all(number in self.prefixes for number in groups.numbers)
         if not known or any(row not in self.tails for row in rows):
             return None
@@ -179,14 +169,12 @@ class Round:
 
 
 def _fit(states: torch.Tensor, width: int, *, left: bool) -> torch.Tensor:
-    """Cut padding off or add some, shape [width, hidden]; prompts are padded on the left."""
     states = states[-width:] if left else states[:width]
     missing = width - len(states)
     return functional.pad(states, (0, 0, missing, 0) if left else (0, 0, 0, missing))
 
 
 def save_progress(trainer: Any, folder: Path) -> None:
-    """Write what this process needs to go on after ``trainer``'s last micro-batch."""
     num_uses = trainer.args.steps_per_generation * trainer.num_iterations
     is_inside, kept = trainer._step % num_uses != 0, trainer._round
     packed = kept and {**vars(kept), "numbers": kept.groups.prompt_of_row}

@@ -196,7 +196,6 @@ def collate_prompts(
 
 
 def cut_after_end(token_ids: torch.Tensor, end_token_ids: Iterable[int]) -> list[list[int]]:
-    """Return each row up to and including its first end token."""
     is_end = torch.isin(token_ids, torch.tensor(list(end_token_ids), device=token_ids.device))
     num_after = ((is_end.int().cumsum(1) - is_end.int()) > 0).sum(1).tolist()
     rows = token_ids.tolist()

@@ -30,7 +30,6 @@ class PromptRows:
         return replace(self.change(lambda part: part[rows]), pictures=pictures)
 
     def name_for_masks(self) -> dict[str, torch.Tensor]:
-        """Return what a model's own masks need of all tokens but the last."""
         types = self.token_types.get("token_type_ids")
         return {} if types is None else {"token_type_ids": types[:, :-1]}
 
@@ -64,7 +63,6 @@ class ScoredRows:
         )
 
     def widen(self, num_before: int, num_behind: int) -> Self:
-        """Return the rows with columns of padding before the prompts and behind completions."""
         return replace(
             self,
             prompts=self.prompts.change(lambda part: functional.pad(part, (num_before, 0))),

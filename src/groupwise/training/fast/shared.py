@@ -255,16 +255,6 @@ class Streams:
         keys, values = (torch.cat(both, dim=2) for both in zip(seen, new, strict=True))
         return self.packings[1].pack(own(queries, keys, values, self.masks[1])[0])
 
-    def mix(self, own: Callable[..., torch.Tensor], row: torch.Tensor) -> torch.Tensor:
-        """Return what linear attention makes of a row, shape [1, tokens, hidden]."""
-        memory = BlockMemory()
-        mixed: list[torch.Tensor] = []
-        for packing, mask, part in zip(self.packings, self.masks, self.split(row), strict=True):
-            found = own(packing.unpack(part), cache_params=memory, attention_mask=mask)
-            mixed.append(packing.pack(found))
-            memory = memory.repeat(self.prompt_of_row)
-        return torch.cat(mixed, dim=1)
-
 
 @dataclass(frozen=True)
 class _Part:
@@ -293,7 +283,6 @@ class BlockMemory:
     def update_conv_state(
         self, states: torch.Tensor, *_: Any, conv_kernel_size: int, **__: Any
     ) -> torch.Tensor:
-        """Return what to convolve, shape [batch, channels, tokens]; keep what a kernel sees."""
         seen = self._kept.get("convolved")
         whole = states if seen is None else torch.cat([seen, states], dim=-1)
         self._kept["convolved"] = whole[..., -conv_kernel_size:]
@@ -317,7 +306,13 @@ def _mix(own: Callable[..., Any], _: nn.Module, hidden_states: torch.Tensor, **n
     streams = named.get("attention_mask")
     if not isinstance(streams, Streams):
         return own(hidden_states, **named)
-    return streams.mix(own, hidden_states)
+    memory, parts = BlockMemory(), streams.split(hidden_states)
+    mixed: list[torch.Tensor] = []
+    for packing, mask, part in zip(streams.packings, streams.masks, parts, strict=True):
+        found = own(packing.unpack(part), cache_params=memory, attention_mask=mask)
+        mixed.append(packing.pack(found))
+        memory = memory.repeat(streams.prompt_of_row)
+    return torch.cat(mixed, dim=1)
 
 
 def _run_block(

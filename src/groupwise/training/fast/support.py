@@ -14,9 +14,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
-from groupwise.training.fast.scoring import Sharing
 from groupwise.training.fast.shared import find_text_model, find_text_name, list_block_types
-from groupwise.training.settings import SpeedSettings
 
 _FULL = frozenset({"full_attention"})
 _WINDOWS = _FULL | {"sliding_attention"}
@@ -71,7 +69,6 @@ def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
 
 
 def find_backbone(model: Any) -> Any:
-    """Return the part of a model, with or without an adapter, below its output head."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     return base.base_model
 
@@ -100,7 +97,10 @@ def find_obstacle(backbone: Any) -> str | None:
         return "it is spread over devices"
     if attention not in _ATTENTION:
         return f"its attention implementation is {attention}"
-    rotary = find_rotary_by_length(text)
+    # Source: ``dynamic_rope_update`` of Transformers.
+    found = [getattr(part, "rope_type", None) for part in text.modules()]
+    kinds = [kind for one in found for kind in (one.values() if isinstance(one, dict) else [one])]
+    rotary = next((kind for kind in kinds if kind and re.search("dynamic|longrope", kind)), None)
     if rotary is not None:
         return f"its rotary embedding ({rotary}) depends on the length of whole rows"
     if has_dropout(backbone):
@@ -117,13 +117,6 @@ def find_adapter_obstacle(model: Any) -> str | None:
             if not type(variant).__name__.startswith("Dora"):
                 return f"LoRA as {type(variant).__name__} is not known to allow it"
     return None
-
-
-def find_rotary_by_length(model: nn.Module) -> str | None:
-    """Return the kind of a rotary embedding whose frequencies depend on the length, if any."""
-    found = [getattr(part, "rope_type", None) for part in model.modules()]
-    kinds = [kind for one in found for kind in (one.values() if isinstance(one, dict) else [one])]
-    return next((kind for kind in kinds if kind and re.search("dynamic|longrope", kind)), None)
 
 
 def has_dropout(model: nn.Module) -> bool:
@@ -156,18 +149,7 @@ def trains_vision(backbone: nn.Module) -> bool:
     return any(_is_vision(backbone, name) for name in _list_adapted(backbone))
 
 
-def describe_sharing(backbone: Any, speed: SpeedSettings) -> Sharing:
-    num_blocks = len(find_text_model(backbone).layers)
-    first = find_first_trained(backbone, num_blocks)
-    return Sharing(
-        first_trained=first,
-        keeps_trunk=speed.trunk_cache and 0 < first < num_blocks,
-        keeps_features=speed.vision_once and not trains_vision(backbone),
-    )
-
-
 def _list_adapted(backbone: nn.Module) -> list[str]:
-    """Return the names of parameters that train or belong to a part with an adapter."""
     kinds = BaseTunerLayer | AuxiliaryTrainingWrapper
     inside = tuple(f"{n}." for n, part in backbone.named_modules() if isinstance(part, kinds))
     named = backbone.named_parameters()

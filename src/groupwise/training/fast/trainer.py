@@ -22,7 +22,7 @@ from groupwise.training.fast.draws import draw_from_seeds
 from groupwise.training.fast.pictures import process_pictures_once
 from groupwise.training.fast.sampling import find_sampling_obstacle, sample_round
 from groupwise.training.fast.scoring import ScoredRows, Scores, Sharing, put_back, score_rows
-from groupwise.training.fast.shared import install_shared_pass
+from groupwise.training.fast.shared import find_text_model, install_shared_pass
 from groupwise.training.fast.vllm import send_merged, show_pictures
 from groupwise.training.settings import SpeedSettings
 from groupwise.training.sharding import ShardedTraining, gather_head, gather_weights
@@ -107,8 +107,15 @@ class FastGRPOTrainer(ShardedTraining, _Base):
 
     def _find_sharing(self) -> Sharing:
         """Return what is kept in a round; what trains is known when training has begun."""
-        return (
-            support.describe_sharing(self._backbones[0], self.speed) if self._shares else Sharing()
+        if not self._shares:
+            return Sharing()
+        backbone = self._backbones[0]
+        num_blocks = len(find_text_model(backbone).layers)
+        first = support.find_first_trained(backbone, num_blocks)
+        return Sharing(
+            first_trained=first,
+            keeps_trunk=self.speed.trunk_cache and 0 < first < num_blocks,
+            keeps_features=self.speed.vision_once and not support.trains_vision(backbone),
         )
 
     # ---- a round: sampling, rewards, reference -------------------------------------------------
@@ -167,7 +174,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         self._dead_rows = own[self.accelerator.process_index]
 
     def _find_dead_rows(self, rewards: torch.Tensor) -> torch.Tensor:
-        """Return which rows are of dead groups; ``rewards`` are those of all processes."""
         if self.multi_objective_aggregation != "sum_then_normalize":
             return torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
         weighted = rewards * self.reward_weights.to(rewards.device)

@@ -175,7 +175,6 @@ def _merge(layer: Any, kind: str, value: torch.Tensor) -> torch.Tensor:
 
 
 def _find_part_obstacle(part: Any) -> str | None:
-    """Return why an adapter of this part cannot be merged into weights, or None if it can."""
     kind = type(part).__name__
     if isinstance(part, AuxiliaryTrainingWrapper) and not isinstance(part, ModulesToSaveWrapper):
         return f"it trains a part of a layer ({kind})"
@@ -242,13 +241,11 @@ def scale_picture(image_processor: Any, picture: Any) -> Any:
 
 
 def collapse(prompt: Sequence[int], token: int) -> list[int]:
-    """Return a prompt with one placeholder where there is a run of them."""
     runs = ((id_, list(run)) for id_, run in groupby(prompt))
     return [one for id_, run in runs for one in (run[:1] if id_ == token else run)]
 
 
 def _place(place: Callable[..., Any], features: Any, prompt: Sequence[int]) -> Any:
-    """Place what a server made of pictures, and see that it is as long as in training."""
     placed = place(features, prompt)
     if placed is not None:
         found, own = (
