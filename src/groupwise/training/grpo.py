@@ -311,9 +311,9 @@ class RewardFunction:
         rewards: RewardSet | None,
         *,
         end_token_ids: Sequence[int],
-        log: RolloutLog | None = None,
     ) -> None:
-        self.examples, self.rewards, self.log = examples, rewards, log
+        self.examples, self.rewards = examples, rewards
+        self.log: RolloutLog | None = None
         self.end_token_ids = frozenset(end_token_ids)
         self.facts = FactCounts()
 
