@@ -33,8 +33,11 @@ from groupwise.evaluation.joint import Candidate, predict_joint, rank_joint_cand
 from groupwise.evaluation.label_metrics import (
     Confusion,
     ReliabilityBin,
+    Temperature,
     bin_reliability,
     count_confusion,
+    fit_temperature,
+    temper,
 )
 from groupwise.evaluation.looks import record_look, state_looks
 from groupwise.evaluation.methods import MethodDifference, compare_methods
@@ -136,7 +139,6 @@ from groupwise.evaluation.results import write_evaluation
 from groupwise.evaluation.sameness import ItemRelation, Sameness, summarize_same
 from groupwise.evaluation.seeds import find_unlike
 from groupwise.evaluation.statistics import SIGNIFICANCE, adjust_holm
-from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
     "CONDITIONS_FILE",
