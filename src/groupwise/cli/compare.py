@@ -177,7 +177,7 @@ def write_and_print_methods(
     Raises:
         EvaluationError: if the folder holds a run, or as ``build_methods``.
     """
-    from groupwise.evaluation.page import unmark_code
+    from groupwise.evaluation.report.phrases import unmark_code
     from groupwise.evaluation.seeds import build_methods, tell_methods, write_methods
 
     check_free(folder)
@@ -259,7 +259,7 @@ def write_and_print(material: "Material", folder: Path, language: Literal["en", 
         EvaluationError: if the folder holds a run, whose own report would be replaced.
     """
     from groupwise.evaluation.comparison import build_comparison, tell_comparison, write_comparison
-    from groupwise.evaluation.page import unmark_code
+    from groupwise.evaluation.report.phrases import unmark_code
 
     check_free(folder)
     comparison = build_comparison(material)

@@ -16,7 +16,6 @@ from groupwise.evaluation.comparison.notices import collect_notices
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.predictions import Measure
-from groupwise.evaluation.report.findings import remark_carrying
 
 MAX_PAIRS_IN_FULL = 2
 MAX_PAIRS_TOLD = 6
@@ -91,7 +90,8 @@ def _state_test(pair: Versus, gap: Gap, measure: Measure) -> Iterator[Statement]
         is_first = measure.sign * (gap.difference or 0.0) > 0
         better = pair.first if is_first else pair.second
         yield Statement("finding.clear", values | {"better": better})
-        yield from remark_carrying([test])
+        if test.rests_on_few:
+            yield Statement("finding.rests_on_few", {"num": round(test.num_carrying or 0.0)})
     else:
         yield Statement("finding.unclear", values)
     yield _state_wins(pair, test, measure)

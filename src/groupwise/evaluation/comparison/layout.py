@@ -38,7 +38,7 @@ from groupwise.evaluation.page import (
     mark_code,
     pick_color,
 )
-from groupwise.evaluation.report.sections import Section
+from groupwise.evaluation.report.tables import Section
 
 NAME = "comparison"
 
@@ -229,7 +229,7 @@ def _show_sections(comparison: Comparison, words: Words) -> list[Block]:
 
 def _list_blocks(sections: Sequence[Section], words: Words) -> Iterator[Block]:
     for section in sections:
-        if section.is_for(words.language):
+        if section.language in (None, words.language):
             yield Heading(section.title)
             yield from (Paragraph(text) for text in (section.text,) if text)
             yield from section.tables

@@ -11,7 +11,7 @@ from typing import Literal
 from groupwise.evaluation.fairness import DifferenceKind
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.predictions import Items, Measure, Prediction
-from groupwise.evaluation.report.sections import Section
+from groupwise.evaluation.report.tables import Section
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]

@@ -11,7 +11,7 @@ from groupwise.evaluation.comparison.content import Versus
 from groupwise.evaluation.comparison.material import Answers, Coordinates, GridCell, Material
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.predictions import find_constant
-from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
+from groupwise.evaluation.report.run import MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
 from groupwise.evaluation.sameness import summarize_same
 
 

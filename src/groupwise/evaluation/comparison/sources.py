@@ -13,6 +13,7 @@ from statistics import fmean
 import numpy as np
 
 from groupwise.core import EvaluationError, check_records
+from groupwise.evaluation.alarms import History
 from groupwise.evaluation.comparison.material import (
     Answers,
     Coordinates,
@@ -35,7 +36,6 @@ from groupwise.evaluation.facts import RunFacts, read_facts
 from groupwise.evaluation.fairness import check_fairness
 from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.metrics import read_items
-from groupwise.evaluation.monitor import History
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import (
@@ -45,8 +45,8 @@ from groupwise.evaluation.predictions import (
     find_measure,
     read_predictions,
 )
-from groupwise.evaluation.report.content import MAIN_SPLIT
-from groupwise.evaluation.report.sections import Section, read_sections
+from groupwise.evaluation.report.run import MAIN_SPLIT
+from groupwise.evaluation.report.tables import Section, read_sections
 from groupwise.evaluation.statistics import clustered_ratio
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from groupwise.core import read_jsonl
+from groupwise.evaluation.alarms import History
 from groupwise.evaluation.comparison.material import Curve, EpochRow
-from groupwise.evaluation.monitor import History
 
 KEYS = (
     *("loss", "eval_loss", "reward", "heldout/accuracy", "kl", "ppo_loss", "entropy"),

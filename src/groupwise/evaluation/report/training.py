@@ -3,204 +3,144 @@
 Raw values are drawn faintly, with a light moving mean over them; nothing else is smoothed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from groupwise.evaluation import page
-from groupwise.evaluation.monitor import History, Series, describe_value, is_share, title_series
-from groupwise.evaluation.page import Block, Part, Words, numbers
-from groupwise.evaluation.report.files import RunFiles
-from groupwise.evaluation.report.origin import show_hardware
-
-SIGNALS = (
-    "kl",
-    "entropy",
-    "dead_groups",
-    "invalid",
-    "truncated",
-    "unscored",
-    "reward_std",
-    "completion_length",
-    "tokens_per_s",
-    "learning_rate",
-    "grad_norm",
+from groupwise.evaluation.alarms import Series, describe_value, is_share, title_series
+from groupwise.evaluation.facts import find_manifests
+from groupwise.evaluation.report import plots
+from groupwise.evaluation.report.page import (
+    Block,
+    Fold,
+    Heading,
+    Paragraph,
+    Part,
+    Plot,
+    Plots,
+    Table,
 )
-HELDOUT = "heldout/accuracy"
+from groupwise.evaluation.report.phrases import DASH, Phrases, format_count, format_duration
+from groupwise.evaluation.report.run import Report
+
+_SIGNALS = (
+    *("kl", "entropy", "dead_groups", "invalid", "truncated", "unscored", "reward_std"),
+    *("completion_length", "tokens_per_s", "learning_rate", "grad_norm"),
+)
+_HELDOUT = "heldout/accuracy"
 _MACHINE = ("cpu", "num_cpus", "memory_mib", "accelerators", "num_threads")
-Logs = Mapping[str, History]
 
 
-def show_training(files: RunFiles, words: Words) -> Part:
-    """Return plots and values of every training, and what its on-policy check measured."""
-    blocks: list[Block] = []
-    if plots := plot_trainings(files.logs, words):
-        blocks.append(page.Plots(plots))
-    if signals := plot_signals(files.logs, words):
-        blocks.append(page.Fold(words.label("signals"), (page.Plots(signals),)))
-    if files.logs:
-        blocks += [page.Heading(words.label("values")), *tabulate_trainings(files.logs, words)]
-        blocks += [page.Heading(words.label("speed")), *_tabulate_speed(files, words)]
-    if files.on_policy:
-        blocks += [
-            page.Heading(words.label("on_policy")),
-            page.Paragraph(words.label("on_policy_lead")),
+def show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
+    """Yield curves and values of every training, its time, and its on-policy check."""
+    say, blocks = phrases.say, list[Block]()
+    if not report.logs:
+        return
+    if drawn := tuple(_plot_curves(report, phrases)):
+        blocks.append(Plots(drawn))
+    if drawn := tuple(_plot_signals(report, phrases)):
+        blocks.append(Fold(say("signals"), (Plots(drawn),)))
+    blocks.append(Heading(say("values")))
+    head = phrases.say_each("series", "last", "first", "lowest", "highest", "rows")
+    times: list[tuple[str, ...]] = []
+    for name, log in report.logs.items():
+        rows: list[tuple[str, ...]] = []
+        for series in log.list_series():
+            values, title = series.values, title_series(series.key, phrases)
+            if title.startswith(" "):
+                title = say("reward_part", name=title.strip())
+            ends = (values[-1], values[0], min(values), max(values))
+            texts = (describe_value(series.key, value) for value in ends)
+            rows.append((title, *texts, format_count(len(values))))
+        told = say("series_over_steps", policy=name, num=len(rows), steps=log.last_step)
+        blocks.append(Fold(told, (Table("", head, tuple(rows)),)))
+        seconds, step = log.read("step_s").values, report.steps.get(name, {})
+        durations = (median(seconds) if seconds else None, step.get("duration_s"))
+        took = (DASH if one is None else format_duration(one) for one in durations)
+        hardware: Mapping[str, Any] = {}
+        if report.manifest is not None and "finished_at" in step:
+            hardware = find_manifests(report.folder, (name,))[0].get("hardware", {})
+        machine = {key: hardware[key] for key in _MACHINE if key in hardware}
+        shown = describe_machine(machine, phrases) or DASH
+        times.append((phrases.title_policy(name), format_count(log.last_step), *took, shown))
+    head = phrases.say_each("training", "num_steps", "time_per_step", "total_time", "machine")
+    blocks += [Heading(say("speed")), Table("", head, tuple(times), kind="wrap")]
+    if report.on_policy:
+        blocks += [Heading(say("on_policy")), Paragraph(say("on_policy_lead"))]
+    for step, check in report.on_policy.items():
+        values = [f"{k} = {say('not_measured') if v is None else v}" for k, v in check.items()]
+        blocks.append(Paragraph(say("on_policy_of", policy=step, values=values)))
+    yield Part("training", say("training"), tuple(blocks))
+
+
+def describe_machine(hardware: Mapping[str, Any], phrases: Phrases) -> str:
+    """Return what a machine is; empty where nothing was recorded."""
+    shown: list[str] = []
+    for name, value in hardware.items():
+        known = phrases.join(map(str, value)) if isinstance(value, list) else str(value)
+        shown.append(f"{phrases.title('hardware', name)} {known or phrases.say('none')}")
+    return phrases.join(shown)
+
+
+def _plot_curves(report: Report, phrases: Phrases) -> Iterator[Plot]:
+    """Yield learning curves, losses and the parts of rewards, as far as there are numbers."""
+    say, logs = phrases.say, report.logs
+    losses, heldouts = list[plots.Line](), list[plots.Line]()
+    for name, log in logs.items():
+        color, heldout = plots.color_policy(name, report.policies), log.heldout
+        if not log.is_rewarded:
+            losses += _draw(log.read("loss"), phrases.title_policy(name), color)
+            heldouts += _draw(log.read(_HELDOUT), phrases.title_policy(name), color, has_marks=True)
+            continue
+        lines = _draw(log.read("reward"), say("mean_reward"), color)
+        measured = title_series(heldout.key, phrases) if heldout else ""
+        lines += _draw(heldout, measured, plots.pick_color(1), has_marks=True)
+        diamonds = say("diamonds", measure=measured) if measured else ""
+        title = say("learning_curve", policy=name)
+        yield from _plot_lines(phrases, f"learning-curve-{name}", title, lines, "share", diamonds)
+    yield from _plot_lines(phrases, "loss", say("supervised_loss"), losses)
+    title = phrases.title("series", _HELDOUT)
+    yield from _plot_lines(phrases, "heldout-accuracy", title, heldouts, "share")
+    for name, log in logs.items():
+        parts = log.list_parts() if log.is_rewarded else []
+        lines = [
+            line
+            for n, part in enumerate(parts)
+            for line in _draw(log.read(f"reward/{part}"), part, plots.pick_color(n))
         ]
-    for step, check in files.on_policy.items():
-        unmeasured = words.label("not_measured")
-        values = [f"{k} = {unmeasured if v is None else v}" for k, v in check.items()]
-        blocks.append(
-            page.Paragraph(
-                words.label("on_policy_of", policy=words.title_policy(step), values=values)
-            )
-        )
-    return Part("training", words.label("training"), tuple(blocks))
+        title = say("reward_parts", policy=name)
+        yield from _plot_lines(phrases, f"reward-parts-{name}", title, lines, "share")
 
 
-def _tabulate_speed(files: RunFiles, words: Words) -> tuple[Block, ...]:
-    """Return how long each training and its steps took, and on which machine, as recorded."""
-    rows: list[tuple[str, ...]] = []
-    for step, log in files.logs.items():
-        times, total = log.read("step_s").values, files.durations.get(step)
-        rows.append(
-            (
-                words.title_policy(step),
-                numbers.format_count(log.last_step),
-                numbers.format_duration(median(times)) if times else page.DASH,
-                page.DASH if total is None else numbers.format_duration(total),
-                _show_machine(files.hardware.get(step, {}), words) or page.DASH,
-            )
-        )
-    head = words.labels("training", "num_steps", "time_per_step", "total_time", "machine")
-    table = page.Table("", head, tuple(rows), kind="wrap")
-    return page.Paragraph(words.label("speed_lead")), table
+def _plot_signals(report: Report, phrases: Phrases) -> Iterator[Plot]:
+    """Yield what to watch of trainings by rewards."""
+    logs = {name: log for name, log in report.logs.items() if log.is_rewarded}
+    for name, key in ((name, key) for name in logs for key in _SIGNALS):
+        title, caption = (phrases.title(kind, key) for kind in ("series", "signal"))
+        title = phrases.say("plot_of", key=title, step=name) if len(logs) > 1 else title
+        lines = _draw(logs[name].read(key), "", plots.color_policy(name, report.policies))
+        form = "percent" if is_share(key) else "plain"
+        file = f"signal-{name}-{key.replace('_', '-')}"
+        yield from _plot_lines(phrases, file, title, lines, form, "" if caption == key else caption)
 
 
-def _show_machine(hardware: Mapping[str, Any], words: Words) -> str:
-    """Return what people know a machine by; all of it stands with the settings."""
-    return show_hardware({name: hardware[name] for name in _MACHINE if name in hardware}, words)
-
-
-def plot_trainings(logs: Logs, words: Words) -> tuple[page.Plot, ...]:
-    """Return learning curves, losses and the parts of rewards, as far as there are numbers."""
-    rewarded = {name: log for name, log in logs.items() if log.is_rewarded}
-    taught = {name: log for name, log in logs.items() if not log.is_rewarded and log.read("loss")}
-    looked = {name: log for name, log in taught.items() if log.read(HELDOUT)}
-    losses = {name: log.read("loss") for name, log in taught.items() if name not in looked}
-    return (
-        *(plot for name, log in rewarded.items() for plot in _plot_reward(name, log, words)),
-        *_plot_losses(losses, words),
-        *(_plot_loss_and_accuracy(name, log, words) for name, log in looked.items()),
-        *(plot for name, log in rewarded.items() for plot in _plot_parts(name, log, words)),
-    )
-
-
-def plot_signals(logs: Logs, words: Words) -> tuple[page.Plot, ...]:
-    """Return what to watch of trainings by rewards; their names are shown if there are several."""
-    rewarded = [name for name, log in logs.items() if log.is_rewarded]
-    return tuple(
-        _plot_signal(name, logs[name].read(key), words, in_title=len(rewarded) > 1)
-        for name in rewarded
-        for key in SIGNALS
-        if logs[name].read(key)
-    )
-
-
-def _color(name: str, words: Words) -> str:
-    return page.color_policy(name, words.policies)
-
-
-def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> page.Line:
-    return page.Line(title, series.steps, series.values, color, has_marks=has_marks)
-
-
-def _plot_reward(name: str, log: History, words: Words) -> Iterator[page.Plot]:
-    reward, heldout = log.read("reward"), log.heldout
-    lines = [_draw(reward, words.label("mean_reward"), _color(name, words))] if reward else []
-    caption = page.explain_smoothing(len(reward), words)
-    if heldout:
-        is_accuracy = heldout.key == HELDOUT
-        title = words.label("heldout_accuracy")
-        title = title if is_accuracy else title_series(heldout.key, words.language)
-        lines.append(_draw(heldout, title, page.pick_color(1), has_marks=True))
-        diamonds = words.label("diamonds" if is_accuracy else "diamonds_of", measure=title)
-        caption = f"{caption} {diamonds}"
+def _plot_lines(
+    phrases: Phrases,
+    file: str,
+    title: str,
+    lines: Sequence[plots.Line],
+    form: plots.Form = "plain",
+    caption: str = "",
+) -> Iterator[Plot]:
+    """Yield a plot of lines, if there are any, and how they are drawn."""
     if lines:
-        title = words.label("learning_curve", policy=words.title_policy(name))
-        file = page.name_file("learning-curve", name)
-        yield page.plot_lines(file, title, lines, words, form="share", caption=caption)
+        window = plots.choose_window(max(len(one.values) for one in lines))
+        told = phrases.say("smoothed", window=window) if window > 1 else phrases.say("not_smoothed")
+        caption, file = f"{told} {caption}".strip(), plots.name_file(file)
+        yield plots.plot_lines(file, title, lines, phrases, form=form, caption=caption)
 
 
-def _plot_losses(losses: Mapping[str, Series], words: Words) -> Iterator[page.Plot]:
-    if losses:
-        lines = [
-            _draw(series, words.title_policy(name), _color(name, words))
-            for name, series in losses.items()
-        ]
-        caption = page.explain_smoothing(max(map(len, losses.values())), words)
-        yield page.plot_lines("loss", words.label("supervised_loss"), lines, words, caption=caption)
-
-
-def _plot_loss_and_accuracy(name: str, log: History, words: Words) -> page.Plot:
-    loss, heldout = log.read("loss"), log.read(HELDOUT)
-    return page.plot_beside_share(
-        page.name_file("loss-and-accuracy", name),
-        words.label("loss_and_accuracy", policy=words.title_policy(name)),
-        _draw(loss, words.title("series", "loss"), page.pick_color(0)),
-        _draw(heldout, words.title("series", HELDOUT), page.pick_color(1), has_marks=True),
-        words,
-        caption=f"{page.explain_smoothing(len(loss), words)} {words.label('diamonds')}",
-    )
-
-
-def _plot_parts(name: str, log: History, words: Words) -> Iterator[page.Plot]:
-    parts = {part: log.read(f"reward/{part}") for part in log.list_parts()}
-    if parts:
-        lines = [
-            _draw(one, part, page.pick_color(n)) for n, (part, one) in enumerate(parts.items())
-        ]
-        title = words.label("reward_parts", policy=words.title_policy(name))
-        caption = page.explain_smoothing(max(map(len, parts.values())), words)
-        file = page.name_file("reward-parts", name)
-        yield page.plot_lines(file, title, lines, words, form="share", caption=caption)
-
-
-def _plot_signal(name: str, series: Series, words: Words, *, in_title: bool) -> page.Plot:
-    title = words.title("series", series.key)
-    if in_title:
-        title = words.label("plot_of", key=title, step=words.title_policy(name))
-    return page.plot_lines(
-        page.name_file("signal", name, series.key.replace("_", "-")),
-        title,
-        [_draw(series, "", _color(name, words))],
-        words,
-        form="percent" if is_share(series.key) else "plain",
-        caption=words.label(f"signal_{series.key}"),
-    )
-
-
-def tabulate_trainings(logs: Logs, words: Words) -> tuple[page.Fold, ...]:
-    """Return first, last, lowest and highest value of every series of every training."""
-    head = words.labels("series", "last", "first", "lowest", "highest", "rows")
-    return tuple(
-        page.Fold(
-            words.label(
-                "series_over_steps",
-                policy=words.title_policy(name),
-                num=len(log.list_series()),
-                steps=log.last_step,
-            ),
-            (page.Table("", head, tuple(_describe(one, words) for one in log.list_series())),),
-        )
-        for name, log in logs.items()
-    )
-
-
-def _describe(series: Series, words: Words) -> tuple[str, ...]:
-    values = series.values
-    title = title_series(series.key, words.language)
-    if title.startswith(" "):
-        title = words.label("reward_part", name=title.strip())
-    shown = (values[-1], values[0], min(values), max(values))
-    texts = (describe_value(series.key, value) for value in shown)
-    return (title, *texts, numbers.format_count(len(series)))
+def _draw(series: Series, title: str, color: str, *, has_marks: bool = False) -> list[plots.Line]:
+    """Return the line of a series; none if it has no values."""
+    line = plots.Line(title, series.steps, series.values, color, has_marks=has_marks)
+    return [line] if series else []

@@ -1,0 +1,344 @@
+"""A run as ``groupwise watch`` reads it from outside, at any moment of its life."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groupwise.cli.watch import RunReader, estimate_left, read_log
+from groupwise.core import (
+    RunError,
+    RunFolder,
+    append_jsonl,
+    digest_file,
+    is_locked,
+    read_json,
+    write_json,
+    write_jsonl,
+)
+
+PLAN = ("prepare", "sft", "grpo", "report")
+
+
+class RunInProgress:
+    """Writes what a run leaves: manifest, markers, rows; ``hold`` makes it run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.began = datetime.now(UTC) - timedelta(minutes=10)
+
+    def write_manifest(self, **more: Any) -> None:
+        manifest = {"recipe": "on_task", "config": {}, "started_at": self.tell(0), **more}
+        write_json(self.folder / "manifest.json", manifest)
+
+    def tell(self, after_s: float) -> str:
+        return (self.began + timedelta(seconds=after_s)).isoformat(timespec="seconds")
+
+    def finish(self, step: str, *, at_s: float, duration_s: float) -> None:
+        (self.folder / step / "started.json").unlink(missing_ok=True)
+        marker = {"finished_at": self.tell(at_s), "duration_s": duration_s}
+        write_json(self.folder / step / "step.json", marker)
+
+    def start(self, step: str, *, at_s: float) -> None:
+        write_json(self.folder / step / "started.json", {"key": "k", "started_at": self.tell(at_s)})
+
+    def log(self, step: str, rows: list[dict[str, Any]]) -> None:
+        write_jsonl(self.folder / step / "metrics.jsonl", rows)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunInProgress:
+    return RunInProgress(tmp_path / "demo")
+
+
+@pytest.fixture
+def held_run(run: RunInProgress) -> Iterator[RunInProgress]:
+    """The same, with a process that works in it."""
+    with RunFolder(run.folder).lock():
+        yield run
+
+
+def read_phases(folder: Path, planned=PLAN) -> tuple[str, dict[str, str]]:
+    manifest = read_json(folder / "manifest.json", dict)
+    write_json(folder / "manifest.json", {**manifest, "plan": {name: {} for name in planned}})
+    state = RunReader(folder).read()
+    return state.phase, {step.name: step.phase for step in state.steps}
+
+
+def test_a_folder_that_is_not_there_waits(tmp_path: Path):
+    state = RunReader(tmp_path / "later").read()
+    assert (state.phase, state.steps, state.current) == ("waiting", (), None)
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / ".lock").touch()
+    assert RunReader(tmp_path / "later").read().phase == "waiting"
+
+
+def test_a_running_run_is_told_by_its_lock(held_run):
+    held_run.write_manifest()
+    held_run.finish("prepare", at_s=60, duration_s=50.5)
+    held_run.start("sft", at_s=61)
+    phase, steps = read_phases(held_run.folder)
+    assert phase == "running"
+    assert steps == {"prepare": "done", "sft": "running", "grpo": "left", "report": "left"}
+    state = RunReader(held_run.folder).read()
+    assert state.steps[0].duration_s == 50.5
+    assert state.steps[1].duration_s == pytest.approx(539, abs=30)
+    assert state.elapsed_s == pytest.approx(600, abs=30)
+
+
+def test_a_killed_run_is_stopped_and_says_how_to_go_on(run):
+    run.write_manifest()
+    run.finish("prepare", at_s=60, duration_s=50)
+    run.start("sft", at_s=61)
+    phase, steps = read_phases(run.folder)
+    assert (phase, steps["sft"], steps["grpo"]) == ("stopped", "stopped", "left")
+
+
+def test_a_run_that_ended_between_steps_is_stopped_where_the_plan_is_known(run):
+    run.write_manifest()
+    run.finish("prepare", at_s=60, duration_s=50)
+    assert read_phases(run.folder)[0] == "stopped"
+    assert read_phases(run.folder, planned=())[0] == "finished"
+    assert not RunReader(run.folder).read().is_plan_known
+
+
+def test_a_finished_run(run):
+    run.write_manifest()
+    for place, name in enumerate(PLAN):
+        run.finish(name, at_s=60 * place + 60, duration_s=50)
+    phase, steps = read_phases(run.folder)
+    assert phase == "finished"
+    assert set(steps.values()) == {"done"}
+    assert RunReader(run.folder).read().elapsed_s == 240
+
+
+def test_a_step_that_the_recipe_got_later_is_none_of_an_old_run(run):
+    run.write_manifest()
+    run.finish("prepare", at_s=60, duration_s=50)
+    run.finish("grpo", at_s=120, duration_s=50)
+    run.finish("report", at_s=180, duration_s=50)
+    phase, steps = read_phases(run.folder)
+    assert (phase, list(steps)) == ("finished", ["prepare", "grpo", "report"])
+    (run.folder / "report/step.json").unlink()
+    run.start("report", at_s=170)
+    phase, steps = read_phases(run.folder)
+    assert (phase, steps["report"], "sft" in steps) == ("stopped", "stopped", False)
+
+
+def test_steps_of_an_earlier_start_are_reused_and_later_ones_are_to_do_again(held_run):
+    held_run.write_manifest()
+    held_run.finish("prepare", at_s=-500, duration_s=50)
+    held_run.start("sft", at_s=5)
+    held_run.finish("grpo", at_s=-300, duration_s=50)
+    _, steps = read_phases(held_run.folder)
+    assert steps == {"prepare": "reused", "sft": "running", "grpo": "left", "report": "left"}
+
+
+def test_without_a_plan_steps_stand_as_they_were_begun(held_run):
+    held_run.write_manifest()
+    held_run.finish("zeta", at_s=60, duration_s=50)
+    held_run.finish("alpha", at_s=120, duration_s=50)
+    held_run.start("middle", at_s=121)
+    assert list(read_phases(held_run.folder, planned=())[1]) == ["zeta", "alpha", "middle"]
+
+
+def test_a_manifest_alone_is_a_stopped_run(run):
+    run.write_manifest()
+    assert read_phases(run.folder, planned=())[0] == "stopped"
+
+
+def test_rows_are_followed_and_judged(held_run):
+    held_run.write_manifest()
+    held_run.start("grpo", at_s=1)
+    held_run.log("grpo", [{"step": 1, "reward": 0.5, "invalid": 0.9}])
+    reader = RunReader(held_run.folder)
+    training = reader.read().current
+    assert training is not None
+    assert (training.step, training.history.last_step, training.alarms) == ("grpo", 1, ())
+    for step in range(2, 6):
+        append_jsonl(held_run.folder / "grpo/metrics.jsonl", {"step": step, "invalid": 0.9})
+    training = reader.read().current
+    assert [alarm.name for alarm in training.alarms] == ["invalid"]
+    assert len(training.history.read("invalid")) == 5
+    held_run.log("grpo", [{"step": 1, "reward": 0.5, "invalid": 0.9}])
+    assert reader.read().current.history.last_step == 1
+
+
+def test_time_left_comes_from_the_rows_of_this_attempt(held_run):
+    held_run.write_manifest()
+    held_run.start("grpo", at_s=1)
+    held_run.log("grpo", [{"step": step, "reward": 0.5} for step in (10, 20, 30)])
+    moment = (held_run.began + timedelta(seconds=580)).timestamp()
+    os.utime(held_run.folder / "grpo/metrics.jsonl", (moment, moment))
+    progress = {"num_steps": 40, "first_step": 20, "started_at": held_run.tell(480)}
+    write_json(held_run.folder / "grpo/progress.json", progress)
+    training = RunReader(held_run.folder).read().current
+    assert training.num_steps == 40
+    assert training.left_s == pytest.approx(80, abs=30)
+    assert training.row_age_s == pytest.approx(20, abs=30)
+
+
+def test_the_estimate_counts_down_and_never_below_zero():
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    progress = {"num_steps": 100, "first_step": 20, "started_at": start.isoformat()}
+    row = start + timedelta(seconds=60)
+
+    def estimate(last_step: int, wait_s: float) -> float | None:
+        now = row + timedelta(seconds=wait_s)
+        return estimate_left(progress, last_step, row_time=row, now=now)
+
+    assert estimate(50, 0) == pytest.approx(100)
+    assert estimate(50, 30) == pytest.approx(70)
+    assert estimate(50, 500) == 0
+    assert estimate(20, 0) is None
+
+
+def test_a_run_shows_its_rewarded_training_when_none_runs(run):
+    run.write_manifest()
+    for place, name in enumerate(("sft", "grpo", "same")):
+        run.finish(name, at_s=60 + place, duration_s=5)
+        run.log(name, [{"step": 1, "loss": 1.0, **({"reward": 1.0} if name == "grpo" else {})}])
+    assert RunReader(run.folder).read().current.step == "grpo"
+    run.start("same", at_s=100)
+    assert RunReader(run.folder).read().current.step == "same"
+
+
+def test_damaged_lines_of_a_log_are_counted(run):
+    run.write_manifest()
+    run.start("sft", at_s=1)
+    run.log("sft", [{"step": 1, "loss": 1.0}])
+    with (run.folder / "sft/metrics.jsonl").open("a") as stream:
+        stream.write("garbage\n")
+    assert RunReader(run.folder).read().current.num_damaged == 1
+
+
+def test_looking_at_a_lock_does_not_take_it(tmp_path: Path):
+    assert not is_locked(tmp_path / ".lock")
+    with RunFolder(tmp_path).lock():
+        assert is_locked(tmp_path / ".lock")
+        assert is_locked(tmp_path / ".lock")
+    assert not is_locked(tmp_path / ".lock")
+    with RunFolder(tmp_path).lock():
+        pass
+
+
+def test_the_lock_of_another_process_is_seen_and_goes_with_it(tmp_path: Path):
+    code = (
+        "import pathlib, sys\nfrom groupwise.core import RunFolder\n"
+        "with RunFolder(pathlib.Path(sys.argv[1])).lock():\n    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        assert is_locked(tmp_path / ".lock")
+        process.kill()
+        process.wait()
+    assert not is_locked(tmp_path / ".lock")
+
+
+def test_a_sweep_names_its_cells(tmp_path: Path):
+    write_json(tmp_path / "sweep.json", {})
+    with pytest.raises(RunError, match="is a sweep, not a run, and none of its cells has begun"):
+        RunReader(tmp_path).read()
+    for name in ("a=1", "a=2"):
+        write_json(tmp_path / "cells" / name / "manifest.json", {})
+    with pytest.raises(RunError, match=r"give one of its 2 cells:\n  .*cells/a=1\n  .*cells/a=2"):
+        RunReader(tmp_path).read()
+    for number in range(3, 12):
+        write_json(tmp_path / f"cells/a={number}" / "manifest.json", {})
+    with pytest.raises(RunError, match="and 3 more"):
+        RunReader(tmp_path).read()
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match="is not a folder"):
+        RunReader(tmp_path / "file").read()
+    with pytest.raises(RunError, match="has files but holds no run"):
+        RunReader(tmp_path).read()
+
+
+def test_what_a_finished_step_did_not_write_is_refused_and_what_grows_is_not(run):
+    run.write_manifest()
+    run.log("sft", [{"step": 1, "loss": 1.0}])
+    run.finish("sft", at_s=5, duration_s=5)
+    path = run.folder / "sft" / "step.json"
+    outputs = {"sft/metrics.jsonl": digest_file(run.folder / "sft/metrics.jsonl")}
+    write_json(path, {**read_json(path, dict), "outputs": outputs})
+    run.start("grpo", at_s=6)
+    reader = RunReader(run.folder)
+    for step in (1, 2):
+        run.log("grpo", [{"step": step, "loss": 1.0}])
+        assert reader.read().trainings[1].history.last_step == step
+    run.log("sft", [{"step": 1, "loss": 0.5}])
+    with pytest.raises(RunError, match=r"got sft/metrics.jsonl, which was changed"):
+        RunReader(run.folder).read()
+
+
+def read_losses(path: Path) -> tuple[tuple[float, ...], int]:
+    history, num_damaged = read_log(path)
+    return history.read("loss").values, num_damaged
+
+
+def test_half_a_line_waits_for_its_rest(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 2}\n{"step": 2, "los')
+    assert read_losses(path) == ((2.0,), 0)
+    with path.open("ab") as stream:
+        stream.write(b's": 0.5}\n')
+    assert read_losses(path) == ((2.0, 0.5), 0)
+
+
+def test_damaged_lines_are_counted_and_left_out(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 1}\nnot json\n[2]\n\n{"step": 3, "loss": 3}\n')
+    assert read_losses(path) == ((1.0, 3.0), 2)
+
+
+@given(
+    losses=st.lists(st.floats(min_value=0, max_value=9) | st.none(), max_size=6),
+    note=st.text(),
+    cut=st.integers(min_value=0, max_value=400),
+)
+def test_wherever_a_file_is_cut_its_whole_rows_are_read_in_order(
+    losses: list[float | None], note: str, cut: int, tmp_path_factory: pytest.TempPathFactory
+):
+    path = tmp_path_factory.mktemp("log") / "rows.jsonl"
+    rows = [{"step": n, "loss": loss, "note": note} for n, loss in enumerate(losses)]
+    whole = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    path.write_bytes(whole[:cut])
+    num_rows = whole[:cut].count(b"\n")
+    known = tuple(loss for loss in losses[:num_rows] if loss is not None)
+    assert read_losses(path) == (known, 0)
+
+
+def test_a_log_that_grows_is_replaced_cut_or_removed_is_followed(run):
+    run.write_manifest()
+    run.start("sft", at_s=1)
+    path = run.folder / "sft/metrics.jsonl"
+    reader = RunReader(run.folder)
+
+    def read_steps() -> tuple[int, ...]:
+        trainings = reader.read().trainings
+        return trainings[0].history.read("loss").steps if trainings else ()
+
+    assert read_steps() == ()
+    write_jsonl(path, [{"step": step, "loss": 1} for step in (1, 2)])
+    assert read_steps() == (1, 2)
+    append_jsonl(path, {"step": 3, "loss": 1})
+    assert read_steps() == (1, 2, 3)
+    write_jsonl(path, [{"step": step, "loss": 1} for step in (1, 2, 9)])
+    assert read_steps() == (1, 2, 9)
+    os.truncate(path, len(b'{"step": 1, "loss": 1}\n'))
+    assert read_steps() == (1,)
+    path.unlink()
+    assert read_steps() == ()
