@@ -84,9 +84,7 @@ def test_three_labels_give_a_brier_score_in_the_unit_interval():
     assert bin_reliability([item], ("a", "b", "c"))[0].low == pytest.approx(1 / 3)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(LABELS), st.floats(0, 1)), min_size=1, max_size=60),
-)
+@given(st.lists(st.tuples(st.sampled_from(LABELS), st.floats(0, 1)), min_size=1, max_size=60))
 def test_scores_equal_their_references(rows):
     items = predict(rows)
     truths = [int(truth == "on-task") for truth, _ in rows]

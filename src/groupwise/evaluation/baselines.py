@@ -74,7 +74,9 @@ def predict_majority(
     """Answer the most frequent training label always, of equal ones the first by name.
 
     Probabilities are the training shares; the seed changes nothing.
-    An example without a label, or none to learn from, is an EvaluationError.
+
+    Raises:
+        EvaluationError: if an example has no label or there is no training example.
     """
     counts = Counter(read_labels(train))
     names = sorted(counts)
@@ -85,9 +87,7 @@ def predict_majority(
 def predict_text_only(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
-    """Answer from the task's text: TF-IDF of words and characters with logistic regression.
-
-    The text is ``fields["task"]`` where there is one, else the prompt.
+    """Answer from ``read_text``: TF-IDF of words and characters with logistic regression.
 
     Raises:
         EvaluationError: if an example has no label, or the training labels or texts do not

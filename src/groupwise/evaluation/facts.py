@@ -115,10 +115,7 @@ class RunFacts:
 
 
 def read_facts(
-    folder: Path,
-    *,
-    policy: str | None = None,
-    predictions: Sequence[Prediction] | None = None,
+    folder: Path, *, policy: str | None = None, predictions: Sequence[Prediction] | None = None
 ) -> RunFacts:
     """Read what is known of a finished run.
 

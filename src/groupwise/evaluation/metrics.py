@@ -280,19 +280,16 @@ def compute_metrics(
     """Compute every metric of every policy on every split.
 
     Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
-    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s;
-    accuracy[FIELD=VALUE], invalid_rate[FIELD=VALUE] and SCORE[FIELD=VALUE] of each value of the
-    fields named in ``slices``, and pair_accuracy[FIELD=VALUE] of the pairs that lie within. Where
+    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s; of each value of the
+    fields named in ``slices`` what ``list_sliced`` names, such as accuracy[FIELD=VALUE]. Where
     predictions have them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts
     pairs) and the mean of each of ``scores``.
 
     Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece (which
     is without what chance adds) and latencies that of draws of whole clusters. With a single
     cluster nothing is known about others: the interval is [0, 1] (latencies: lowest to highest).
-
-    Items without truths have no accuracy. Free text, which is ``labels=()`` or more than 20 labels,
-    has no metrics by label (precision, recall, F1, balanced accuracy, Brier score, calibration
-    error).
+    Items without truths have no accuracy; free text (``labels=()``, or more than 20) has no metrics
+    by label, nor Brier score, nor calibration error.
 
     Raises:
         EvaluationError: without predictions, with a label outside the set, an item answered

@@ -153,8 +153,8 @@ def compare_policies(
 ) -> PairedComparison:
     """Compare policy ``b`` with policy ``a`` item by item.
 
-    The split may be left out if the predictions have only one. An item that one of them answered
-    and has no value of is left out, which ``n`` tells.
+    The split may be left out if there is only one. An item that both were asked and one has no
+    value of is left out, which ``n`` tells.
 
     Raises:
         EvaluationError: if a policy is not there, or as ``compare_items``.

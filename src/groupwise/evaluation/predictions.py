@@ -393,12 +393,7 @@ class Items:
 
 
 def subtract_items(a: Items, b: Items) -> Floats:
-    """Return ``b`` minus ``a`` item by item, (N,) in [-1, 1]; differences of rounding are none.
-
-    Raises:
-        EvaluationError: if the two are of another measure or split, or have other items or the
-            same items with other labels or clusters.
-    """
+    """Return ``b`` minus ``a`` by item, (N,) in [-1, 1], rounding aside; refuse unlike items."""
     if (a.measure, a.split) != (b.measure, b.split):
         given = f"{a.measure} on {a.split} and {b.measure} on {b.split}"
         _refuse("unlike things cannot be compared", given, "one measure on one split")
