@@ -59,7 +59,7 @@ def load_vocabulary(
 @cache
 def _list_translations(language: Language) -> Sequence[tuple[re.Pattern[str], str]]:
     """Return the translations of what files have in English: what each is of, and its sentence."""
-    path = _VOCABULARY / f"found.{language}.yaml"
+    path = _VOCABULARY.parents[1] / f"report/found.{language}.yaml"
     if not path.is_file():
         return []
     known = cast("dict[str, str]", yaml.safe_load(path.read_text(encoding="utf-8")))
