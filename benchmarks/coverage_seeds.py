@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.evaluation.clusters import LEVEL, find_quantile
-from groupwise.evaluation.method_variance import Components, find_half_width, split_variance
+from groupwise.evaluation.methods import Components, find_half_width, split_variance
+from groupwise.evaluation.statistics import LEVEL, find_quantile
 
 Floats = NDArray[Any]
 SEEDS = (3, 4, 5, 8)

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from groupwise.evaluation import compare_methods, read_metrics, read_predictions
-from groupwise.evaluation.scoring import read_items
+from groupwise.evaluation.metrics import read_items
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
 rewards: Any = import_module("rewards")

@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 
 from groupwise.core import describe_machine
 from groupwise.evaluation.evidence import weigh_gains
-from groupwise.evaluation.intervals import bound_share
 from groupwise.evaluation.promotion import (
     MARGIN,
     Sessions,
@@ -43,6 +42,7 @@ from groupwise.evaluation.promotion import (
     is_promoted,
     score_loss,
 )
+from groupwise.evaluation.statistics import bound_share
 
 CHANGED, TILT, KEPT, ITEMS = 0.1, 0.6, 0.5, (1, 12)
 RESAMPLES, DRAWS = 400, 4_999

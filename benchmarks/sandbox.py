@@ -115,11 +115,11 @@ def run_all(problems: Sequence[Problem], run: Run, num_workers: int) -> list[Res
 def run_hostile() -> dict[str, Any]:
     """Run the hostile programs of the tests."""
     sys.path.insert(0, str(FIXTURES))
-    from hostile_programs import PROGRAMS
+    from program_corpora import HOSTILE
 
-    results = [(p, run_python(p.program, tests=p.tests, limits=SHORT)) for p in PROGRAMS]
+    results = [(p, run_python(p.program, tests=p.tests, limits=SHORT)) for p in HOSTILE]
     return {
-        "n": len(PROGRAMS),
+        "n": len(HOSTILE),
         "ended_as_expected": sum(r.status == p.status for p, r in results),
         "others": [f"{p.name}: {r.status}" for p, r in results if r.status != p.status],
         "unearned_passes": [

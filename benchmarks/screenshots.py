@@ -50,7 +50,7 @@ from groupwise.evaluation import (
     read_predictions,
     write_predictions,
 )
-from groupwise.evaluation.clusters import clustered_ratio
+from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.flow import FinishedRun, open_run
 from groupwise.flow.asking import make_ask, open_policy
 from groupwise.judges import ReplyCache

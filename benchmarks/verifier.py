@@ -44,7 +44,7 @@ from groupwise.evaluation import (
     predict_majority,
     predict_text_only,
 )
-from groupwise.evaluation.clusters import clustered_ratio
+from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.judges import ReplyCache
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from assemble import ROOT, assemble, list_pages, relink
-from groupwise.evaluation.measures import find_measure
+from groupwise.evaluation.predictions import find_measure
 from groupwise.flow import EvaluationSettings
 from groupwise.pipeline import find_recipes
 from groupwise.training import GrpoSettings, PictureAugmentation

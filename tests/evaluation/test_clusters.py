@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from groupwise.evaluation.clusters import (
+from groupwise.evaluation.statistics import (
     CR3,
     bound_ratio,
     clustered_ratio,

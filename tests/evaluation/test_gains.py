@@ -4,8 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from groupwise.evaluation.clusters import CR3, find_variance, sum_clusters
-from groupwise.evaluation.gains import Gain, assess_gains, bound_student, square_sums
+from groupwise.evaluation.statistics import (
+    CR3,
+    Gain,
+    assess_gains,
+    bound_student,
+    find_variance,
+    square_sums,
+    sum_clusters,
+)
 
 Rows = list[tuple[str, float]]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from groupwise.evaluation.intervals import (
+from groupwise.evaluation.statistics import (
     bound_clustered,
     count_effective_items,
     draw_sums,

@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.items import Items
-from groupwise.evaluation.method_variance import (
+from groupwise.evaluation.methods import (
+    MethodDifference,
+    compare_methods,
     count_items_needed,
     count_seeds_needed,
     find_half_width,
     find_power,
     split_variance,
 )
-from groupwise.evaluation.methods import MethodDifference, compare_methods
+from groupwise.evaluation.predictions import Items
 
 
 def make_items(values: Sequence[float], *, per_cluster: int = 4, first: int = 0) -> Items:

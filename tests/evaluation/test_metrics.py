@@ -22,9 +22,9 @@ from groupwise.evaluation import (
     read_metrics,
     write_metrics,
 )
-from groupwise.evaluation.intervals import bound_clustered
 from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
-from groupwise.evaluation.measures import Measure, find_measure
+from groupwise.evaluation.predictions import Measure, find_measure
+from groupwise.evaluation.statistics import bound_clustered
 
 LABELS = ("on-task", "off-task")
 Table = Callable[..., list[Prediction]]

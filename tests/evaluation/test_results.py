@@ -23,7 +23,7 @@ from groupwise.evaluation import (
     read_sections,
     write_evaluation,
 )
-from groupwise.evaluation.prompts import read_prompts
+from groupwise.evaluation.predictions import read_prompts
 
 Make = Callable[..., Prediction]
 NAMES = ("sft", "grpo")

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from groupwise.evaluation import Prediction
-from groupwise.evaluation.scoring import estimate_pass, list_sampled_measures, score_samples
+from groupwise.evaluation.metrics import estimate_pass, list_sampled_measures, score_samples
 
 Make = Callable[..., Prediction]
 CASES = [(n, c, k) for n in (1, 2, 5, 8) for c in range(n + 1) for k in range(1, n + 1)]

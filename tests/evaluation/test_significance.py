@@ -9,11 +9,11 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from groupwise.evaluation.intervals import measure_design_effect
-from groupwise.evaluation.significance import (
+from groupwise.evaluation.statistics import (
     EXACT_BELOW,
     adjust_holm,
     count_items_needed,
+    measure_design_effect,
     measure_effect,
     score_mcnemar,
 )

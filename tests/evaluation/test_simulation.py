@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from groupwise.evaluation.gains import Gain, assess_gains
+from groupwise.evaluation.statistics import Gain, assess_gains
 
 NUM_TRIALS = 1000
 NUM_CLUSTERS = 60

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from groupwise.evaluation.gains import assess_gains
+from groupwise.evaluation.statistics import assess_gains
 
 ROWS = [
     json.loads(line)

@@ -15,28 +15,21 @@ from groupwise.evaluation.baselines import (
     predict_text_only,
     read_text,
 )
-from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
-from groupwise.evaluation.fairness import (
+from groupwise.evaluation.conditions import (
     CONDITIONS_FILE,
     Conditions,
-    Difference,
-    FairnessVerdict,
-    ItemRelation,
-    RunFacts,
-    Sameness,
-    check_fairness,
     describe_examples,
     describe_rows,
     digest_prompts,
     digest_weights,
-    read_facts,
     read_headline,
     read_recorded,
-    summarize_same,
     write_conditions,
 )
+from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
+from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness import Difference, FairnessVerdict, check_fairness
 from groupwise.evaluation.flips import FLIP_WINDOW_S, FlipMemory, TimedVerdict, flag_flips
-from groupwise.evaluation.items import DiscordantItem, Items, list_discordant
 from groupwise.evaluation.joint import Candidate, predict_joint, rank_joint_candidates
 from groupwise.evaluation.label_metrics import (
     Confusion,
@@ -45,18 +38,14 @@ from groupwise.evaluation.label_metrics import (
     count_confusion,
 )
 from groupwise.evaluation.looks import record_look, state_looks
-from groupwise.evaluation.measures import (
-    METRIC_VERSIONS,
-    REWARD,
-    Measure,
-    choose_headline,
-    find_measure,
-    is_builtin,
-)
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import (
+    MAX_SLICES,
+    METRIC_VERSIONS,
     Metric,
     compute_metrics,
+    list_measures,
+    read_items,
     read_metrics,
     write_metrics,
 )
@@ -96,11 +85,13 @@ from groupwise.evaluation.page.numbers import (
     format_share_interval,
 )
 from groupwise.evaluation.paired import (
+    DiscordantItem,
     PairedComparison,
     adjust,
     compare_items,
     compare_pairs,
     compare_policies,
+    list_discordant,
     read_comparisons,
     write_comparisons,
 )
@@ -115,15 +106,23 @@ from groupwise.evaluation.policies import (
 from groupwise.evaluation.predictions import (
     MARKS,
     NEAR_DUPLICATE,
+    REWARD,
     SEEN,
+    Items,
+    Measure,
     Prediction,
+    Prompts,
+    choose_headline,
+    collect_prompts,
     digest_items,
+    find_measure,
     group_by_policy,
+    is_builtin,
     mark_items,
+    predict_each,
     read_predictions,
     write_predictions,
 )
-from groupwise.evaluation.prompts import Prompts, collect_prompts
 from groupwise.evaluation.report import (
     Section,
     describe_metric,
@@ -134,10 +133,10 @@ from groupwise.evaluation.report import (
     write_report,
     write_sections,
 )
-from groupwise.evaluation.results import predict_each, write_evaluation
-from groupwise.evaluation.scoring import MAX_SLICES, list_measures, read_items
+from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.sameness import ItemRelation, Sameness, summarize_same
 from groupwise.evaluation.seeds import find_unlike
-from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
+from groupwise.evaluation.statistics import SIGNIFICANCE, adjust_holm
 from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [

@@ -100,7 +100,8 @@ def predict_text_only(
         EvaluationError: if an example has no label, or the training labels or texts do not
             differ.
     """
-    from groupwise.evaluation.untyped import LogisticRegression, make_pipeline
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
 
     if train and not any(read_text(example).strip() for example in train):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
@@ -121,7 +122,7 @@ def predict_picture_only(
         EvaluationError: if an example has no label or no picture, the numbers of pictures
             differ, or the training labels do not differ.
     """
-    from groupwise.evaluation.untyped import RandomForestClassifier
+    from sklearn.ensemble import RandomForestClassifier
 
     numbers = sorted({len(example.pictures) for example in [*train, *test]})
     if len(numbers) != 1 or numbers[0] == 0:
@@ -163,7 +164,7 @@ def predict_nearest(
     Raises:
         EvaluationError: if an example has no label or there is no training example.
     """
-    from groupwise.evaluation.untyped import NearestNeighbors
+    from sklearn.neighbors import NearestNeighbors
 
     labels = read_labels(train)
     if not test:
@@ -181,7 +182,8 @@ def predict_nearest(
 
 def count_words(texts: Iterable[str]) -> Any:
     """Return untrained TF-IDF features of letters up to four and, if texts have any, of words."""
-    from groupwise.evaluation.untyped import TfidfVectorizer, make_union
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_union
 
     letters = TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True)
     if not any(map(re.compile(r"\w").search, texts)):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import ks_2samp
+from sklearn.cluster import KMeans
 
 from groupwise.core import open_picture
-from groupwise.evaluation.untyped import KMeans, ks_2samp
 
 ALARM_LEVEL = 0.001
 """Share of windows without drift that raise a false alarm, at most."""

@@ -20,6 +20,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from groupwise.core import EvaluationError, Example, derive_seed
 from groupwise.evaluation.baselines import (
@@ -31,16 +38,6 @@ from groupwise.evaluation.baselines import (
 )
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.sights import Embed, Names, Numbers, Sights, pair_words, see
-from groupwise.evaluation.untyped import (
-    ExtraTreesClassifier,
-    GroupKFold,
-    HashingVectorizer,
-    LogisticRegression,
-    StandardScaler,
-    TfidfTransformer,
-    TruncatedSVD,
-    make_pipeline,
-)
 
 NUM_FOLDS = 5
 _NUM_INNER_FOLDS = 2

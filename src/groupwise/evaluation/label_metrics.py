@@ -2,10 +2,9 @@
 
 Calibration is whether an answer held with confidence 0.8 is right 8 times out of 10. It is about
 label probabilities only; items without them do not take part, but for the Brier score of invalid
-answers. Invalid answers are counted beside the labels and are never one of them.
-
-Metrics are functions of sums over items, so that thousands of draws of clusters cost one array;
-tests hold them to scikit-learn's.
+answers. Invalid answers are counted beside the labels and are never one of them. Metrics are
+functions of sums over items, so that thousands of draws of clusters cost one array; tests hold them
+to scikit-learn's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,17 +13,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.stats import binned_statistic, norm
+from sklearn.metrics import confusion_matrix
 
-from groupwise.evaluation.clusters import Interval
-from groupwise.evaluation.intervals import bound_clustered
 from groupwise.evaluation.predictions import Prediction, check_labels
-from groupwise.evaluation.untyped import binned_statistic, confusion_matrix, normal
+from groupwise.evaluation.statistics import Floats, Interval, bound_clustered
 
 NUM_BINS = 10
 _HALVINGS = 20
 _LEAST_FACTOR = 1e-4
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +282,7 @@ def _fold(means: Floats, sigma: Floats) -> Floats:
     safe = np.where(sigma > 0, sigma, 1.0)
     ratio = means / safe
     folded = safe * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
-    folded += means * (1 - 2 * normal.cdf(-ratio))
+    folded += means * (1 - 2 * norm.cdf(-ratio))
     return np.where(sigma > 0, folded, means)
 
 

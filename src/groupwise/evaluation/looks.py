@@ -28,7 +28,7 @@ from groupwise.core import (
     take_lock,
 )
 from groupwise.evaluation.page import Statement
-from groupwise.evaluation.records import exact, parse_as
+from groupwise.evaluation.predictions import exact, parse_as
 
 FILE = "looks.jsonl"
 MANY_CONFIGS = 4

@@ -10,32 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, derive_seed, write_json
-from groupwise.evaluation.clusters import count_effective, sum_clusters
-from groupwise.evaluation.gains import FEW_CARRYING, NUM_RESAMPLES, assess_gains
-from groupwise.evaluation.intervals import measure_design_effect
-from groupwise.evaluation.items import (
+from groupwise.evaluation.metrics import read_items
+from groupwise.evaluation.predictions import (
     Items,
-    count_same_answers,
-    keep_common,
+    Measure,
+    Prediction,
+    exact,
+    read_as,
     subtract_items,
 )
-from groupwise.evaluation.measures import Measure
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.records import exact, read_as
-from groupwise.evaluation.scoring import read_items
-from groupwise.evaluation.significance import (
+from groupwise.evaluation.statistics import (
+    NUM_RESAMPLES,
     adjust_holm,
+    assess_gains,
+    count_effective,
     count_items_needed,
+    measure_design_effect,
     measure_effect,
     score_mcnemar,
+    sum_clusters,
 )
 
-FEW_CLUSTERS = 10
-Floats = NDArray[np.float64]
+FEW_CLUSTERS, FEW_CARRYING = 10, 20
 
 
 @exact
@@ -123,9 +122,6 @@ class PairedComparison:
         return self.num_carrying is not None and self.num_carrying < FEW_CARRYING
 
 
-_COMPARISONS = TypeAdapter(list[PairedComparison])
-
-
 def compare_items(
     a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
 ) -> PairedComparison:
@@ -146,7 +142,11 @@ def compare_items(
         a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
     )
     num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
-    effect, design_effect = measure_effect(gains), measure_design_effect(a.clusters, gains)
+    effect = measure_effect(gains)
+    design_effect = measure_design_effect(a.clusters, gains)
+    same = int((gains == 0).sum())
+    if a.answers and b.answers:
+        same = sum(one == two for one, two in zip(a.answers, b.answers, strict=True))
     return PairedComparison(
         policy_a=a.policy,
         policy_b=b.policy,
@@ -158,7 +158,7 @@ def compare_items(
         high=found.high,
         num_a_only=num_a_only,
         num_b_only=num_b_only,
-        num_same_answer=count_same_answers(a, b),
+        num_same_answer=same,
         p_value=score_mcnemar(num_a_only, num_b_only) if is_binary else found.p_value,
         p_value_clustered=found.p_value,
         p_value_holm=found.p_value,
@@ -202,15 +202,14 @@ def compare_policies(
     one, two = (
         read_items(predictions, policy=policy, split=chosen, measure=measure) for policy in (a, b)
     )
-    if one.ids != two.ids and _list_asked(predictions, a, chosen) == _list_asked(
-        predictions, b, chosen
-    ):
-        one, two = keep_common(one, two)
+    asked, asked_too = (
+        {p.example_id for p in predictions if (p.policy, p.split) == (policy, chosen)}
+        for policy in (a, b)
+    )
+    if one.ids != two.ids and asked == asked_too:
+        common = {*one.ids} & {*two.ids}
+        one, two = one.keep(common), two.keep(common)
     return compare_items(one, two, seed=seed)
-
-
-def _list_asked(predictions: Sequence[Prediction], policy: str, split: str) -> set[str]:
-    return {p.example_id for p in predictions if (p.policy, p.split) == (policy, split)}
 
 
 def compare_pairs(
@@ -251,4 +250,49 @@ def read_comparisons(path: Path) -> list[PairedComparison]:
         DataError: if the file is missing or is not a JSON list.
         EvaluationError: if it is not one of comparisons.
     """
-    return read_as(path, _COMPARISONS)
+    return read_as(path, TypeAdapter(list[PairedComparison]))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordantItem:
+    """One item on which two policies differ.
+
+    Attributes:
+        id: content id of the item (id of the pair for ``pair_accuracy``).
+        cluster: what the item is clustered by.
+        value_a: what policy a reached, in [0, 1].
+        value_b: what policy b reached.
+        label: the truth; None where the items do not carry it.
+        answer_a: the answer of a; None for an invalid one or where the items carry none.
+        answer_b: the answer of b.
+        task: what the item asks, where that is known.
+    """
+
+    id: str
+    cluster: str
+    value_a: float
+    value_b: float
+    label: str | None
+    answer_a: str | None
+    answer_b: str | None
+    task: str = ""
+
+
+def list_discordant(a: Items, b: Items) -> tuple[DiscordantItem, ...]:
+    """Return the items on which ``a`` and ``b`` differ, by id.
+
+    Raises:
+        EvaluationError: as ``subtract_items``.
+    """
+    return tuple(
+        DiscordantItem(
+            id=a.ids[n],
+            cluster=a.clusters[n],
+            value_a=float(a.values[n]),
+            value_b=float(b.values[n]),
+            label=a.labels[n] if a.labels else None,
+            answer_a=a.answers[n] if a.answers else None,
+            answer_b=b.answers[n] if b.answers else None,
+        )
+        for n in np.flatnonzero(subtract_items(a, b))
+    )

@@ -12,10 +12,9 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, read_json, write_json
-from groupwise.evaluation.records import read_as
+from groupwise.evaluation.predictions import read_as
 
 POLICIES_FILE = "evaluate/policies.json"
-_BUDGET_FILE = "budget.json"
 PolicyKind = Literal["baseline", "bound", "prompted", "trained", "unknown"]
 Sight = Literal["picture", "text", "everything"]
 Language = Literal["en", "zh"]
@@ -32,8 +31,8 @@ class RunPolicy:
         note: what it is, in a few words.
         note_zh: the same in Chinese.
         kind: ``baseline``: no language model answers; ``bound``: it has seen the answers, so it is
-            no rival; ``prompted``: the model before any training; ``trained``: what a training
-            step made of it; ``unknown``: the run does not say.
+            nothing to be compared with; ``prompted``: the model before any training; ``trained``:
+            what a training step made of it; ``unknown``: the run does not say.
         step: the step that trained it; None where nothing was trained.
         trained_from: the policy that training started from; None: the base, or nothing.
         trained_on: splits that its step reads.
@@ -58,7 +57,7 @@ class RunPolicy:
     budget: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-_PARSER = TypeAdapter(tuple[RunPolicy, ...])
+_POLICIES = TypeAdapter(tuple[RunPolicy, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +110,7 @@ class Policies:
 
 
 def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
-    """Write what policies a run has, each with the budget that its training step left.
-
-    Args:
-        run: the run folder.
-        policies: in the order of reports; one that was trained from another stands behind it.
+    """Write what policies a run has, in the order of reports, each with its training's budget.
 
     Raises:
         EvaluationError: if a name appears twice, or a policy was trained from one that does not
@@ -123,12 +118,12 @@ def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
     """
     _check_order(policies, run / POLICIES_FILE)
     counted = [
-        replace(one, budget=read_json(run / one.step / _BUDGET_FILE, dict))
-        if one.step and (run / one.step / _BUDGET_FILE).is_file()
+        replace(one, budget=read_json(run / one.step / "budget.json", dict))
+        if one.step and (run / one.step / "budget.json").is_file()
         else one
         for one in policies
     ]
-    write_json(run / POLICIES_FILE, _PARSER.dump_python(tuple(counted), mode="json"))
+    write_json(run / POLICIES_FILE, _POLICIES.dump_python(tuple(counted), mode="json"))
 
 
 def read_policies(run: Path) -> Policies:
@@ -141,7 +136,7 @@ def read_policies(run: Path) -> Policies:
     path = run / POLICIES_FILE
     if not path.is_file():
         return Policies()
-    found = read_as(path, _PARSER)
+    found = read_as(path, _POLICIES)
     _check_order(found, path)
     return Policies(found)
 

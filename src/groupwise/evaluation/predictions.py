@@ -1,19 +1,69 @@
-"""Predictions: one row per item and policy, the source of every number in a report.
+"""Predictions, a row per item and policy: the source of every number in a report; and measures.
 
-Rows are read and checked here. Nothing is counted or averaged here.
+Rows are read and checked here, and matched item by item; nothing is averaged.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
-from groupwise.evaluation.measures import is_builtin
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
+from groupwise.core import (
+    EvaluationError,
+    Example,
+    digest_json,
+    parse_value,
+    read_json,
+    read_jsonl,
+    write_jsonl,
+)
+
+T = TypeVar("T")
+Floats = NDArray[np.float64]
+exact = with_config(ConfigDict(extra="forbid"))
+"""Marks a dataclass whose files have no other keys."""
+MAX_TEXT = 400
+"""Characters that are shown of a prompt's last turn, or of an answer as it was given."""
+_MAX_SHOWN = 6_000
 _SUM_TOLERANCE = 1e-3
-_LATER_KEYS = {"scores", "samples", "pair", "picture_digests"}
+_TIE = 1e-12
+MARKS = "marks"
+"""Field of predictions: what reports draw on the first picture and say beside it.
+
+``reference`` and ``answer`` are lists of ``[left, top, right, bottom, name]``, in shares of the
+picture's sides, and ``remark`` has a sentence by language; each may be missing.
+"""
+NEAR_DUPLICATE = "near_duplicate"
+"""Field of items: ``yes`` where a picture looks like one of another split, ``no`` elsewhere."""
+SEEN = "seen_in_training"
+"""Field of items of other data: ``yes`` where training showed the same text or picture."""
+
+
+def read_as(path: Path, shape: TypeAdapter[T], *, kind: type[Any] = list) -> T:
+    """Return what a JSON file of a run holds (``kind``: ``list`` or ``dict``), as ``shape`` has it.
+
+    Raises:
+        DataError: if the file cannot be read, is not JSON, or is of another kind.
+        EvaluationError: if it has another shape.
+    """
+    return parse_as(read_json(path, kind), shape, path)
+
+
+def parse_as(value: object, shape: TypeAdapter[T], path: Path) -> T:
+    """Return what is made of a value that stands in a file; an EvaluationError names the file."""
+    fix = "run the step that writes it again"
+    return parse_value(value, shape, f"{path} is damaged", error=EvaluationError, fix=fix)
+
+
+def parse_open(value: object, model: type[BaseModel], path: Path) -> dict[str, Any]:
+    """Return a JSON object: keys that a model has are of its types, others stay as they are."""
+    found = parse_as(value, TypeAdapter(model), path)
+    return {name: part for name, part in found if name in found.model_fields_set}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +112,6 @@ class Prediction:
     pair: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse rows that would give a wrong number later."""
         where = f"the prediction of {self.policy} for {self.example_id}"
         if not self.policy or "/" in self.policy:
             raise EvaluationError(
@@ -75,10 +124,29 @@ class Prediction:
                 expected="a reason for an invalid answer and none for a valid one",
             )
         if self.probabilities is not None:
-            _check_probabilities(self.probabilities, where)
+            shares = list(self.probabilities.values())
+            is_sum = abs(sum(shares) - 1) <= _SUM_TOLERANCE
+            if not is_sum or not all(0 <= share <= 1 for share in shares):
+                raise EvaluationError(
+                    f"{where} has wrong probabilities",
+                    got=dict(self.probabilities),
+                    expected="values in [0, 1] that sum to 1",
+                )
         if self.latency_s is not None and not 0 <= self.latency_s < math.inf:
             raise EvaluationError(f"{where} has a wrong latency", got=f"{self.latency_s} s")
-        _check_scores(self.scores, where)
+        for name, value in self.scores.items():
+            if not name or is_builtin(name):
+                raise EvaluationError(
+                    f"{where} has a score under a name that is taken",
+                    got=repr(name),
+                    fix="rename it",
+                )
+            if not 0 <= value <= 1:
+                raise EvaluationError(
+                    f"{where} has a wrong score",
+                    got=f"{name} = {value}",
+                    expected="a value in [0, 1]",
+                )
         if not {type(sample) for sample in self.samples} <= {bool}:
             raise EvaluationError(
                 f"{where} has wrong samples", got=list(self.samples), expected="true or false each"
@@ -98,63 +166,7 @@ class Prediction:
 
 
 _KEYS = {item.name for item in fields(Prediction)}
-
-
-def _check_probabilities(probabilities: Mapping[str, float], where: str) -> None:
-    values = list(probabilities.values())
-    if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > _SUM_TOLERANCE:
-        raise EvaluationError(
-            f"{where} has wrong probabilities",
-            got=dict(probabilities),
-            expected="values in [0, 1] that sum to 1",
-        )
-
-
-def _check_scores(scores: Mapping[str, float], where: str) -> None:
-    for name, value in scores.items():
-        if not name or is_builtin(name):
-            raise EvaluationError(
-                f"{where} has a score under a name that is taken", got=repr(name), fix="rename it"
-            )
-        if not 0 <= value <= 1:
-            raise EvaluationError(
-                f"{where} has a wrong score", got=f"{name} = {value}", expected="a value in [0, 1]"
-            )
-
-
-MARKS = "marks"
-"""Field of predictions: what reports draw on the first picture and say beside it.
-
-``reference`` and ``answer`` are lists of ``[left, top, right, bottom, name]``, in shares of the
-picture's sides, and ``remark`` has a sentence by language; each may be missing.
-"""
-
-
-NEAR_DUPLICATE = "near_duplicate"
-"""Field of items: ``yes`` where a picture looks like one of another split, ``no`` elsewhere."""
-
-
-SEEN = "seen_in_training"
-"""Field of items of other data: ``yes`` where training showed the same text or picture."""
-
-
-def mark_items(
-    predictions: Sequence[Prediction], ids: Collection[str], field: str
-) -> tuple[list[Prediction], tuple[str, ...]]:
-    """Return predictions whose ``field`` says which items are meant, and the field to slice by.
-
-    Args:
-        predictions: of any policies.
-        ids: of the examples that are meant; without any, nothing is marked.
-        field: its name.
-    """
-    if not ids:
-        return list(predictions), ()
-    marked = [
-        replace(one, fields={**one.fields, field: "yes" if one.example_id in ids else "no"})
-        for one in predictions
-    ]
-    return marked, (field,)
+_LATER_KEYS = {"scores", "samples", "pair", "picture_digests"}
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
@@ -169,22 +181,54 @@ def read_predictions(path: Path) -> list[Prediction]:
         DataError: if the file is missing or a line is not a JSON object.
         EvaluationError: if a row has other keys than a Prediction or contradicts itself.
     """
-    return [_parse_row(row, f"{path} row {n}") for n, row in enumerate(read_jsonl(path), start=1)]
+    found: list[Prediction] = []
+    for number, row in enumerate(read_jsonl(path), start=1):
+        if not _KEYS - _LATER_KEYS <= set(row) <= _KEYS:
+            raise EvaluationError(
+                f"{path} row {number} is not a prediction",
+                got=f"the keys {sorted(row)}",
+                expected=f"the keys {sorted(_KEYS)}",
+            )
+        if not all(isinstance(name, str) for name in row["pictures"]):
+            raise EvaluationError(
+                f"{path} row {number} has pictures that are no paths", got=row["pictures"]
+            )
+        for name in ("pictures", "samples", "picture_digests"):
+            row[name] = tuple(row.get(name, ()))
+        found.append(Prediction(**row))
+    return found
 
 
-def _parse_row(row: dict[str, Any], where: str) -> Prediction:
-    if not _KEYS - _LATER_KEYS <= set(row) <= _KEYS:
-        raise EvaluationError(
-            f"{where} is not a prediction",
-            got=f"the keys {sorted(row)}",
-            expected=f"the keys {sorted(_KEYS)}",
-        )
-    if not all(isinstance(name, str) for name in row["pictures"]):
-        raise EvaluationError(f"{where} has pictures that are no paths", got=row["pictures"])
-    row["pictures"] = tuple(row["pictures"])
-    row["samples"] = tuple(row.get("samples", ()))
-    row["picture_digests"] = tuple(row.get("picture_digests", ()))
-    return Prediction(**row)
+def predict_each(
+    policies: Iterable[str], ask: Callable[[str], Iterable[Prediction]], *, folder: Path
+) -> list[Prediction]:
+    """Return the predictions of policies, each asked once and kept in ``<policy>.jsonl``.
+
+    So a step that is killed between two policies does not ask the first one again.
+    """
+    found: list[Prediction] = []
+    for policy in policies:
+        path = folder / f"{policy}.jsonl"
+        if not path.exists():
+            write_predictions(path, ask(policy))
+        found += read_predictions(path)
+    return found
+
+
+def mark_items(
+    predictions: Sequence[Prediction], ids: Collection[str], field: str
+) -> tuple[list[Prediction], tuple[str, ...]]:
+    """Return predictions whose ``field`` says which items (by id) are meant, and what to slice by.
+
+    Without ids nothing is marked.
+    """
+    if not ids:
+        return list(predictions), ()
+    marked = [
+        replace(one, fields={**one.fields, field: "yes" if one.example_id in ids else "no"})
+        for one in predictions
+    ]
+    return marked, (field,)
 
 
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
@@ -239,15 +283,235 @@ def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> No
         raise EvaluationError("wrong labels", got=list(labels), expected="two or more, each once")
     for item in predictions:
         given = {one for one in (item.label, item.predicted) if one is not None}
-        if not given <= allowed:
+        shares = set(item.probabilities or ())
+        for what, names in (
+            ("a label outside the set", given),
+            ("probabilities of other labels", shares),
+        ):
+            if not names <= allowed:
+                raise EvaluationError(
+                    f"{item.policy} has {what} for item {item.example_id}",
+                    got=sorted(names if names is shares else names - allowed),
+                    expected=list(labels),
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure: its name as in ``POLICY/NAME``, its titles, and whether more of it is better."""
+
+    name: str
+    title: str
+    title_zh: str
+    is_higher_better: bool = True
+
+    @property
+    def sign(self) -> Literal[1, -1]:
+        """What a difference is multiplied by to be a gain."""
+        return 1 if self.is_higher_better else -1
+
+    @property
+    def is_correctness(self) -> bool:
+        """Whether an item counts 1 if it was answered right and 0 if not."""
+        return self.name.startswith(("accuracy", "recall:", "pair_accuracy"))
+
+
+ACCURACY = Measure("accuracy", "Accuracy", "准确率")
+REWARD = Measure("reward", "Reward", "奖励")
+"""The weighted reward, a measure where answers have no reference."""
+_KNOWN = {
+    one.name: one
+    for one in (
+        ACCURACY,
+        Measure("balanced_accuracy", "Balanced accuracy", "平衡准确率"),
+        Measure("pair_accuracy", "Pair accuracy", "成对准确率"),
+        Measure("invalid_rate", "Invalid answers", "无效回答率", is_higher_better=False),
+        Measure("brier", "Brier score", "Brier 分数", is_higher_better=False),
+        Measure("ece", "Calibration error", "校准误差", is_higher_better=False),
+        Measure("latency_p50_s", "Median latency", "延迟中位数", is_higher_better=False),
+        Measure("latency_p95_s", "95 % latency", "95 % 延迟", is_higher_better=False),
+    )
+}
+_FAMILIES = {
+    "accuracy[": ("Accuracy where {}", "{} 的准确率"),
+    "pair_accuracy[": ("Pair accuracy where {}", "{} 的成对准确率"),
+    "invalid_rate[": ("Invalid answers where {}", "{} 的无效回答率"),
+    "precision:": ("Precision of {}", "{} 的精确率"),
+    "recall:": ("Recall of {}", "{} 的召回率"),
+    "f1:": ("F1 of {}", "{} 的 F1"),
+    "pass@": ("pass@{}", "pass@{}"),
+    "mean@": ("mean@{}", "mean@{}"),
+}
+
+
+def is_builtin(name: str) -> bool:
+    """Whether a measure of Groupwise itself has this name."""
+    return name in _KNOWN or name.startswith(tuple(_FAMILIES))
+
+
+def choose_headline(names: Collection[str], own: Sequence[Measure]) -> Measure:
+    """Return what heads a report: accuracy where it was measured, else the first own measure."""
+    if ACCURACY.name in names:
+        return ACCURACY
+    return next((one for one in own if one.name in names), ACCURACY)
+
+
+def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
+    """Return a measure by its name; None where nobody says which direction is better.
+
+    Args:
+        name: such as ``accuracy``, ``recall:LABEL``, or a recipe's own score, whole or as
+            SCORE[FIELD=VALUE].
+        own: what the recipe defines.
+    """
+    if name in _KNOWN:
+        return _KNOWN[name]
+    for family, (title, title_zh) in _FAMILIES.items():
+        if name.startswith(family):
+            part = name.removeprefix(family).removesuffix("]" if family.endswith("[") else "")
+            is_higher_better = not family.startswith("invalid")
+            return Measure(name, title.format(part), title_zh.format(part), is_higher_better)
+    found = {one.name: one for one in own}
+    whole, _, part = name.removesuffix("]").partition("[")
+    if name in found or whole not in found or not part:
+        return found.get(name)
+    one = found[whole]
+    titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
+    return replace(one, name=name, **titles)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """What one policy reached on each item of a split: the rows of one measure.
+
+    Attributes:
+        measure: the measure whose mean this is, such as ``accuracy`` or ``pass@4``.
+        split: name of the split.
+        policy: who answered.
+        ids: content ids of the N items (ids of pairs for ``pair_accuracy``), ascending.
+        clusters: what each item is clustered by.
+        values: (N,) values in [0, 1].
+        is_binary: whether every value is 0 or 1.
+        split_digest: digest of the whole split's item ids and labels.
+        labels: truth of each item, None where there is none; of a pair, a JSON list. May be empty.
+        answers: answer to each item, None for an invalid one; of a pair, a JSON list. May be
+            empty.
+
+    Raises:
+        EvaluationError: without items, if lengths differ, ids do not ascend or a value is not
+            a finite number in [0, 1].
+    """
+
+    measure: str
+    split: str
+    policy: str
+    ids: tuple[str, ...]
+    clusters: tuple[str, ...]
+    values: Floats
+    is_binary: bool
+    split_digest: str
+    labels: tuple[str | None, ...] = ()
+    answers: tuple[str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"{self.measure} of {self.policy} on {self.split}"
+        if not self.ids:
+            raise EvaluationError(f"there are no items for {where}")
+        sizes = {len(self.ids), len(self.clusters), len(self.values)}
+        sizes |= {len(part) for part in (self.labels, self.answers) if part}
+        if len(sizes) > 1:
+            raise EvaluationError(f"the parts of {where} differ in length", got=sorted(sizes))
+        if any(one >= two for one, two in zip(self.ids, self.ids[1:], strict=False)):
+            raise EvaluationError(f"ids must ascend, each once, for {where}")
+        wrong = np.flatnonzero(~((self.values >= 0) & (self.values <= 1)))
+        if len(wrong):
             raise EvaluationError(
-                f"{item.policy} has a label outside the set for item {item.example_id}",
-                got=sorted(given - allowed),
-                expected=list(labels),
+                f"item {self.ids[wrong[0]]} has a wrong value for {where}",
+                got=float(self.values[wrong[0]]),
+                expected="a finite number in [0, 1]",
             )
-        if item.probabilities is not None and not set(item.probabilities) <= allowed:
-            raise EvaluationError(
-                f"{item.policy} has probabilities of other labels for item {item.example_id}",
-                got=sorted(item.probabilities),
-                expected=list(labels),
-            )
+        if self.is_binary and not np.isin(self.values, (0, 1)).all():
+            raise EvaluationError(f"{where} is not binary", expected="values 0 and 1 only")
+
+    @property
+    def value(self) -> float:
+        """The mean of the values."""
+        return float(self.values.mean())
+
+    def keep(self, ids: Collection[str]) -> "Items":
+        """Return the items of these ids."""
+        places = [place for place, one in enumerate(self.ids) if one in ids]
+        return replace(
+            self,
+            values=self.values[places],
+            ids=tuple(self.ids[n] for n in places),
+            clusters=tuple(self.clusters[n] for n in places),
+            labels=tuple(self.labels[n] for n in places) if self.labels else (),
+            answers=tuple(self.answers[n] for n in places) if self.answers else (),
+        )
+
+
+def subtract_items(a: Items, b: Items) -> Floats:
+    """Return ``b`` minus ``a`` item by item, (N,) in [-1, 1]; differences of rounding are none.
+
+    Raises:
+        EvaluationError: if the two are of another measure or split, or have other items or the
+            same items with other labels or clusters.
+    """
+    if (a.measure, a.split) != (b.measure, b.split):
+        raise EvaluationError(
+            "unlike things cannot be compared",
+            got=f"{a.measure} on {a.split} and {b.measure} on {b.split}",
+            expected="one measure on one split",
+        )
+    both_labels = bool(a.labels and b.labels)
+    if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
+        raise EvaluationError(
+            f"{a.policy} and {b.policy} did not answer the same items of {a.split}",
+            got=f"{len(a.ids)} and {len(b.ids)} items, {len({*a.ids} & {*b.ids})} in common",
+            expected="the same ids, labels and clusters",
+            fix="predict with both on the same items first",
+        )
+    gains = b.values - a.values
+    return np.where(np.abs(gains) < _TIE, 0.0, gains)
+
+
+@exact
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What was asked.
+
+    Attributes:
+        item: the id of the item that ``shown`` is of.
+        shown: its prompt as the model sees it, cut; empty where that is not known.
+        pictures: the names of its pictures.
+        turns: the text of the last turn of each item's prompt, cut, by the item's id.
+    """
+
+    item: str = ""
+    shown: str = ""
+    pictures: tuple[str, ...] = ()
+    turns: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text of at most ``length`` characters, the last of them … where it was cut."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def collect_prompts(
+    examples: Sequence[Example], render: Callable[[Example], str] = lambda _: ""
+) -> Prompts:
+    """Return what is asked of examples, the first as the model sees it by ``render``."""
+    first = examples[0]
+    return Prompts(
+        item=first.id,
+        shown=shorten(render(first), _MAX_SHOWN),
+        pictures=tuple(picture.path.name for picture in first.pictures),
+        turns={one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples},
+    )
+
+
+def read_prompts(path: Path) -> Prompts:
+    """Return what was asked; errors as those of ``read_as``."""
+    return read_as(path, TypeAdapter(Prompts), kind=dict)

@@ -19,8 +19,8 @@ from typing import Literal
 import numpy as np
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.clusters import Floats
 from groupwise.evaluation.evidence import bound_gain_below, weigh_gains
+from groupwise.evaluation.statistics import Floats
 
 LEVEL = 0.05
 MARGIN = 0.02

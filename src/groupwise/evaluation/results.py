@@ -1,39 +1,16 @@
 """What the step ``evaluate`` leaves: the files that reports, comparisons and the gate read."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from groupwise.evaluation.fairness import Conditions, write_conditions
+from groupwise.core import write_json
+from groupwise.evaluation.conditions import Conditions, write_conditions
 from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies
-from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
-from groupwise.evaluation.prompts import Prompts, write_prompts
+from groupwise.evaluation.predictions import Prediction, Prompts, write_predictions
 from groupwise.evaluation.report import Section, write_sections
-
-
-def predict_each(
-    policies: Iterable[str], ask: Callable[[str], Iterable[Prediction]], *, folder: Path
-) -> list[Prediction]:
-    """Return the predictions of policies, each asked once and kept in ``<policy>.jsonl``.
-
-    So a step that is killed between two policies does not ask the first one again.
-
-    Args:
-        policies: names, in the order of the result.
-        ask: returns the predictions of a policy.
-        folder: of the step.
-
-    Raises:
-        EvaluationError: if a file is damaged.
-    """
-    found: list[Prediction] = []
-    for policy in policies:
-        path = folder / f"{policy}.jsonl"
-        if not path.exists():
-            write_predictions(path, ask(policy))
-        found += read_predictions(path)
-    return found
 
 
 def write_evaluation(  # noqa: PLR0913 (each is a file)
@@ -64,6 +41,6 @@ def write_evaluation(  # noqa: PLR0913 (each is a file)
     write_comparisons(folder / "comparisons.json", comparisons)
     write_conditions(folder / "conditions.json", conditions)
     write_policies(folder.parent, policies)
-    write_prompts(folder / "prompts.json", prompts)
+    write_json(folder / "prompts.json", asdict(prompts))
     if sections:
         write_sections(folder / "sections.json", sections)

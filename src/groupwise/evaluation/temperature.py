@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from groupwise.evaluation.untyped import minimize_scalar
+from scipy.optimize import minimize_scalar
 
 Floats = NDArray[np.float64]
 MIN_ITEMS = 20

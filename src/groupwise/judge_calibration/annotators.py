@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.evaluation.intervals import bound_clustered
+from groupwise.evaluation.statistics import bound_clustered
 from groupwise.judge_calibration.rows import VerdictRow
 
 Floats = NDArray[np.float64]

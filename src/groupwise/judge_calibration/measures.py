@@ -9,14 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from statsmodels.stats.inter_rater import cohens_kappa
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.clusters import Interval, clustered_ratio
-from groupwise.evaluation.gains import assess_gains
-from groupwise.evaluation.intervals import (
-    bound_share,
-    widen_interval,
-)
 from groupwise.evaluation.label_metrics import (
     ReliabilityBin,
     bin_reliability,
@@ -27,7 +22,13 @@ from groupwise.evaluation.label_metrics import (
 )
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.untyped import cohens_kappa
+from groupwise.evaluation.statistics import (
+    Interval,
+    assess_gains,
+    bound_share,
+    clustered_ratio,
+    widen_interval,
+)
 from groupwise.judge_calibration.annotators import Labels, measure_alpha, rate_agreement
 from groupwise.judge_calibration.rows import (
     VerdictRow,

@@ -23,8 +23,8 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.evaluation import Prediction, read_predictions
-from groupwise.evaluation.clusters import sum_clusters
 from groupwise.evaluation.promotion import Promotion, Sessions, find_level, judge_candidate
+from groupwise.evaluation.statistics import sum_clusters
 from groupwise.feedback import FeedbackItem, FeedbackStore
 from groupwise.feedback.sides import Sides, name_session
 from groupwise.learning.judged import is_judged

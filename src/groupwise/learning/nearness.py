@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from sklearn.metrics.pairwise import cosine_distances
+
 from groupwise.core import Example
 from groupwise.evaluation.baselines import count_words
 from groupwise.evaluation.sights import Numbers, see
-from groupwise.evaluation.untyped import cosine_distances
 
 
 class Nearness:

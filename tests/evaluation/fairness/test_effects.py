@@ -14,7 +14,7 @@ from groupwise.evaluation import (
     RunPolicy,
     check_fairness,
 )
-from groupwise.evaluation.fairness import Scope
+from groupwise.evaluation.facts import Scope
 from groupwise.pipeline import find_recipes
 
 KINDS = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}

@@ -17,7 +17,7 @@ from groupwise.evaluation import (
     RunPolicy,
     check_fairness,
 )
-from groupwise.evaluation.fairness import Scope
+from groupwise.evaluation.facts import Scope
 
 NAMES = (
     "conditions/file",

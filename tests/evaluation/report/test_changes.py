@@ -19,8 +19,8 @@ from groupwise.evaluation import (
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import LANGUAGES
+from groupwise.evaluation.predictions import Measure
 from groupwise.evaluation.report import build_report, render_html, render_markdown
 from groupwise.evaluation.report.changes import _is_good, find_changes
 

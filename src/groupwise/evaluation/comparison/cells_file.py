@@ -28,10 +28,9 @@ from groupwise.evaluation.comparison.sides import (
     merge_differences,
     tell_rows,
 )
-from groupwise.evaluation.fairness import RunFacts
-from groupwise.evaluation.fairness.classing import find_differences
-from groupwise.evaluation.fairness.finding import RECORDED
-from groupwise.evaluation.measures import Measure, find_measure
+from groupwise.evaluation.facts import RunFacts
+from groupwise.evaluation.fairness import RECORDED, find_differences
+from groupwise.evaluation.predictions import Measure, find_measure
 
 _SAID = {
     **dict.fromkeys(("unknown", "conditions", "policies"), "unreported"),

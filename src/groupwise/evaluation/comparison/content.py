@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.evaluation.comparison.material import Coordinates, Setup
-from groupwise.evaluation.items import DiscordantItem
 from groupwise.evaluation.page import Statement
-from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.paired import DiscordantItem, PairedComparison
 
 
 @dataclass(frozen=True, slots=True)

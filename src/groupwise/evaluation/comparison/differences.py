@@ -16,10 +16,15 @@ from groupwise.evaluation.comparison.content import (
     Versus,
 )
 from groupwise.evaluation.comparison.material import Answers, Coordinates, GridAxis, Material
-from groupwise.evaluation.fairness.verdict import has_epochs
-from groupwise.evaluation.gains import NUM_RESAMPLES
-from groupwise.evaluation.items import DiscordantItem, list_discordant
-from groupwise.evaluation.paired import PairedComparison, adjust, compare_items
+from groupwise.evaluation.paired import (
+    DiscordantItem,
+    PairedComparison,
+    adjust,
+    compare_items,
+    list_discordant,
+)
+from groupwise.evaluation.sameness import has_epochs
+from groupwise.evaluation.statistics import NUM_RESAMPLES
 
 CLEAR_P = 0.05
 MAX_COMPARISONS = 200

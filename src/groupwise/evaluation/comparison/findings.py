@@ -13,9 +13,9 @@ from groupwise.evaluation.comparison.content import Comparison, Gap, Recommendat
 from groupwise.evaluation.comparison.differences import SAME, compare_systems
 from groupwise.evaluation.comparison.material import Material, Setup
 from groupwise.evaluation.comparison.notices import collect_notices
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.predictions import Measure
 from groupwise.evaluation.report.findings import remark_carrying
 
 MAX_PAIRS_IN_FULL = 2

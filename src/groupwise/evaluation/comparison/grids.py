@@ -15,9 +15,9 @@ from groupwise.evaluation.comparison.tables import (
     show_cell,
     show_number,
 )
-from groupwise.evaluation.fairness.verdict import has_epochs
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Scale, Table, Words, numbers
+from groupwise.evaluation.predictions import Measure
+from groupwise.evaluation.sameness import has_epochs
 
 OTHER_ITEMS = "≠"
 _NO_GAP = {"missing": NOT_RUN, "inapplicable": DASH, "other_items": OTHER_ITEMS}

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from groupwise.evaluation.fairness import DifferenceKind
-from groupwise.evaluation.items import Items
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import Statement
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Items, Measure, Prediction
 from groupwise.evaluation.report.sections import Section
 
 Coordinates = tuple[str, ...]

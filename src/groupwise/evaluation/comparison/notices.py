@@ -9,10 +9,10 @@ from itertools import pairwise
 from groupwise.core import digest_json
 from groupwise.evaluation.comparison.content import Versus
 from groupwise.evaluation.comparison.material import Answers, Coordinates, GridCell, Material
-from groupwise.evaluation.fairness import summarize_same
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.notices import MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
+from groupwise.evaluation.sameness import summarize_same
 
 
 def collect_notices(material: Material, versus: Sequence[Versus]) -> tuple[Statement, ...]:

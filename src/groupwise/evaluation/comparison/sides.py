@@ -12,12 +12,8 @@ from typing import Any, cast
 
 from groupwise.core import read_json
 from groupwise.evaluation.comparison.material import Coordinates, Gate, SideRow
-from groupwise.evaluation.fairness import (
-    Difference,
-    DifferenceKind,
-    FairnessVerdict,
-    RunFacts,
-)
+from groupwise.evaluation.facts import RunFacts
+from groupwise.evaluation.fairness import Difference, DifferenceKind, FairnessVerdict
 from groupwise.evaluation.page import Statement
 
 DATA = "data"

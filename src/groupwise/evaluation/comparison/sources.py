@@ -13,7 +13,6 @@ from statistics import fmean
 import numpy as np
 
 from groupwise.core import EvaluationError, check_records
-from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.evaluation.comparison.material import (
     Answers,
     Coordinates,
@@ -31,17 +30,24 @@ from groupwise.evaluation.comparison.sides import (
     merge_verdicts,
 )
 from groupwise.evaluation.comparison.training import draw_curves, list_epochs, read_logs
-from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts, read_measures
-from groupwise.evaluation.items import Items
+from groupwise.evaluation.conditions import read_measures
+from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness import check_fairness
 from groupwise.evaluation.looks import state_most_looks
-from groupwise.evaluation.measures import Measure, find_measure
+from groupwise.evaluation.metrics import read_items
 from groupwise.evaluation.monitor import History
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.policies import Policies, read_policies
-from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.predictions import (
+    Items,
+    Measure,
+    Prediction,
+    find_measure,
+    read_predictions,
+)
 from groupwise.evaluation.report.content import MAIN_SPLIT
 from groupwise.evaluation.report.sections import Section, read_sections
-from groupwise.evaluation.scoring import read_items
+from groupwise.evaluation.statistics import clustered_ratio
 
 _PREDICTIONS = Path("evaluate") / "predictions.jsonl"
 _SECTIONS = Path("evaluate") / "sections.json"

@@ -9,9 +9,9 @@ from itertools import compress
 
 from groupwise.evaluation.comparison.content import Comparison, DiscordantList, Versus
 from groupwise.evaluation.comparison.material import EpochRow, GridCell, SideRow
-from groupwise.evaluation.items import DiscordantItem
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import DASH, Cell, Table, Words, numbers
+from groupwise.evaluation.paired import DiscordantItem
+from groupwise.evaluation.predictions import Measure
 
 NOT_RUN = "?"
 

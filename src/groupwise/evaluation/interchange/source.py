@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import EvaluationError, check_records, read_json, read_manifest
-from groupwise.evaluation.fairness import read_recorded
-from groupwise.evaluation.measures import find_measure
+from groupwise.evaluation.conditions import read_recorded
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
     Prediction,
     digest_items,
+    find_measure,
     group_by_policy,
     read_predictions,
 )

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from groupwise.core import Config
-from groupwise.evaluation.measures import find_measure
 from groupwise.evaluation.monitor.history import History, Series
+from groupwise.evaluation.predictions import find_measure
 
 AlarmName = Literal[
     "no_gradient",

@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from scipy.ndimage import uniform_filter1d
 
-from groupwise.evaluation.clusters import Interval
 from groupwise.evaluation.page.blocks import Plot
 from groupwise.evaluation.page.canvas import INK, MUTED, Axes, make_percent_axis
 from groupwise.evaluation.page.numbers import format_plain, format_share
 from groupwise.evaluation.page.words import Words
-from groupwise.evaluation.untyped import uniform_filter1d
+from groupwise.evaluation.statistics import Interval
 
 Form = Literal["share", "percent", "plain"]
 _WIDTH = 4.6

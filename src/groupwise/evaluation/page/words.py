@@ -14,9 +14,9 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.page import numbers
 from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Measure
 
 Language = Literal["en", "zh"]
 Level = Literal["error", "warning", "info"]

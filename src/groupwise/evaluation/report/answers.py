@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from groupwise.evaluation import page
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
+from groupwise.evaluation.metrics import MAX_LABELS
 from groupwise.evaluation.page import Block, Part, Words
 from groupwise.evaluation.predictions import Prediction, have_truths
 from groupwise.evaluation.report.content import Report
-from groupwise.evaluation.scoring import MAX_LABELS
 
 _MAX_BESIDE = 4
 _KINDS = ("precision", "recall", "f1")

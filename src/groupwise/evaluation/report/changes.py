@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.evaluation import page
-from groupwise.evaluation.measures import ACCURACY, REWARD, Measure
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.prompts import MAX_TEXT
+from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, REWARD, Measure, Prediction
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.files import RunFiles
 from groupwise.evaluation.report.items import cut_answer, show_item

@@ -10,17 +10,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
-from groupwise.evaluation.fairness.conditions import read_measures
-from groupwise.evaluation.fairness.scope import find_manifests
+from groupwise.evaluation.conditions import read_measures
+from groupwise.evaluation.facts import find_manifests
 from groupwise.evaluation.looks import state_looks
-from groupwise.evaluation.measures import Measure, choose_headline, find_measure
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.monitor import History
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.policies import Policies, read_policies
-from groupwise.evaluation.predictions import Prediction, read_predictions
-from groupwise.evaluation.prompts import Prompts, read_prompts
+from groupwise.evaluation.predictions import (
+    Measure,
+    Prediction,
+    Prompts,
+    choose_headline,
+    find_measure,
+    read_predictions,
+    read_prompts,
+)
 from groupwise.evaluation.report.sections import Section, read_sections
 
 T = TypeVar("T")

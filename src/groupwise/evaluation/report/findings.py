@@ -5,11 +5,11 @@ A statement whose numbers are not there is left out. Nothing here recommends or 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Statement
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import ACCURACY, Measure
 
 CLEAR_P = 0.05
 Measures = Mapping[str, Metric]

@@ -6,8 +6,7 @@ from pathlib import Path
 from groupwise.core import digest_file, is_below
 from groupwise.evaluation import page
 from groupwise.evaluation.page import Block, Part, Words
-from groupwise.evaluation.predictions import MARKS, Prediction, have_truths
-from groupwise.evaluation.prompts import MAX_TEXT
+from groupwise.evaluation.predictions import MARKS, MAX_TEXT, Prediction, have_truths
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.files import RunFiles
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.evaluation import page
-from groupwise.evaluation.measures import ACCURACY
 from groupwise.evaluation.page import Block, Language, Part, Words, numbers
+from groupwise.evaluation.predictions import ACCURACY
 from groupwise.evaluation.report.answers import show_answers
 from groupwise.evaluation.report.changes import show_changes
 from groupwise.evaluation.report.content import Report, build_report

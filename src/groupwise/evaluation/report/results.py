@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from groupwise.evaluation import page
-from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Block, Part, Words, numbers
 from groupwise.evaluation.paired import PairedComparison
-from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN
+from groupwise.evaluation.predictions import ACCURACY, NEAR_DUPLICATE, SEEN, Measure
 from groupwise.evaluation.report.content import ByPolicy, Report, list_slices
 from groupwise.evaluation.report.findings import (
     describe_comparison,

@@ -14,7 +14,7 @@ from groupwise.core import EvaluationError, write_json
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.page import Language, Table, Tile, Words, tabulate_metrics
 from groupwise.evaluation.page.numbers import format_count, format_interval, format_value
-from groupwise.evaluation.records import exact, read_as
+from groupwise.evaluation.predictions import exact, read_as
 
 
 @exact

@@ -1,7 +1,7 @@
 """Whether the last policy is shown to be of use, which colours and the last part follow."""
 
-from groupwise.evaluation.measures import ACCURACY
 from groupwise.evaluation.page import Statement
+from groupwise.evaluation.predictions import ACCURACY
 from groupwise.evaluation.report.content import Report
 from groupwise.evaluation.report.findings import describe_comparison, judge_difference
 

@@ -7,14 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from groupwise.evaluation.comparison.material import Gate
-from groupwise.evaluation.items import Items
 from groupwise.evaluation.looks import state_most_looks
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.page import LEVELS, Statement
 from groupwise.evaluation.paired import compare_items
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.significance import adjust_holm
+from groupwise.evaluation.predictions import Items, Measure
+from groupwise.evaluation.statistics import adjust_holm
 
 CLEAR_P = 0.05
 FEW_CARRYING = 20

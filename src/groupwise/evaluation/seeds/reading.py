@@ -14,14 +14,12 @@ from groupwise.evaluation.comparison.sources import (
     define_measure,
     state_choice,
 )
-from groupwise.evaluation.fairness import RunFacts, check_fairness, read_facts
-from groupwise.evaluation.fairness.classing import find_differences
-from groupwise.evaluation.fairness.finding import Difference, relate_items
-from groupwise.evaluation.items import Items
-from groupwise.evaluation.measures import Measure
+from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness import Difference, check_fairness, find_differences
+from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.policies import Policies, read_policies
-from groupwise.evaluation.predictions import Prediction, read_predictions
-from groupwise.evaluation.scoring import list_measures, read_items
+from groupwise.evaluation.predictions import Items, Measure, Prediction, read_predictions
+from groupwise.evaluation.sameness import relate_items
 from groupwise.evaluation.seeds.content import Method, MethodMaterial, Repetition
 
 _SEED = "seeds/seed"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import workflow_grammar
 import workflow_grammar_blind
-from natural_workflows import NATURAL
+from program_corpora import NATURAL
 from workflow_runs import Runs
 
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
@@ -79,4 +79,4 @@ def test_the_runs_find_a_name_without_a_value():
 
 
 def test_there_are_enough_natural_workflows():
-    assert len(set(NATURAL)) >= 30
+    assert len(set(NATURAL)) == 33

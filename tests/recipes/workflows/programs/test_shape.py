@@ -4,7 +4,7 @@ import random
 
 import pytest
 import workflow_grammar
-from natural_workflows import NATURAL
+from program_corpora import NATURAL
 
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import check_program, describe_shape

@@ -1,0 +1,522 @@
+"""Statistics of items in clusters: one interval, one test of paired gains, Holm's adjustment.
+
+Items of one cluster (a session) resemble each other, so clusters are what is drawn at random. In
+shapes ``...`` is any number of data sets, n items and G clusters. How often the intervals hold is
+in ``benchmarks/results/coverage.json``.
+
+Source: Bell & McCaffrey 2002, "Bias reduction in standard errors for linear regression with
+multi-stage samples" (variance of a mean and its degrees of freedom, equations 5, 6 and 10).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+from scipy.stats import norm
+from scipy.stats import t as student_t
+
+LEVEL, POWER, SIGNIFICANCE = 0.95, 0.8, 0.05
+CR2, CR3 = 1, 2
+NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
+_ROUNDING, _NO_SPREAD = 1e-10, 1e-12
+_BATCH_SIZE = 250_000
+Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+def sum_clusters(values: ArrayLike, clusters: Sequence[object]) -> tuple[Floats, Floats]:
+    """Return sums (..., G) of values (..., n) by cluster and the clusters' sizes (G,), by name."""
+    array = np.asarray(values, dtype=np.float64)
+    _, codes = np.unique(np.asarray(clusters).astype(str), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    sizes = np.diff(starts, append=len(codes)).astype(np.float64)
+    return np.add.reduceat(array[..., order], starts, axis=-1), sizes
+
+
+def find_mean(sums: Floats, sizes: Floats) -> Floats:
+    """Return means (...) of items from sums (..., G) and sizes (..., G) of clusters."""
+    return sums.sum(axis=-1) / sizes.sum(axis=-1)
+
+
+def find_residuals(sums: Floats, sizes: Floats) -> Floats:
+    """Return sums (..., G) less those of clusters whose items have the mean; rounding is 0."""
+    residuals = sums - find_mean(sums, sizes)[..., None] * sizes
+    return np.where(np.abs(residuals) < _ROUNDING, 0.0, residuals)
+
+
+def find_variance(sums: Floats, sizes: Floats, adjustment: int = CR2) -> Floats:
+    """Return the variance (...) of ``find_mean`` when clusters are drawn at random, >= 0.
+
+    With h a cluster's share of the items and e its residual sum: the sum of e^2 / (1 - h)^a over
+    n^2, where ``adjustment`` a is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none).
+    """
+    total = sizes.sum(axis=-1, keepdims=True)
+    terms = find_residuals(sums, sizes) ** 2 / (1 - sizes / total) ** adjustment
+    return terms.sum(axis=-1) / total[..., 0] ** 2
+
+
+def find_cluster_df(sizes: Floats) -> Floats:
+    """Return the degrees of freedom (...) of ``find_variance``: G - 1 where sizes (..., G) agree.
+
+    tr(B)^2 / tr(B B) of the quadratic form B that the variance is, where items are independent.
+    """
+    share = sizes / sizes.sum(axis=-1, keepdims=True)
+    cross = share * sizes / (1 - share)
+    squared = cross.sum(axis=-1) ** 2 - (cross**2).sum(axis=-1)
+    return sizes.sum(axis=-1) ** 2 / (squared + (sizes**2).sum(axis=-1))
+
+
+def find_alike_df(sizes: Floats) -> Floats:
+    """Return degrees of freedom (...) where items of a cluster are wholly alike, at least 1.
+
+    The worst case: a cluster's sum has its size squared as variance.
+
+    Source: Imbens & Kolesar 2016, "Robust standard errors in small samples: some practical advice".
+    """
+    share = sizes / sizes.sum(axis=-1, keepdims=True)
+    weight, own = 1 / (1 - share), share**2
+    whole = own.sum(axis=-1, keepdims=True)
+    diagonal = weight * (own * (1 - 2 * share + whole))
+    left, right, both = ((weight * x).sum(axis=-1) for x in (own, own**2, own * share))
+    pairs = 2 * left * right - 4 * whole[..., 0] * left * both + (whole[..., 0] * left) ** 2
+    pairs = pairs + 2 * both**2 - ((weight * own * (2 * share - whole)) ** 2).sum(axis=-1)
+    return np.maximum(diagonal.sum(axis=-1) ** 2 / (pairs + (diagonal**2).sum(axis=-1)), 1)
+
+
+def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
+    """Return degrees of freedom (...) of a variance that few clusters may carry, at least 1.
+
+    2 (sum of squares)^2 / sum of (squares - their mean)^2 of the clusters' residual sums, at most
+    ``find_cluster_df``: about 2 k where k of many clusters have all errors.
+
+    Source: O'Neill 2014, "Some useful moment results in sampling problems".
+    """
+    squares, used = find_residuals(sums, sizes) ** 2, sizes > 0
+    mean = squares.sum(axis=-1) / used.sum(axis=-1)
+    spread = ((squares - mean[..., None]) ** 2 * used).sum(axis=-1)
+    total = squares.sum(axis=-1) ** 2
+    sparse = np.where(spread > 0, 2 * total / np.where(spread > 0, spread, 1), np.inf)
+    return np.maximum(np.minimum(sparse, find_cluster_df(sizes)), 1)
+
+
+def count_effective(sizes: Floats) -> Floats:
+    """Return how many clusters of one size are worth as much as clusters of sizes (..., G).
+
+    Source: Kish 1965, "Survey sampling", section 8.2: (sum of sizes)^2 / sum of squared sizes.
+    """
+    return sizes.sum(axis=-1) ** 2 / (sizes**2).sum(axis=-1)
+
+
+def count_carrying(sums: Floats, sizes: Floats) -> Floats:
+    """Return how many clusters (...) carry the variance: (sum e^2)^2 / sum e^4 of residual sums e.
+
+    1 = one has all of it; about a third of all clusters where residual sums are normal; 0 = no
+    cluster differs from the mean.
+    """
+    squares = find_residuals(sums, sizes) ** 2
+    fourth = (squares**2).sum(axis=-1)
+    return np.where(fourth > 0, squares.sum(axis=-1) ** 2 / np.where(fourth > 0, fourth, 1), 0.0)
+
+
+def find_quantile(df: ArrayLike, level: float = LEVEL) -> Floats:
+    """Return the two-sided quantile of Student's t with ``df`` (...) degrees of freedom."""
+    return np.asarray(stdtrit(df, (1 + level) / 2))
+
+
+def clustered_ratio(
+    numerators: ArrayLike, denominators: ArrayLike, clusters: Sequence[object]
+) -> Interval | None:
+    """Return the 95 % interval of a mean, a rate, a slice's accuracy, a precision, a recall, an F1.
+
+    Where items count 0 or 1 and no cluster has two of the base it is Wilson's.
+
+    Args:
+        numerators: (n,) what counts, between 0 and the denominator: 1 where an answer is right.
+        denominators: (n,) how far the item is in the base: for a precision 1 where the label was
+            answered, for a recall where it is the truth, else 0.
+        clusters: (n,) cluster of each item.
+
+    Returns:
+        Ends in [0, 1]; None where less than two clusters are in the base: nothing is known about
+        others.
+    """
+    both = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
+    whole = np.rint(both)
+    both = np.where(np.abs(both - whole) <= np.finfo(float).eps, whole, both)
+    (tops, bases), _ = sum_clusters(both, clusters)
+    tops, bases = tops[bases > 0], bases[bases > 0]
+    if len(bases) < 2:
+        return None
+    is_binary = bool(np.isin(both, (0, 1)).all())
+    if is_binary and bases.max() == 1:
+        total = bases.sum()
+        ends = bound_wilson(tops.sum() / total, total, find_quantile(np.inf))
+    else:
+        ends = bound_ratio(tops, bases, is_binary=is_binary)
+    return float(ends[0]), float(ends[1])
+
+
+def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats, Floats]:
+    """Return low and high ends (...) of ratios of sums (..., G), each with its ratio inside.
+
+    Wilson's interval of as many independent items as have the variance found (CR3), with the
+    quantile of Student's t. Where every item is alike the clusters count as the items. Items that
+    count 0 or 1 (``is_binary``) are at most as many effective ones.
+
+    Source: Korn & Graubard 1998, "Confidence intervals for proportions with small expected number
+    of positive counts estimated from survey data", and Dean & Pagano 2015, "Evaluating confidence
+    interval methods for binomial proportions in clustered surveys". Deviation: CR3 and its degrees
+    of freedom, not the design's.
+    """
+    ratio, variance = find_mean(tops, bases), find_variance(tops, bases, CR3)
+    spread = ratio * (1 - ratio)
+    alike = (spread <= 0) | (variance <= 0)
+    size = np.where(alike, count_effective(bases), spread / np.where(alike, 1, variance))
+    if is_binary:
+        size = np.minimum(size, bases.sum(axis=-1))
+    return bound_wilson(ratio, size, find_quantile(find_sparse_df(tops, bases)))
+
+
+def bound_wilson(ratio: Floats, size: Floats, quantile: Floats) -> tuple[Floats, Floats]:
+    """Return the ends (...) of Wilson's interval of a share of ``size`` items, within [0, 1].
+
+    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+    """
+    square = quantile**2
+    middle = (ratio * size + square / 2) / (size + square)
+    spread = quantile * np.sqrt(size * ratio * (1 - ratio) + square / 4) / (size + square)
+    low, high = np.maximum(middle - spread, 0), np.minimum(middle + spread, 1)
+    return np.minimum(low, ratio), np.maximum(high, ratio)
+
+
+def bound_share(num_hits: float, num_items: float) -> Interval:
+    """Return Wilson's 95 % interval of ``num_hits / num_items`` of independent items, in [0, 1]."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(num_hits, num_items, alpha=1 - LEVEL, method="wilson")
+    return widen_interval((float(low), float(high)), num_hits / num_items)
+
+
+def widen_interval(interval: Interval, value: float) -> Interval:
+    """Return the interval, widened to contain its value.
+
+    Rounding moves an end past a share of 0 or 1, and a bootstrap of a biased statistic (the
+    calibration error) can lie wholly above its value.
+    """
+    return min(interval[0], value), max(interval[1], value)
+
+
+def widen_recalls(
+    drawn: Interval, value: float, recalls: Sequence[tuple[float, Interval]]
+) -> Interval:
+    """Return the interval of balanced accuracy, where a recall of 0 or 1 may not spread in draws.
+
+    It is then no narrower than what the intervals of the recalls say, whose distances add in
+    squares: a constant answer has recalls of 1 and 0 in every draw.
+
+    Source: Zou & Donner 2008, "Construction of confidence limits about effect measures: a general
+    approach", equation 3, for the mean of independent recalls.
+    """
+    if all(0.0 < recall < 1.0 for recall, _ in recalls):
+        return drawn
+    below = np.array([recall - ends[0] for recall, ends in recalls])
+    above = np.array([ends[1] - recall for recall, ends in recalls])
+    low = value - float(np.sqrt((below**2).sum())) / len(recalls)
+    high = value + float(np.sqrt((above**2).sum())) / len(recalls)
+    return max(0.0, min(drawn[0], low)), min(1.0, max(drawn[1], high))
+
+
+def widen_certain(drawn: Interval, value: float, clusters: Sequence[str]) -> Interval:
+    """Return the interval of a share; where no draw differs from 0 or 1, that of so many items."""
+    if not (value in (0.0, 1.0) and drawn == (value, value)):
+        return drawn
+    return clustered_ratio(np.full(len(clusters), value), np.ones(len(clusters)), clusters) or drawn
+
+
+def bound_clustered(
+    clusters: Sequence[str],
+    cells: Floats,
+    statistic: Callable[[Floats], Floats],
+    *,
+    seed: int,
+    num_resamples: int = NUM_SHARE_RESAMPLES,
+) -> list[Interval | None]:
+    """Return bootstrap intervals (95 %) of statistics of sums, drawing whole clusters.
+
+    Args:
+        clusters: cluster of each item.
+        cells: (items, C) values whose sums over the drawn items the statistics are made of.
+        statistic: takes sums (..., C), returns K statistics (K, ...); NaN where undefined.
+        seed: seed of the draws.
+        num_resamples: number of draws.
+
+    Returns:
+        K intervals; None where the statistic is undefined in every draw or there is only one
+        cluster, about whose like nothing is known.
+
+    Source: Field & Welsh 2007, "Bootstrapping clustered data". Deviation: draws in which a
+    statistic is undefined are left out.
+    """
+    by_cell, sizes = sum_clusters(cells.T, clusters)
+    sums = np.ascontiguousarray(by_cell.T)
+    if len(sums) < 2:
+        return [None] * len(statistic(sums.sum(axis=0)))
+    tail = find_tail(float(count_effective(sizes)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        draws = statistic(draw_sums(sums, seed=seed, num_resamples=num_resamples))
+    known = [row[np.isfinite(row)] for row in draws]
+    ends = [np.quantile(row, [tail, 1 - tail]) if len(row) else None for row in known]
+    return [None if pair is None else (float(pair[0]), float(pair[1])) for pair in ends]
+
+
+def find_tail(num_clusters: float) -> float:
+    """Return the share of draws to leave out at each end for an interval of 95 %.
+
+    Less than 2.5 %: draws of G clusters spread too little by sqrt((G - 1) / G), and the spread is
+    itself only estimated. Clusters of unlike sizes count as ``count_effective`` of them.
+
+    Source: Hesterberg 2015, "What teachers should know about the bootstrap", section 5.3.
+    """
+    if num_clusters <= 1:
+        return 0.0
+    quantile = student_t.ppf((1 - LEVEL) / 2, num_clusters - 1)
+    return float(norm.cdf(np.sqrt(num_clusters / (num_clusters - 1)) * quantile))
+
+
+def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
+    """Return sums (num_resamples, C) of bootstrap draws of the rows of ``sums`` (G, C).
+
+    A draw takes G of the G rows with replacement; its sum depends only on how often each row was
+    taken, which is multinomial. Equal rows need one count for all of them (10 000 items that are
+    right or wrong have three different differences), without changing the law of the draws.
+    """
+    random = np.random.default_rng(seed)
+    rows, counts = np.unique(sums, axis=0, return_counts=True)
+    size = len(sums)
+    if len(rows) * 8 <= size:
+        drawn = random.multinomial(size, counts / size, size=num_resamples)
+        return drawn.astype(np.float64) @ rows
+    found: list[Floats] = []
+    batch = max(1, _BATCH_SIZE // size)  # small enough for the processor's cache
+    for start in range(0, num_resamples, batch):
+        num_draws = min(batch, num_resamples - start)
+        index = random.integers(size, size=(num_draws, size))
+        index += np.arange(num_draws)[:, None] * size
+        taken = np.bincount(index.ravel(), minlength=num_draws * size)
+        found.append(taken.reshape(num_draws, size).astype(np.float64) @ sums)
+    return np.concatenate(found)
+
+
+def is_constant(values: Floats) -> bool:
+    """Whether values do not spread, beyond rounding; a single one does not."""
+    return len(values) < 2 or float(np.ptp(values)) < _NO_SPREAD
+
+
+def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | None:
+    """Return how many times clusters raise the variance of the mean of ``values`` (n,).
+
+    1 where every item is a cluster of its own; None where the values do not spread or there is
+    only one cluster.
+
+    Source: Kish 1965, "Survey sampling", section 8.2, with the variance of a mean that is robust to
+    clusters (Liang & Zeger 1986).
+    """
+    sums, sizes = sum_clusters(values, clusters)
+    if len(sums) < 2 or is_constant(values):
+        return None
+    residuals = float(((sums - values.mean() * sizes) ** 2).sum())
+    num_items, num_clusters = len(values), len(sums)
+    correction = num_clusters / (num_clusters - 1) * (num_items - 1) / num_items
+    return correction * residuals / (num_items * float(values.var()))
+
+
+def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
+    """Return how many independent items would tell a mean as well as these, at most as many.
+
+    Where all are alike the clusters (two or more) count: how far they resemble is not known.
+    """
+    effect = measure_design_effect(clusters, values)
+    if effect is None:
+        return float(count_effective(sum_clusters(values, clusters)[1]))
+    return len(values) / max(1.0, effect * len(values) / (len(values) - 1))
+
+
+def measure_effect(gains: Floats) -> float | None:
+    """Return the mean of paired differences over their deviation; None where they do not spread.
+
+    Source: Cohen 1988, "Statistical power analysis for the behavioral sciences", section 2.3.5.
+    """
+    return None if is_constant(gains) else float(gains.mean() / gains.std(ddof=1))
+
+
+def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
+    """Return McNemar's p-value of independent items: exact below 25 discordant, else corrected."""
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    table = [[0, num_a_only], [num_b_only, 0]]
+    return float(
+        mcnemar(table, exact=num_a_only + num_b_only < EXACT_BELOW, correction=True).pvalue
+    )
+
+
+def adjust_holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for their number, in the order given (Holm 1979).
+
+    statsmodels gives the same, and collects garbage every time: a fifth of a second where a model
+    is loaded.
+    """
+    order = np.argsort(p_values, kind="stable")
+    raw = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(raw))
+    return adjusted.tolist()
+
+
+def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
+    """Return the items that show a difference of this size with 80 % power at the 5 % level.
+
+    They are in clusters like those measured (``design_effect``, taken as 1 where it is less or not
+    known). None where the difference is 0, not known, or too small for 10^9 items. By statsmodels'
+    ``TTestPower``, which for right and wrong answers stands in for the power of McNemar's test.
+    """
+    if not effect_size:
+        return None
+    from statsmodels.stats.power import TTestPower
+
+    size, effect = abs(effect_size), max(1.0, design_effect or 1.0)
+    if float(TTestPower().power(size, 10**9 // effect, SIGNIFICANCE)) < POWER:
+        return None
+    num_items = 2.0
+    if float(TTestPower().power(size, num_items, SIGNIFICANCE)) < POWER:
+        num_items = TTestPower().solve_power(effect_size=size, alpha=SIGNIFICANCE, power=POWER)
+    return math.ceil(float(num_items) * effect)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What the mean of paired gains may be: ends of the 95 % interval in [-1, 1], two-sided p.
+
+    ``num_carrying`` clusters carry the variance; None where nothing spreads, and of items that are
+    right or wrong and each its own cluster.
+    """
+
+    low: float
+    high: float
+    p_value: float
+    num_carrying: float | None = None
+
+
+def assess_gains(
+    clusters: Sequence[str],
+    gains: Floats,
+    *,
+    is_binary: bool,
+    seed: int,
+    num_resamples: int = NUM_RESAMPLES,
+) -> Gain:
+    """Return interval and p-value of the mean of gains (n,) in [-1, 1] of one policy over another.
+
+    Both are the more careful of two: Student's t with CR3, and the studentised bootstrap of
+    clusters, which bends with skewed gains. For items that are right or wrong (``is_binary``) the
+    interval is widened to that of Bonett and Price; where each is its own cluster it is theirs
+    alone, the test McNemar's, and zero in the interval where that shows no gain. With a single
+    cluster the interval is [-1, 1] and p is 1: nothing is known about others.
+    """
+    sums, sizes = sum_clusters(gains, clusters)
+    if len(sizes) < 2:
+        return Gain(-1.0, 1.0, 1.0)
+    if is_binary and len(sizes) == len(gains):
+        p_value = score_mcnemar(int((gains < 0).sum()), int((gains > 0).sum()))
+        low, high = _bound_paired_shares(gains, len(gains))
+        if p_value >= 1 - LEVEL:  # the test is the more careful one where few items differ
+            low, high = min(low, 0.0), max(high, 0.0)
+        return Gain(low, high, p_value)
+    carrying = float(count_carrying(sums, sizes)) or None
+    if carrying is None:
+        low, high, p_value = _bound_constant(float(gains.mean()), sizes)
+    else:
+        drawn = draw_sums(square_sums(sums, sizes), seed=seed, num_resamples=num_resamples)
+        low, high, p_value = (float(part) for part in bound_gain(sums, sizes, drawn))
+    if is_binary:
+        ends = _bound_paired_shares(gains, count_effective_items(clusters, gains))
+        low, high = min(low, ends[0]), max(high, ends[1])
+    return Gain(max(-1.0, low), min(1.0, high), p_value, carrying)
+
+
+def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return low, high and p (...) of the mean of gains.
+
+    Args:
+        sums: (..., G) gains summed by cluster; where not all clusters' gains are the same.
+        sizes: (..., G) items by cluster.
+        drawn: (..., draws, 5) sums of ``square_sums`` over bootstrap draws of the clusters.
+    """
+    mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, CR3))
+    df = find_alike_df(sizes)
+    half = find_quantile(df) * spread
+    p_t = 2 * student_t.cdf(-np.abs(mean) / spread, df)
+    low, high, p_drawn = bound_student(sums, sizes, drawn)
+    return np.minimum(mean - half, low), np.maximum(mean + half, high), np.maximum(p_t, p_drawn)
+
+
+def square_sums(sums: Floats, sizes: Floats) -> Floats:
+    """Return (..., G, 5): sums, sizes and their products, of which a draw's t is made."""
+    return np.stack([sums, sizes, sums**2, sums * sizes, sizes**2], axis=-1)
+
+
+def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return low, high and p (...) of the studentised bootstrap of clusters, equal tails.
+
+    Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 5.2.1 and
+    equation 4.11; Cameron, Gelbach & Miller 2008, "Bootstrap-based improvements for inference with
+    clustered errors". Deviation: draws of clusters that are all alike have no t and are left out.
+    """
+    mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, 0))
+    tops, bases, squares, products, square_sizes = np.moveaxis(drawn, -1, 0)
+    ratio = tops / bases
+    spreads = squares - 2 * ratio * products + ratio**2 * square_sizes
+    with np.errstate(invalid="ignore"):
+        t = (tops - mean[..., None] * bases) / np.sqrt(
+            np.where(spreads > _NO_SPREAD, spreads, np.nan)
+        )
+    ordered = np.sort(t, axis=-1)
+    known, seen = np.isfinite(ordered).sum(axis=-1), (mean / spread)[..., None]
+    more, less = (ordered >= seen).sum(axis=-1), (ordered <= seen).sum(axis=-1)
+    p_value = np.minimum(1, 2 * (np.minimum(more, less) + 1) / (known + 1))
+    tail = (1 - LEVEL) / 2 * (known + 1)
+    rank = np.maximum(0, np.asarray(np.round(tail), dtype=np.int64) - 2)
+    first, last = (
+        np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
+        for place in (rank, np.maximum(known - 1 - rank, 0))
+    )
+    return mean - last * spread, mean - first * spread, p_value
+
+
+def _bound_constant(mean: float, sizes: Floats) -> tuple[float, float, float]:
+    """Return low, high and p where every cluster shows the same gain.
+
+    Nothing is known of the spread: Wilson's end of 0 clusters that do otherwise, and the sign test
+    of clusters, where both agree that there is a gain.
+    """
+    count, square = float(count_effective(sizes)), float(find_quantile(find_cluster_df(sizes))) ** 2
+    half, p_value = square / (count + square), float(2 ** (1 - count))
+    if abs(mean) <= half or p_value >= 1 - LEVEL:
+        half, p_value = max(half, abs(mean)), 1.0
+    return mean - half, mean + half, p_value
+
+
+def _bound_paired_shares(gains: Floats, size: float) -> Interval:
+    """Return the interval of gains of -1, 0 and 1 that are worth ``size`` items.
+
+    Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data". Deviation: an effective number of items.
+    """
+    more = (float((gains > 0).mean()) * size + 1) / (size + 2)
+    less = (float((gains < 0).mean()) * size + 1) / (size + 2)
+    center = more - less
+    half = float(find_quantile(np.inf)) * ((more + less - center**2) / (size + 2)) ** 0.5
+    return max(-1.0, center - half), min(1.0, center + half)
