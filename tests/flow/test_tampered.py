@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import RunError, TrainingError, read_json, write_json, write_text
-from groupwise.evaluation import write_report
-from groupwise.evaluation.comparison import Question, Source, read_sources
+from groupwise.evaluation import Question, Source, read_runs, write_report
 from groupwise.evaluation.interchange import read_records
 from groupwise.evaluation.monitor import RunReader
 from groupwise.flow import open_run
@@ -25,7 +24,7 @@ def change(path: Path) -> None:
 READERS = {
     "open": open_run,
     "report": write_report,
-    "compare": lambda run: read_sources([Source("a", (), run)], (), Question()),
+    "compare": lambda run: read_runs([Source("a", run)], Question()),
     "export": read_records,
     "watch": lambda run: RunReader(run).read(),
 }

@@ -11,16 +11,19 @@ from statistics import fmean
 from typing import Any, Literal
 
 from groupwise.core import digest_json
-from groupwise.evaluation.fairness import summarize_same
-from groupwise.evaluation.gains import NUM_RESAMPLES
-from groupwise.evaluation.items import DiscordantItem, list_discordant
 from groupwise.evaluation.methods import MethodDifference, compare_methods
-from groupwise.evaluation.paired import PairedComparison, compare_items
+from groupwise.evaluation.paired import (
+    DiscordantItem,
+    PairedComparison,
+    compare_items,
+    list_discordant,
+)
 from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
-from groupwise.evaluation.significance import SIGNIFICANCE, adjust_holm
+from groupwise.evaluation.sameness import summarize_same
 from groupwise.evaluation.sources import tell_sameness
+from groupwise.evaluation.statistics import NUM_RESAMPLES, SIGNIFICANCE, adjust_holm
 
 SAME = 1e-12
 MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS, FEW_CARRYING = 0.05, 100, 20, 20
@@ -56,6 +59,16 @@ class Gap:
         if self.test is None or self.test.low is None or self.test.high is None:
             return None
         return self.test.low, self.test.high
+
+    def state_interval(self, side: Literal[1, -1] = 1) -> Statement | str:
+        """Return its interval and p as a statement, turned round for side -1; empty without one."""
+        if self.ends is None:
+            return ""
+        values: dict[str, Any] = {"ends": sorted(side * end for end in self.ends), "p": self.p_holm}
+        if not isinstance(self.test, MethodDifference):
+            return Statement("interval.items", values)
+        num = min(self.test.num_seeds_a, self.test.num_seeds_b)
+        return Statement("interval.methods", values | {"num": num})
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +336,9 @@ def _recommend(
         values |= {"num_cells": len(pair.gaps), "better": better, "mean": side * (pair.mean or 0.0)}
         if not better or worse:
             reasons.append(Statement("reason.mixed" if better else "reason.not_clear", values))
-        gap = pair.gaps[0]
-        if len(pair.gaps) == 1 and gap.ends is not None:
-            ends = sorted(side * end for end in gap.ends)
-            evidence.append(Statement("evidence.single", values | {"ends": ends, "p": gap.p_holm}))
-        else:
-            evidence.append(Statement("evidence.grid", values))
+        is_single = len(pair.gaps) == 1 and pair.gaps[0].ends is not None
+        values["interval"] = pair.gaps[0].state_interval(side) if is_single else ""
+        evidence.append(Statement("evidence.single" if is_single else "evidence.grid", values))
     if table.is_fair:
         evidence.append(Statement("evidence.fair"))
     ends = [one.low if sign > 0 else one.high for one in cells if one.system == best]
@@ -359,7 +369,7 @@ def _note_pairs(pairs: Sequence[Pair]) -> Iterator[Statement]:
             num = min(test.num_seeds_a, test.num_seeds_b)
             for seed, difference, p in gap.alone[:1]:
                 values = named | {"seed": seed, "alone": difference, "p": p, "num": num}
-                values |= {"difference": gap.difference, "ends": gap.ends, "p_method": gap.p_holm}
+                values |= {"difference": gap.difference, "interval": gap.state_interval()}
                 yield Statement("notice.seed_alone", values, "warning")
             kinds = {"few_seeds": "one_seed" if num == 1 else "few_seeds", "no_spread": ""}
             if kind := kinds.get(test.limit, test.limit):

@@ -15,15 +15,13 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from groupwise.core import Config
-from groupwise.evaluation.clusters import clustered_ratio
 from groupwise.evaluation.fairness import DifferenceKind
-from groupwise.evaluation.items import Items
-from groupwise.evaluation.measures import ACCURACY, Measure
 from groupwise.evaluation.methods import compare_methods
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import ACCURACY, Items, Measure, Prediction
 from groupwise.evaluation.report.phrases import Statement
 from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.statistics import clustered_ratio
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]

@@ -1,4 +1,4 @@
-"""What fills a table of results: run folders, with what is behind them, and published cells."""
+"""Run folders as results, with what the fairness gate says of them and what they recorded."""
 
 import json
 import math
@@ -8,28 +8,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from groupwise.core import Config, EvaluationError, check_records, load_config, read_jsonl
+from groupwise.core import EvaluationError, check_records, read_jsonl
+from groupwise.evaluation.conditions import read_measures
+from groupwise.evaluation.facts import RunFacts, read_facts
 from groupwise.evaluation.fairness import (
     Difference,
     DifferenceKind,
     FairnessVerdict,
-    RunFacts,
-    Sameness,
     check_fairness,
-    read_facts,
-    read_measures,
+    find_differences,
 )
-from groupwise.evaluation.fairness.classing import find_differences
-from groupwise.evaluation.fairness.finding import RECORDED, relate_items
 from groupwise.evaluation.looks import state_most_looks
-from groupwise.evaluation.measures import Measure, find_measure
+from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.policies import Policies, read_policies
-from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.predictions import (
+    Measure,
+    Prediction,
+    find_measure,
+    read_predictions,
+)
 from groupwise.evaluation.report.phrases import LANGUAGES, Statement
 from groupwise.evaluation.report.tables import read_sections
 from groupwise.evaluation.result_table import (
@@ -37,13 +38,12 @@ from groupwise.evaluation.result_table import (
     Curve,
     EpochRow,
     GridAxis,
-    Name,
     Result,
     ResultTable,
     SideRow,
     State,
 )
-from groupwise.evaluation.scoring import list_measures, read_items
+from groupwise.evaluation.sameness import Sameness, relate_items
 
 _SEED = "seeds/seed"
 # What may differ between runs that differ in the seed: what is drawn by it, small bases, too.
@@ -57,11 +57,6 @@ _SAMENESS = (
     *("same_predictions", "same_answers"),
     *("identical", "identical_other_weights", "identical_answers"),
 )
-# Reasons whose sentences speak of running again, which what is only reported cannot be.
-_OF_REPORTED = {
-    **dict.fromkeys(("unknown", "conditions", "policies"), "unreported"),
-    **dict.fromkeys(("normalizer", "metrics", "no_verdict_rate", "accepted"), "reported_apart"),
-}
 _MAX_TOLD, _MAX_VALUES, _MAX_POINTS = 6, 4, 400
 _DRAWN = (
     *("loss", "eval_loss", "reward", "heldout/accuracy", "kl", "ppo_loss", "entropy"),
@@ -132,7 +127,7 @@ def read_runs(
         table,
         axes=tuple(axes),
         is_fair=is_fair,
-        sides=_arrange_sides(table.systems, facts, unlike),
+        sides=arrange_sides(table.systems, facts, unlike),
         notices=(*told, *_tell_choice(question, table.measure, runs), *table.notices),
         curves=tuple(curves),
         epochs=tuple(epochs),
@@ -341,7 +336,7 @@ def _judge(
         is_apart = seed is None and any(len(runs) > 1 for runs in here.values())
         factors = (*question.factors, *(("seed",) if is_apart else ()))
         verdicts.append(check_fairness(chosen, factors=factors, split=question.split))
-    rows = _merge_differences(names, [one for found in verdicts for one in found.differences])
+    rows = merge_differences(names, [one for found in verdicts for one in found.differences])
     # In a grid what is too much the same is told by axis.
     hidden = _SAMENESS if any(cell for _, cell in facts) else ()
     remarks = {
@@ -351,7 +346,7 @@ def _judge(
         if one.name not in hidden
     }
     is_fair = all(found.is_fair for found in verdicts)
-    return is_fair, rows, [*_tell_rows(rows), *remarks.values()]
+    return is_fair, rows, [*tell_rows(rows), *remarks.values()]
 
 
 def tell_sameness(found: Sameness) -> Statement:
@@ -360,7 +355,7 @@ def tell_sameness(found: Sameness) -> Statement:
     return Statement("notice.gate", {"reason": found.name, "why": why}, found.level)
 
 
-def _merge_differences(names: Sequence[str], differences: Iterable[Difference]) -> list[SideRow]:
+def merge_differences(names: Sequence[str], differences: Iterable[Difference]) -> list[SideRow]:
     """Return one row per thing that differs, with the worst of its classes, data first."""
     found: dict[tuple[str, str], list[Difference]] = {}
     for one in differences:
@@ -377,10 +372,11 @@ def _merge_differences(names: Sequence[str], differences: Iterable[Difference]) 
 def _rank(row: SideRow) -> tuple[int, int, str, str]:
     """Data comes first: training on other data is the commonest way to fool oneself."""
     place = _KINDS.index(row.kind) if row.kind else len(_KINDS)
-    return place, row.aspect not in ("data", "items"), row.aspect, row.key
+    first = ("data", "items", "config")
+    return place, first.index(row.aspect) if row.aspect in first else 3, row.aspect, row.key
 
 
-def _tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
+def tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
     """Yield a notice per confounding row (six at most, then a list), and one for harmless ones."""
     unlike = [row for row in rows if row.kind == "confounding"]
     for row in unlike[:_MAX_TOLD]:
@@ -431,7 +427,7 @@ def show_count(key: str, table: Mapping[str, Any]) -> str:
     return "–" if value is None else show_value(value)
 
 
-def _arrange_sides(
+def arrange_sides(
     names: Sequence[str], facts: Facts, rows: Sequence[SideRow]
 ) -> tuple[SideRow, ...]:
     """Return settings and counts of data side by side, those that differ first."""
@@ -455,12 +451,16 @@ def _arrange_sides(
     return tuple(sorted(found, key=_rank))
 
 
+Log = Mapping[str, Mapping[int, float]]
+"""The finite numbers that a training logged, by key and step."""
+
+
 def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
     """Read the logs of the steps behind each policy: what its runs logged at the same steps.
 
     Epochs have the last values that were logged within them.
     """
-    logs: dict[str, dict[str, list[dict[str, dict[int, float]]]]] = {}
+    logs: dict[str, dict[str, list[Log]]] = {}
     for (system, _), runs in facts.items():
         for run in runs:
             every = sorted(path.parent.name for path in run.folder.glob("*/metrics.jsonl"))
@@ -480,27 +480,27 @@ def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
                 curves.append(Curve(step, key, system, len(series), tuple(shared), *drawn))
     for step, by_system in logs.items():
         for system, runs in by_system.items():
-            tables: list[dict[int, dict[str, float]]] = []
-            for log in runs:
-                places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
-                tables.append({epoch: {} for epoch in places.values()})
-                for key, (at, epoch) in product(_LOGGED, places.items()):
-                    if at in log.get(key, {}):
-                        tables[-1][epoch][key] = log[key][at]
-            for epoch in sorted({epoch for table in tables for epoch in table}):
-                here = [table[epoch] for table in tables if epoch in table]
-                means = {
-                    key: float(np.mean([one[key] for one in here if key in one]))
-                    for key in _LOGGED
-                    if any(key in one for one in here)
-                }
-                named = {"system": system, "epoch": epoch, "values": means}
-                epochs.append(EpochRow(step=step, num_runs=len(here), **named))
+            epochs += _list_epochs(step, system, runs)
     return curves, epochs
 
 
-def _read_log(path: Path) -> dict[str, dict[int, float]]:
-    """Return the finite numbers of a training log by key and step."""
+def _list_epochs(step: str, system: str, runs: Sequence[Log]) -> Iterator[EpochRow]:
+    """Yield what runs logged last within each epoch, as means over those that have it."""
+    tables: list[dict[int, dict[str, float]]] = []
+    for log in runs:
+        places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
+        tables.append({epoch: {} for epoch in places.values()})
+        for key, (at, epoch) in product(_LOGGED, places.items()):
+            if at in log.get(key, {}):
+                tables[-1][epoch][key] = log[key][at]
+    for epoch in sorted({epoch for table in tables for epoch in table}):
+        here = [table[epoch] for table in tables if epoch in table]
+        known = [(key, [one[key] for one in here if key in one]) for key in _LOGGED]
+        values = {key: float(np.mean(found)) for key, found in known if found}
+        yield EpochRow(system=system, epoch=epoch, values=values, step=step, num_runs=len(here))
+
+
+def _read_log(path: Path) -> Log:
     found: dict[str, dict[int, float]] = {}
     for row in read_jsonl(path):
         for key, value in row.items() if isinstance(row.get("step"), int) else ():
@@ -508,133 +508,3 @@ def _read_log(path: Path) -> dict[str, dict[int, float]]:
             if is_number and math.isfinite(value):
                 found.setdefault(key, {})[row["step"]] = float(value)
     return found
-
-
-class PublishedCell(Config):
-    """One cell of a file; ``at`` has a value for every axis. One that is left out has not run."""
-
-    system: Name
-    at: dict[str, Name] = Field(default_factory=dict[str, str])
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int | None = Field(default=None, ge=1)
-    num_clusters: int | None = Field(default=None, ge=1)
-    digest: str = ""
-    state: State = "done"
-    error: str = ""
-
-
-class PublishedTable(Config):
-    """A file of cells without items: published values, or results of other programs.
-
-    Attributes:
-        title: what is compared.
-        measure: such as ``accuracy``.
-        less_is_better: whether less of it is better; None: as Groupwise defines it.
-        split: such as ``test``.
-        unit: of values, lows and highs in the file: a share in [0, 1] or percent.
-        systems: the axis whose values are compared.
-        axes: the axes of the grid.
-        cells: what is known of each.
-        facts: by system, what its numbers depend on, by ``aspect/key`` as the fairness gate
-            knows them: ``config/grpo.beta``, ``data/FILE`` with its digest or counts.
-        training: the last logged values of epochs.
-    """
-
-    title: str
-    measure: str = "accuracy"
-    less_is_better: bool | None = None
-    split: str = "test"
-    unit: Literal["share", "percent"] = "share"
-    systems: GridAxis
-    axes: tuple[GridAxis, ...] = ()
-    cells: tuple[PublishedCell, ...]
-    facts: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
-    training: tuple[EpochRow, ...] = ()
-
-    @model_validator(mode="after")
-    def check_places(self) -> Self:
-        """Refuse cells outside the grid, given twice, or of other items though no axis says so."""
-        known: dict[Coordinates, PublishedCell] = {}
-        seen: set[Coordinates] = set()
-        scale = 100 if self.unit == "percent" else 1
-        for one in self.cells:
-            where = f"the cell {one.system} at {one.at}"
-            place = (one.system, *(one.at.get(axis.key, "") for axis in self.axes))
-            allowed = [axis.values for axis in (self.systems, *self.axes)]
-            is_inside = all(value in values for value, values in zip(place, allowed, strict=True))
-            if not is_inside or len(one.at) != len(self.axes):
-                raise ValueError(f"{where} is not in the grid")
-            if place in seen:
-                raise ValueError(f"{where} appears twice")
-            seen.add(place)
-            if (one.value is None) != (one.state != "done"):
-                raise ValueError(f"{where} is done without a value")
-            if one.value is not None and not 0 <= one.value <= scale:
-                raise ValueError(f"the value {one.value} is not in [0, {scale}]")
-            apart = (one.at[axis.key] for axis in self.axes if axis.nested is not None)
-            first = known.setdefault((one.system, *apart), one)
-            for name in ("n", "digest"):
-                ours, theirs = getattr(first, name), getattr(one, name)
-                if ours and theirs and ours != theirs:
-                    raise ValueError(
-                        f"{one.system} is of {name} {ours} at {first.at} and of {name} {theirs} at "
-                        f"{one.at}: one table is of the same items; type others into a file of "
-                        "their own, or say with nested which axis changes the items"
-                    )
-        named = {*self.facts, *(row.system for row in self.training)}
-        if unknown := sorted(named - set(self.systems.values)):
-            raise ValueError(f"there are no systems {unknown}")
-        return self
-
-
-def read_published(path: Path) -> ResultTable:
-    """Read a file of cells without items.
-
-    Raises:
-        ConfigError: listing every problem of the file.
-    """
-    file = load_config(PublishedTable, path)
-    names, axis = file.systems.values, file.systems.key
-    facts: dict[tuple[str, Coordinates], list[RunFacts]] = {}
-    for name in names:  # What a system without any facts depends on stays unknown.
-        own = file.facts.get(name, {})
-        own = {**dict.fromkeys(RECORDED, "recorded"), **own} if own else {}
-        facts[name, ()] = [RunFacts(name, Path(name), "", own)]
-    rows: list[SideRow] = []
-    if len(names) > 1:  # There are no items to relate.
-        runs = [run for (run,) in facts.values()]
-        is_known = any(f"config/{axis}" in run.facts for run in runs)
-        found = find_differences(runs, (), factors=(axis,) if is_known else ())
-        found = [replace(one, reason=_OF_REPORTED.get(one.reason, one.reason)) for one in found]
-        rows = _merge_differences(names, found)
-    known = find_measure(file.measure)
-    measure = known or Measure(file.measure, file.measure, file.measure)
-    notices = list(_tell_rows(rows))
-    if file.less_is_better is not None:
-        measure = replace(measure, is_higher_better=not file.less_is_better)
-    elif known is None:
-        notices.append(Statement("notice.direction", {"measure": measure}, "warning"))
-    cells = {(c.system, *(c.at.get(one.key, "") for one in file.axes)): c for c in file.cells}
-    results: list[Result] = []
-    for system, *place in product(names, *(one.values for one in file.axes)):
-        values: dict[str, Any] = {"system": system, "state": "waiting"}
-        if cell := cells.get((system, *place)):
-            values = cell.model_dump(exclude={"at"})
-            for key in ("value", "low", "high"):
-                if values[key] is not None:
-                    values[key] /= 100 if file.unit == "percent" else 1
-        results.append(Result(cell=tuple(place), **values))
-    return ResultTable(
-        results=tuple(results),
-        axes=file.axes,
-        title=file.title,
-        measure=measure,
-        split=file.split,
-        system_axis=axis,
-        is_fair=not any(row.kind == "confounding" for row in rows),
-        sides=_arrange_sides(names, facts, rows),
-        notices=tuple(notices),
-        epochs=file.training,
-    )

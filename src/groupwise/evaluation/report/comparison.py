@@ -35,7 +35,7 @@ _NAMED = ("first", "second", "name", "best", "rival", "better")
 
 def write_comparison(comparison: Comparison, folder: Path, *, language: Language = "en") -> Path:
     """Write ``comparison.html``, ``.md`` with its plots, and ``.json``; return that of the HTML."""
-    html, _ = blocks.write_page(lay_out(comparison, language), folder, name="comparison")
+    html, _ = blocks.write_page(lay_out_comparison(comparison, language), folder, name="comparison")
     # Each run has its items and answers.
     rows = tuple(replace(one, items=None, answers={}) for one in comparison.table.results)
     found = replace(comparison, table=replace(comparison.table, results=rows))
@@ -46,7 +46,7 @@ def write_comparison(comparison: Comparison, folder: Path, *, language: Language
 
 def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Iterator[str]:
     """Yield the lines a terminal shows: warnings, findings, the recommendation or reasons."""
-    page, say = lay_out(comparison, language), Phrases(language).say
+    page, say = lay_out_comparison(comparison, language), Phrases(language).say
     told = [f"{say(f'level.{one.level}')}: {one.text}" for one in page.notices]
     findings, verdict = page.boxes
     told += [*findings.paragraphs, verdict.title, *(f"- {one}" for one in verdict.points)]
@@ -80,7 +80,7 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
             yield from _state_gap(comparison, pair, pair.gaps[0], named)
     if len(pairs) > MAX_PAIRS:
         yield Statement("finding.more_pairs", {"num": len(pairs) - MAX_PAIRS})
-    if pairs and not table.is_of_methods:
+    if not table.is_of_methods and any(pair.num_tested for pair in pairs):
         yield Statement("finding.checkpoints")
 
 
@@ -93,15 +93,11 @@ def _state_gap(
     values = {"value_first": one.value, "value_second": two.value, "measure": measure}
     on_items = Statement("on_items", {"num": one.n}) if one.n else ""
     yield Statement("finding.values", {**named, **values, "on_items": on_items})
-    num = min(test.num_seeds_a, test.num_seeds_b) if isinstance(test, MethodDifference) else 1
-    kind = "methods" if isinstance(test, MethodDifference) else "items"
-    interval = {"ends": gap.ends, "p": gap.p_holm, "num": num}
     ending = Statement("ending.none" if gap.ends is None else "ending.close")
     if gap.is_clear:
         is_first = measure.sign * (gap.difference or 0.0) > 0
         ending = Statement("ending.clear", {"better": pair.first if is_first else pair.second})
-    values = {"difference": gap.difference, "ending": ending}
-    values["interval"] = "" if gap.ends is None else Statement(f"interval.{kind}", interval)
+    values = {"difference": gap.difference, "ending": ending, "interval": gap.state_interval()}
     yield Statement("finding.gap", {**named, **values})
     needed: dict[str, Any] = {}
     if isinstance(test, PairedComparison):
@@ -119,7 +115,7 @@ def _state_gap(
         yield Statement("finding.power", {"needed": Statement(f"power.{kind}", needed)})
 
 
-def lay_out(comparison: Comparison, language: Language = "en") -> blocks.Page:
+def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blocks.Page:
     """Return the page of a comparison."""
     layout = ComparisonLayout(comparison, Phrases(language, policies=comparison.table.policies))
     table, say = comparison.table, layout.phrases.say
@@ -232,9 +228,9 @@ class ComparisonLayout:
         if self.table.is_of_methods:
             seeds = sorted({one.seed for one in self.table.results if one.value is not None})
         head = say_each("system", "value" if not seeds and not self.table.axes else "mean")
-        head += say_each("cells") if self.table.axes else say_each("interval")
+        head += say_each("cells") if self.table.axes else ()
         head += tuple(self.phrases.say("seed_of", seed=seed) for seed in seeds)
-        head += say_each("invalid", "n_items", "clusters", "digest")
+        head += say_each("invalid", "n_items", "digest")
         rows = tuple(tuple(self._show_row(name, seeds)) for name in self.names)
         table = Table("", head, rows, kind="headline", marks=tuple(self.colors))
         found: list[Block] = [Paragraph(self.phrases.say("results_lead")), table]
@@ -253,21 +249,20 @@ class ComparisonLayout:
         note = "" if name.endswith(results[0].policy) else results[0].policy
         yield Cell(self.titles[name], note, is_strong=self.comparison.recommended == name)
         mean = _average(one.value for one in known)
-        shown = show_value(cells[0])
-        decimals = _count_decimals(known)
-        yield shown if mean is None else _show(mean, words.format_share, decimals=decimals)
+        text = words.format_share(mean, decimals=_count_decimals(known))
+        interval = "" if self.table.axes else _show_interval(cells[0])
+        yield show_value(cells[0]) if mean is None else Cell(text, interval, mean)
         if self.table.axes:
             of = self.phrases.say("of", part=len(known), all=len(cells))
             yield Cell(of, order=len(known))
-        else:
-            yield Cell(_show_interval(cells[0]) or DASH, order=cells[0].low)
         for seed in seeds:
             yield _show(_average(x.value for x in results if x.seed == seed), words.format_share)
         yield _show(_average(one.invalid_rate for one in known), words.format_share)
-        for sizes in ([one.n for one in results], [one.num_clusters for one in results]):
-            ends = sorted({size for size in sizes if size is not None})
-            text = DASH.join(map(words.format_count, dict.fromkeys([*ends[:1], *ends[-1:]])))
-            yield Cell(text or DASH, order=ends[0] if ends else None)
+        sizes = sorted({one.n for one in results if one.n is not None})
+        ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
+        clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
+        note = self.phrases.count(clusters, "cluster") if clusters else ""
+        yield Cell(ends or DASH, note, sizes[0] if sizes else None)
         digests = sorted({one.digest for one in results if one.digest})
         text = f"{digests[0][:8]} +{len(digests) - 1}".removesuffix(" +0") if digests else DASH
         yield Cell(text, hint=" ".join(digests), is_code=bool(digests))
@@ -524,7 +519,7 @@ class ComparisonLayout:
 
 
 def show_value(one: Result, scale: Scale | None = None) -> Cell:
-    """Return the value of a cell, ``?`` where it has not run, or a dash where it cannot have one."""
+    """Return the value of a cell, ``?`` where it has not run, a dash where it has none."""
     if one.value is None:
         return Cell(DASH if one.state == "inapplicable" else NOT_RUN, hint=one.error)
     text = words.format_share(one.value, decimals=_count_decimals([one]))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from groupwise.evaluation.measures import Measure
 from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Measure
 
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
