@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from assemble import ROOT, list_pages, render_made
-from groupwise.evaluation.page import numbers
+from groupwise.evaluation.report import phrases
 
 RESULTS = ROOT / "benchmarks" / "results"
 _BLOCK = re.compile(r"(<!-- results: (\S+)\n(.*?)\n-->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -27,11 +27,11 @@ _ORIGIN = {"command": "command", "git_revision": "commit", "hardware": "machine"
 _OF_RUNS = {"seed": "seed", "data": "digest of the data"}
 _JINJA = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)
 _JINJA.filters |= {
-    "share": numbers.format_share,
-    "ends": lambda found: numbers.format_share_interval(*found[1:3]),
-    "span": numbers.format_share_interval,
-    "points": numbers.format_points,
-    "p": numbers.format_p_cell,
+    "share": phrases.format_share,
+    "ends": lambda found: phrases.format_share_interval(*found[1:3]),
+    "span": phrases.format_share_interval,
+    "points": phrases.format_points,
+    "p": phrases.format_p_cell,
     "count": lambda value: f"{value:,}",
     "fixed": lambda value, digits: f"{float(value):.{digits}f}",
     "tiny": lambda value: f"{value:.0e}",

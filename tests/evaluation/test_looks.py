@@ -36,8 +36,8 @@ from groupwise.evaluation import (
     write_metrics,
 )
 from groupwise.evaluation.looks import list_looks
-from groupwise.evaluation.page import Words
-from groupwise.evaluation.report import build_report
+from groupwise.evaluation.report.phrases import Phrases
+from groupwise.evaluation.report.run import build_report
 
 ITEMS = [
     make_example([Message("user", [f"{number}?"])], cluster="1", label=label)
@@ -61,9 +61,8 @@ def start(folder: Path, seed: int = 0, **config: Any) -> Path:
 
 
 def say(run: Path, language: Any = "en") -> str:
-    return " ".join(Words(language).say(one) for one in state_looks(run, DIGEST)).replace(
-        "\u00a0", " "
-    )
+    told = " ".join(Phrases(language).say(one) for one in state_looks(run, DIGEST))
+    return told.replace("\u00a0", " ")
 
 
 def test_looks_are_counted_by_items_over_runs_and_kept_when_folders_are_renamed(
@@ -74,17 +73,17 @@ def test_looks_are_counted_by_items_over_runs_and_kept_when_folders_are_renamed(
         record_look(start(runs / f"s{seed}", seed), ITEMS[::-1])
     record_look(start(runs / "other"), ITEMS[:2])
     assert say(runs / "s0") == (
-        "This test split has been looked at 3 times by runs in runs (one config, 3 seeds)."
+        "This test split has been looked at 3 times by runs in runs (1 config, 3 seeds)."
     )
     (runs / "s0").rename(runs / "first")
     record_look(start(runs / "batches", batch=1), ITEMS)
-    assert "4 times by runs in runs (one config, 3 seeds)" in say(runs / "first")
+    assert "4 times by runs in runs (1 config, 3 seeds)" in say(runs / "first")
     record_look(start(runs / "betas", beta=0.2), ITEMS)
     runs.rename(tmp_path / "all")
-    assert "5 times by runs in all (2 different configs, 3 seeds)" in say(tmp_path / "all/first")
+    assert "5 times by runs in all (2 configs, 3 seeds)" in say(tmp_path / "all/first")
     shutil.move(tmp_path / "all/first", tmp_path / "alone/first")
     assert say(tmp_path / "alone/first") == (
-        "This test split has been looked at 1 time by runs in alone (one config, one seed)."
+        "This test split has been looked at 1 time by runs in alone (1 config, 1 seed)."
     )
     assert "看过这个测试集 1 次" in say(tmp_path / "alone/first", "zh").replace(" ", " ")
 
@@ -117,7 +116,7 @@ def test_cells_of_a_sweep_and_evaluations_inside_a_run_count_with_the_other_runs
     record_look(start(runs / "one/july", beta=2), ITEMS)
     assert len(read_jsonl(runs / "looks.jsonl")) == 3
     for run in ("one", "beta/cells/beta=1", "one/july"):
-        assert "3 times by runs in runs (3 different configs, 1 seed)" in say(runs / run)
+        assert "3 times by runs in runs (3 configs, 1 seed)" in say(runs / run)
     (runs / "looks.jsonl").unlink()
     assert "2 times by runs in runs" in say(runs / "beta/cells/beta=1")
 
@@ -184,4 +183,4 @@ def test_the_report_and_the_comparison_say_how_often_their_items_were_looked_at(
     answers = read_predictions(runs[0] / "evaluate/predictions.jsonl")
     write_metrics(runs[0] / "evaluate/metrics.json", compute_metrics(answers, labels=LABELS))
     report = build_report(runs[0])
-    assert [one.values["num"] for one in report.notices if one.kind == "notice.looks_many"] == [6]
+    assert [one.values["num"] for one in report.notices if one.kind == "looks_many"] == [6]

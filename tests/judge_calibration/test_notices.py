@@ -1,10 +1,14 @@
+from pathlib import Path
+
 import pytest
 
+from groupwise.evaluation import Phrases
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.page import Words
+from groupwise.judge_calibration import report
 from groupwise.judge_calibration.measures import JudgeMeasures
 from groupwise.judge_calibration.report import list_notices
 
+PHRASES = Phrases("en", own=Path(report.__file__).with_name("phrases.yaml"))
 NO_DROPS = {"drops": {"total": 0, "counts": {}}}
 GOOD = {
     "agreement": (0.8, 0.7, 0.9),
@@ -20,7 +24,7 @@ def notice(facts=NO_DROPS, **changes):
     metrics = [Metric(f"j/{name}", "all", *ends, 100, "d") for name, ends in values.items()]
     metrics.append(Metric("j/flip_rate", "Hard", 0.9, 0.8, 1.0, 10, "e"))
     found = list_notices(JudgeMeasures("j", ("a", "b"), tuple(metrics), {}), facts)
-    return [(one.level, Words("en").say(one).replace("\u00a0", " ")) for one in found]
+    return [(one.level, PHRASES.say(one).replace("\u00a0", " ")) for one in found]
 
 
 def test_a_good_judge_gets_none():

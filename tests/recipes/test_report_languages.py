@@ -30,7 +30,9 @@ from groupwise.evaluation import (
     compute_metrics,
     write_evaluation,
 )
-from groupwise.evaluation.report import build_report, render_html, render_markdown
+from groupwise.evaluation.report.page import render_html, render_markdown
+from groupwise.evaluation.report.run import build_report
+from groupwise.evaluation.report.run_page import lay_out
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals
@@ -294,7 +296,9 @@ def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
     renderers = (render_markdown, render_html) if recipe == "on_task" else (render_markdown,)
     for language in LANGUAGES:
         for render in renderers:
-            assert list_foreign(render(report, language=language), language, data) == []
+            page = lay_out(report, language)
+            shown = render_html(page) if render is render_html else render(page, folder="report")
+            assert list_foreign(shown, language, data) == []
 
 
 def test_what_is_not_of_the_language_is_found() -> None:

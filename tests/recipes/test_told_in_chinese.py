@@ -19,7 +19,7 @@ from one_language import list_foreign
 import groupwise
 import groupwise_recipes
 from groupwise.core import Message, make_example
-from groupwise.evaluation.page import Words
+from groupwise.evaluation import Phrases
 from groupwise.inference import RequestCause
 from groupwise.rewards.audit.rows import Evidence, Outcome, Rule, point_at
 from groupwise.sandbox.result import Status
@@ -172,7 +172,7 @@ def list_told(node: ast.AST) -> Iterator[ast.expr]:
 
 def find_english(told: str) -> list[str]:
     """Return what is English in the Chinese of a sentence, but for a stock word that it quotes."""
-    return list_foreign(Words("zh").translate(told), "zh", ("because",))
+    return list_foreign(Phrases("zh").translate(told), "zh", ("because",))
 
 
 def test_every_sentence_of_the_source_has_a_chinese_one() -> None:
@@ -226,7 +226,7 @@ def test_why_a_program_has_no_answer_is_said_in_chinese() -> None:
     ],
 )
 def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence: Evidence, said: str) -> None:
-    assert Words("zh").translate(evidence.describe()) == said
+    assert Phrases("zh").translate(evidence.describe()) == said
 
 
 def test_what_a_reward_says_is_told_part_by_part() -> None:
@@ -234,7 +234,7 @@ def test_what_a_reward_says_is_told_part_by_part() -> None:
     shown = point_at(
         make_example([Message("user", "?")], cluster="c"), "x", outcome, "it must earn 0"
     )
-    _, _, said = Words("zh").translate(shown.describe()).partition("：")
+    _, _, said = Phrases("zh").translate(shown.describe()).partition("：")
     assert said == "应得 0（它说：'label: 通过 正确; mine: so be it; form: 两行'）"
 
 
@@ -254,4 +254,4 @@ def test_what_a_reward_says_is_told_part_by_part() -> None:
     ],
 )
 def test_the_users_own_words_stay(told: str, said: str) -> None:
-    assert Words("zh").translate(told) == said
+    assert Phrases("zh").translate(told) == said

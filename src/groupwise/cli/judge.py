@@ -139,7 +139,7 @@ def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
 
 def _print_measures(found: "Calibration") -> None:
     """Print all numbers of the whole data with intervals, and a few of every subset."""
-    from groupwise.evaluation.page.numbers import format_interval, format_value
+    from groupwise.evaluation.report.phrases import format_interval, format_value
 
     metrics = found.measures.metrics
     console = Console(highlight=False, markup=False)

@@ -59,11 +59,11 @@ def print_headline(folder: Path, *, first: str = "") -> None:
 
 def _print_looks(folder: Path, digests: set[str]) -> None:
     from groupwise.evaluation import state_looks
-    from groupwise.evaluation.page import Words
+    from groupwise.evaluation.report.phrases import Phrases
 
     for look in (one for items in sorted(digests) for one in state_looks(folder, items)):
         level = "" if look.level == "info" else f"{look.level}: "
-        typer.echo(f"{level}{Words('en').say(look)}")
+        typer.echo(f"{level}{Phrases('en').say(look)}")
 
 
 def _describe(metric: dict[str, Any] | None) -> str:

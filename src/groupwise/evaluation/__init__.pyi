@@ -50,41 +50,6 @@ from groupwise.evaluation.metrics import (
     read_metrics,
     write_metrics,
 )
-from groupwise.evaluation.page import (
-    DASH,
-    LANGUAGES,
-    LEVELS,
-    Block,
-    Box,
-    Bullets,
-    Cell,
-    Fold,
-    Heading,
-    Language,
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Scale,
-    Statement,
-    Table,
-    Tables,
-    Tile,
-    Verbatim,
-    Words,
-    mark_code,
-    pick_color,
-    tabulate_metrics,
-    unmark_code,
-    write_page,
-)
-from groupwise.evaluation.page.numbers import (
-    choose_arrow,
-    format_points,
-    format_points_with_arrow,
-    format_share,
-    format_share_interval,
-)
 from groupwise.evaluation.paired import (
     DiscordantItem,
     PairedComparison,
@@ -125,21 +90,57 @@ from groupwise.evaluation.predictions import (
     write_predictions,
 )
 from groupwise.evaluation.published import read_published
-from groupwise.evaluation.report import (
-    Section,
-    describe_metric,
-    make_tile,
-    read_sections,
-    tabulate_policies,
-    tabulate_trainable,
-    write_report,
-    write_sections,
-)
 from groupwise.evaluation.report.comparison import (
     lay_out_comparison,
     list_findings,
     tell_comparison,
     write_comparison,
+)
+from groupwise.evaluation.report.page import (
+    Block,
+    Box,
+    Bullets,
+    Cell,
+    Fold,
+    Heading,
+    Notice,
+    Page,
+    Paragraph,
+    Part,
+    Table,
+    Tables,
+    Tile,
+    Verbatim,
+    write_page,
+)
+from groupwise.evaluation.report.phrases import (
+    DASH,
+    LANGUAGES,
+    LEVELS,
+    Language,
+    Phrases,
+    Statement,
+    choose_arrow,
+    format_plain,
+    format_points,
+    format_points_with_arrow,
+    format_share,
+    format_share_interval,
+    mark_code,
+    unmark_code,
+)
+from groupwise.evaluation.report.plots import pick_color
+from groupwise.evaluation.report.run_page import write_report
+from groupwise.evaluation.report.tables import (
+    Scale,
+    Section,
+    describe_metric,
+    make_tile,
+    read_sections,
+    tabulate_metrics,
+    tabulate_policies,
+    tabulate_trainable,
+    write_sections,
 )
 from groupwise.evaluation.result_table import GridAxis, Result, ResultTable
 from groupwise.evaluation.results import write_evaluation
@@ -201,6 +202,7 @@ __all__ = [
     "PairedComparison",
     "Paragraph",
     "Part",
+    "Phrases",
     "Policies",
     "PolicyKind",
     "Prediction",
@@ -222,7 +224,6 @@ __all__ = [
     "Tile",
     "TimedVerdict",
     "Verbatim",
-    "Words",
     "adjust",
     "adjust_holm",
     "bin_reliability",
@@ -248,6 +249,7 @@ __all__ = [
     "fit_reference",
     "fit_temperature",
     "flag_flips",
+    "format_plain",
     "format_points",
     "format_points_with_arrow",
     "format_share",

@@ -27,8 +27,8 @@ from groupwise.core import (
     read_manifest,
     take_lock,
 )
-from groupwise.evaluation.page import Statement
 from groupwise.evaluation.predictions import exact, parse_as
+from groupwise.evaluation.report.phrases import Statement
 
 FILE = "looks.jsonl"
 MANY_CONFIGS = 4
@@ -130,12 +130,9 @@ def state_looks(run: Path, items: str) -> Iterator[Statement]:
     if len(configs) >= MANY_CONFIGS:
         # Blom's approximation of the largest of so many standard normal values.
         excess = NormalDist().inv_cdf((len(configs) - 0.375) / (len(configs) + 0.25))
-        yield Statement("notice.looks_many", values | {"excess": round(excess, 1)}, "warning", FILE)
-    elif len(configs) > 1:
-        yield Statement("notice.looks_configs", values, source=FILE)
+        yield Statement("looks_many", values | {"excess": round(excess, 1)}, "warning", FILE)
     else:
-        kind = "notice.looks_seeds" if len(seeds) > 1 else "notice.looks_one"
-        yield Statement(kind, values, source=FILE)
+        yield Statement("looks", values, source=FILE)
 
 
 def state_most_looks(measured: Iterable[tuple[Path, str]]) -> list[Statement]:

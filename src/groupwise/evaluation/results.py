@@ -10,7 +10,7 @@ from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies
 from groupwise.evaluation.predictions import Prediction, Prompts, write_predictions
-from groupwise.evaluation.report import Section, write_sections
+from groupwise.evaluation.report.tables import Section, write_sections
 
 
 def write_evaluation(  # noqa: PLR0913 (each is a file)

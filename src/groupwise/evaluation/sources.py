@@ -220,11 +220,7 @@ def _read_results(
         if len(own) > 1:
             _check_seeds(own, question.split)
     names = list(dict.fromkeys(one.system for one in sources))
-    looks = [
-        # These names go once the report of a run says them so.
-        replace(one, kind="looks_many" if one.kind.endswith("many") else "looks")
-        for one in state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
-    ]
+    looks = state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
     table = ResultTable(
         results=tuple(sorted(results, key=lambda one: names.index(one.system))),
         title=question.title,

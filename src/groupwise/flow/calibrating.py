@@ -13,16 +13,17 @@ from groupwise.evaluation import (
     DASH,
     LANGUAGES,
     Metric,
+    Phrases,
     Policies,
     Prediction,
     RunPolicy,
     Section,
     Table,
     Temperature,
-    Words,
     compute_metrics,
     describe_metric,
     fit_temperature,
+    format_plain,
     temper,
 )
 from groupwise.flow.asking import choose_items, make_ask, open_policy, share_labels
@@ -31,7 +32,7 @@ from groupwise.models import digest_base
 from groupwise.pipeline import StepContext
 
 _FILE = "calibration.json"
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 _COLUMNS = ("policy", "temperature", "fitted_on", "mistakes", "error_before", "error_after")
 
 
@@ -112,9 +113,9 @@ def make_calibration_sections(
         {one.policy: one for one in _find_errors(rows, labels, seed)} for rows in (before, after)
     ]
     known = Policies(tuple(policies))
-    words = [Words(name, policies=known, vocabulary=_VOCABULARY) for name in LANGUAGES]
+    phrases = [Phrases(name, policies=known, own=_PHRASES) for name in LANGUAGES]
     num_items = len({one.example_id for one in before})
-    return [_write(temperatures, errors, one, num_items) for one in words]
+    return [_write(temperatures, errors, one, num_items) for one in phrases]
 
 
 def _calibrate(
@@ -150,26 +151,26 @@ def _find_errors(
 def _write(
     temperatures: Mapping[str, Temperature],
     errors: Sequence[Mapping[str, Metric]],
-    words: Words,
+    phrases: Phrases,
     num_items: int,
 ) -> Section:
     rows = tuple(
         (
-            words.title_policy(name),
-            _show(one, words),
+            phrases.title_policy(name),
+            _show(one, phrases),
             str(one.num_items),
             str(one.num_mistakes),
             *(describe_metric(found[name]) if name in found else DASH for found in errors),
         )
         for name, one in temperatures.items()
     )
-    lead = words.label("calibration_lead", num=num_items, split="test", dash=DASH)
-    table = Table("", words.labels(*_COLUMNS), rows)
-    return Section(words.label("calibration"), lead, (table,), language=words.language)
+    lead = phrases.say("calibration_lead", num=num_items, split="test", dash=DASH)
+    table = Table("", phrases.say_each(*_COLUMNS), rows)
+    return Section(phrases.say("calibration"), lead, (table,), language=phrases.language)
 
 
-def _show(one: Temperature, words: Words) -> str:
+def _show(one: Temperature, phrases: Phrases) -> str:
     if one.value is not None:
-        return words.plain(one.value)
-    reason = words.title("reasons", one.reason)
-    return f"{DASH}\n{words.label('why_none', reason=reason)}"
+        return format_plain(one.value)
+    reason = phrases.title("reasons", one.reason)
+    return f"{DASH}\n{phrases.say('why_none', reason=reason)}"

@@ -23,7 +23,7 @@ from groupwise.evaluation import (
     read_metrics,
     read_policies,
 )
-from groupwise.evaluation.page import escape_cell, write_code
+from groupwise.evaluation.report.page import escape_cell, write_code
 from groupwise.flow.finished import BASE, FinishedRun
 from groupwise.models import CARD, ExportedPolicy, export_policy, find_hub_id, find_place
 

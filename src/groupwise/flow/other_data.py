@@ -29,11 +29,11 @@ from groupwise.evaluation import (
     SEEN,
     Measure,
     Metric,
+    Phrases,
     Prediction,
     RunPolicy,
     Section,
     Table,
-    Words,
     describe_examples,
     find_measure,
     predict_each,
@@ -50,7 +50,7 @@ from groupwise.flow.task import Task, read_splits
 from groupwise.models import digest_base
 from groupwise.pipeline import StepContext, mark_done
 
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 _LEFT_BY_TRAINING = (
     *("step.json", "metrics.jsonl", "on_policy.json", "judge.json", "resolved.json"),
     *("selection.json", "trainable.json", "warnings.json"),
@@ -293,12 +293,12 @@ def describe_origin(
     counts = {"rows": len(examples), "clusters": len({example.cluster for example in examples})}
     found: list[Section] = []
     for language in LANGUAGES:
-        words = Words(language, vocabulary=_VOCABULARY)
-        told = {**origin, **counts, "seen": words.label("seen_rows", num=num_seen)}
+        phrases = Phrases(language, own=_PHRASES)
+        told = {**origin, **counts, "seen": phrases.say("seen_rows", num=num_seen)}
         if unknown:
-            told["not_measured"] = words.join(map(words.name_measure, unknown))
-        rows = tuple((words.title("origin", name), str(value)) for name, value in told.items())
-        table = Table("", words.labels("what", "which"), rows, kind="wrap")
-        title, text = words.labels("other_data", "other_data_lead")
+            told["not_measured"] = phrases.join(map(phrases.name_measure, unknown))
+        rows = tuple((phrases.title("origin", name), str(value)) for name, value in told.items())
+        table = Table("", phrases.say_each("what", "which"), rows, kind="wrap")
+        title, text = phrases.say_each("other_data", "other_data_lead")
         found.append(Section(title, text, (table,), language=language))
     return found

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json
-from groupwise.evaluation import JOINT, RunPolicy, Words, format_share
+from groupwise.evaluation import JOINT, Phrases, RunPolicy, format_share
 from groupwise.pipeline import StepContext
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _tell_winner(policy: RunPolicy, run: Path) -> RunPolicy:
         return policy
     name, share = ranked[0]["name"], format_share(ranked[0]["accuracy"])
     note = f"{policy.note}; here {name} ({share} in cross-validation on training rows)"
-    chinese = Words("zh").translate(name)
+    chinese = Phrases("zh").translate(name)
     note_zh = f"{policy.note_zh}；此处为{chinese}（训练样本交叉验证 {share}）"
     return replace(policy, note=note, note_zh=note_zh)
 

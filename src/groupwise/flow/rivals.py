@@ -21,7 +21,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.evaluation import LANGUAGES, Policies, Prediction, RunPolicy, Section, Words
+from groupwise.evaluation import LANGUAGES, Phrases, Policies, Prediction, RunPolicy, Section
 from groupwise.flow.settings import RivalSettings
 from groupwise.flow.stages import Stage
 from groupwise.flow.task import Task, read_splits
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
 SAMPLES_FILE = "samples.json"
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 _NUM_TRIED = 8
 """Training questions that are sampled for each demonstration."""
 _SAMPLES_EACH = 4
@@ -158,14 +158,14 @@ def tell_rivals(settings: RivalSettings, policies: Sequence[RunPolicy]) -> list[
     if not names:
         return []
     known = Policies(tuple(policies))
-    words = [Words(name, policies=known, vocabulary=_VOCABULARY) for name in LANGUAGES]
+    phrases = [Phrases(name, policies=known, own=_PHRASES) for name in LANGUAGES]
     return [
         Section(
-            one.label("rivals"),
-            one.label("rivals_absent", names=one.join(map(one.label, names))),
+            one.say("rivals"),
+            one.say("rivals_absent", names=one.join(map(one.say, names))),
             language=one.language,
         )
-        for one in words
+        for one in phrases
     ]
 
 

@@ -4,38 +4,46 @@ Lays out what was measured; it computes nothing and changes no number.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from groupwise.evaluation.label_metrics import count_confusion
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.page import (
-    LEVELS,
-    Bar,
-    Language,
-    Level,
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.page import (
     Notice,
     Page,
     Paragraph,
     Part,
     Plot,
     Plots,
-    Statement,
     Table,
-    Words,
-    color_policy,
+    write_page,
+)
+from groupwise.evaluation.report.phrases import (
+    LEVELS,
+    Language,
+    Level,
+    Phrases,
+    Statement,
+    format_interval,
+    format_share,
     mark_code,
+)
+from groupwise.evaluation.report.plots import (
+    Bar,
+    color_policy,
     name_file,
-    numbers,
     plot_bars,
     plot_reliability,
-    show_sized,
+)
+from groupwise.evaluation.report.tables import (
+    show_metric,
     tabulate_confusion,
     tabulate_metrics,
     tell_calibration,
-    write_page,
 )
-from groupwise.evaluation.predictions import Prediction
 from groupwise.judge_calibration.measures import JudgeMeasures
 from groupwise.judge_calibration.rows import VerdictRow, split_subsets
 
@@ -121,64 +129,67 @@ def write_judge_report(
     Returns:
         The path of the HTML.
     """
-    words = Words(language)
-    html, _ = write_page(_lay_out(measures, rows, facts, words), out, name=NAME)
+    phrases = Phrases(language, own=Path(__file__).with_name("phrases.yaml"))
+    html, _ = write_page(_lay_out(measures, rows, facts, phrases), out, name=NAME)
     return html
 
 
 def _lay_out(
-    measures: JudgeMeasures, rows: Sequence[VerdictRow], facts: Mapping[str, Any], words: Words
+    measures: JudgeMeasures, rows: Sequence[VerdictRow], facts: Mapping[str, Any], phrases: Phrases
 ) -> Page:
     notices = list_notices(measures, facts)
     by_subset: dict[str, dict[str, Metric]] = {}
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
-    plots = Plots(tuple(_list_plots(measures, by_subset, words)))
-    said = words.label("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
+    plots = Plots(tuple(_list_plots(measures, by_subset, phrases)))
+    said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
     return Page(
-        title=words.label("judge_title", judge=measures.judge),
-        lead=_describe_data(facts, words),
-        language=words.language,
-        notices=tuple(Notice(one.level, words.say(one), one.source) for one in notices),
-        checked=words.label("judge_checked"),
+        title=phrases.say("judge_title", judge=measures.judge),
+        lead=_describe_data(facts, phrases),
+        language=phrases.language,
+        notices=tuple(Notice(one.level, phrases.say(one), one.source) for one in notices),
+        checked=phrases.say("judge_checked"),
         parts=(
-            *_list_parts(by_subset, words),
-            *([Part("plots", words.label("plots"), (plots,))] if plots.plots else []),
-            *_show_confusion(measures, rows, words),
-            _show_facts(facts, words),
+            *_list_parts(by_subset, phrases),
+            *([Part("plots", phrases.say("plots"), (plots,))] if plots.plots else []),
+            *_show_confusion(measures, rows, phrases),
+            _show_facts(facts, phrases),
         ),
         footer=(Paragraph(said, ""),),
     )
 
 
-def _describe_data(facts: Mapping[str, Any], words: Words) -> str:
+def _describe_data(facts: Mapping[str, Any], phrases: Phrases) -> str:
     are_pairs = facts["kind_of_items"] == "pairs"
-    text = words.label("judged_pairs" if are_pairs else "judged_answers", num=facts["num_items"])
+    text = phrases.say("judged_pairs" if are_pairs else "judged_answers", num=facts["num_items"])
     if facts["num_repeats"] > 1:
-        text += words.label("judged_times", num=facts["num_repeats"])
-    return f"{text} · {words.label('version')} {mark_code(facts['version'][:8])}"
+        text += phrases.say("judged_times", num=facts["num_repeats"])
+    return f"{text} · {phrases.say('version')} {mark_code(facts['version'][:8])}"
 
 
-def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], words: Words) -> Iterator[Part]:
+def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases) -> Iterator[Part]:
     """Yield a table per part with the columns that there are numbers for."""
     known = {name for found in by_subset.values() for name in found}
     for name, names in PARTS.items():
-        columns = {one: words.title("judge_measures", one) for one in names if one in known}
+        columns = {one: phrases.title("judge_measures", one) for one in names if one in known}
         if columns:
             table = tabulate_metrics(
-                by_subset.items(), columns, head=words.label("subset"), show=show_sized
+                by_subset.items(),
+                columns,
+                head=phrases.say("subset"),
+                show=partial(show_metric, is_sized=True),
             )
-            lead = Paragraph(words.label(f"{name}_lead"))
-            yield Part(name, words.label(f"{name}_title"), (lead, table))
+            lead = Paragraph(phrases.say(f"{name}_lead"))
+            yield Part(name, phrases.say(f"{name}_title"), (lead, table))
 
 
 def _list_plots(
-    measures: JudgeMeasures, by_subset: Mapping[str, Mapping[str, Metric]], words: Words
+    measures: JudgeMeasures, by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases
 ) -> Iterator[Plot]:
     agreements = {name: m["agreement"] for name, m in by_subset.items() if "agreement" in m}
     if agreements:
         bars = [_make_bar(name, metric) for name, metric in agreements.items()]
-        title, caption = words.labels("agreement_by_subset", "agreement_plot")
+        title, caption = phrases.say_each("agreement_by_subset", "agreement_plot")
         yield plot_bars("agreement", title, bars, caption=caption)
     if len(measures.labels) < 2:
         return
@@ -186,25 +197,25 @@ def _list_plots(
         if any(part.num_items for part in bins):
             yield plot_reliability(
                 name_file("reliability", subset),
-                words.label("reliability_of", subset=subset),
+                phrases.say("reliability_of", subset=subset),
                 bins,
-                words,
+                phrases,
                 color=color_policy(subset),
-                caption=tell_calibration(by_subset[subset], words),
+                caption=tell_calibration(by_subset[subset], phrases),
             )
 
 
 def _show_confusion(
-    measures: JudgeMeasures, rows: Sequence[VerdictRow], words: Words
+    measures: JudgeMeasures, rows: Sequence[VerdictRow], phrases: Phrases
 ) -> Iterator[Part]:
     if len(measures.labels) > 1:
         said = [_to_prediction(row) for row in split_subsets(rows)["all"]]
-        table = tabulate_confusion("", count_confusion(said, measures.labels), words)
-        yield Part("confusion", words.label("people_and_judge"), (table,))
+        table = tabulate_confusion("", count_confusion(said, measures.labels), phrases)
+        yield Part("confusion", phrases.say("people_and_judge"), (table,))
 
 
 def _make_bar(name: str, metric: Metric) -> Bar:
-    text = f"{numbers.format_share(metric.value)} ({numbers.format_interval(metric)})"
+    text = f"{format_share(metric.value)} ({format_interval(metric)})"
     return Bar(name, text, metric.value, (metric.low, metric.high), color_policy(name))
 
 
@@ -220,15 +231,18 @@ def _to_prediction(row: VerdictRow) -> Prediction:
     )
 
 
-def _show_facts(facts: Mapping[str, Any], words: Words) -> Part:
+def _show_facts(facts: Mapping[str, Any], phrases: Phrases) -> Part:
     rows = [(mark_code(name), str(value)) for name, value in facts["describe"].items()]
-    rows.append((words.label("items_digest"), mark_code(facts["metrics"][0]["split_digest"])))
+    rows.append((phrases.say("items_digest"), mark_code(facts["metrics"][0]["split_digest"])))
     if facts["num_pairs_in_both_orders"]:
         part, of = facts["num_inconsistent_pairs"], facts["num_pairs_in_both_orders"]
-        rows.append((words.label("inconsistent"), words.label("of", part=part, all=of)))
+        rows.append((phrases.say("inconsistent"), phrases.say("of", part=part, all=of)))
     for name, number in facts["causes_of_no_verdict"].items():
         rows.append(
-            (words.label("cause", name=words.translate(name)), words.label("num_calls", num=number))
+            (
+                phrases.say("cause", name=phrases.translate(name)),
+                phrases.say("num_calls", num=number),
+            )
         )
-    table = Table("", words.labels("setting", "value"), tuple(rows), kind="wrap")
-    return Part("facts", words.label("measured"), (table,))
+    table = Table("", phrases.say_each("setting", "value"), tuple(rows), kind="wrap")
+    return Part("facts", phrases.say("measured"), (table,))

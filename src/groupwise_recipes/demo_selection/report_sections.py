@@ -10,11 +10,11 @@ from groupwise.evaluation import (
     DASH,
     LANGUAGES,
     Metric,
+    Phrases,
     Policies,
     Section,
     Table,
     Tile,
-    Words,
     format_share,
     make_tile,
     tabulate_policies,
@@ -25,7 +25,7 @@ from groupwise_recipes.demo_selection.evaluation import REVERSED
 from groupwise_recipes.demo_selection.results import MEAN, list_policies
 
 _FIGURES = TypeAdapter(tuple[UseFigure, ...])
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 
 
 def make_sections(
@@ -48,41 +48,41 @@ def make_sections(
     figures = _FIGURES.validate_python(read_json(use, list)) if use.is_file() else ()
     found: list[Section] = []
     for language in LANGUAGES:
-        words = Words(language, policies=policies, vocabulary=_VOCABULARY)
-        found.append(_write_by_shots(by_shots, words))
+        phrases = Phrases(language, policies=policies, own=_PHRASES)
+        found.append(_write_by_shots(by_shots, phrases))
         if any(cell.system == "grpo" for cell in cells):
-            found.append(_write("changed", _tabulate_changes(cells, shots, words), words))
+            found.append(_write("changed", _tabulate_changes(cells, shots, phrases), phrases))
         if figures:
-            found.append(_write("use", _tabulate_use(figures, words), words))
+            found.append(_write("use", _tabulate_use(figures, phrases), phrases))
     return found
 
 
-def _write(name: str, table: Table, words: Words, tiles: Sequence[Tile] = ()) -> Section:
-    title, lead = words.labels(name, f"{name}_lead")
-    return Section(title, lead, (table,), tuple(tiles), language=words.language)
+def _write(name: str, table: Table, phrases: Phrases, tiles: Sequence[Tile] = ()) -> Section:
+    title, lead = phrases.say_each(name, f"{name}_lead")
+    return Section(title, lead, (table,), tuple(tiles), language=phrases.language)
 
 
-def _write_by_shots(shown: Sequence[Metric], words: Words) -> Section:
+def _write_by_shots(shown: Sequence[Metric], phrases: Phrases) -> Section:
     """Return the measures by number of shots, the mean of GRPO among the report's first numbers."""
-    columns = {_title_shots(name, words): name for name in sorted({m.measure for m in shown})}
+    columns = {_title_shots(name, phrases): name for name in sorted({m.measure for m in shown})}
     tiles = [
-        make_tile(one, words.label("by_shots_tile", split=one.split))
+        make_tile(one, phrases.say("by_shots_tile", split=one.split))
         for one in shown
         if one.name == f"grpo/{MEAN}"
     ]
-    return _write("by_shots", tabulate_policies(shown, columns, words=words), words, tiles)
+    return _write("by_shots", tabulate_policies(shown, columns, phrases=phrases), phrases, tiles)
 
 
-def _title_shots(measure: str, words: Words) -> str:
+def _title_shots(measure: str, phrases: Phrases) -> str:
     if measure == MEAN:
-        return words.label("mean")
-    return words.count(int(measure.removeprefix("vqa_")), "shot")
+        return phrases.say("mean")
+    return phrases.count(int(measure.removeprefix("vqa_")), "shot")
 
 
-def _tabulate_use(figures: Sequence[UseFigure], words: Words) -> Table:
+def _tabulate_use(figures: Sequence[UseFigure], phrases: Phrases) -> Table:
     rows = [
         (
-            _title_situation(one, words),
+            _title_situation(one, phrases),
             _share(one.num_right, one.num_asked),
             _share(one.num_right_reversed, one.num_asked),
             _share(one.num_changed, one.num_asked),
@@ -91,23 +91,23 @@ def _tabulate_use(figures: Sequence[UseFigure], words: Words) -> Table:
         for one in figures
     ]
     names = ("demonstrations", "right", "right_reversed", "use_changed")
-    return Table("", (*words.labels(*names), "n"), tuple(rows))
+    return Table("", (*phrases.say_each(*names), "n"), tuple(rows))
 
 
-def _title_situation(one: UseFigure, words: Words) -> str:
-    situation = words.title("situations", one.situation)
+def _title_situation(one: UseFigure, phrases: Phrases) -> str:
+    situation = phrases.title("situations", one.situation)
     if not one.num_shots:
         return situation
-    return words.label("use_row", situation=situation, num=one.num_shots)
+    return phrases.say("use_row", situation=situation, num=one.num_shots)
 
 
 def _tabulate_changes(
-    cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[int], words: Words
+    cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[int], phrases: Phrases
 ) -> Table:
     by_system = {(cell.system, cell.shots): rows for cell, rows in cells.items()}
     rows = [
         (
-            words.count(number, "shot"),
+            phrases.count(number, "shot"),
             _share(_count(trained, before, "demos"), len(trained)),
             _share(_count(trained, before, "answer"), len(trained)),
             _share(_count(trained, turned, "answer"), len(trained)),
@@ -118,7 +118,7 @@ def _tabulate_changes(
             tuple(by_system[name, number] for name in ("rce", "grpo", f"grpo{REVERSED}"))
         ]
     ]
-    head = words.labels("lists_changed", "answers_changed", "answers_changed_reversed")
+    head = phrases.say_each("lists_changed", "answers_changed", "answers_changed_reversed")
     return Table("", ("", *head, "n"), tuple(rows))
 
 

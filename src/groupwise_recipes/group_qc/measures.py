@@ -14,11 +14,11 @@ from groupwise.evaluation import (
     LANGUAGES,
     Measure,
     Metric,
+    Phrases,
     Policies,
     Prediction,
     Section,
     Table,
-    Words,
     compute_metrics,
     describe_metric,
     make_tile,
@@ -49,7 +49,7 @@ MEASURES = (
 )
 _WITHOUT_REPLIES = ("majority", "text_only", "picture_only", "joint")
 _PER_VERDICT = ("precision", "recall", "f1")
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 
 
 def score_defects(one: Prediction, parser: VerdictParser) -> Prediction:
@@ -102,7 +102,7 @@ def make_sections(
     *,
     policies: Policies,
     verdicts: Sequence[str],
-    say_stage_a: Callable[[Words], str],
+    say_stage_a: Callable[[Phrases], str],
     trainable: Path,
 ) -> list[Section]:
     """Return what group_qc adds to the report, by language.
@@ -120,87 +120,87 @@ def make_sections(
     """
     found: list[Section] = []
     for language in LANGUAGES:
-        words = Words(language, policies=policies, vocabulary=_VOCABULARY)
-        by_mission = (words.label("by_mission_lead"), say_stage_a(words))
+        phrases = Phrases(language, policies=policies, own=_PHRASES)
+        by_mission = (phrases.say("by_mission_lead"), say_stage_a(phrases))
         text = ("" if language == "zh" else " ").join(part for part in by_mission if part)
-        tables = tuple(_tabulate_missions(missions, verdicts, words))
-        trained = (tabulate_trainable(trainable, words=words),)
+        tables = tuple(_tabulate_missions(missions, verdicts, phrases))
+        trained = (tabulate_trainable(trainable, phrases=phrases),)
         found += [
-            _write_missed(metrics, words),
-            Section(words.label("by_mission"), text, tables, language=language),
-            Section(words.label("trained_in_grpo"), tables=trained, language=language),
+            _write_missed(metrics, phrases),
+            Section(phrases.say("by_mission"), text, tables, language=language),
+            Section(phrases.say("trained_in_grpo"), tables=trained, language=language),
         ]
     return found
 
 
-def _list_columns(words: Words) -> dict[str, str]:
+def _list_columns(phrases: Phrases) -> dict[str, str]:
     """Return the measure of each column, by its title."""
-    missed, false_alarms, obeyed, two_lines = map(words.name_measure, MEASURES)
+    missed, false_alarms, obeyed, two_lines = map(phrases.name_measure, MEASURES)
     return {
         missed: MISSED,
         false_alarms: FALSE_ALARMS,
-        words.label("accuracy"): "accuracy",
-        words.label("no_verdict"): "invalid_rate",
+        phrases.say("accuracy"): "accuracy",
+        phrases.say("no_verdict"): "invalid_rate",
         two_lines: TWO_LINES,
         obeyed: OBEYED,
     }
 
 
 def _tabulate_missions(
-    missions: Mapping[str, Sequence[Metric]], verdicts: Sequence[str], words: Words
+    missions: Mapping[str, Sequence[Metric]], verdicts: Sequence[str], phrases: Phrases
 ) -> Iterator[Table]:
     by_verdict = {
-        words.label(f"{measure}_of", verdict=verdict): f"{measure}:{verdict}"
+        phrases.say(f"{measure}_of", verdict=verdict): f"{measure}:{verdict}"
         for verdict in verdicts
         for measure in _PER_VERDICT
     }
     for name, rows in missions.items():
-        yield tabulate_policies(rows, _list_columns(words), words=words, title=name)
-        title = words.label("by_verdict", mission=name)
-        yield tabulate_policies(rows, by_verdict, words=words, title=title)
+        yield tabulate_policies(rows, _list_columns(phrases), phrases=phrases, title=name)
+        title = phrases.say("by_verdict", mission=name)
+        yield tabulate_policies(rows, by_verdict, phrases=phrases, title=title)
 
 
-def _write_missed(metrics: Sequence[Metric], words: Words) -> Section:
+def _write_missed(metrics: Sequence[Metric], phrases: Phrases) -> Section:
     tiles = tuple(
-        make_tile(metric, words.label("missed_tile", split=metric.split))
+        make_tile(metric, phrases.say("missed_tile", split=metric.split))
         for metric in metrics
         if metric.name == f"grpo/{MISSED}"
     )
-    whole = (tabulate_policies(metrics, _list_columns(words), words=words),)
-    title, text = words.label("missed"), _say_missed(metrics, words)
-    return Section(title, text, whole, tiles, language=words.language)
+    whole = (tabulate_policies(metrics, _list_columns(phrases), phrases=phrases),)
+    title, text = phrases.say("missed"), _say_missed(metrics, phrases)
+    return Section(title, text, whole, tiles, language=phrases.language)
 
 
-def _say_missed(metrics: Sequence[Metric], words: Words) -> str:
+def _say_missed(metrics: Sequence[Metric], phrases: Phrases) -> str:
     found = {metric.policy: metric for metric in metrics if metric.measure == MISSED}
     if "grpo" not in found:
-        return words.label("missed_unknown")
+        return phrases.say("missed_unknown")
     before = ""
     if "sft" in found:
-        before = words.label("missed_before", value=describe_metric(found["sft"]))
+        before = phrases.say("missed_before", value=describe_metric(found["sft"]))
     trained = describe_metric(found["grpo"])
-    return words.label("missed_lead", trained=trained, before=before, num=found["grpo"].n)
+    return phrases.say("missed_lead", trained=trained, before=before, num=found["grpo"].n)
 
 
-def say_failed(failed: Mapping[str, int], words: Words) -> str:
+def say_failed(failed: Mapping[str, int], phrases: Phrases) -> str:
     """Return how many groups of each mission have no lines from Stage A, if there are any."""
     if not failed:
         return ""
-    counts = [words.label("groups_of", num=count, mission=name) for name, count in failed.items()]
-    return words.label("stage_a_failed", groups=words.join_all(counts))
+    counts = [phrases.say("groups_of", num=count, mission=name) for name, count in failed.items()]
+    return phrases.say("stage_a_failed", groups=phrases.join(counts))
 
 
-def say_given(source: Mapping[str, Any], words: Words) -> str:
+def say_given(source: Mapping[str, Any], phrases: Phrases) -> str:
     """Return that Stage A was not run, with what became of the lines that it gave elsewhere."""
     drops = source["drops"]
     reasons = [
-        f"{words.translate(reason)} \u00d7 {count:,}" for reason, count in drops["counts"].items()
+        f"{phrases.translate(reason)} \u00d7 {count:,}" for reason, count in drops["counts"].items()
     ]
     dropped = ""
     if reasons:
-        dropped = words.label("stage_a_dropped", num=drops["total"], reasons=words.join(reasons))
+        dropped = phrases.say("stage_a_dropped", num=drops["total"], reasons=phrases.join(reasons))
     used, whole = source["num_groups"], source["num_files"]
-    return words.label("stage_a_given", used=used, all=whole, dropped=dropped)
+    return phrases.say("stage_a_given", used=used, all=whole, dropped=dropped)
 
 
 def predict_baselines(

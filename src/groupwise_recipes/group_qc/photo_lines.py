@@ -21,7 +21,7 @@ from groupwise.evaluation import (
 from groupwise_recipes.group_qc.verdicts import MISSED
 from groupwise_recipes.group_qc.words import Words
 
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 _POLICY = "stage_a"
 _MOST_LABELS = 12
 ALL, OTHERS = "", "…"
@@ -92,23 +92,23 @@ def make_line_sections(found: Lines) -> list[Section]:
 
 
 def _tell(found: Lines, language: Language) -> Section:
-    words = evaluation.Words(language, vocabulary=_VOCABULARY)
+    phrases = evaluation.Phrases(language, own=_PHRASES)
     rows = {name: {one.measure: one for one in own} for name, own in found.items()}
     whole = rows[ALL]
     right, missed = whole["accuracy"], whole.get(MISSED)
     told = {"num": right.n, "value": describe_metric(right), "split": right.split}
-    text = [words.label("lines_lead", **told)]
+    text = [phrases.say("lines_lead", **told)]
     if missed is None:
-        text.append(words.label("lines_without_defects"))
+        text.append(phrases.say("lines_without_defects"))
     else:
         told = {"num": missed.n, "value": describe_metric(missed)}
-        text.append(words.label("lines_missed", **told))
-    titles = {ALL: words.label("lines_all"), OTHERS: words.label("lines_others")}
+        text.append(phrases.say("lines_missed", **told))
+    titles = {ALL: phrases.say("lines_all"), OTHERS: phrases.say("lines_others")}
     table = tabulate_metrics(
         [(titles.get(name, name), own) for name, own in rows.items()],
-        {"accuracy": words.label("lines_right"), MISSED: words.label("missed")},
-        head=words.label("lines_label"),
+        {"accuracy": phrases.say("lines_right"), MISSED: phrases.say("missed")},
+        head=phrases.say("lines_label"),
         count="accuracy",
     )
     join = "" if language == "zh" else " "
-    return Section(words.label("lines"), join.join(text), (table,), language=language)
+    return Section(phrases.say("lines"), join.join(text), (table,), language=language)

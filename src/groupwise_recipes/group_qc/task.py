@@ -14,10 +14,10 @@ from groupwise.evaluation import (
     PICTURE_ONLY,
     TEXT_ONLY,
     Metric,
+    Phrases,
     Policies,
     Prediction,
     Section,
-    Words,
 )
 from groupwise.flow import (
     POLICY,
@@ -245,7 +245,7 @@ class GroupQc(Task[GroupQcConfig]):
 
     def _choose_stage_a(
         self, config: GroupQcConfig, context: StepContext
-    ) -> Callable[[Words], str]:
+    ) -> Callable[[Phrases], str]:
         """Return what says what became of the groups in Stage A; nothing where it is not theirs."""
         if context.folder.parent != context.run:
             return lambda _: ""

@@ -10,19 +10,19 @@ from groupwise.evaluation import (
     DASH,
     FLIP_WINDOW_S,
     LANGUAGES,
+    Phrases,
     Policies,
     Prediction,
     RunPolicy,
     Section,
     Table,
-    Words,
     flag_flips,
     format_share,
     group_by_policy,
 )
 from groupwise_recipes.on_task.prompt import TIME
 
-_VOCABULARY = Path(__file__).with_name("report_words")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 
 
 def describe_flips(
@@ -49,14 +49,16 @@ def describe_flips(
     of_labels = find_flips(items, [one.label for one in items])
     found: list[Section] = []
     for language in LANGUAGES:
-        words = Words(language, policies=known, vocabulary=_VOCABULARY)
-        labels = (words.label("flips_of_labels"), f"{len(items):,}", f"{len(of_labels):,}")
+        phrases = Phrases(language, policies=known, own=_PHRASES)
+        labels = (phrases.say("flips_of_labels"), f"{len(items):,}", f"{len(of_labels):,}")
         rows = [(*labels, DASH, DASH)]
-        rows += [(words.title_policy(name), *_count(answers[name], flips[name])) for name in flips]
+        rows += [
+            (phrases.title_policy(name), *_count(answers[name], flips[name])) for name in flips
+        ]
         head = ("flips_of", "flips_timed", "flips", "flips_wrong", "flips_others_wrong")
-        lead = words.label("flips_lead", num=len(items), window=f"{FLIP_WINDOW_S:g}")
-        table = Table("", words.labels(*head), tuple(rows))
-        found.append(Section(words.label("flips"), lead, (table,), language=language))
+        lead = phrases.say("flips_lead", num=len(items), window=f"{FLIP_WINDOW_S:g}")
+        table = Table("", phrases.say_each(*head), tuple(rows))
+        found.append(Section(phrases.say("flips"), lead, (table,), language=language))
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groupwise.core import Example
-from groupwise.evaluation import Words
+from groupwise.evaluation import Phrases
 from groupwise.rewards import Box, BoxParser
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS
@@ -34,7 +34,7 @@ def mark_answer(example: Example, text: str, verdict: Mapping[str, Any] | None) 
     if verdict is not None:
         en, zh = _SAID[verdict["aligns"]]
         if why := verdict["why"]:
-            en, zh = f"{en}: {why}", f"{zh}：{Words('zh').translate(why)}"
+            en, zh = f"{en}: {why}", f"{zh}：{Phrases('zh').translate(why)}"
         marks["remark"] = {"en": en, "zh": zh}
     return marks
 

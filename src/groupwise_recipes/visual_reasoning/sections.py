@@ -8,18 +8,18 @@ from groupwise.evaluation import (
     DASH,
     LANGUAGES,
     Metric,
+    Phrases,
     Policies,
     Prediction,
     Section,
     Table,
-    Words,
     describe_metric,
 )
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT
 
-VOCABULARY = Path(__file__).with_name("vocabulary")
+PHRASES = Path(__file__).with_name("phrases.yaml")
 NOT_RUN = "?"
 _COLUMNS = (ALIGNMENT, "judged", "without_verdict", "no_answer", *FAULTS)
 
@@ -47,9 +47,7 @@ def make_sections(
     rows = {name: _list_cells(found.get(name, ()), name in silent) for name in names}
     known = {metric.name: describe_metric(metric) for metric in metrics}
     return [
-        _write(
-            rows, known, predictions, judge, Words(name, policies=policies, vocabulary=VOCABULARY)
-        )
+        _write(rows, known, predictions, judge, Phrases(name, policies=policies, own=PHRASES))
         for name in LANGUAGES
     ]
 
@@ -77,15 +75,15 @@ def _write(
     known: Mapping[str, str],
     predictions: Sequence[Prediction],
     judge: AlignmentSettings,
-    words: Words,
+    phrases: Phrases,
 ) -> Section:
     head = ("policy", "accuracy_of_items", "aligned", *_COLUMNS[1:])
     table = Table(
         "",
-        words.labels(*head),
+        phrases.say_each(*head),
         tuple(
             (
-                words.title_policy(name),
+                phrases.title_policy(name),
                 known.get(f"{name}/accuracy", NOT_RUN),
                 *(cells.get(one, known.get(f"{name}/{one}", DASH)) for one in _COLUMNS),
             )
@@ -94,11 +92,11 @@ def _write(
         kind="headline",
     )
     told = "by_rule" if judge.model is None else "by_model"
-    lead = words.label(
+    lead = phrases.say(
         "alignment_lead",
-        judge=words.label(told, model=judge.describe()),
+        judge=phrases.say(told, model=judge.describe()),
         num=len({one.example_id for one in predictions}),
         split=predictions[0].split,
         dash=DASH,
     )
-    return Section(words.label("alignment"), lead, (table,), language=words.language)
+    return Section(phrases.say("alignment"), lead, (table,), language=phrases.language)

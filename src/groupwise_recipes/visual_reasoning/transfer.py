@@ -7,15 +7,15 @@ from groupwise.evaluation import (
     DASH,
     LANGUAGES,
     Metric,
+    Phrases,
     Policies,
     Section,
     Table,
-    Words,
     describe_metric,
 )
 from groupwise_recipes.visual_reasoning.measuring import BOX_IOU
 
-VOCABULARY = Path(__file__).with_name("vocabulary")
+PHRASES = Path(__file__).with_name("phrases.yaml")
 _MEASURES = ("accuracy", "pair_accuracy", "invalid_rate", BOX_IOU)
 
 
@@ -40,7 +40,7 @@ def make_source_sections(metrics: Sequence[Metric], policies: Policies) -> list[
     ]
     shown = [one.name for one in policies.listed if f"{one.name}/accuracy" in known]
     return [
-        _write(known, shown, columns, Words(name, policies=policies, vocabulary=VOCABULARY))
+        _write(known, shown, columns, Phrases(name, policies=policies, own=PHRASES))
         for name in LANGUAGES
     ]
 
@@ -49,16 +49,16 @@ def _write(
     known: Mapping[str, str],
     policies: Sequence[str],
     columns: Sequence[tuple[str, str]],
-    words: Words,
+    phrases: Phrases,
 ) -> Section:
-    head = [words.label(f"{measure}_of", source=source) for measure, source in columns]
+    head = [phrases.say(f"{measure}_of", source=source) for measure, source in columns]
     rows = [
         (
-            words.title_policy(policy),
+            phrases.title_policy(policy),
             *(known.get(f"{policy}/{name}[source={source}]", DASH) for name, source in columns),
         )
         for policy in policies
     ]
-    table = Table("", (*words.labels("policy"), *head), tuple(rows), kind="headline")
-    lead = words.label("sources_lead")
-    return Section(words.label("sources"), lead, (table,), language=words.language)
+    table = Table("", (*phrases.say_each("policy"), *head), tuple(rows), kind="headline")
+    lead = phrases.say("sources_lead")
+    return Section(phrases.say("sources"), lead, (table,), language=phrases.language)

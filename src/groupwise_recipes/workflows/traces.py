@@ -16,13 +16,13 @@ from groupwise.evaluation import (
     Page,
     Paragraph,
     Part,
+    Phrases,
     Table,
     Verbatim,
-    Words,
     write_page,
 )
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
-from groupwise_recipes.workflows.sections import VOCABULARY
+from groupwise_recipes.workflows.sections import PHRASES
 
 _MAX_SHOWN = 200
 
@@ -61,33 +61,33 @@ def write_traces(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 def make_page(rows: Sequence[Row], language: Language) -> Page:
     """Return the page of answers that have a program, the first 200 of them."""
-    words = Words(language, vocabulary=VOCABULARY)
+    phrases = Phrases(language, own=PHRASES)
     notices: list[Notice] = []
     if any(STUB_NAME in row["details"]["executor"] for row in rows):
-        notices.append(Notice("warning", words.label("trace_stub")))
+        notices.append(Notice("warning", phrases.say("trace_stub")))
     if len(rows) > _MAX_SHOWN:
-        more = words.label("trace_more", shown=_MAX_SHOWN, num=len(rows))
+        more = phrases.say("trace_more", shown=_MAX_SHOWN, num=len(rows))
         notices.append(Notice("info", more))
     return Page(
-        title=words.label("trace_title"),
-        lead=words.label("trace_lead", num=len(rows)),
+        title=phrases.say("trace_title"),
+        lead=phrases.say("trace_lead", num=len(rows)),
         language=language,
         notices=tuple(notices),
-        checked=words.label("trace_checked"),
-        parts=tuple(_show(row, n, words) for n, row in enumerate(rows[:_MAX_SHOWN])),
+        checked=phrases.say("trace_checked"),
+        parts=tuple(_show(row, n, phrases) for n, row in enumerate(rows[:_MAX_SHOWN])),
     )
 
 
-def _show(row: Row, number: int, words: Words) -> Part:
+def _show(row: Row, number: int, phrases: Phrases) -> Part:
     details, answer = row["details"], row["answer"]
     calls: Sequence[Row] = details["calls"]
-    missing = words.label("trace_no_answer", reason=row["reason"])
-    said = Verbatim(f"{words.label('trace_answer')}: {answer}")
+    missing = phrases.say("trace_no_answer", reason=row["reason"])
+    said = Verbatim(f"{phrases.say('trace_answer')}: {answer}")
     blocks: list[Block] = [Paragraph(missing, "absent") if answer is None else said]
     blocks.append(Verbatim(details["program"]))
-    table = _tabulate(calls, words) if calls else Paragraph(words.label("trace_no_calls"))
+    table = _tabulate(calls, phrases) if calls else Paragraph(phrases.say("trace_no_calls"))
     used = details["usage"]
-    told = words.label(
+    told = phrases.say(
         "trace_usage",
         calls=used["num_calls"],
         prompt=used["prompt_tokens"],
@@ -98,14 +98,14 @@ def _show(row: Row, number: int, words: Words) -> Part:
     return Part(f"problem-{number + 1}", str(row["id"]), (*blocks, table, Paragraph(told)))
 
 
-def _tabulate(calls: Sequence[Row], words: Words) -> Table:
+def _tabulate(calls: Sequence[Row], phrases: Phrases) -> Table:
     names = ("step", "operator", "given", "returned", "tokens", "seconds", "cost")
     rows = [
         (
             str(number),
             call["operator"],
             _write(call["arguments"]),
-            f"{words.label('trace_failed')}: {call['error']}"
+            f"{phrases.say('trace_failed')}: {call['error']}"
             if call["error"]
             else _write(call["result"]),
             f"{call['tokens']:,}",
@@ -114,8 +114,8 @@ def _tabulate(calls: Sequence[Row], words: Words) -> Table:
         )
         for number, call in enumerate(calls, 1)
     ]
-    head = words.labels(*(f"trace_{name}" for name in names))
-    return Table(words.label("trace_calls"), head, tuple(rows), num_heads=4, kind="wrap")
+    head = phrases.say_each(*(f"trace_{name}" for name in names))
+    return Table(phrases.say("trace_calls"), head, tuple(rows), num_heads=4, kind="wrap")
 
 
 def _write(value: Any) -> str:

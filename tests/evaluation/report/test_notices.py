@@ -1,48 +1,64 @@
+"""What must be known first: each warning comes from some run folder, and a clean run has none."""
+
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agreement import draw_agreement
 from run_folders import POLICIES
 
-from groupwise.core import write_json, write_jsonl
+from groupwise.core import Example, append_jsonl, write_json, write_jsonl
 from groupwise.evaluation import (
+    Measure,
     Metric,
+    PairedComparison,
+    Phrases,
     Policies,
     Prediction,
+    RunPolicy,
     compare_pairs,
     compute_metrics,
+    predict_joint,
+    predict_majority,
+    predict_picture_only,
+    predict_text_only,
     read_predictions,
     write_comparisons,
     write_metrics,
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.page import LANGUAGES, Language, Statement, Words
-from groupwise.evaluation.report import build_report, render_html
+from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
+from groupwise.evaluation.report.page import render_html
+from groupwise.evaluation.report.phrases import LANGUAGES, Language, load_phrases
+from groupwise.evaluation.report.run import build_report, judge_difference, remark_carrying
+from groupwise.evaluation.report.run_page import lay_out
 
 LABELS = ("on-task", "off-task")
-Run = Callable[..., Path]
+TRUTHS: list[str | None] = [LABELS[n % 2] for n in range(120)]
+SAME: list[str | None] = ["on-task"] * 120
+WORSE = [LABELS[0] if n % 3 == 0 else truth for n, truth in enumerate(TRUTHS)]
+RIGHT = [LABELS[1 - n % 2] if n % 10 == 0 else truth for n, truth in enumerate(TRUTHS)]
+PHRASES = {name: Phrases(name, policies=Policies(POLICIES)) for name in LANGUAGES}
+Make = Callable[..., Path]
 
 
 @pytest.fixture
-def make_run(tmp_path: Path, make_table: Callable[..., list[Prediction]]) -> Run:
+def make_run(tmp_path: Path, make_table: Callable[..., list[Prediction]]) -> Make:
     """A small run without anything to warn of, except what is changed."""
 
-    def make(answers: dict[str, list[str | None]] | None = None, num: int = 120) -> Path:
-        truths = [LABELS[n % 2] for n in range(num)]
-        wrong = [LABELS[1 - n % 2] if n % 10 == 0 else LABELS[n % 2] for n in range(num)]
-        given = answers or {"majority": ["on-task"] * num, "grpo": wrong}
+    def make(**answers: list[str | None]) -> Path:
+        given = answers or {"majority": SAME, "grpo": RIGHT}
         items = [
             replace(item, text=f"{policy} says {item.text}")
             for policy, column in given.items()
-            for item in make_table(list(zip(truths, column, strict=True)), policy=policy)
+            for item in make_table(list(zip(TRUTHS, column, strict=False)), policy=policy)
         ]
         write_predictions(tmp_path / "evaluate/predictions.jsonl", items)
-        metrics = compute_metrics(items, labels=LABELS)
-        write_metrics(tmp_path / "evaluate/metrics.json", metrics)
+        write_metrics(tmp_path / "evaluate/metrics.json", compute_metrics(items, labels=LABELS))
         write_policies(tmp_path, POLICIES)
         write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
         write_json(tmp_path / "manifest.json", {"recipe": "r", "config": {}})
@@ -51,217 +67,363 @@ def make_run(tmp_path: Path, make_table: Callable[..., list[Prediction]]) -> Run
     return make
 
 
-def list_notices(run: Path) -> list[tuple[str, str]]:
-    return [(one.level, say(one)) for one in build_report(run).notices]
+def list_notices(run: Path, language: Language = "en") -> list[tuple[str, str, str]]:
+    found = build_report(run).notices
+    say = PHRASES[language].say
+    return [(one.level, one.kind, say(one).replace("\u00a0", " ")) for one in found]
 
 
-def say(notice: Statement) -> str:
-    return Words("en", policies=Policies(POLICIES)).say(notice).replace("\u00a0", " ")
+def find(name: str, level: str, *, accepted: bool = False) -> dict[str, Any]:
+    row: dict[str, Any] = {"level": level, "name": name, "message": f"{name}.", "count": 1}
+    return row | ({"accepted": True, "where": ["'' earns 1", "x"]} if accepted else {})
 
 
-def test_a_clean_run_has_no_warnings(make_run: Run) -> None:
+def train(run: Path, step: str, **logged: Any) -> None:
+    rows = [{"step": n, "reward": 1.0, "dead_groups": 0.2, **logged} for n in range(1, 13)]
+    write_jsonl(run / step / "metrics.jsonl", rows)
+
+
+def rewrite(run: Path, name: str, **changed: Any) -> None:
+    """Change rows of the metrics of the policy ``grpo``."""
+    path = run / "evaluate/metrics.json"
+    rows = json.loads(path.read_text())
+    write_json(path, [{**row, **changed} if row["name"] == name else row for row in rows])
+
+
+def give_same_text(run: Path) -> None:
+    path = run / "evaluate/predictions.jsonl"
+    items = [replace(one, text="same") for one in read_predictions(path)]
+    write_predictions(path, items)
+
+
+def cut_predictions(run: Path) -> None:
+    path = run / "evaluate/predictions.jsonl"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+
+
+def record_looks(run: Path) -> None:
+    (digest,) = {one.split_digest for one in build_report(run).metrics}
+    for number in range(4):
+        look = {"name": str(number), "time": "t", "run": "r", "config": str(number), "seed": 0}
+        append_jsonl(run / "looks.jsonl", {**look, "items": digest})
+
+
+STEPS = {"sft": {"torch": "2.12.0", "trl": "1"}, "grpo": {"torch": "2.13.0", "trl": "1"}}
+BLIND = {"majority": SAME, "text_only": [*TRUTHS[:80], *SAME[80:]], "grpo": TRUTHS}
+NOTICES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], str, str]] = {
+    "run.absent": ({}, lambda run: (run / "manifest.json").unlink(), "warning", "manifest.json"),
+    "run.data": (
+        {},
+        lambda run: write_json(run / "audit/audit.json", {"findings": [find("Leak", "error")]}),
+        "error",
+        "Data: Leak.",
+    ),
+    "run.accepted": (
+        {},
+        lambda run: write_json(
+            run / "audit/audit.json", {"findings": [find("Known", "info", accepted=True)]}
+        ),
+        "warning",
+        "Accepted: Known.",
+    ),
+    "run.reward": (
+        {},
+        lambda run: write_json(
+            run / "audit_rewards/audit.json", {"findings": [find("long", "warning")]}
+        ),
+        "warning",
+        "Rewards: long.",
+    ),
+    "run.accepted_reward": (
+        {},
+        lambda run: write_json(
+            run / "audit_rewards/audit.json", {"findings": [find("pays", "error", accepted=True)]}
+        ),
+        "error",
+        "Accepted with --accept pays: pays. For example, '' earns 1.",
+    ),
+    "run.step": (
+        {},
+        lambda run: write_json(run / "grpo/warnings.json", [{"message": "One by one."}]),
+        "warning",
+        "One by one.",
+    ),
+    "run.packages": (
+        {},
+        lambda run: [write_json(run / k / "step.json", {"packages": v}) for k, v in STEPS.items()],
+        "warning",
+        "Steps were made with different versions of torch (2.13.0: grpo; 2.12.0: sft).",
+    ),
+    "run.mismatch": ({}, cut_predictions, "error", "The metrics of GRPO are of other items"),
+    "run.digests": (
+        {},
+        lambda run: rewrite(run, "grpo/accuracy", split_digest="other"),
+        "error",
+        "measured on 2 different sets of items",
+    ),
+    "run.invalid": (
+        {"majority": SAME, "grpo": [None] * 7 + TRUTHS[7:]},
+        lambda _: None,
+        "warning",
+        "5.8 % of the answers of GRPO on test are invalid (n = 120)",
+    ),
+    "run.small": (
+        {"majority": SAME[:99], "grpo": RIGHT[:99]},
+        lambda _: None,
+        "warning",
+        "99 items in 99 clusters",
+    ),
+    "run.not_above": (
+        {"majority": WORSE, "grpo": WORSE},
+        lambda _: None,
+        "warning",
+        "GRPO is not clearly above the best baseline: 83.3 % (",
+    ),
+    "run.shortcut_text": (BLIND, lambda _: None, "warning", "Text only reaches 83.3 %, the majority label 50.0 %"),
+    "run.shortcut_picture": (
+        {**BLIND, "text_only": SAME[:60] + TRUTHS[60:80] + SAME[80:], "picture_only": BLIND["text_only"]},
+        lambda _: None,
+        "warning",
+        "Picture only reaches 83.3 %, the majority label 50.0 %",
+    ),
+    "run.same_answers": (
+        {"majority": SAME, "sft": RIGHT, "grpo": RIGHT},
+        give_same_text,
+        "warning",
+        "SFT warm-up and GRPO give the same text for every item",
+    ),
+    "run.constant": (
+        {"majority": SAME, "text_only": SAME, "sft": RIGHT, "grpo": TRUTHS},
+        lambda _: None,
+        "warning",
+        "Text only gives one answer for all 120 items of test: on-task.",
+    ),
+    "run.no_on_policy": ({}, lambda run: train(run, "grpo"), "warning", "no result for GRPO"),
+    "run.dead": (
+        {},
+        lambda run: train(run, "second", dead_groups=0.9),
+        "info",
+        "last quarter of second, 90.0 % of the groups were dead",
+    ),
+    "run.alarm": (
+        {},
+        lambda run: train(run, "grpo", truncated=0.5),
+        "warning",
+        "GRPO, step 12: 50.0 % of the answers reach the length limit",
+    ),
+    "looks_many": ({}, record_looks, "warning", "up to 1.0 standard errors above"),
+}  # fmt: skip
+
+
+def test_every_notice_is_in_the_table_and_a_clean_run_has_none(make_run: Make) -> None:
+    known = set(
+        load_phrases(Path(__file__).parents[3] / "src/groupwise/evaluation/report/phrases.yaml")
+    )
+    notices = {key for key in known if key.startswith("run.")} & set(NOTICES)
+    assert notices == set(NOTICES) - {"looks_many"}
     assert list_notices(make_run()) == []
 
 
-def test_files_that_are_needed_and_missing(tmp_path: Path) -> None:
-    found = build_report(tmp_path).notices
-    assert [notice.source for notice in found] == [
-        "evaluate/predictions.jsonl",
-        "evaluate/metrics.json",
-        "audit/audit.json",
-        "manifest.json",
-    ]
+@pytest.mark.parametrize("kind", NOTICES)
+def test_each_notice_is_given_for_its_run_in_both_languages(kind: str, make_run: Make) -> None:
+    answers, change, level, told = NOTICES[kind]
+    run = make_run(**answers)
+    change(run)
+    found = {one[1]: one for one in list_notices(run)}
+    assert found[kind][0] == level
+    assert told in found[kind][2]
+    assert [one[1] for one in list_notices(run, "zh")] == [one[1] for one in list_notices(run)]
+    html = render_html(lay_out(build_report(run), "zh"))
+    assert html.index('<ul class="notices"') < html.index("<section")
 
 
-def test_audit_errors_come_first_and_accepted_findings_are_said(make_run: Run) -> None:
+def test_errors_come_first_and_infos_of_audits_are_no_notices(make_run: Make) -> None:
     run = make_run()
-    findings = [
-        {"level": "info", "name": "a", "message": "Fine.", "count": 1},
-        {"level": "warning", "name": "b", "message": "Odd.", "count": 1},
-        {"level": "info", "name": "c", "message": "Known.", "count": 1, "accepted": True},
-        {"level": "error", "name": "d", "message": "Leak.", "count": 1},
-    ]
-    write_json(run / "audit/audit.json", {"findings": findings})
-    assert list_notices(run) == [
+    rows = [find("Fine", "info"), find("Odd", "warning"), find("Leak", "error")]
+    write_json(run / "audit/audit.json", {"findings": rows})
+    write_json(run / "audit_rewards/audit.json", {"findings": [find("Fine", "info")]})
+    assert [one[::2] for one in list_notices(run)] == [
         ("error", "Data: Leak."),
         ("warning", "Data: Odd."),
-        ("warning", "Accepted by the configuration: Known."),
     ]
 
 
-def test_warnings_of_any_step_are_shown(make_run: Run) -> None:
-    run = make_run()
-    rows = [{"level": "warning", "message": "Sampling fell back to one by one."}]
-    write_json(run / "grpo/warnings.json", rows)
-    found = build_report(run).notices
-    assert [(say(n), n.source) for n in found] == [
-        ("Sampling fell back to one by one.", "grpo/warnings.json")
-    ]
-
-
-def test_steps_of_different_libraries_are_told(make_run: Run) -> None:
-    run = make_run()
-    for step, version in {"sft": "2.12.0", "grpo": "2.13.0"}.items():
-        write_json(run / step / "step.json", {"packages": {"torch": version, "trl": "1.16.0"}})
-    text = "The steps were made with different versions of torch (2.13.0: grpo; 2.12.0: sft)."
-    assert ("warning", text) in list_notices(run)
-
-
-def test_many_invalid_answers(make_run: Run) -> None:
-    column: list[str | None] = [LABELS[n % 2] for n in range(120)]
-    run = make_run({"grpo": [None] * 6 + column[6:]})
-    assert list_notices(run) == []
-    run = make_run({"grpo": [None] * 7 + column[7:]})
-    ((level, text),) = list_notices(run)
-    assert level == "warning"
-    assert text.startswith("5.8 % of the answers of GRPO on test are inv")
-
-
-def test_metrics_of_other_items_than_the_predictions(make_run: Run) -> None:
-    run = make_run()
-    rows = (run / "evaluate/predictions.jsonl").read_text().splitlines()
-    write_jsonl(run / "evaluate/predictions.jsonl", map(json.loads, rows[:-1]))
-    ((level, text),) = list_notices(run)
-    assert level == "error"
-    assert "metrics of GRPO were computed on other items" in text
-
-
-def test_policies_measured_on_different_items(make_run: Run) -> None:
-    run = make_run()
-    metrics: list[dict[str, Any]] = json.loads((run / "evaluate/metrics.json").read_text())
-    for row in metrics:
-        if row["name"].startswith("grpo/"):
-            row["split_digest"] = "other"
-    write_json(run / "evaluate/metrics.json", metrics)
-    texts = [text for level, text in list_notices(run) if level == "error"]
-    assert any("measured on 2 different sets of items" in text for text in texts)
-
-
-def test_small_splits(make_run: Run) -> None:
-    ((_, text),) = list_notices(make_run(num=99))
-    assert "99 items in 99 clusters" in text
-
-
-def test_policy_not_above_a_blind_baseline(make_run: Run) -> None:
-    half = [LABELS[n % 2] if n % 4 else "off-task" for n in range(120)]
-    truths = [LABELS[n % 2] for n in range(120)]
-    found = list_notices(make_run({"text_only": truths[:100] + half[100:], "grpo": half}))
-    assert any("GRPO is not clearly above the best baseline" in text for _, text in found)
+def test_every_alarm_of_every_training_is_told_with_what_to_do(tmp_path: Path) -> None:
+    write_policies(tmp_path, POLICIES)
+    train(tmp_path, "grpo", truncated=0.5, dead_groups=1.0)
+    counts = {"judge": "fit judge", "num_questions": 200, "no_verdict_rate": 0.5}
+    write_json(tmp_path / "grpo/judge.json", counts)
+    flat = [{"step": step, "loss": 2.0} for step in range(1, 21)]
+    write_jsonl(tmp_path / "sft/metrics.jsonl", flat)
+    text = " ".join(told for _, _, told in list_notices(tmp_path))
+    assert "fit judge gave no verdict on 50.0 % of 200 questions" in text
+    assert "SFT warm-up, step 20: the loss is not falling: 2 in the last third of its rows" in text
+    assert "To do: raise max_new_tokens" in text
+    (dead,) = (
+        one for one in build_report(tmp_path).notices if "all_groups_dead" in str(one.values)
+    )
+    assert (dead.level, dead.source) == ("error", "grpo/metrics.jsonl")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
-    "why", ["right", "at the baseline", "alike", "worse than its start", "as the base"]
+    ("answers", "is_good"),
+    [
+        ({"majority": SAME, "sft": WORSE, "grpo": TRUTHS}, True),
+        ({"majority": WORSE, "sft": SAME, "grpo": WORSE}, False),  # at the baseline
+        ({"majority": SAME, "sft": TRUTHS, "grpo": SAME}, False),  # all alike
+        ({"majority": SAME, "sft": TRUTHS, "grpo": WORSE}, False),  # worse than its start
+        ({"majority": SAME, "prompt": TRUTHS, "sft": WORSE, "grpo": TRUTHS}, False),  # as the base
+    ],
 )
 def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
-    why: str, language: Language, make_run: Run
+    answers: dict[str, list[str | None]], is_good: bool, language: Language, make_run: Make
 ) -> None:
-    truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
-    same: list[str | None] = ["on-task"] * 120
-    worse = [LABELS[0] if n % 3 == 0 else truth for n, truth in enumerate(truths)]
-    given = {
-        "right": {"majority": same, "sft": worse, "grpo": truths},
-        "at the baseline": {"majority": worse, "sft": same, "grpo": worse},
-        "alike": {"majority": same, "sft": truths, "grpo": same},
-        "worse than its start": {"majority": same, "sft": truths, "grpo": worse},
-        "as the base": {"majority": same, "prompt": truths, "sft": worse, "grpo": truths},
-    }[why]
-    run = make_run(given)
+    run = make_run(**answers)
     write_json(run / "evaluate/verbs.json", ["serve", "export-model"])
     items = read_predictions(run / "evaluate/predictions.jsonl")
-    pairs = [(name, "grpo") for name in ("prompt", "sft") if name in given]
+    pairs = [(name, "grpo") for name in ("prompt", "sft") if name in answers]
     write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
-    html = render_html(build_report(run), language=language)
-    assert ("groupwise serve" in html) == (why == "right")
-    assert ("export-model" in html) == (why == "right")
-    assert ('class="tile card first good"' in html) == (why == "right")
+    html = render_html(lay_out(build_report(run), language))
+    for shown in ("groupwise serve", "export-model", 'class="tile card first good"'):
+        assert (shown in html) == is_good
 
 
 @pytest.mark.parametrize("missed", [0.2, 1.0])
-def test_a_policy_that_misses_every_defect_is_not_coloured(missed: float, make_run: Run) -> None:
-    truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
-    run = make_run({"majority": ["on-task"] * 120, "grpo": truths})
-    rows: list[dict[str, Any]] = json.loads((run / "evaluate/metrics.json").read_text())
+def test_a_policy_that_misses_every_defect_is_not_coloured(missed: float, make_run: Make) -> None:
+    run = make_run(majority=SAME, grpo=TRUTHS)
+    path = run / "evaluate/metrics.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
     (mine,) = [row for row in rows if row["name"] == "grpo/accuracy"]
-    rows.append({**mine, "name": "grpo/missed", "value": missed, "low": missed, "high": missed})
-    write_json(run / "evaluate/metrics.json", rows)
-    own = {"name": "missed", "title": "Missed", "title_zh": "漏检", "is_higher_better": False}
-    write_json(run / "evaluate/conditions.json", {"measures": [own]})
-    html = render_html(build_report(run), language="en")
+    own = {**mine, "name": "grpo/missed", "value": missed, "low": missed, "high": missed}
+    write_json(path, [*rows, own])
+    measure = {"name": "missed", "title": "Missed", "title_zh": "漏检", "is_higher_better": False}
+    write_json(run / "evaluate/conditions.json", {"measures": [measure]})
+    html = render_html(lay_out(build_report(run)))
     assert ('class="tile card first good"' in html) == (missed < 1)
 
 
-def test_text_that_gives_the_answer_away(make_run: Run) -> None:
-    truths: list[str | None] = [LABELS[n % 2] for n in range(120)]
-    half: list[str | None] = ["on-task"] * 120
-    seen = {"majority": half, "text_only": [*truths[:80], *half[80:]], "grpo": truths}
-    found = [text for _, text in list_notices(make_run(seen))]
-    assert found == [
-        "On test, the text alone gives part of the answer away: Text only reaches 83.3 %, "
-        "the majority label 50.0 %."
+def polite(example: Example) -> Example:
+    """Return the example with a word more where the label is yes."""
+    message = example.prompt[0]
+    end = " Please." if example.label == "yes" else ""
+    parts = [f"{part}{end}" if isinstance(part, str) else part for part in message.parts]
+    return replace(example, prompt=(replace(message, parts=tuple(parts)),))
+
+
+@pytest.mark.parametrize("is_polite", [False, True])
+def test_where_a_baseline_is_perfect_the_report_begins_with_it(
+    is_polite: bool, tmp_path: Path
+) -> None:
+    """Real baselines on drawn pictures; asking politely where a colour is shown gives it away."""
+    examples = [polite(one) if is_polite else one for one in draw_agreement(270, tmp_path)]
+    train_on, test = examples[:150], examples[150:]
+    rows = [
+        row
+        for predict, named in (
+            (predict_majority, {}),
+            (predict_text_only, {}),
+            (predict_picture_only, {}),
+            (predict_joint, {"concepts": ("shows", "asks")}),
+        )
+        for row in predict(train_on, test, split="test", seed=0, **named)
     ]
+    for number, row in enumerate(rows[: len(test)]):
+        said = ("yes" if row.label == "no" else "no") if number % 8 == 0 else row.label
+        rows.append(replace(row, policy="grpo", predicted=said, text=f"Answer: {said}."))
+    write_predictions(tmp_path / "evaluate/predictions.jsonl", rows)
+    metrics = compute_metrics(rows, labels=("yes", "no"))
+    write_metrics(tmp_path / "evaluate/metrics.json", metrics)
+    trained = RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained")
+    write_policies(tmp_path, (MAJORITY, TEXT_ONLY, PICTURE_ONLY, JOINT, trained))
+    write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
+    write_json(tmp_path / "manifest.json", {"recipe": "r", "config": {}})
+    found = list_notices(tmp_path)
+    assert found[0][2].startswith("On test, GRPO is not clearly above the best baseline: 87.5 % (")
+    assert ("run.shortcut_text" in [kind for _, kind, _ in found]) == is_polite
 
 
-def test_training_that_changed_no_answer(make_run: Run) -> None:
-    run = make_run()
-    rows = map(json.loads, (run / "evaluate/predictions.jsonl").read_text().splitlines())
-    items = [Prediction(**{**row, "pictures": ()}) for row in rows if row["policy"] == "grpo"]
-    twin = [*items, *(replace(item, policy="sft") for item in items)]
-    write_predictions(run / "evaluate/predictions.jsonl", twin)
-    write_metrics(run / "evaluate/metrics.json", compute_metrics(twin, labels=LABELS))
-    ((_, text),) = list_notices(run)
-    assert "SFT warm-up and GRPO give the same text for every item" in text
+CLEAR = PairedComparison(
+    policy_a="sft",
+    policy_b="grpo",
+    split="test",
+    n=400,
+    num_clusters=50,
+    difference=0.08,
+    low=0.03,
+    high=0.13,
+    num_a_only=10,
+    num_b_only=42,
+    num_same_answer=340,
+    p_value=0.0001,
+    p_value_clustered=0.001,
+    p_value_holm=0.002,
+    split_digest="d",
+)
+UNCLEAR: list[dict[str, float]] = [
+    {"p_value_holm": 0.05},
+    {"low": -0.001},
+    {"low": 0.0},
+    {"p_value_holm": 0.9, "p_value": 0.0001, "p_value_clustered": 0.2},
+]
 
 
-@pytest.mark.parametrize(("step", "title"), [("grpo", "GRPO"), ("second_round", "second_round")])
-def test_training_signals(step: str, title: str, make_run: Run) -> None:
-    run = make_run()
-    rows = [{"step": n, "reward": 1.0, "dead_groups": 0.2 if n < 8 else 0.9} for n in range(12)]
-    write_jsonl(run / f"{step}/metrics.jsonl", rows)
-    (check, dead) = list_notices(run)
-    assert check[0] == "warning"
-    assert f"on-policy check left no result for {title}" in check[1]
-    assert dead[0] == "info"
-    assert f"last quarter of {title}, 90.0 % of the groups were dead" in dead[1]
-
-
-def test_one_answer_for_everything_is_told_of_each_policy(make_run: Run) -> None:
-    same: list[str | None] = ["on-task"] * 120
-    turns: list[str | None] = ["on-task", "off-task"] * 60
-    answers = {"majority": same, "text_only": same, "sft": turns, "grpo": same}
-    found = [text for _, text in list_notices(make_run(answers)) if "gives one answer" in text]
-    assert found == [
-        "Text only gives one answer for all 120 items of test: on-task.",
-        "GRPO gives one answer for all 120 items of test: on-task.",
+def test_what_is_not_shown_is_not_claimed() -> None:
+    worse = replace(CLEAR, difference=-0.08, low=-0.13, high=-0.03)
+    missed = Measure("missed", "Missed", "漏检", is_higher_better=False)
+    found = [
+        judge_difference(*one) for one in ((CLEAR,), (worse,), (CLEAR, missed), (worse, missed))
     ]
+    assert found == [1, -1, -1, 1]
+    assert [judge_difference(replace(CLEAR, **change)) for change in UNCLEAR] == [0] * 4
+    few, many = replace(CLEAR, num_carrying=7.2), replace(CLEAR, num_carrying=20.0)
+    assert list(remark_carrying([many])) == []
+    (said,) = remark_carrying([few, replace(few, num_carrying=9.0), many])
+    assert said.values == {"num_clear": 2, "num": 7}
 
 
-def test_metric_names_without_predictions_still_show(tmp_path: Path) -> None:
-    metric = Metric("mine/accuracy", "dev", 0.5, 0.4, 0.6, 100, "d")
-    write_json(tmp_path / "evaluate/metrics.json", [asdict(metric)])
-    report = build_report(tmp_path)
-    assert list(report.main) == ["mine"]
+def write_findings(
+    run: Path, metrics: list[Metric], comparisons: list[PairedComparison], language: Language = "en"
+) -> Iterator[str]:
+    write_policies(run, POLICIES)
+    write_json(run / "evaluate/metrics.json", [asdict(one) for one in metrics])
+    write_comparisons(run / "evaluate/comparisons.json", comparisons)
+    for one in build_report(run).findings:
+        yield PHRASES[language].say(one).replace("\u00a0", " ")
 
 
-def test_faults_of_the_rewards_that_were_accepted_come_first(make_run: Run) -> None:
-    run = make_run()
-    fault = {
-        "level": "error",
-        "name": "reward/pays-empty",
-        "message": "An empty answer.",
-        "count": 2,
-    }
-    findings = [
-        {"level": "warning", "name": "reward/length-is-free", "message": "Long.", "count": 1},
-        {"level": "info", "name": "reward/pays-stuffing", "message": "Listed.", "count": 1},
-        {**fault, "accepted": True, "where": ["'' earns 1 on ab", "'' earns 1 on cd"]},
+def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
+    def accuracy(policy: str, value: float) -> Metric:
+        return Metric(f"{policy}/accuracy", "test", value, value - 0.03, value + 0.03, 400, "d")
+
+    metrics = [
+        accuracy("majority", 0.5),
+        accuracy("text_only", 0.52),
+        accuracy("grpo", 0.93),
+        Metric("grpo/invalid_rate", "test", 0.01, 0.0, 0.03, 400, "d"),
+        Metric("grpo/recall:on-task", "test", 0.9, 0.8, 1, 200, "d"),
+        Metric("grpo/recall:off-task", "test", 0.96, 0.9, 1, 200, "d"),
     ]
-    write_json(run / "audit_rewards/audit.json", {"findings": findings})
-    assert list_notices(run) == [
-        (
-            "error",
-            "Accepted with --accept reward/pays-empty: An empty answer. "
-            "For example, '' earns 1 on ab.",
-        ),
-        ("warning", "Rewards: Long."),
+    others = [
+        replace(CLEAR, policy_a="sft_control", p_value_holm=0.3, low=-0.01),
+        replace(CLEAR, split="dev", policy_a="prompt"),
+        replace(CLEAR, policy_a="prompt", difference=-0.08, low=-0.13, high=-0.03),
+        replace(CLEAR, measure="missed", policy_a="prompt"),
+        replace(CLEAR, policy_a="majority"),
     ]
+    comparisons = [replace(CLEAR, num_carrying=7.2), *others]
+    assert " ".join(write_findings(tmp_path, metrics, comparisons)) == (
+        "Accuracy of GRPO on test (400 items) is 93.0 % (95 % interval 90.0–96.0 %). Clearly "
+        "better than SFT warm-up (+8.0 points, +3.0 to +13.0, p = 0.002). Few clusters carry "
+        "1 difference, one about 7. Where whole rare clusters have all the gain, p falls below "
+        "5 % in up to 15 % of cases without any difference. Clearly worse than Prompting (−8.0 "
+        "points, −13.0 to −3.0, p = 0.002). Not told apart from SFT control (+8.0 points, −1.0 "
+        "to +13.0, p = 0.300). The best baseline, Text only, reaches 52.0 %. Of the items that "
+        "are on-task it finds 90.0 %, of those that are off-task 96.0 %. Invalid answers: 1.0 %. "
+        "This is about these checkpoints; for the method, train each side with several seeds."
+    )
+    assert len(list(write_findings(tmp_path, metrics, comparisons, "zh"))) == 9
+    assert list(write_findings(tmp_path, [accuracy("grpo", 0.9)], [])) == [
+        "Accuracy of GRPO on test (400 items) is 90.0 % (95 % interval 87.0–93.0 %)."
+    ]
+    assert list(write_findings(tmp_path, [], [])) == []

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from groupwise.core import load_config, read_json, write_jsonl
-from groupwise.evaluation.page import Words
+from groupwise.evaluation import Phrases
 from groupwise.flow import training
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig
@@ -67,7 +67,7 @@ def test_a_training_on_rows_of_bootstrap_begins_with_easy_ones_and_the_report_sa
     (told,) = read_json(tmp_path / "run" / step / "warnings.json", list)
     assert told["level"] == "info"
     assert told["message"].startswith(f"{step} begins with rows that bootstrap calls easy")
-    assert "从 bootstrap 判为容易的行开始" in Words("zh").translate(told["message"])
+    assert "从 bootstrap 判为容易的行开始" in Phrases("zh").translate(told["message"])
 
 
 @pytest.mark.parametrize(

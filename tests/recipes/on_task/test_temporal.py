@@ -8,7 +8,9 @@ import pytest
 from groupwise.core import DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation import Language, Prediction, Section, format_share
-from groupwise.evaluation.report import build_report, render_markdown
+from groupwise.evaluation.report.page import render_markdown
+from groupwise.evaluation.report.run import build_report
+from groupwise.evaluation.report.run_page import lay_out
 from groupwise.flow import evaluate_on, open_run
 from groupwise.pipeline import StepContext, find_recipe
 from groupwise.serving import Request
@@ -112,7 +114,7 @@ def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_t
     assert (tmp_path / "out" / "evaluate" / "flips.jsonl").is_file()
     for language, heading in HEADINGS.items():
         with_times, without = (
-            render_markdown(build_report(run), language=language)
+            render_markdown(lay_out(build_report(run), language), folder="report")
             for run in (tmp_path / "out", tiny_run)
         )
         assert heading in with_times

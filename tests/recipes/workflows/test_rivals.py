@@ -6,7 +6,7 @@ import pytest
 from workflow_problems import CHOICE, CODE, SUM
 
 from groupwise.data import Problem
-from groupwise.evaluation import Prediction, Words
+from groupwise.evaluation import Phrases, Prediction
 from groupwise_recipes.workflows.forms import FAULTY_SHARE, draw_form, list_sound_forms
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import check_program
@@ -18,7 +18,7 @@ from groupwise_recipes.workflows.rivals import (
     list_rivals,
     vote,
 )
-from groupwise_recipes.workflows.sections import VOCABULARY, weigh_need
+from groupwise_recipes.workflows.sections import PHRASES, weigh_need
 
 NAMES = signatures(OPERATORS)
 
@@ -106,7 +106,7 @@ def predict(policy: str, rights: str, tokens: int) -> list[Prediction]:
 
 def weigh(ours: str, theirs: str, *, tokens: int = 10, name: str = "best_by_type") -> str:
     found = {"grpo": predict("grpo", ours, 10), name: predict(name, theirs, tokens)}
-    return weigh_need(found, Words("en", vocabulary=VOCABULARY))
+    return weigh_need(found, Phrases("en", own=PHRASES))
 
 
 def test_a_policy_is_needed_where_it_beats_what_costs_no_more() -> None:
@@ -123,7 +123,7 @@ def test_a_policy_that_only_chooses_by_type_is_not_needed() -> None:
         "direct": predict("direct", "0" * 12 + "1" * 8, 5),
         "own_by_type": predict("own_by_type", "1" * 19 + "0", 11),
     }
-    said = weigh_need(found, Words("en", vocabulary=VOCABULARY))
+    said = weigh_need(found, Phrases("en", own=PHRASES))
     assert "own_by_type is the best" in said
     assert "not shown to be needed" in said
 

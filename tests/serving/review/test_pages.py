@@ -3,18 +3,14 @@
 import io
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from starlette.requests import Request
 
-from groupwise.evaluation.page import LANGUAGES
 from groupwise.feedback import Shown, name_person
-from groupwise.serving.review import languages
 from groupwise.serving.review.choices import list_choices
 from groupwise.serving.review.languages import choose_language
 from groupwise.serving.review.pages import render
@@ -87,20 +83,6 @@ def test_whatever_a_text_says_the_page_has_the_same_tags(text, is_open):
 )
 def test_progress_is_told_in_whole_minutes(language, said):
     assert said in Tags(render_one("x", language=language)).shown
-
-
-def test_both_languages_have_the_same_words():
-    folder = Path(languages.__file__).with_name("vocabulary")
-    texts = [yaml.safe_load((folder / f"{one}.yaml").read_text("utf-8")) for one in LANGUAGES]
-    english, chinese = [
-        {
-            (section, name): set(PLACE.findall(text))
-            for section in one
-            for name, text in one[section].items()
-        }
-        for one in texts
-    ]
-    assert english == chinese
 
 
 def test_nothing_is_scripted_or_styled_in_the_page():

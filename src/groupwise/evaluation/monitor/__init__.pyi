@@ -26,7 +26,7 @@ from groupwise.evaluation.monitor.words import (
     state_alarm,
     title_series,
 )
-from groupwise.evaluation.page.words import Language
+from groupwise.evaluation.report.phrases import Language
 
 __all__ = [
     "Alarm",

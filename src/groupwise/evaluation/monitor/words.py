@@ -4,8 +4,13 @@ The sentences are in the vocabulary of the pages and are filled with the alarm's
 """
 
 from groupwise.evaluation.monitor.alarms import Alarm
-from groupwise.evaluation.page.numbers import format_plain, format_share
-from groupwise.evaluation.page.words import Language, Statement, Words
+from groupwise.evaluation.report.phrases import (
+    Language,
+    Phrases,
+    Statement,
+    format_plain,
+    format_share,
+)
 
 _SHARES = (
     "reward",
@@ -22,15 +27,15 @@ _SHARES = (
 
 def title_series(key: str, language: Language = "en") -> str:
     """Return what a series is called; one that is not known keeps its key."""
-    words = Words(language)
-    title = words.title("series", key)
+    phrases = Phrases(language)
+    title = phrases.title("series", key)
     kind, stroke, name = key.partition("/")
     if title != key or not stroke:
         return title
     if kind == "heldout":
-        return words.label("heldout", name=name)
+        return phrases.say("heldout", name=name)
     if kind == "mean":
-        return f"  {words.label('mean_of', name=name)}"
+        return f"  {phrases.say('mean_of', name=name)}"
     return f"  {name}" if kind == "reward" else key
 
 
@@ -47,15 +52,17 @@ def describe_value(key: str, value: float) -> str:
 
 def state_alarm(alarm: Alarm) -> dict[str, Statement]:
     """Return what was seen (``said``) and what to do (``advice``), clauses without a final stop."""
-    said = Statement(f"alarm.{alarm.name}", {**alarm.numbers, "subject": alarm.subject})
+    said = Statement(
+        f"alarm.{alarm.name}", {**alarm.numbers, "subject": alarm.subject or Statement("the_judge")}
+    )
     return {"said": said, "advice": Statement(f"advice.{alarm.name}")}
 
 
 def describe_alarm(alarm: Alarm, language: Language = "en") -> str:
     """Return what was seen, a clause without a final stop."""
-    return Words(language).say(state_alarm(alarm)["said"])
+    return Phrases(language).say(state_alarm(alarm)["said"])
 
 
 def advise(alarm: Alarm, language: Language = "en") -> str:
     """Return what to do about an alarm, a clause without a final stop."""
-    return Words(language).say(state_alarm(alarm)["advice"])
+    return Phrases(language).say(state_alarm(alarm)["advice"])

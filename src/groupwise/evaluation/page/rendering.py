@@ -155,7 +155,9 @@ def _load_environment(is_html: bool) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(rich=_mark_html if is_html else _mark_markdown)
-    environment.filters.update(cell=escape_cell, code=write_code)
+    environment.filters.update(
+        cell=escape_cell, code=write_code, form=lambda one: type(one).__name__
+    )
     return environment
 
 

@@ -53,6 +53,11 @@ def choose_arrow(value: float) -> str:
     return "⬆️" if rounded > 0 else "⬇️" if rounded < 0 else "➡️"
 
 
+def format_points_with_arrow(value: float) -> str:
+    """Format a difference of shares as ``+12.3 ⬆️`` (percentage points)."""
+    return f"{format_points(value)}{NBSP}{choose_arrow(value)}"
+
+
 def format_p_value(value: float) -> str:
     """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
     return f"p{NBSP}<{NBSP}0.001" if value < 0.001 else f"p{NBSP}={NBSP}{value:.3f}"
@@ -164,10 +169,12 @@ class Phrases(string.Formatter):
             "duration": format_duration,
             "said": self.translate,
             "policy": self.title_policy,
+            "policies": lambda names: self.join(map(self.title_policy, names)),
             "measure": self.name_measure,
             "code": mark_code,
             "codes": lambda values: self.join(map(mark_code, values)),
             "list": self.join,
+            "each": lambda those: ("；" if language == "zh" else "; ").join(map(self.say, those)),
         }
 
     def say(self, what: str | Statement, /, **values: Any) -> str:
@@ -186,7 +193,9 @@ class Phrases(string.Formatter):
             return self.say(value)
         if f"count.{format_spec}" in self._table:
             return self.count(value, format_spec)
-        return self._forms[format_spec](value) if format_spec else str(value)
+        if not format_spec:
+            return "" if value is None else str(value)
+        return self._forms[format_spec](value)
 
     def count(self, number: int, thing: str) -> str:
         """Return ``12 items`` with the word of this language."""

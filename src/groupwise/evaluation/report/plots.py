@@ -25,6 +25,7 @@ from groupwise.evaluation.report.phrases import Phrases, format_plain, format_sh
 if TYPE_CHECKING:
     from groupwise.evaluation.label_metrics import ReliabilityBin
 
+_UNKNOWN = Policies()
 Axes = Any  # matplotlib.axes.Axes; its methods take keywords without types
 Form = Literal["share", "percent", "plain"]
 INK, MUTED, FAINT = "#24292f", "#7a828c", "#b4bac2"
@@ -50,7 +51,7 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def color_policy(policy: str, policies: Policies) -> str:
+def color_policy(policy: str, policies: Policies = _UNKNOWN) -> str:
     """Return the colour of a policy or a training step by its place, the same in every plot."""
     rank = policies.rank(policy)
     if rank < len(policies.listed):

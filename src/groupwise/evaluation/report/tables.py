@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from groupwise.core import EvaluationError, parse_value, read_json, write_json
+from groupwise.evaluation.predictions import find_measure
 from groupwise.evaluation.report.page import Cell, Table, Tile
 from groupwise.evaluation.report.phrases import (
     DASH,
@@ -221,3 +222,12 @@ def tabulate_confusion(title: str, found: "Confusion", phrases: Phrases) -> Tabl
         ]
         rows.append((Cell(label), *shown))
     return Table(title, (corner, *heads, phrases.say("invalid_answer")), tuple(rows), kind="heat")
+
+
+def tell_calibration(found: "Mapping[str, Metric]", phrases: Phrases) -> str:
+    """Return Brier score and calibration error in words, as far as they were measured."""
+    return phrases.join(
+        f"{phrases.name_measure(measure)} {format_value(found[measure.name])}"
+        for measure in map(find_measure, ("brier", "ece"))
+        if measure is not None and measure.name in found
+    )

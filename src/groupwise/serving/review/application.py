@@ -240,7 +240,7 @@ class _Review:
         """Answer a form: with the next question, or where nothing is scripted with its page."""
         if "hx-request" not in http.headers:
             return _redirect("./")
-        notice = load_words(choose_language(http)).label(told, **values)
+        notice = load_words(choose_language(http)).say(told, **values)
         return await self._ask(http, visitor, "question", notice=notice)
 
     async def _ask(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from groupwise.evaluation.page import LANGUAGES, Language, Words
+from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
 
 LANGUAGE = "groupwise_language"
 """Name of the cookie, and without its beginning of the query's field."""
 _FIELD = LANGUAGE.rpartition("_")[2]
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 
 
 def choose_language(http: Request) -> Language:
@@ -34,9 +34,9 @@ def find_chosen(http: Request) -> Language | None:
 
 
 @cache
-def load_words(language: Language) -> Words:
+def load_words(language: Language) -> Phrases:
     """Return the words of the page."""
-    return Words(language, vocabulary=_VOCABULARY)
+    return Phrases(language, own=_PHRASES)
 
 
 def _list_preferred(header: str) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from groupwise.evaluation import page as house
-from groupwise.evaluation.page import Language, replace_controls
-from groupwise.evaluation.page.numbers import format_share
+from groupwise.evaluation import report
+from groupwise.evaluation.report.page import replace_controls
+from groupwise.evaluation.report.phrases import Language, format_share
 from groupwise.serving.review.languages import load_words
 
 _STATIC = Path(__file__).with_name("static")
@@ -29,15 +29,15 @@ def render(template: str, language: Language, *, status: int = 200, **values: An
         values: what the template shows.
     """
     shown = _load_environment().get_template(f"{template}.html.j2")
-    words = load_words(language)
-    text = shown.render(label=words.label, language=language, long=LONG, **values)
+    phrases = load_words(language)
+    text = shown.render(label=phrases.say, language=language, long=LONG, **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 @cache
 def load_static() -> dict[str, tuple[bytes, str]]:
     """Return content and media type of what the page loads, by name."""
-    style = Path(house.__file__).parent / "templates" / "page.css"
+    style = Path(report.__file__).parent / "templates" / "page.css"
     paths = [style, *(path for path in _STATIC.iterdir() if path.suffix in _TYPES)]
     return {path.name: (path.read_bytes(), _TYPES[path.suffix]) for path in paths}
 

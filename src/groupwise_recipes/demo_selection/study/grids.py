@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
-from groupwise.evaluation import Cell, Scale, Table, Words, format_share
+from groupwise.evaluation import Cell, Phrases, Scale, Table, format_share
 from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.values import Place, Study, Summary, has_same_items
 from groupwise_recipes.demo_selection.study.words import NOT_RUN, name_arms, show_points
@@ -18,7 +18,7 @@ REVERSED = "grpo_reversed"
 Axis = Literal["shots", "size"]
 
 
-def tabulate_accuracies(study: Study, words: Words) -> tuple[Table, ...]:
+def tabulate_accuracies(study: Study, phrases: Phrases) -> tuple[Table, ...]:
     """Return the accuracies of each arm by epoch, size and shots; epoch 0 is where GRPO starts."""
     values = [
         value
@@ -37,7 +37,7 @@ def tabulate_accuracies(study: Study, words: Words) -> tuple[Table, ...]:
     return tuple(
         _tabulate(
             study,
-            words,
+            phrases,
             arm.name,
             {one: show(arm, one) for one in study.list_places((0, *study.epochs))},
         )
@@ -45,12 +45,12 @@ def tabulate_accuracies(study: Study, words: Words) -> tuple[Table, ...]:
     )
 
 
-def tabulate_own_epochs(study: Study, words: Words) -> tuple[Table, ...]:
+def tabulate_own_epochs(study: Study, phrases: Phrases) -> tuple[Table, ...]:
     """Return the accuracies of epochs that not every arm has."""
     return tuple(
         _tabulate(
             study,
-            words,
+            phrases,
             arm.name,
             {one: _show_value(study.measure(arm, one)) for one in study.list_places(epochs)},
         )
@@ -63,7 +63,7 @@ def _show_value(value: float | None) -> Cell:
     return Cell(NOT_RUN if value is None else format_share(value), order=value)
 
 
-def tabulate_differences(study: Study, words: Words) -> tuple[Table, ...]:
+def tabulate_differences(study: Study, phrases: Phrases) -> tuple[Table, ...]:
     """Return the signed differences of each pair of arms."""
     places = study.list_places(study.epochs)
     gaps = {pair: [study.subtract(*pair, one) for one in places] for pair in study.pairs}
@@ -78,7 +78,7 @@ def tabulate_differences(study: Study, words: Words) -> tuple[Table, ...]:
     return tuple(
         _tabulate(
             study,
-            words,
+            phrases,
             name_arms(*pair),
             {gap.place: show(gap.value, is_alike=has_same_items(*pair)) for gap in one},
         )
@@ -86,13 +86,13 @@ def tabulate_differences(study: Study, words: Words) -> tuple[Table, ...]:
     )
 
 
-def _tabulate(study: Study, words: Words, title: str, cells: dict[Place, Cell]) -> Table:
+def _tabulate(study: Study, phrases: Phrases, title: str, cells: dict[Place, Cell]) -> Table:
     """Return a grid: a row per epoch and size, a column per number of shots."""
-    heads = (*words.labels("epoch", "size"), *(_head(shots, words) for shots in study.shots))
+    heads = (*phrases.say_each("epoch", "size"), *(_head(shots, phrases) for shots in study.shots))
     starts = dict.fromkeys((place.epoch, place.size) for place in cells)
     rows = tuple(
         (
-            Cell(str(epoch) if epoch else words.label("start"), order=epoch),
+            Cell(str(epoch) if epoch else phrases.say("start"), order=epoch),
             Cell(str(size), order=size),
             *(cells[Place(epoch, size, shots)] for shots in study.shots),
         )
@@ -101,30 +101,30 @@ def _tabulate(study: Study, words: Words, title: str, cells: dict[Place, Cell]) 
     return Table(title, heads, rows, num_heads=2, kind="heat")
 
 
-def _head(shots: int, words: Words) -> str:
-    return words.label("shots_of", shots=shots)
+def _head(shots: int, phrases: Phrases) -> str:
+    return phrases.say("shots_of", shots=shots)
 
 
-def tabulate_summary(study: Study, words: Words) -> Table:
+def tabulate_summary(study: Study, phrases: Phrases) -> Table:
     """Return a row per pair and epoch: mean, best gain, worst loss, cells up and down."""
     rows = [
         (
             Cell(name_arms(first, second)),
             Cell(str(epoch), order=epoch),
-            *_show_summary(study.summarize(first, second, study.list_places([epoch])), words),
+            *_show_summary(study.summarize(first, second, study.list_places([epoch])), phrases),
         )
         for first, second in study.pairs
         for epoch in study.epochs
     ]
     names = ("pair", "epoch", "mean_difference", "best_gain", "worst_loss", "up", "down", "cells")
-    return Table("", words.labels(*names), tuple(rows), num_heads=2)
+    return Table("", phrases.say_each(*names), tuple(rows), num_heads=2)
 
 
-def _show_summary(found: Summary, words: Words) -> Sequence[Cell]:
+def _show_summary(found: Summary, phrases: Phrases) -> Sequence[Cell]:
     best, worst = (
         show_points(
             gap and gap.value,
-            words.label("at_place", size=gap.place.size, shots=gap.place.shots) if gap else "",
+            phrases.say("at_place", size=gap.place.size, shots=gap.place.shots) if gap else "",
         )
         for gap in (found.best, found.worst)
     )
@@ -134,24 +134,27 @@ def _show_summary(found: Summary, words: Words) -> Sequence[Cell]:
         best,
         worst,
         *(Cell(str(one) if found.num_known else NOT_RUN, order=one) for one in counts),
-        Cell(words.label("of", part=found.num_known, all=found.num_cells), order=found.num_known),
+        Cell(phrases.say("of", part=found.num_known, all=found.num_cells), order=found.num_known),
     )
 
 
-def tabulate_by(study: Study, axis: Axis, words: Words) -> tuple[Table, ...]:
+def tabulate_by(study: Study, axis: Axis, phrases: Phrases) -> tuple[Table, ...]:
     """Return a table per pair: mean difference by shots or size and epoch, with its trend."""
     values = study.shots if axis == "shots" else study.sizes
     heads = (
-        words.label("shots" if axis == "shots" else "size"),
-        *(f"{words.label('epoch')} {epoch}" for epoch in study.epochs),
-        words.label("trend"),
+        phrases.say("shots" if axis == "shots" else "size"),
+        *(f"{phrases.say('epoch')} {epoch}" for epoch in study.epochs),
+        phrases.say("trend"),
     )
     return tuple(
         Table(
             name_arms(*pair),
             heads,
             tuple(
-                (Cell(str(value), order=value), *_show_course(study, pair, {axis: [value]}, words))
+                (
+                    Cell(str(value), order=value),
+                    *_show_course(study, pair, {axis: [value]}, phrases),
+                )
                 for value in values
             ),
         )
@@ -160,7 +163,7 @@ def tabulate_by(study: Study, axis: Axis, words: Words) -> tuple[Table, ...]:
 
 
 def _show_course(
-    study: Study, pair: tuple[Arm, Arm], chosen: dict[str, list[int]], words: Words
+    study: Study, pair: tuple[Arm, Arm], chosen: dict[str, list[int]], phrases: Phrases
 ) -> list[Cell]:
     """Return the mean difference of each epoch, and its change from the first to the last.
 
@@ -180,7 +183,7 @@ def _show_course(
     cells = [
         show_points(
             mean,
-            "" if len(own) == len(every) else words.label("of", part=len(own), all=len(every)),
+            "" if len(own) == len(every) else phrases.say("of", part=len(own), all=len(every)),
         )
         for mean, own, every in zip(means, known, by_epoch, strict=True)
     ]
@@ -191,26 +194,26 @@ def _show_course(
     return [*cells, show_points(last - first)]
 
 
-def tabulate_systems(study: Study, words: Words) -> tuple[Table, ...]:
+def tabulate_systems(study: Study, phrases: Phrases) -> tuple[Table, ...]:
     """Return what each arm stands beside, on all test items: baselines and selectors by shots."""
     size = max(study.sizes, default=0)
-    return tuple(_tabulate_systems(study, arm, size, words) for arm in study.arms)
+    return tuple(_tabulate_systems(study, arm, size, phrases) for arm in study.arms)
 
 
-def _tabulate_systems(study: Study, arm: Arm, size: int, words: Words) -> Table:
+def _tabulate_systems(study: Study, arm: Arm, size: int, phrases: Phrases) -> Table:
     last = max(arm.list_epochs(), default=None)
     rows = [
-        (Cell(words.title("systems", name)), *_show_system(study, arm, name, size=size))
+        (Cell(phrases.title("systems", name)), *_show_system(study, arm, name, size=size))
         for name in BASELINES
     ]
     if last is not None:
-        name = words.title("systems", REVERSED)
+        name = phrases.title("systems", REVERSED)
         rows.append((Cell(name), *_show_system(study, arm, REVERSED, size=size, epoch=last)))
     for epoch in (0,) if last is None else (0, last):
-        name = words.label("grpo_of", epoch=epoch) if epoch else words.label("start_of")
+        name = phrases.say("grpo_of", epoch=epoch) if epoch else phrases.say("start_of")
         cells = [_show_value(study.measure(arm, Place(epoch, size, one))) for one in study.shots]
         rows.append((Cell(name, is_strong=True), *cells))
-    heads = (words.label("system"), *(_head(shots, words) for shots in study.shots))
+    heads = (phrases.say("system"), *(_head(shots, phrases) for shots in study.shots))
     return Table(arm.name, heads, tuple(rows), kind="headline")
 
 

@@ -17,10 +17,10 @@ from groupwise.evaluation import (
     Page,
     Paragraph,
     Part,
+    Phrases,
     Statement,
     Table,
     Tables,
-    Words,
     mark_code,
     pick_color,
     unmark_code,
@@ -63,106 +63,106 @@ def write_study(runs: Sequence[Path], folder: Path, *, language: Language = "en"
     verdict = judge(study, is_alike=not list_unlike(study))
     command = write_command(study)
     reasons = list(list_reasons(study, verdict, command=command))
-    words = choose_words(language)
-    page = lay_out(study, verdict, reasons, words)
+    phrases = choose_words(language)
+    page = lay_out(study, verdict, reasons, phrases)
     html, _ = write_page(page, folder, name=NAME)
     write_json(folder / f"{NAME}.json", _dump(study, verdict, reasons))
-    told = [f"{words.label(f'level_{one.level}')}: {one.text}" for one in page.notices]
+    told = [f"{phrases.say(f'level.{one.level}')}: {one.text}" for one in page.notices]
     for box in page.boxes:
         told += [box.title, *(f"- {one}" for one in (*box.paragraphs, *box.points))]
     return [*map(unmark_code, told), f"report: {html}"]
 
 
-def lay_out(study: Study, verdict: Verdict, reasons: Sequence[Statement], words: Words) -> Page:
+def lay_out(study: Study, verdict: Verdict, reasons: Sequence[Statement], phrases: Phrases) -> Page:
     """Return the page."""
     colors = [(pick_color(place), arm.name) for place, arm in enumerate(study.arms)]
-    title = words.label(_TITLES.get(verdict.outcome, "no_recommendation"), name=verdict.arm)
+    title = phrases.say(_TITLES.get(verdict.outcome, "no_recommendation"), name=verdict.arm)
     kind = "verdict yes" if verdict.arm else "verdict"
-    findings = tuple(map(words.say, list_findings(study, verdict)))
+    findings = tuple(map(phrases.say, list_findings(study, verdict)))
     boxes = (
-        Box(kind, title=title, points=tuple(map(words.say, reasons))),
-        *([Box("findings", findings, words.label("findings"))] if findings else []),
+        Box(kind, title=title, points=tuple(map(phrases.say, reasons))),
+        *([Box("findings", findings, phrases.say("findings"))] if findings else []),
     )
     return Page(
-        title=words.label("study_title"),
-        lead=words.label("study_lead", arms=[arm.name for arm in study.arms]),
-        language=words.language,
-        notices=tuple(Notice(one.level, words.say(one)) for one in collect_notices(study)),
-        checked=words.label("study_checked"),
+        title=phrases.say("study_title"),
+        lead=phrases.say("study_lead", arms=[arm.name for arm in study.arms]),
+        language=phrases.language,
+        notices=tuple(Notice(one.level, phrases.say(one)) for one in collect_notices(study)),
+        checked=phrases.say("study_checked"),
         legend=tuple(colors),
         boxes=boxes,
-        parts=tuple(_list_parts(study, words)),
+        parts=tuple(_list_parts(study, phrases)),
         footer=(
             Fold(
-                words.label("sources"),
+                phrases.say("sources"),
                 (Bullets(tuple(mark_code(run.folder) for arm in study.arms for run in arm.runs)),),
             ),
-            Paragraph(words.label("study_footer"), ""),
+            Paragraph(phrases.say("study_footer"), ""),
         ),
         is_sortable=True,
     )
 
 
-def _list_parts(study: Study, words: Words) -> Iterator[Part]:
+def _list_parts(study: Study, phrases: Phrases) -> Iterator[Part]:
     def part(name: str, *blocks: Block) -> Part:
         return Part(
-            name, words.label(f"part_{name}"), (Paragraph(words.label(f"lead_{name}")), *blocks)
+            name, phrases.say(f"part_{name}"), (Paragraph(phrases.say(f"lead_{name}")), *blocks)
         )
 
-    yield part("settings", tables.tabulate_settings(study, words))
-    yield part("training", *_show_training(study, words))
-    yield part("accuracies", _beside(grids.tabulate_accuracies(study, words)))
+    yield part("settings", tables.tabulate_settings(study, phrases))
+    yield part("training", *_show_training(study, phrases))
+    yield part("accuracies", _beside(grids.tabulate_accuracies(study, phrases)))
     if len(study.arms) > 1 and study.epochs:
-        yield part("differences", *_show_differences(study, words))
-    if own := grids.tabulate_own_epochs(study, words):
+        yield part("differences", *_show_differences(study, phrases))
+    if own := grids.tabulate_own_epochs(study, phrases):
         yield part("own_epochs", _beside(own))
-    yield part("lists", tables.tabulate_lists(study, words))
-    yield part("systems", _beside(grids.tabulate_systems(study, words)))
+    yield part("lists", tables.tabulate_lists(study, phrases))
+    yield part("systems", _beside(grids.tabulate_systems(study, phrases)))
     if len(study.arms) > 1:
-        yield part("arms", *_show_arms(study, words))
+        yield part("arms", *_show_arms(study, phrases))
 
 
 def _beside(found: tuple[Table, ...]) -> Tables:
     return Tables(found, is_wide=True)
 
 
-def _show_training(study: Study, words: Words) -> Iterator[Block]:
-    warmup, found = (tables.tabulate_training(study, phase, words) for phase in tables.PHASES)
+def _show_training(study: Study, phrases: Phrases) -> Iterator[Block]:
+    warmup, found = (tables.tabulate_training(study, phase, phrases) for phase in tables.PHASES)
     if found.rows:
         yield Heading("GRPO")
         yield found
-    changes = tables.tabulate_changes(study, words)
+    changes = tables.tabulate_changes(study, phrases)
     if changes.rows:
-        yield Heading(words.label("changes_of"))
+        yield Heading(phrases.say("changes_of"))
         yield changes
     readings = [said for arm in study.arms if (said := read_kl(arm)) is not None]
     if readings:
-        yield Bullets((*map(words.say, readings), words.label("policy_loss_says")))
+        yield Bullets((*map(phrases.say, readings), phrases.say("policy_loss_says")))
     if len(study.arms) > 1 and study.epochs:
-        yield Heading(words.label("kl_of_arms"))
-        yield tables.tabulate_kl(study, words)
+        yield Heading(phrases.say("kl_of_arms"))
+        yield tables.tabulate_kl(study, phrases)
     if warmup.rows:
         yield Fold("RCE", (warmup,))
 
 
-def _show_differences(study: Study, words: Words) -> Iterator[Block]:
-    yield Heading(words.label("summary_of_epochs"))
-    yield grids.tabulate_summary(study, words)
-    yield Heading(words.label("by_shots"))
-    yield _beside(grids.tabulate_by(study, "shots", words))
-    yield Heading(words.label("by_size"))
-    yield _beside(grids.tabulate_by(study, "size", words))
-    yield Heading(words.label("every_cell"))
-    yield _beside(grids.tabulate_differences(study, words))
+def _show_differences(study: Study, phrases: Phrases) -> Iterator[Block]:
+    yield Heading(phrases.say("summary_of_epochs"))
+    yield grids.tabulate_summary(study, phrases)
+    yield Heading(phrases.say("by_shots"))
+    yield _beside(grids.tabulate_by(study, "shots", phrases))
+    yield Heading(phrases.say("by_size"))
+    yield _beside(grids.tabulate_by(study, "size", phrases))
+    yield Heading(phrases.say("every_cell"))
+    yield _beside(grids.tabulate_differences(study, phrases))
 
 
-def _show_arms(study: Study, words: Words) -> Iterator[Block]:
+def _show_arms(study: Study, phrases: Phrases) -> Iterator[Block]:
     for arm in study.arms:
         yield Heading(arm.name)
         good, bad = weigh_arm(study, arm)
         for name, said in (("advantages", good), ("disadvantages", bad)):
-            points = tuple(map(words.say, said)) or (words.label("none_seen"),)
-            yield Paragraph(words.label(name), "title")
+            points = tuple(map(phrases.say, said)) or (phrases.say("none_seen"),)
+            yield Paragraph(phrases.say(name), "title")
             yield Bullets(points)
 
 

@@ -59,7 +59,7 @@ def list_findings(study: Study, verdict: Verdict) -> Iterator[Statement]:
             same = compare_arms(study, first, second, epoch)
             if same.num_lists:
                 yield Statement(
-                    "same_lists",
+                    "said.same_lists",
                     {
                         "first": first.name,
                         "second": second.name,

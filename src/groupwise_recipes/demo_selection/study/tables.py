@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from groupwise.evaluation import DASH, Cell, Statement, Table, Words
+from groupwise.evaluation import DASH, Cell, Phrases, Statement, Table
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.study.arms import Phase, StudyRun
 from groupwise_recipes.demo_selection.study.epochs import Epoch
@@ -23,33 +23,33 @@ _ALWAYS = ("grpo.learning_rate", "grpo.freeze_backbone")
 _SHORT = 12
 
 
-def tabulate_settings(study: Study, words: Words) -> Table:
+def tabulate_settings(study: Study, phrases: Phrases) -> Table:
     """Return what the arms were trained and measured with, side by side."""
 
     def show(title: str, read: Read, kind: str = "confounding") -> tuple[Cell, ...]:
-        told = [_tell(arm.runs, read, words) for arm in study.arms]
+        told = [_tell(arm.runs, read, phrases) for arm in study.arms]
         differs = len(set(told)) > 1
-        tag = words.label(f"kind_{kind}") if differs and kind else ""
+        tag = phrases.say(f"kind_{kind}") if differs and kind else ""
         return (Cell(title, tag=tag, tag_kind=kind if tag else ""), *map(Cell, told))
 
     rows = [
         show("β", lambda run: f"{run.beta:g}", "intended"),
-        show(words.label("study_seeds"), lambda run: run.seed),
-        show(words.label("study_base"), _name_base),
+        show(phrases.say("study_seeds"), lambda run: run.seed),
+        show(phrases.say("study_base"), _name_base),
         *(
             show(
-                words.say(Statement(f"thing.{name}")),
+                phrases.say(Statement(f"thing.{name}")),
                 lambda run, name=name: _name_condition(run, name),
             )
             for name in COMPARED
         ),
-        show(words.label("trained_shots"), lambda run: run.evaluated.trained_shots),
-        show(words.label("sizes"), lambda run: words.join(map(str, sorted(run.sizes)))),
+        show(phrases.say("trained_shots"), lambda run: run.evaluated.trained_shots),
+        show(phrases.say("sizes"), lambda run: phrases.join(map(str, sorted(run.sizes)))),
         *(show(key, lambda run, key=key: run.settings.get(key)) for key in _list_keys(study)),
         *(
             show(
-                words.label("epochs_of", phase=phase.upper()),
-                lambda run, phase=phase: words.label(
+                phrases.say("epochs_of", phase=phase.upper()),
+                lambda run, phase=phase: phrases.say(
                     "of",
                     part=len(run.training[phase]),
                     all=run.evaluated.planned_epochs.get(phase, DASH),
@@ -59,7 +59,7 @@ def tabulate_settings(study: Study, words: Words) -> Table:
             for phase in PHASES
         ),
     ]
-    heads = (words.label("setting"), *(arm.name for arm in study.arms))
+    heads = (phrases.say("setting"), *(arm.name for arm in study.arms))
     return Table("", heads, tuple(rows), kind="wrap")
 
 
@@ -71,11 +71,11 @@ def _list_keys(study: Study) -> list[str]:
     return list(dict.fromkeys([*(key for key in _ALWAYS if key in every[0]), *changed]))
 
 
-def _tell(runs: Iterable[StudyRun], read: Read, words: Words) -> str:
+def _tell(runs: Iterable[StudyRun], read: Read, phrases: Phrases) -> str:
     """Return what the runs of an arm say, each value once."""
     values = [read(run) for run in runs]
-    told = [words.label("not_known") if value is None else str(value) for value in values]
-    return words.join(dict.fromkeys(told))
+    told = [phrases.say("not_known") if value is None else str(value) for value in values]
+    return phrases.join(dict.fromkeys(told))
 
 
 def _name_base(run: StudyRun) -> str | None:
@@ -88,20 +88,20 @@ def _name_condition(run: StudyRun, name: str) -> str | None:
     return value if value is None or " " in value else value[:_SHORT]
 
 
-def tabulate_training(study: Study, phase: Phase, words: Words) -> Table:
+def tabulate_training(study: Study, phase: Phase, phrases: Phrases) -> Table:
     """Return the metrics of each epoch of each arm, means over its seeds."""
     is_grpo = phase == "grpo"
     grpo = ("ppo", "kl", "advantage_std", "advantage_max", "beta", "sum") if is_grpo else ()
     columns = ("loss", "validation", *grpo, "dead")
     heads = (
-        *words.labels("arm", "epoch"),
-        *(words.label(f"column_{name}") for name in columns),
+        *phrases.say_each("arm", "epoch"),
+        *(phrases.say(f"column_{name}") for name in columns),
     )
     rows = tuple(
         (
             Cell(arm.name, order=arm.beta),
             Cell(str(epoch.number), order=epoch.number),
-            *_show_epoch(epoch, words, is_grpo=is_grpo),
+            *_show_epoch(epoch, phrases, is_grpo=is_grpo),
         )
         for arm in study.arms
         for epoch in average_training(arm, phase)
@@ -109,7 +109,7 @@ def tabulate_training(study: Study, phase: Phase, words: Words) -> Table:
     return Table("", heads, rows, num_heads=2)
 
 
-def _show_epoch(epoch: Epoch, words: Words, *, is_grpo: bool) -> Iterable[Cell]:
+def _show_epoch(epoch: Epoch, phrases: Phrases, *, is_grpo: bool) -> Iterable[Cell]:
     yield show_number(epoch.loss, 5)
     yield show_number(epoch.eval_loss, 4)
     if is_grpo:
@@ -123,10 +123,10 @@ def _show_epoch(epoch: Epoch, words: Words, *, is_grpo: bool) -> Iterable[Cell]:
         mark = ("✓" if epoch.adds_up else "✗") if is_known else DASH
         yield Cell(mark, "" if epoch.adds_up else f"{expected:.5f}")
     dead, groups = round(epoch.num_dead_groups), round(epoch.num_groups)
-    yield Cell(words.label("of", part=dead, all=groups) if groups else DASH, order=dead)
+    yield Cell(phrases.say("of", part=dead, all=groups) if groups else DASH, order=dead)
 
 
-def tabulate_changes(study: Study, words: Words) -> Table:
+def tabulate_changes(study: Study, phrases: Phrases) -> Table:
     """Return the relative change of KL and policy loss from each epoch to the next."""
     rows: list[tuple[Cell, ...]] = []
     for arm in study.arms:
@@ -139,12 +139,12 @@ def tabulate_changes(study: Study, words: Words) -> Table:
                     show_change(change_relatively(before.ppo_loss, after.ppo_loss)),
                 )
             )
-    series = (words.title("series", "kl"), words.title("series", "ppo_loss"))
-    heads = (*words.labels("arm", "epoch"), *series)
+    series = (phrases.title("series", "kl"), phrases.title("series", "ppo_loss"))
+    heads = (*phrases.say_each("arm", "epoch"), *series)
     return Table("", heads, tuple(rows), num_heads=2)
 
 
-def tabulate_kl(study: Study, words: Words) -> Table:
+def tabulate_kl(study: Study, phrases: Phrases) -> Table:
     """Return how KL of the arms differs, beside the share of lists that are the same."""
     rows: list[tuple[Cell, ...]] = []
     for first, second in study.pairs:
@@ -160,21 +160,23 @@ def tabulate_kl(study: Study, words: Words) -> Table:
                     show_number(theirs.get(epoch), 5),
                     show_number(ours.get(epoch), 5),
                     show_change(change_relatively(theirs.get(epoch), ours.get(epoch))),
-                    show_share(same, words),
+                    show_share(same, phrases),
                 )
             )
-    heads = words.labels("pair", "epoch", "kl_second", "kl_first", "kl_difference", "same_lists")
+    heads = phrases.say_each(
+        "pair", "epoch", "kl_second", "kl_first", "kl_difference", "same_lists"
+    )
     return Table("", heads, tuple(rows), num_heads=2)
 
 
-def tabulate_lists(study: Study, words: Words) -> Table:
+def tabulate_lists(study: Study, phrases: Phrases) -> Table:
     """Return how many lists each epoch has in common with the one before."""
     rows: list[tuple[Cell, ...]] = []
     for arm in study.arms:
         epochs = (0, *sorted(arm.list_epochs()))
         for before, after in pairwise(epochs):
-            start = words.label("start")
+            start = phrases.say("start")
             title = f"{before or start} → {after}"
             same = compare_epochs(study, arm, before, after)
-            rows.append((Cell(arm.name), Cell(title, order=after), show_share(same, words)))
-    return Table("", words.labels("arm", "epoch", "same_lists"), tuple(rows), num_heads=2)
+            rows.append((Cell(arm.name), Cell(title, order=after), show_share(same, phrases)))
+    return Table("", phrases.say_each("arm", "epoch", "same_lists"), tuple(rows), num_heads=2)

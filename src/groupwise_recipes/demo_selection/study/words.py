@@ -6,7 +6,7 @@ from groupwise.evaluation import (
     DASH,
     Cell,
     Language,
-    Words,
+    Phrases,
     choose_arrow,
     format_points,
     format_points_with_arrow,
@@ -16,12 +16,12 @@ from groupwise_recipes.demo_selection.study.arms import Arm
 from groupwise_recipes.demo_selection.study.lists import SameLists
 
 NOT_RUN = "?"
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 
 
-def choose_words(language: Language) -> Words:
+def choose_words(language: Language) -> Phrases:
     """Return the words of a language."""
-    return Words(language, vocabulary=_VOCABULARY)
+    return Phrases(language, own=_PHRASES)
 
 
 def show_points(value: float | None, note: str = "", *, style: str = "") -> Cell:
@@ -45,11 +45,11 @@ def show_number(value: float | None, digits: int) -> Cell:
     return Cell(f"{value:.{digits}f}".replace("-", "\u2212"), order=value)
 
 
-def show_share(same: SameLists, words: Words) -> Cell:
+def show_share(same: SameLists, phrases: Phrases) -> Cell:
     """Return the share of lists that are the same, and of how many; ``?`` without any."""
     if same.share is None:
         return Cell(NOT_RUN)
-    note = words.label("of", part=same.num_same, all=same.num_lists)
+    note = phrases.say("of", part=same.num_same, all=same.num_lists)
     return Cell(format_share(same.share), note, same.share)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from groupwise.core import DataError
 from groupwise.data import DropLog
-from groupwise.evaluation import Language, Words
+from groupwise.evaluation import Language, Phrases
 from groupwise.judges import NoVerdict, Verdict
 from groupwise_recipes.on_task.config import BOOTSTRAP
 
@@ -118,11 +118,11 @@ _STAGES_ZH = {"pictures": "图片", "captions": "说明文字", "scenarios": "�
 
 def write_summary(numbers: Mapping[str, Any], *, judge: str, language: Language = "en") -> str:
     """Return the page that lies beside the rows."""
-    words = Words(language)
+    phrases = Phrases(language)
     names = _STAGES_ZH if language == "zh" else {}
     stages = [
         f"| {names.get(name, name)} | {stage['given']:,} | {stage['kept']:,} "
-        f"| {words.translate(_list_counts(stage['dropped']) or 'none')} |"
+        f"| {phrases.translate(_list_counts(stage['dropped']) or 'none')} |"
         for name, stage in numbers["stages"].items()
     ]
     return _PAGES[language].format(

@@ -18,9 +18,9 @@ from groupwise.evaluation import (
     Page,
     Paragraph,
     Part,
+    Phrases,
     Table,
     Verbatim,
-    Words,
     format_points,
     format_share,
     format_share_interval,
@@ -41,7 +41,7 @@ from groupwise_recipes.visual_reasoning.study.values import Value, measure_arm, 
 
 NAME = "study"
 NOT_RUN = "?"
-_VOCABULARY = Path(__file__).with_name("vocabulary")
+_PHRASES = Path(__file__).with_name("phrases.yaml")
 _MAX_APART = 4
 # As many as published values have.
 _write_share = partial(format_share, decimals=2)
@@ -80,20 +80,21 @@ def write_study(
     filled = [
         fill_table(table, list_arms(table, runs)) for table in (shown if len(shown) == 1 else every)
     ]
-    words = Words(language, vocabulary=_VOCABULARY)
+    phrases = Phrases(language, own=_PHRASES)
     notices = [
-        Notice(one.level, words.say(one)) for one in collect_notices(filled, runs, every, language)
+        Notice(one.level, phrases.say(one))
+        for one in collect_notices(filled, runs, every, language)
     ]
     page = Page(
-        title=words.label("study_title"),
-        lead=words.label("study_lead", num=len(runs), dash=DASH),
+        title=phrases.say("study_title"),
+        lead=phrases.say("study_lead", num=len(runs), dash=DASH),
         language=language,
         notices=tuple(notices),
-        checked=words.label("study_checked"),
-        parts=tuple(_lay_out(one, words) for one in filled),
+        checked=phrases.say("study_checked"),
+        parts=tuple(_lay_out(one, phrases) for one in filled),
         footer=(
             Fold(
-                words.label("sources"),
+                phrases.say("sources"),
                 (Bullets(tuple(mark_code(run.folder) for run in runs)),),
             ),
         ),
@@ -103,7 +104,7 @@ def write_study(
     told_tables = {one.table.name: _dump(one) for one in filled}
     told_pairs = {one.table.name: _dump_pairs(one) for one in filled}
     write_json(out / f"{NAME}.json", {"tables": told_tables, "differences": told_pairs})
-    told = [f"{words.label(f'level_{one.level}')}: {one.text}" for one in notices]
+    told = [f"{phrases.say(f'level.{one.level}')}: {one.text}" for one in notices]
     return [*map(unmark_code, told), f"report: {html}"]
 
 
@@ -132,16 +133,16 @@ def fill_table(table: StudyTable, arms: Sequence[Arm]) -> Filled:
     return Filled(table, rows, pairs)
 
 
-def _lay_out(filled: Filled, words: Words) -> Part:
-    table, language = filled.table, words.language
-    lead = words.label("study_table_lead", lead=table.lead.choose(language), split=table.split)
-    blocks = [Paragraph(lead), _tabulate(filled, words)]
+def _lay_out(filled: Filled, phrases: Phrases) -> Part:
+    table, language = filled.table, phrases.language
+    lead = phrases.say("study_table_lead", lead=table.lead.choose(language), split=table.split)
+    blocks = [Paragraph(lead), _tabulate(filled, phrases)]
     if apart := _take_apart(filled):
-        blocks += [Paragraph(words.label("study_apart_lead")), _tabulate(apart, words)]
+        blocks += [Paragraph(phrases.say("study_apart_lead")), _tabulate(apart, phrases)]
     if any(row.published or row.published_apart for row in table.rows):
-        blocks.append(Paragraph(words.label("study_published_lead")))
+        blocks.append(Paragraph(phrases.say("study_published_lead")))
     if any(found for _, _, found in filled.pairs):
-        blocks += [Paragraph(words.label("study_pairs_lead")), _tabulate_pairs(filled, words)]
+        blocks += [Paragraph(phrases.say("study_pairs_lead")), _tabulate_pairs(filled, phrases)]
     runs = [one.run for arm, _ in filled.arms for one in arm.runs]
     like = next((run.folder for run in runs if run.checkpoint is None), None)
     commands = dict.fromkeys(
@@ -151,9 +152,9 @@ def _lay_out(filled: Filled, words: Words) -> Part:
     )
     if commands:
         real = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
-        lead = words.label("study_commands_lead", seed="--set seed=1", config=real)
+        lead = phrases.say("study_commands_lead", seed="--set seed=1", config=real)
         told = Verbatim("\n".join(commands))
-        blocks.append(Fold(words.label("study_commands"), (Paragraph(lead), told)))
+        blocks.append(Fold(phrases.say("study_commands"), (Paragraph(lead), told)))
     return Part(table.name, table.title.choose(language), tuple(blocks))
 
 
@@ -181,103 +182,105 @@ def _take_apart(filled: Filled) -> Filled | None:
     return replace(filled, table=table, arms=arms, pairs=())
 
 
-def _tabulate(filled: Filled, words: Words) -> Table:
+def _tabulate(filled: Filled, phrases: Phrases) -> Table:
     columns = filled.table.columns
     typed = {name for arm, _ in filled.arms for name in arm.row.published}
     head = [
         title
         for column in columns
-        for title in _name_column(column, words, has_published=column.name in typed)
+        for title in _name_column(column, phrases, has_published=column.name in typed)
     ]
     rows = [
         (
-            Cell(arm.row.title.choose(words.language), " · ".join(arm.apart[:_MAX_APART])),
-            _show_seeds([one.seed for one in arm.runs], words),
+            Cell(arm.row.title.choose(phrases.language), " · ".join(arm.apart[:_MAX_APART])),
+            _show_seeds([one.seed for one in arm.runs], phrases),
             *(
                 cell
                 for column, value in zip(columns, values, strict=True)
-                for cell in _show(arm, column, value, words, has_published=column.name in typed)
+                for cell in _show(arm, column, value, phrases, has_published=column.name in typed)
             ),
         )
         for arm, values in filled.arms
     ]
-    heads = words.labels("study_arm", "n_seeds")
+    heads = phrases.say_each("study_arm", "n_seeds")
     return Table("", (*heads, *head), tuple(rows), kind="headline")
 
 
-def _tabulate_pairs(filled: Filled, words: Words) -> Table:
-    titles = [column.title.choose(words.language) for column in filled.table.columns]
+def _tabulate_pairs(filled: Filled, phrases: Phrases) -> Table:
+    titles = [column.title.choose(phrases.language) for column in filled.table.columns]
     rows = [
         (
-            Cell(" \u2212 ".join(arm.row.title.choose(words.language) for arm in (second, first))),
-            *(_show_difference(one, words) for one in found),
+            Cell(
+                " \u2212 ".join(arm.row.title.choose(phrases.language) for arm in (second, first))
+            ),
+            *(_show_difference(one, phrases) for one in found),
         )
         for first, second, found in filled.pairs
         if any(found)
     ]
-    return Table("", (words.label("study_pair"), *titles), tuple(rows))
+    return Table("", (phrases.say("study_pair"), *titles), tuple(rows))
 
 
-def _show_difference(found: MethodDifference | None, words: Words) -> Cell:
+def _show_difference(found: MethodDifference | None, phrases: Phrases) -> Cell:
     if found is None:
         return Cell(DASH)
-    seeds = words.count(found.num_seeds_a, "seed")
+    seeds = phrases.count(found.num_seeds_a, "seed")
     if found.low is None or found.high is None:
-        told = words.label(f"study_limit_{found.limit}")
+        told = phrases.say(f"study_limit_{found.limit}")
     else:
-        told = words.label(
+        told = phrases.say(
             "study_ends", low=_write_points(found.low), high=_write_points(found.high)
         )
     return Cell(_write_points(found.estimate), f"{told} · {seeds}", found.estimate)
 
 
-def _show_seeds(seeds: Sequence[int], words: Words) -> Cell:
+def _show_seeds(seeds: Sequence[int], phrases: Phrases) -> Cell:
     if not seeds:
         return Cell(NOT_RUN)
-    return Cell(words.count(len(seeds), "seed"), words.join(map(str, seeds)), len(seeds))
+    return Cell(phrases.count(len(seeds), "seed"), phrases.join(map(str, seeds)), len(seeds))
 
 
-def _name_column(column: Column, words: Words, *, has_published: bool) -> Iterator[str]:
-    title = column.title.choose(words.language)
+def _name_column(column: Column, phrases: Phrases, *, has_published: bool) -> Iterator[str]:
+    title = column.title.choose(phrases.language)
     yield title
     if has_published:
-        yield words.label("study_published", column=title)
+        yield phrases.say("study_published", column=title)
 
 
 def _show(
-    arm: Arm, column: Column, value: Value, words: Words, *, has_published: bool
+    arm: Arm, column: Column, value: Value, phrases: Phrases, *, has_published: bool
 ) -> Iterator[Cell]:
-    yield _show_value(value, len(arm.runs), words)
+    yield _show_value(value, len(arm.runs), phrases)
     if has_published:
-        yield _show_published(arm.row.published.get(column.name), value, words)
+        yield _show_published(arm.row.published.get(column.name), value, phrases)
 
 
-def _show_value(value: Value, num_seeds: int, words: Words) -> Cell:
+def _show_value(value: Value, num_seeds: int, phrases: Phrases) -> Cell:
     if value.value is None:
-        note = words.label("study_no_item") if value.state == "no_item" else ""
+        note = phrases.say("study_no_item") if value.state == "no_item" else ""
         return Cell(NOT_RUN if value.state == "waiting" else DASH, note)
     if value.low is not None and value.high is not None:
         told = _write_interval(value.low, value.high)
     else:
         shares = [one for _, one in value.by_seed]
-        told = words.label("study_range", shares=_write_interval(min(shares), max(shares)))
+        told = phrases.say("study_range", shares=_write_interval(min(shares), max(shares)))
     size = "study_n" if value.n == value.most else "study_n_to"
-    notes = [told, words.label(size, n=value.n, most=value.most)]
+    notes = [told, phrases.say(size, n=value.n, most=value.most)]
     if len(value.by_seed) < num_seeds:
-        notes.append(words.count(len(value.by_seed), "seed"))
+        notes.append(phrases.count(len(value.by_seed), "seed"))
     by_seed = ", ".join(f"{seed}: {_write_share(one)}" for seed, one in value.by_seed)
     return Cell(_write_share(value.value), " · ".join(notes), value.value, hint=by_seed)
 
 
-def _show_published(published: Published | None, value: Value, words: Words) -> Cell:
+def _show_published(published: Published | None, value: Value, phrases: Phrases) -> Cell:
     if published is None:
         return Cell(NOT_RUN)
     share, notes = published.value / 100, list[str]()
     if value.value is not None:
         points = _write_points(value.value - share)
-        notes.append(words.label("study_of_published", points=points))
+        notes.append(phrases.say("study_of_published", points=points))
     n = NOT_RUN if published.n is None else f"{published.n:,}"
-    notes.append(words.label("study_published_of", n=n, split=published.split or NOT_RUN))
+    notes.append(phrases.say("study_published_of", n=n, split=published.split or NOT_RUN))
     return Cell(_write_share(share), " · ".join(notes), share)
 
 
