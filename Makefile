@@ -7,7 +7,7 @@ STAMP := .venv/.groupwise-setup
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-rivals demo-loop test test-all fuzz check results lock docs bench
+.PHONY: help setup demo demo-rivals demo-loop test test-all golden fuzz check results lock docs bench
 
 help:
 	@echo "make setup     install everything into .venv"
@@ -16,6 +16,7 @@ help:
 	@echo "make demo-loop serve, correct on the page (needs Chromium), learn, promote: runs/demo-loop"
 	@echo "make test      the tests that take seconds each"
 	@echo "make test-all  the slow ones too"
+	@echo "make golden    tiny runs by the commit BASE and by the sources here, to the byte; GOLDEN=name"
 	@echo "make fuzz      parsers, verdicts, pictures and bodies of requests: a minute of odd ones each"
 	@echo "make check     style, types and the layers"
 	@echo "make results   tables of measured numbers in the pages, from benchmarks/results"
@@ -70,6 +71,10 @@ test-all: export OMP_NUM_THREADS = 1
 test-all: export PYTEST_DEBUG_TEMPROOT = $(TEMPORARY)
 test-all: setup
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Without setup: both sides run on what is installed, and nothing is to change that in between.
+golden:
+	$(BIN)/python tests/fixtures/golden_runs.py --base "$(BASE)" --only "$(GOLDEN)"
 
 fuzz: export OMP_NUM_THREADS = 1
 fuzz: export GROUPWISE_FUZZ_S = 60

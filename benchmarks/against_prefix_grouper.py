@@ -161,7 +161,7 @@ def make_suffix_mask(is_real: torch.Tensor, num_queries: int) -> torch.Tensor:
     return (is_past & is_real[:, None].bool())[:, None]
 
 
-def attend_grouped(  # noqa: PLR0913 (the arguments of attention in Transformers)
+def attend_grouped(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,

@@ -4,7 +4,7 @@
 
 The runs are a grid of 4 × 5 × 5 cells with 500 items in 125 clusters each, a training log of 300
 steps, and everything the fairness gate reads; they are built first and not measured. "read" is
-from the folders to the table of results (predictions, facts, gate, intervals, curves), "build" all paired
+from the folders to the table of results (predictions, facts, gate, curves), "build" all paired
 comparisons with their tests and Holm's method, "write" plots, HTML, Markdown and JSON.
 """
 

@@ -19,7 +19,7 @@ import random
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +209,6 @@ def measure(folder: Path) -> dict[str, Any]:
             "joint": joint.value_a,
             "above_joint": [joint.difference, joint.low, joint.high],
         }
-    if certificate.rivals:
-        row["rivals"] = [asdict(one) for one in certificate.rivals]
     return row
 
 

@@ -1,65 +1,28 @@
 """What more can be measured of rounds that ``learning.py`` has done and whose folders are there.
 
-    python benchmarks/learning_measured.py rivals memory nearest rules --work FOLDER --json FILE
     python benchmarks/learning_measured.py stages --run BASE --work FOLDER --json FILE
     python benchmarks/learning_measured.py shares 0 0.3 0.5 0.7 1 --work FOLDER --json FILE
 
-``rivals`` asks rivals of the candidates again, all beside each other. ``stages`` asks the policies
-of the origin what the rounds were tested on. ``shares`` tries ``round.trained_share`` in rounds
-that were done with ``--set round.trained_share=1``. In the committed file ``unaveraged`` has the
-rows of such rounds, with ``round.sft`` at GRPO's learning rate.
+``stages`` asks the policies of the origin what the rounds were tested on. ``shares`` tries
+``round.trained_share`` in rounds that were done with ``--set round.trained_share=1``. In the
+committed file ``unaveraged`` has the rows of such rounds, with ``round.sft`` at GRPO's rate.
 """
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any
 
 from groupwise.core import read_json, read_jsonl, write_json
 from groupwise.data import read_examples
 from groupwise.evaluation import Prediction, read_predictions
 from groupwise.flow import FinishedRun, ask_policy, make_ask, open_policy, open_run
 from groupwise.learning.certificate import CANDIDATE, SERVED
-from groupwise.learning.decision import ask_all
-from groupwise.learning.rival_results import compare_rivals
 from groupwise.learning.rows import ORIGIN
-from groupwise.learning.settings import Rival
 from groupwise.models import average_policy
 from groupwise.pipeline import StepContext
-from learning import SIDE, find_round, measure
-
-
-def add_rivals(told: Mapping[str, Any], work: Path, rivals: Sequence[str]) -> None:
-    """Measure the rounds that a result file has again, and ask rivals in them."""
-    for row in told["rows"]:
-        folder = find_round(work, row)
-        row |= measure(folder)
-        row["rivals"] = ask_again(folder, rivals, folder.parents[2] / "rivals")
-        print(row)
-
-
-def ask_again(folder: Path, rivals: Sequence[str], out: Path) -> list[dict[str, Any]]:
-    """Return how rivals compare in a round that was done, all asked again beside each other.
-
-    Args:
-        folder: of the round.
-        rivals: names.
-        out: takes the answers; the round's folder stays as it is.
-    """
-    run = open_run(folder)
-    out.mkdir(parents=True, exist_ok=True)
-    context = StepContext(
-        run=folder,
-        folder=out,
-        name="decide",
-        is_resumed=True,
-        uses=("prepare", "grpo"),
-        config=run.config.model_copy(update={"rivals": tuple(rivals)}),
-    )
-    answers = ask_all(run.task, context, read_examples(folder / "decide" / "asked.jsonl"))
-    return [asdict(one) for one in compare_rivals(answers, CANDIDATE)]
+from learning import SIDE, find_round
 
 
 def try_shares(folder: Path, shares: Sequence[float]) -> Iterator[dict[str, float]]:
@@ -172,18 +135,15 @@ def main() -> None:
     """Measure, and write what was found beside what the file has."""
     parser = argparse.ArgumentParser(description=__doc__)
     parts = parser.add_subparsers(dest="part", required=True)
-    rivals, stages, shares = (parts.add_parser(name) for name in ("rivals", "stages", "shares"))
-    rivals.add_argument("names", nargs="+", choices=get_args(Rival))
+    stages, shares = (parts.add_parser(name) for name in ("stages", "shares"))
     stages.add_argument("--run", type=Path, required=True)
     shares.add_argument("shares", nargs="+", type=float)
-    for part in (rivals, stages, shares):
+    for part in (stages, shares):
         part.add_argument("--work", type=Path, required=True)
         part.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
     told = read_json(given.json, dict)
-    if given.part == "rivals":
-        add_rivals(told, given.work, given.names)
-    elif given.part == "stages":
+    if given.part == "stages":
         told["stages"] = measure_stages(given.run, given.work, told["rows"])
     else:
         folders = [find_round(given.work, row) for row in told["rows"]]

@@ -32,7 +32,7 @@ from agreement import revision
 
 from groupwise.core import Example, Message, describe_machine, read_jsonl, read_picture, write_json
 from groupwise.evaluation import rank_joint_candidates
-from groupwise.evaluation.sights import see
+from groupwise.evaluation.joint import read_features
 from groupwise.flow import Probes
 from groupwise.models import ModelSettings
 from groupwise.pipeline import StepContext
@@ -181,8 +181,8 @@ def rate_seed(
     for train, test in divide(examples, seed):
         ranked = rank_joint_candidates(train, seed=seed, embed=embed)
         before = next(one for one in ranked if one.name not in features)
-        sights, labels = see(train, embed=embed), np.asarray([one.label for one in train])
-        shown = see(test, like=sights, embed=embed)
+        sights, labels = read_features(train, embed=embed), np.asarray([one.label for one in train])
+        shown = read_features(test, like=sights, embed=embed)
         for how, one in (("without", before), ("with", ranked[0])):
             winners[how][one.name] += 1
             said = np.unique(labels)[one.learn(sights, labels)(shown).argmax(1)]

@@ -34,15 +34,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import describe_machine
-from groupwise.evaluation.evidence import weigh_gains
-from groupwise.evaluation.promotion import (
+from groupwise.evaluation.statistics import bound_share
+from groupwise.learning.evidence import weigh_gains
+from groupwise.learning.promotion import (
     MARGIN,
     Sessions,
     find_level,
     is_promoted,
     score_loss,
 )
-from groupwise.evaluation.statistics import bound_share
 
 CHANGED, TILT, KEPT, ITEMS = 0.1, 0.6, 0.5, (1, 12)
 RESAMPLES, DRAWS = 400, 4_999

@@ -3,9 +3,9 @@
     python benchmarks/reward_suite.py --json results.json
     python benchmarks/reward_suite.py --only label_anywhere --verbose
 
-The suite lies in ``tests/fixtures/reward_suite``. A faulty reward is caught if the audit has at
-least one error about it, which is what stops a run; a sound one for which it has an error is a
-false alarm. Warnings are shown and do not count.
+The suite lies in ``tests/faults/rewards.jsonl``, made in ``tests/fixtures/reward_suite``. A faulty
+reward is caught if the audit has at least one error about it, which is what stops a run; a sound
+one for which it has an error is a false alarm. Warnings are shown and do not count.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from groupwise.rewards import RewardAudit, audit_rewards, render_reward_audit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fixtures"))
 
-from reward_suite import FAULTY, SOUND, Entry, blind_faulty, blind_sound
+from reward_suite import ENTRIES, FAULTY, SOUND, Entry
 
-BLIND = {entry.name for entry in (*blind_faulty.FAULTY, *blind_sound.SOUND)}
+BLIND = {entry.name for entry in ENTRIES if entry.row["is_blind"]}
 """Entries whose author had not seen the audit."""
 
 

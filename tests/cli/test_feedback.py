@@ -89,17 +89,6 @@ def test_pictures_of_old_answers_are_deleted(command_line, kept):
     assert list((kept / "pictures").iterdir()) == []
 
 
-def test_regions_are_blacked_out(command_line, kept):
-    [picture] = (kept / "pictures").iterdir()
-    done = command_line("feedback", "black-out", kept, picture.name, "--box", "0,0,8,4")
-    [left] = (kept / "pictures").iterdir()
-    assert done.stdout == f"the picture is {left.name} now\n"
-    shown = Image.open(left)
-    assert (shown.getpixel((7, 3)), shown.getpixel((7, 4))) == ((0, 0, 0), (255, 0, 0))
-    done = command_line("feedback", "black-out", kept, left.name, "--box", "1,2,3")
-    assert (done.returncode, "--box is four whole numbers" in done.stderr) == (2, True)
-
-
 def test_without_a_key_no_person_is_named(command_line, kept, monkeypatch):
     monkeypatch.setenv(PERSON_KEY_VARIABLE, "short")
     done = command_line("feedback", "delete-person", kept, "ann")

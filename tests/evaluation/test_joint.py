@@ -16,7 +16,7 @@ from groupwise.evaluation import (
     predict_text_only,
     rank_joint_candidates,
 )
-from groupwise.evaluation.sights import pair_words, see
+from groupwise.evaluation.joint import pair_words, read_features
 
 CONCEPTS = ("shows", "asks")
 
@@ -226,13 +226,18 @@ def test_words_in_pictures_are_seen_where_a_policy_is_told_them(tmp_path):
 
 def test_where_nothing_was_read_nothing_is_seen_of_it(tmp_path):
     examples = list(draw_agreement(6, tmp_path))
-    assert see(examples, CONCEPTS, read="gone").words.tolist() == []
-    assert see(examples, CONCEPTS).words.tolist() == []
+    assert read_features(examples, CONCEPTS, read="gone").words.tolist() == []
+    assert read_features(examples, CONCEPTS).words.tolist() == []
 
 
 def test_test_items_of_which_nothing_was_read_have_as_many_words(tmp_path):
     examples = list(draw_agreement(6, tmp_path))
-    read = see(list(write_words(examples)), CONCEPTS, read="read")
-    assert see(examples, read="read", like=read).words.tolist() == [" "] * 6
-    assert see(list(write_words(examples)), read="read", like=see(examples)).words.tolist() == []
+    read = read_features(list(write_words(examples)), CONCEPTS, read="read")
+    assert read_features(examples, read="read", like=read).words.tolist() == [" "] * 6
+    assert (
+        read_features(
+            list(write_words(examples)), read="read", like=read_features(examples)
+        ).words.tolist()
+        == []
+    )
     assert len(read.take(np.asarray([0, 2])).words) == 2

@@ -17,7 +17,7 @@ from PIL import Image
 from real_postgres import find_postgres, run_postgres
 from sqlalchemy import create_engine, func, inspect, select, text
 
-from groupwise.core import DataError, digest_bytes, open_picture
+from groupwise.core import DataError, digest_bytes
 from groupwise.feedback import FeedbackStore, Shown
 from groupwise.feedback.store import _MIGRATIONS
 from groupwise.feedback.tables import ANSWERS, METADATA, WORDS
@@ -175,40 +175,6 @@ def test_pictures_of_answers_that_are_not_kept_any_more_are_gone(tmp_path, url):
     left = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert left == {digest_bytes(draw(colour)) for colour in colours[3:]}
     store.close()
-
-
-def test_what_is_blacked_out_is_gone_for_good_wherever_it_was_shown(store):
-    red, blue = draw("red"), draw("blue")
-    for answer in ("a", "b"):
-        store.remember(make_shown(answer), [blue, red])
-    name = digest_bytes(red)
-    new = store.black_out(name, [(2, 3, 5, 6), (19, 9, 20, 10)])
-    picture = open_picture(store.pictures.find(new))
-    black = {(x, y) for x in range(20) for y in range(10) if picture.getpixel((x, y)) == (0, 0, 0)}
-    assert black == {(x, y) for x in (2, 3, 4) for y in (3, 4, 5)} | {(19, 9)}
-    assert store.pictures.find(name) is None
-    assert [s.pictures for s in store.list_unlabelled()] == [(digest_bytes(blue), new)] * 2
-    assert new == digest_bytes(store.pictures.find(new).read_bytes())
-    for which, box, words in (
-        (name, (0, 0, 1, 1), "was deleted"),
-        (new, (0, 0, 21, 1), "is not in a picture of 20 x 10"),
-        (new, (5, 5, 5, 6), "is not in a picture"),
-    ):
-        with pytest.raises(DataError, match=words):
-            store.black_out(which, [box])
-
-
-def test_what_is_blacked_out_says_so_and_nothing_else_does(store):
-    shown = store.remember(make_shown("a"), [draw("red"), draw("blue"), b"no picture"])
-    new = store.black_out(shown.pictures[0], [(0, 0, 1, 1)])
-    again = store.black_out(new, [(2, 2, 3, 3)])
-    assert [store.pictures.is_blacked_out(name) for name in (again, shown.pictures[1])] == [
-        True,
-        False,
-    ]
-    for name in (new, shown.pictures[2]):
-        with pytest.raises(DataError):
-            store.pictures.is_blacked_out(name)
 
 
 def test_a_brief_list_has_all_but_rows_by_whether_somebody_speaks_of_it(store):

@@ -7,7 +7,6 @@ import pytest
 
 from groupwise.core import RunError, TrainingError, read_json, write_json, write_text
 from groupwise.evaluation import Question, Source, read_runs, write_report
-from groupwise.evaluation.interchange import read_records
 from groupwise.evaluation.monitor import RunReader
 from groupwise.flow import open_run
 
@@ -25,7 +24,6 @@ READERS = {
     "open": open_run,
     "report": write_report,
     "compare": lambda run: read_runs([Source("a", run)], Question()),
-    "export": read_records,
     "watch": lambda run: RunReader(run).read(),
 }
 

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from made_once import make_once
@@ -11,8 +10,7 @@ from said_things import LABELS, TEACHING, TESTING, Talk, advance, find_settings
 from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.flow import run
-from groupwise.learning import Loop, RoundSettings, begin_loop
-from groupwise.learning.settings import Rival
+from groupwise.learning import Loop, begin_loop
 
 LoopAndTalk = tuple[Loop, Talk]
 
@@ -57,8 +55,7 @@ def _teach(origin: Path) -> Callable[[Path], None]:
         talk.say(incomplete[0], None)
         disagreed = talk.fill(TEACHING[5:6])
         talk.say(disagreed[0], LABELS[0], user="bea")
-        settings = find_settings(round=RoundSettings(rivals=get_args(Rival)))
-        advance(begin_loop(folder / "loop", origin, settings), talk)
+        advance(begin_loop(folder / "loop", origin, find_settings()), talk)
         talk.store.close()
 
     return teach

@@ -22,26 +22,9 @@ JSON = st.recursive(
 )
 ROWS = st.fixed_dictionaries({"task": st.just("doors") | JSON}) | JSON
 HELD = PICTURES.map(lambda content: base64.b64encode(content).decode()) | st.text(max_size=8)
-URLS = HELD.map("data:image/png;base64,{}".format) | HELD
-PARTS = st.lists(
-    st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=5)})
-    | st.fixed_dictionaries({"type": st.just("image_url"), "image_url": st.builds(dict, url=URLS)})
-    | JSON,
-    max_size=3,
-)
-TURNS = st.fixed_dictionaries(
-    {
-        "role": st.sampled_from(["system", "user", "assistant", "tool"]),
-        "content": st.text(max_size=5) | PARTS | JSON,
-    }
-)
 BODIES = {
     "/v1/predict": st.fixed_dictionaries(
         {}, optional={"id": st.text() | JSON, "row": ROWS, "pictures": st.lists(HELD) | JSON}
-    ),
-    "/v1/chat/completions": st.fixed_dictionaries(
-        {"model": st.just("policy"), "messages": st.lists(TURNS, max_size=3)},
-        optional={name: JSON for name in ("max_tokens", "n", "stop", "tools", "user", "stream")},
     ),
 }
 KINDS = st.sampled_from(

@@ -10,10 +10,8 @@ import pytest
 
 from groupwise.core import DataError, RunError
 from groupwise.feedback import FeedbackStore
-from groupwise.serving import Answer, ChatAnswer
+from groupwise.serving import Answer
 from groupwise.serving.feedback import Desk
-
-CHAT = {"model": "policy", "messages": [{"role": "user", "content": "hm"}]}
 
 
 class Named:
@@ -35,10 +33,6 @@ class Named:
         self.is_busy.set()
         time.sleep(self.delay_s)
         return [Answer(f"{self.name} asked {one}", "通过", confidence=0.9) for one in questions]
-
-    def chat(self, questions):
-        time.sleep(self.delay_s)
-        return [ChatAnswer(self.name, 1, 1, False) for _ in questions]
 
 
 @pytest.fixture
@@ -68,11 +62,6 @@ def test_a_reload_serves_what_is_named_then(start, named):
     found = ask(client)
     assert (found["model"], found["text"]) == ("v2", "v2 asked v2")
     assert client.get("/v1/model").json()["name"] == "v2"
-    assert [one["id"] for one in client.get("/v1/models").json()["data"]] == ["policy", "v2"]
-    chat = client.post("/v1/chat/completions", json=CHAT).json()
-    assert chat["system_fingerprint"] == chat["choices"][0]["message"]["content"] == "v2"
-    gone = client.post("/v1/chat/completions", json={**CHAT, "model": "v1"})
-    assert gone.status_code == 404
     metrics = client.get("/metrics").text
     assert 'groupwise_served_version{version="v2"} 1.0' in metrics
     assert 'version="v1"' not in metrics

@@ -1,6 +1,5 @@
 """A served answer is the one that ``predict`` writes, whatever else is asked at the same time."""
 
-import base64
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,6 @@ import pytest
 import torch
 from small_task import SmallConfig, SmallTask
 
-from groupwise.core import Picture
 from groupwise.flow import PolicyPredictor, answer_requests
 from groupwise.models import write_tiny_policy
 from groupwise.serving import Request
@@ -54,12 +52,6 @@ def test_served_answers_are_the_offline_ones(
     offline = [answer_requests(predictor, [request])[0] for request in requests]
     client = start(max_batch=8, batch_wait_ms=50)
 
-    def ask_in_chat(request: Request) -> Any:
-        (turn,) = predictor.make_question(request, tmp_path).prompt
-        messages = [{"role": turn.role, "content": [_write_part(one) for one in turn.parts]}]
-        body = {"model": "policy", "messages": messages, "temperature": 0}
-        return client.post("/v1/chat/completions", json=body).json()["choices"][0]
-
     def ask(request: Request) -> Any:
         files = [("pictures", (path.name, path.read_bytes())) for path in request.pictures]
         form = {"row": json.dumps(dict(request.row)), "id": request.id}
@@ -67,10 +59,7 @@ def test_served_answers_are_the_offline_ones(
         return client.post("/v1/predict", files=[*parts, *files]).json()
 
     with ThreadPoolExecutor(32) as pool:
-        chats = [pool.submit(ask_in_chat, request) for request in requests]
         served = list(pool.map(ask, requests))
-    said = [chat.result()["message"]["content"] for chat in chats]
-    assert said == [one.text for one in offline]
     assert [one["id"] for one in served] == [request.id for request in requests]
     keys = ("text", "answer", "reason", "needs_person")
     assert [[one[key] for key in keys] for one in served] == [
@@ -98,11 +87,3 @@ def test_no_answer_depends_on_what_loading_another_policy_changes_for_a_moment(
             assert answer_requests(predictor, asked) == before
         finally:
             torch.set_default_dtype(usual)
-
-
-def _write_part(part: str | Picture) -> dict[str, Any]:
-    """Return a part of a message in OpenAI's form."""
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    held = base64.b64encode(part.path.read_bytes()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{held}"}}

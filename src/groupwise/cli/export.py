@@ -1,4 +1,4 @@
-"""``groupwise export``, ``export-model`` and ``push``: a run's results and policies for others."""
+"""``groupwise export``, ``export-model`` and ``push``: a run's rows and policies for others."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,20 +10,17 @@ from groupwise.cli.compare import split_run
 from groupwise.cli.run import Debug
 from groupwise.core import ConfigError
 
-_ENDINGS = {"parquet": ".parquet", "csv": ".csv"}
-
 
 def export(
     run: Annotated[str, typer.Argument(metavar="RUN[:POLICY]", help="A run, or one policy of it.")],
     *,
     file_format: Annotated[
-        Literal["parquet", "lm-eval", "csv", "chat", "verl", "swift"],
+        Literal["chat", "verl", "swift"],
         typer.Option(
             "--format",
-            help="lm-eval: a folder as lm-evaluation-harness writes it; chat: prompts of --rows; "
-            "verl, swift: a folder that trains with verl or ms-swift.",
+            help="chat: prompts of --rows; verl, swift: a folder for a training with it.",
         ),
-    ] = "parquet",
+    ],
     rows: Annotated[
         Path | None,
         typer.Option(
@@ -32,46 +29,22 @@ def export(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", metavar="FILE_OR_DIR", help="A file; for lm-eval, verl and swift a folder."
-        ),
+        typer.Option("--out", metavar="FILE_OR_DIR", help="A file; for verl and swift a folder."),
     ],
     debug: Debug = False,
 ) -> None:
-    """Write a run's evaluation for other tools: every item as a row, or harness-style results.
+    """Write what other tools need of a run.
 
     With --format chat: the prompts of new rows, as messages that any chat API takes. With
     --format verl or swift: the rows and rewards of GRPO, and a script that trains on them there.
     """
-    from groupwise.evaluation.interchange import (
-        read_records,
-        write_csv,
-        write_lm_eval,
-        write_parquet,
-    )
-
     folder, policy = split_run(run)
     if (file_format == "chat") != (rows is not None):
         raise ConfigError("--format chat and --rows go together")
     if rows is not None:
         _export_prompts(folder, policy, rows, out)
-        return
-    if file_format in ("verl", "swift"):
+    elif file_format != "chat":
         _export_for_trainer(folder, policy, out, file_format)
-        return
-    if file_format == "lm-eval" and out.is_file():
-        raise ConfigError(f"--out {out} is a file", expected="a folder for --format lm-eval")
-    records = read_records(folder, policy=policy)
-    if file_format == "lm-eval":
-        written = write_lm_eval(out, records)
-    else:
-        path = out / f"{records.name}{_ENDINGS[file_format]}" if out.is_dir() else out
-        (write_parquet if file_format == "parquet" else write_csv)(path, records)
-        written = [path]
-    policies = ", ".join(records.policies)
-    typer.echo(f"{len(records.predictions)} predictions of {policies}")
-    for path in written:
-        typer.echo(f"written: {path}")
 
 
 def _export_prompts(folder: Path, policy: str | None, rows: Path, out: Path) -> None:
@@ -89,15 +62,14 @@ def _export_for_trainer(
 
     if policy is not None:
         raise ConfigError(f"--format {trainer} takes a run", got=f"its policy {policy}")
-    done = export_for_trainer(open_run(folder), out, trainer)
+    opened = open_run(folder)
+    done = export_for_trainer(opened, out, trainer)
     typer.echo(", ".join(f"{count} rows of {name}" for name, count in done.num_rows.items()))
     for reason, count in done.drops.counts.items():
         typer.echo(f"left out: {count} ({reason})")
-    for clause in done.untold:
-        typer.echo(f"not as in the run: {clause}")
     for path in done.files:
         typer.echo(f"written: {path}")
-    if done.is_from_warmup:
+    if opened.config.sft is not None:
         typer.echo(f"start: groupwise export-model {folder} --policy sft --out {out / 'model'}")
 
 

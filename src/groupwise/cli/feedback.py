@@ -177,30 +177,3 @@ def delete_pictures(
     num_gone = store.delete_pictures(time.time() - older_than_days * _DAY_S)
     store.close()
     typer.echo(f"{num_gone:,} pictures deleted")
-
-
-@feedback_app.command()
-def black_out(
-    folder: Folder,
-    picture: Annotated[str, typer.Argument(help="The picture's name, as exports have it.")],
-    *,
-    box: Annotated[
-        list[str], typer.Option(metavar="L,T,R,B", help="A region in pixels; may be repeated.")
-    ],
-    url: Url = None,
-    debug: Debug = False,
-) -> None:
-    """Make regions of a picture black for good, in every answer that shows it."""
-    boxes = [_read_box(text) for text in box]
-    store = open_store(folder, url)
-    name = store.black_out(picture, boxes)
-    store.close()
-    typer.echo(f"the picture is {name} now")
-
-
-def _read_box(text: str) -> tuple[int, int, int, int]:
-    try:
-        left, top, right, bottom = map(int, text.split(","))
-    except ValueError as error:
-        raise ConfigError("--box is four whole numbers, such as 0,0,640,40", got=text) from error
-    return left, top, right, bottom

@@ -15,7 +15,7 @@ from groupwise.cli.serve import TOKEN_VARIABLE
 from groupwise.core import load_config
 
 if TYPE_CHECKING:
-    from groupwise.learning import Certificate, LogLine, Measured, RivalResult, Standing
+    from groupwise.learning import Certificate, LogLine, Measured, Standing
 
 _POLL_S, _RELOAD_S = 10.0, 300.0
 LoopFolder = Annotated[Path, typer.Argument(metavar="LOOP", help="The folder of a loop.")]
@@ -147,21 +147,7 @@ def describe_certificate(certificate: "Certificate") -> str:
             f"{found.better:.3g} of {need:.3g}, gain at least {100 * found.corrected_low:+.1f}",
             f"  held-out set: {_compare(certificate.held_out)}; p of a loss of "
             f"{100 * found.margin:g} points or more: {found.not_worse:.2g} of {found.level:.2g}",
-            *(f"  {_tell(one)}" for one in certificate.rivals if not one.is_beaten),
         )
-    )
-
-
-def _tell(rival: "RivalResult") -> str:
-    """Return the sentence about a rival that is not beaten."""
-    verdict = "is better than the candidate" if rival.is_better else "is not beaten"
-    seconds = ""
-    if rival.seconds is not None and rival.candidate_seconds is not None:
-        seconds = f", and {rival.seconds:.3g} s an item against {rival.candidate_seconds:.3g} s"
-    return (
-        f"the rival {rival.name}, which takes no training, {verdict}: "
-        f"{100 * rival.accuracy:.1f} % against {100 * rival.candidate:.1f} % "
-        f"(gain {100 * rival.low:+.1f} to {100 * rival.high:+.1f}){seconds}"
     )
 
 

@@ -16,7 +16,6 @@ from groupwise.core import ConfigError, import_ray, join_cluster, load_config
 
 if TYPE_CHECKING:
     from groupwise.flow import FinishedRun
-    from groupwise.learning import LoopOnPage
     from groupwise.serving import Source
     from groupwise.serving.bench import Screens
     from groupwise.serving.feedback import Desk
@@ -83,8 +82,8 @@ def serve(
     if dry_run:
         typer.echo("ready: nothing was served")
         return
-    resolved, rounds = _find_loop(resolved, folder)
-    desk = _open_desk(resolved.feedback, rounds)
+    resolved = _ask_as_loop(resolved, folder)
+    desk = _open_desk(resolved.feedback)
     with _replicate(source, partial(find_source, folder.resolve(), policy), ray) as answering:
         serve_source(answering, resolved, folder=uploads, desk=desk, screens=screens)
     typer.echo("stopped")
@@ -105,30 +104,28 @@ def _replicate(
         yield ReplicatedSource(cluster, find, num_replicas)
 
 
-def _find_loop(
-    settings: "ServeSettings", folder: Path
-) -> "tuple[ServeSettings, LoopOnPage | None]":
-    """Return a loop for the page, and settings by which people are asked about what tests it."""
+def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":
+    """Return settings by which people are asked about what tests the loop in a folder."""
     if settings.feedback is None:
-        return settings, None
-    from groupwise.learning import LoopOnPage, find_loop
+        return settings
+    from groupwise.learning import find_loop
     from groupwise.serving.settings import AskedSettings
 
     loop = find_loop(folder)
     if loop is None:
-        return settings, None
+        return settings
     own = loop.settings
     asked = AskedSettings(
         seed=own.seed, test_share=own.test_share, per_session=own.asked_per_session
     )
     review = settings.feedback.review.model_copy(update={"asked": asked})
     feedback = settings.feedback.model_copy(update={"review": review})
-    return settings.model_copy(update={"feedback": feedback}), LoopOnPage(loop)
+    return settings.model_copy(update={"feedback": feedback})
 
 
 def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
     """Return what stands behind a server of screens; None where rows are none."""
-    from groupwise.flow import find_drift_reference, open_judge
+    from groupwise.flow import open_judge
     from groupwise.serving.bench import Screens
 
     own = settings.screens
@@ -139,16 +136,15 @@ def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -
             )
         return None
     return Screens(
-        judge=open_judge(run, own.judge, folder=folder) if own.ask_judge_below > 0 else None,
-        reference=find_drift_reference(run) if settings.drift_window > 0 else None,
+        judge=open_judge(run, own.judge, folder=folder) if own.ask_judge_below > 0 else None
     )
 
 
-def _open_desk(settings: "FeedbackSettings | None", rounds: "LoopOnPage | None") -> "Desk | None":
+def _open_desk(settings: "FeedbackSettings | None") -> "Desk | None":
     if settings is None:
         return None
     key = read_person_key()
     store = open_store(settings.folder, settings.url, max_items=settings.max_items, is_new=True)
     from groupwise.serving.feedback import Desk
 
-    return Desk(store, key=key, rounds=rounds)
+    return Desk(store, key=key)

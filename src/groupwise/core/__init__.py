@@ -78,7 +78,6 @@ from groupwise.core.jsonl import (
 from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.memory import read_free_memory, read_total_memory
-from groupwise.core.numerics import describe_numerics, list_gpus, one_thread
 from groupwise.core.outputs import (
     STEP_DONE,
     check_folder,
@@ -103,7 +102,7 @@ from groupwise.core.pictures import (
 from groupwise.core.progress import ProgressLine, Say, describe_duration, hush, keep_telling
 from groupwise.core.python_source import parse_python
 from groupwise.core.result_file import ResultFile
-from groupwise.core.runs import RunFolder, describe_machine, list_packages
+from groupwise.core.runs import RunFolder, describe_machine, list_gpus, list_packages
 from groupwise.core.seeds import Seed, derive_seed, seed_everything
 from groupwise.core.shapes import parse_value
 from groupwise.core.starts import repeat_start
@@ -158,7 +157,6 @@ __all__ = [
     "describe_duration",
     "describe_exit",
     "describe_machine",
-    "describe_numerics",
     "describe_this_machine",
     "describe_unknown",
     "digest_bytes",
@@ -186,7 +184,6 @@ __all__ = [
     "load_config",
     "make_example",
     "names_cluster",
-    "one_thread",
     "open_lazily",
     "open_picture",
     "parse_python",

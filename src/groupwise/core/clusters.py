@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from groupwise.core.errors import ConfigError
-from groupwise.core.numerics import list_gpus
+from groupwise.core.runs import list_gpus
 
 _VARIABLE = "RAY_ADDRESS"
 _OWN = "local"

@@ -7,10 +7,17 @@ with its file, its key, what was given, what is allowed and the nearest known na
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from groupwise.core.config_files import find_layer, join_layers, read_layers
@@ -29,10 +36,20 @@ _MAX_PROBLEMS = 50
 class Config(BaseModel):
     """Base of all configs: frozen; unknown keys, and values that no run can use, are errors.
 
-    A number may be larger than others only where its field says how large.
+    A number may be larger than others only where its field says how large. ``retired`` names
+    settings that are gone, with values that changed no result: finished runs still say them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_retired(cls, values: Any) -> Any:
+        if not (cls.retired and isinstance(values, Mapping)):
+            return values
+        given = cast("Mapping[str, Any]", values)
+        return {key: one for key, one in given.items() if one not in cls.retired.get(key, ())}
 
     @field_validator("*")
     @classmethod

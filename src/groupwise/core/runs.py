@@ -16,7 +16,6 @@ from groupwise.core.digests import digest_json
 from groupwise.core.errors import RunError
 from groupwise.core.jsonl import append_jsonl, write_json
 from groupwise.core.locks import take_lock
-from groupwise.core.numerics import describe_numerics, list_gpus
 from groupwise.core.outputs import read_manifest, seal
 
 _PACKAGES = (
@@ -38,6 +37,7 @@ _PACKAGES = (
     "math-verify",
 )
 """Whose versions move results."""
+_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
 
 
 class RunFolder:
@@ -75,7 +75,7 @@ class RunFolder:
             )
         return manifest
 
-    def write_manifest(  # noqa: PLR0913 (each is a part of the manifest)
+    def write_manifest(
         self,
         *,
         recipe: str,
@@ -139,7 +139,12 @@ class RunFolder:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return package versions, the git revision of the working folder and the hardware."""
+    """Return package versions, the git revision of the working folder and the hardware.
+
+    Processor, instruction set and threads decide in which order sums are rounded.
+    """
+    import torch
+
     return {
         "packages": dict(list_packages()),
         "python": platform.python_version(),
@@ -150,10 +155,30 @@ def describe_machine() -> dict[str, Any]:
             "num_cpus": len(os.sched_getaffinity(0)),
             "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
             "accelerators": list_gpus(),
-            **describe_numerics(),
+            "cpu": _find_processor(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "num_threads": torch.get_num_threads(),
         },
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def list_gpus() -> list[str]:
+    """Return the names of the GPUs that this process may use."""
+    if sys.platform == "linux" and not any(Path(path).exists() for path in _DRIVERS):
+        return []  # importing torch takes seconds
+    import torch
+
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def _find_processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "not known")
 
 
 @cache

@@ -27,7 +27,6 @@ from groupwise.evaluation.conditions import (
     read_recorded,
     write_conditions,
 )
-from groupwise.evaluation.drift import ALARM_LEVEL, DriftReference, fit_reference
 from groupwise.evaluation.facts import RunFacts, read_facts
 from groupwise.evaluation.fairness import Difference, FairnessVerdict, check_fairness
 from groupwise.evaluation.flips import FLIP_WINDOW_S, FlipMemory, TimedVerdict, flag_flips
@@ -156,7 +155,6 @@ from groupwise.evaluation.statistics import SIGNIFICANCE, adjust_holm
 from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
-    "ALARM_LEVEL",
     "CONDITIONS_FILE",
     "DASH",
     "FLIP_WINDOW_S",
@@ -185,7 +183,6 @@ __all__ = [
     "Confusion",
     "Difference",
     "DiscordantItem",
-    "DriftReference",
     "FairnessVerdict",
     "FlipMemory",
     "Fold",
@@ -246,7 +243,6 @@ __all__ = [
     "digest_weights",
     "find_measure",
     "find_unlike",
-    "fit_reference",
     "fit_temperature",
     "flag_flips",
     "format_plain",

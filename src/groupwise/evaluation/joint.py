@@ -11,11 +11,13 @@ each other never stand on both sides.
 """
 
 import random
+import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,33 +30,84 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from groupwise.core import EvaluationError, Example, derive_seed
+from groupwise.core import EvaluationError, Example, Picture, derive_seed, open_picture
 from groupwise.evaluation.baselines import (
     JOINT,
     count_words,
     make_predictions,
     read_labels,
+    read_text,
     require_two,
 )
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.sights import Embed, Names, Numbers, Sights, pair_words, see
 
 NUM_FOLDS = 5
-_NUM_INNER_FOLDS = 2
 MAX_ROWS = 4000
+_NUM_INNER_FOLDS = 2
 _NUM_TREES = 60
 _NUM_TOPICS = 48
 _NUM_HASHES = 2**17
 _FLOOR = 1e-4
 _PROBE_STRENGTH = 0.01
+_NUM_WORDS = 120
+_REACH = 16
+_SMALL = (24, 18)
+_EDGES = (64, 48)
+_GRID = (12, 4, 16, 4)
+_NUM_BINS = 16
+_NUM_FEATURES = 3 * _SMALL[0] * _SMALL[1] + 2 * _GRID[0] * _GRID[2] + 3 * _NUM_BINS
+_WIDTHS = (0, _NUM_FEATURES, 3 * _NUM_FEATURES)
+"""Features of no picture, of one, and of several."""
+Numbers = NDArray[np.float64]
+Names = NDArray[np.str_]
+Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
+"""Returns features (examples, width) by what they are, such as those of a published model."""
 
 
-Predict = Callable[[Sights], Numbers]
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is seen of examples, and what training examples tell beside the label.
+
+    Attributes:
+        texts: (n,).
+        pixels: (n, features); no features where there are no pictures.
+        clusters: (n,).
+        shown: (n,) what the pictures show; empty where that is not told.
+        asked: (n,) what the texts are about, in the same words; empty where that is not told.
+        words: (n,) what was read in the pictures; empty where nothing was read in any.
+        embedded: (n, width) each, features of published models by what they are.
+    """
+
+    texts: Names
+    pixels: Numbers
+    clusters: Names
+    shown: Names
+    asked: Names
+    words: Names
+    embedded: Mapping[str, NDArray[np.float32]] = field(
+        default_factory=dict[str, NDArray[np.float32]]
+    )
+
+    def take(self, rows: NDArray[np.intp]) -> "Features":
+        """Return some of the examples."""
+        is_told, is_read = len(self.shown) > 0, len(self.words) > 0
+        return Features(
+            texts=self.texts[rows],
+            pixels=self.pixels[rows],
+            clusters=self.clusters[rows],
+            shown=self.shown[rows] if is_told else self.shown,
+            asked=self.asked[rows] if is_told else self.asked,
+            words=self.words[rows] if is_read else self.words,
+            embedded={name: found[rows] for name, found in self.embedded.items()},
+        )
+
+
+Predict = Callable[[Features], Numbers]
 """Returns probabilities (n, labels in sorted order)."""
-Learn = Callable[[Sights, Names], Predict]
+Learn = Callable[[Features, Names], Predict]
 """Learns labels (n,)."""
-Look = Callable[[Sights], tuple[Any, Callable[[Sights], Any]]]
-"""Returns an untrained model, and what it sees of examples."""
+Look = Callable[[Features], tuple[Any, Callable[[Features], Any]]]
+"""Returns an untrained model, and what it reads of examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +126,7 @@ class Candidate:
     learn: Learn
 
 
-def predict_joint(  # noqa: PLR0913 (each is something else that it may see)
+def predict_joint(
     train: Sequence[Example],
     test: Sequence[Example],
     *,
@@ -105,9 +158,16 @@ def predict_joint(  # noqa: PLR0913 (each is something else that it may see)
     read_labels(test or train)
     train = _draw(train, seed)
     labels = np.asarray(read_labels(train))
-    sights = see(train, concepts, read=read, embed=embed)
-    predict = _choose(sights, labels, seed, record)(sights, labels)
-    rows = predict(see(test, read=read, like=sights, embed=embed)) if test else ()
+    features = read_features(train, concepts, read=read, embed=embed)
+    require_two(labels.tolist())
+    if len(set(features.clusters.tolist())) > 1:
+        ranked = _rank(features, labels, seed)
+        record(ranked)
+        learn = ranked[0].learn
+    else:
+        *_, (_, learn) = _list_models(features, seed)
+    predict = learn(features, labels)
+    rows = predict(read_features(test, read=read, like=features, embed=embed)) if test else ()
     return make_predictions(test, JOINT.name, split, list(np.unique(labels)), rows)
 
 
@@ -125,8 +185,8 @@ def rank_joint_candidates(
         EvaluationError: likewise.
     """
     train = _draw(train, seed)
-    sights = see(train, concepts, read=read, embed=embed)
-    return _rank(sights, np.asarray(read_labels(train)), seed)
+    features = read_features(train, concepts, read=read, embed=embed)
+    return _rank(features, np.asarray(read_labels(train)), seed)
 
 
 def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -136,45 +196,28 @@ def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
     return random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
 
 
-def _choose(
-    sights: Sights, labels: Names, seed: int, record: Callable[[Sequence[Candidate]], None]
-) -> Learn:
+def _rank(features: Features, labels: Names, seed: int) -> list[Candidate]:
     require_two(labels.tolist())
-    if _count_clusters(sights) > 1:
-        ranked = _rank(sights, labels, seed)
-        record(ranked)
-        return ranked[0].learn
-    *_, (_, most) = _list_models(sights, seed)
-    return most
-
-
-def _rank(sights: Sights, labels: Names, seed: int) -> list[Candidate]:
-    require_two(labels.tolist())
-    folds = _divide(sights)
+    folds = _divide(features)
+    probes = [(name, partial(_learn_embedded, name=name)) for name in features.embedded]
     found = [
-        Candidate(name, _validate(learn, sights, labels, folds), learn)
-        for name, learn in chain(
-            _list_models(sights, derive_seed(seed, JOINT.name)), _list_probes(sights)
-        )
+        Candidate(name, _validate(learn, features, labels, folds), learn)
+        for name, learn in chain(_list_models(features, derive_seed(seed, JOINT.name)), probes)
     ]
     return sorted(found, key=lambda one: -one.accuracy)
 
 
 def _divide(
-    sights: Sights, most: int = NUM_FOLDS
+    features: Features, most: int = NUM_FOLDS
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    num_clusters = _count_clusters(sights)
+    num_clusters = len(set(features.clusters.tolist()))
     if num_clusters < 2:
         raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
     folds = GroupKFold(min(most, num_clusters))
-    return list(folds.split(sights.texts, groups=sights.clusters))
+    return list(folds.split(features.texts, groups=features.clusters))
 
 
-def _count_clusters(sights: Sights) -> int:
-    return len(set(sights.clusters.tolist()))
-
-
-def _validate(learn: Learn, sights: Sights, labels: Names, folds: Sequence[Any]) -> float:
+def _validate(learn: Learn, features: Features, labels: Names, folds: Sequence[Any]) -> float:
     """Return the share of examples that are right out of fold."""
     num_right = 0
     for rows, held in folds:
@@ -182,97 +225,92 @@ def _validate(learn: Learn, sights: Sights, labels: Names, folds: Sequence[Any])
         if len(names) == 1:
             predicted = np.repeat(names, len(held))
         else:
-            chances = learn(sights.take(rows), labels[rows])(sights.take(held))
+            chances = learn(features.take(rows), labels[rows])(features.take(held))
             predicted = names[chances.argmax(axis=1)]
         num_right += int((predicted == labels[held]).sum())
     return num_right / len(labels)
 
 
-def _list_models(sights: Sights, seed: int) -> Iterator[tuple[str, Learn]]:
-    do_texts_differ = len(set(sights.texts.tolist())) > 1
-    if not do_texts_differ and not sights.pixels.shape[1]:
+def _list_models(features: Features, seed: int) -> Iterator[tuple[str, Learn]]:
+    do_texts_differ = len(set(features.texts.tolist())) > 1
+    if not do_texts_differ and not features.pixels.shape[1]:
         yield "nothing", _learn_shares
     if do_texts_differ:
         yield "words", _learn_words
         yield "words in their order", _learn_order
-    if sights.pixels.shape[1]:
+    if features.pixels.shape[1]:
         yield "pictures", partial(_learn_pictures, seed=seed)
-    if sights.pixels.shape[1] and do_texts_differ:
+    if features.pixels.shape[1] and do_texts_differ:
         yield "pictures and words", partial(_learn_both, seed=seed)
-        if len(sights.words):
+        if len(features.words):
             yield "pictures, words in them and words", partial(_learn_all, seed=seed)
         # Of what is held out, the rest is divided again.
-        if len(sights.shown) and _count_clusters(sights) > 2:
-            for name, look in _list_looks(sights, seed):
+        if len(features.shown) and len(set(features.clusters.tolist())) > 2:
+            for name, look in _list_looks(features, seed):
                 yield f"whether {name} and text agree", partial(_learn_agreement, look=look)
 
 
-def _list_probes(sights: Sights) -> Iterator[tuple[str, Learn]]:
-    for name in sights.embedded:
-        yield name, partial(_learn_embedded, name=name)
-
-
-def _list_looks(sights: Sights, seed: int) -> Iterator[tuple[str, Look]]:
+def _list_looks(features: Features, seed: int) -> Iterator[tuple[str, Look]]:
     """Yield what may tell what a picture shows; what sees most comes last."""
     yield "picture", lambda seen: (_grow(seed), lambda other: other.pixels)
-    if len(sights.words):
+    if len(features.words):
         yield "words in the picture", lambda seen: (_read(seen.words), lambda other: other.words)
         yield "picture with its words", partial(_look_and_read, seed=seed)
 
 
-def _learn_shares(sights: Sights, labels: Names) -> Predict:
+def _learn_shares(features: Features, labels: Names) -> Predict:
     _, counts = np.unique(labels, return_counts=True)
     return lambda other: np.tile(counts / len(labels), (len(other.texts), 1))
 
 
-def _learn_words(sights: Sights, labels: Names) -> Predict:
-    model = make_pipeline(count_words(sights.texts), _regress(1.0)).fit(sights.texts, labels)
+def _learn_words(features: Features, labels: Names) -> Predict:
+    model = make_pipeline(count_words(features.texts), _regress(1.0)).fit(features.texts, labels)
     return lambda other: model.predict_proba(other.texts)
 
 
-def _learn_order(sights: Sights, labels: Names) -> Predict:
+def _learn_order(features: Features, labels: Names) -> Predict:
     pairs = HashingVectorizer(
         analyzer=pair_words, n_features=_NUM_HASHES, alternate_sign=False, norm=None, binary=True
     )
-    model = make_pipeline(pairs, TfidfTransformer(), _regress(10.0)).fit(sights.texts, labels)
+    model = make_pipeline(pairs, TfidfTransformer(), _regress(10.0)).fit(features.texts, labels)
     return lambda other: model.predict_proba(other.texts)
 
 
-def _learn_pictures(sights: Sights, labels: Names, *, seed: int) -> Predict:
-    model = _fit(_grow(seed), sights.pixels, labels)
+def _learn_pictures(features: Features, labels: Names, *, seed: int) -> Predict:
+    model = _fit(_grow(seed), features.pixels, labels)
     return lambda other: model.predict_proba(other.pixels)
 
 
-def _learn_both(sights: Sights, labels: Names, *, seed: int) -> Predict:
-    topics = _find_topics(sights.texts, seed)
+def _learn_both(features: Features, labels: Names, *, seed: int) -> Predict:
+    topics = _find_topics(features.texts, seed)
 
-    def join(seen: Sights) -> Numbers:
+    def join(seen: Features) -> Numbers:
         return np.hstack([seen.pixels, topics(seen.texts)])
 
-    model = _fit(_grow(seed), join(sights), labels)
+    model = _fit(_grow(seed), join(features), labels)
     return lambda other: model.predict_proba(join(other))
 
 
-def _learn_all(sights: Sights, labels: Names, *, seed: int) -> Predict:
-    topics = _find_topics(sights.texts, seed)
-    model, look = _look_and_read(sights, seed=seed)
+def _learn_all(features: Features, labels: Names, *, seed: int) -> Predict:
+    topics = _find_topics(features.texts, seed)
+    model, look = _look_and_read(features, seed=seed)
 
-    def join(seen: Sights) -> Numbers:
+    def join(seen: Features) -> Numbers:
         return np.hstack([look(seen), topics(seen.texts)])
 
-    _fit(model, join(sights), labels)
+    _fit(model, join(features), labels)
     return lambda other: model.predict_proba(join(other))
 
 
-def _learn_embedded(sights: Sights, labels: Names, *, name: str) -> Predict:
+def _learn_embedded(features: Features, labels: Names, *, name: str) -> Predict:
     model = make_pipeline(StandardScaler(), _regress(_PROBE_STRENGTH))
-    model.fit(sights.embedded[name], labels)
+    model.fit(features.embedded[name], labels)
     return lambda other: model.predict_proba(other.embedded[name])
 
 
-def _look_and_read(sights: Sights, *, seed: int) -> tuple[Any, Callable[[Sights], Numbers]]:
+def _look_and_read(features: Features, *, seed: int) -> tuple[Any, Callable[[Features], Numbers]]:
     """Return untrained trees, and the thumbnails with what the words in them are about."""
-    topics = _find_topics(sights.words, seed)
+    topics = _find_topics(features.words, seed)
     return _grow(seed), lambda other: np.hstack([other.pixels, topics(other.words)])
 
 
@@ -285,29 +323,29 @@ def _find_topics(texts: Names, seed: int) -> Callable[[Names], Numbers]:
     return lambda other: topics.transform(words.transform(other))
 
 
-def _learn_agreement(sights: Sights, labels: Names, *, look: Look) -> Predict:
+def _learn_agreement(features: Features, labels: Names, *, look: Look) -> Predict:
     """Learn what pictures show and what texts are about; the label follows from how they agree.
 
     For the last step each example is judged by models that have not seen its cluster.
     """
     agreement = np.zeros((len(labels), 1))
-    for rows, held in _divide(sights, _NUM_INNER_FOLDS):
-        agreement[held] = _learn_concepts(sights.take(rows), look)(sights.take(held))
+    for rows, held in _divide(features, _NUM_INNER_FOLDS):
+        agreement[held] = _learn_concepts(features.take(rows), look)(features.take(held))
     model = _regress(1.0).fit(agreement, labels)
-    agree = _learn_concepts(sights, look)
+    agree = _learn_concepts(features, look)
     return lambda other: model.predict_proba(agree(other))
 
 
-def _learn_concepts(sights: Sights, look: Look) -> Predict:
+def _learn_concepts(features: Features, look: Look) -> Predict:
     """Return what gives the log probability (n, 1) that picture and text are of one concept."""
-    concepts = np.union1d(sights.shown, sights.asked)
-    _, pictures = np.unique(sights.pixels, axis=0, return_index=True)
-    _, texts = np.unique(sights.texts, return_index=True)
-    shown = sights.take(pictures)
+    concepts = np.union1d(features.shown, features.asked)
+    _, pictures = np.unique(features.pixels, axis=0, return_index=True)
+    _, texts = np.unique(features.texts, return_index=True)
+    shown = features.take(pictures)
     model, view = look(shown)
     looks = _fit_all(model, view(shown), shown.shown, concepts)
-    asked = sights.texts[texts]
-    reads = _fit_all(_read(asked), asked, sights.asked[texts], concepts)
+    asked = features.texts[texts]
+    reads = _fit_all(_read(asked), asked, features.asked[texts], concepts)
     return lambda other: np.log(
         (looks(view(other)) * reads(other.texts)).sum(axis=1, keepdims=True)
     )
@@ -348,3 +386,76 @@ def _read(texts: Names) -> Any:
 
 def _regress(strength: float) -> Any:
     return LogisticRegression(C=strength, max_iter=2000)
+
+
+def read_features(
+    examples: Sequence[Example],
+    concepts: tuple[str, str] | None = None,
+    *,
+    read: str | None = None,
+    like: Features | None = None,
+    embed: Embed | None = None,
+) -> Features:
+    """Return what a model may see of examples.
+
+    Args:
+        examples: with any number of pictures each.
+        concepts: fields that tell what pictures show and what texts are about; what some of the
+            examples do not tell is left out.
+        read: field with what was read in the pictures.
+        like: the features are those of these; None: of as many pictures as the examples have.
+        embed: gives features of published models; None: there are none.
+    """
+    fields = concepts or ()
+    told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
+    is_told = len(told) == 2 and all(len(column) == len(examples) for column in told)
+    shown, asked = told if is_told else ([], [])
+    words = [str(example.fields.get(read) or " ") for example in examples] if read else []
+    is_read = any(one.strip() for one in words) if like is None else len(like.words) > 0
+    num_pictures = max((len(example.pictures) for example in examples), default=0)
+    width = _WIDTHS[min(num_pictures, 2)] if like is None else like.pixels.shape[1]
+    known: dict[str, Numbers] = {}
+    return Features(
+        # Letters are counted, and of no letter at all nothing can be.
+        texts=np.asarray([read_text(example) or " " for example in examples]),
+        pixels=np.stack([_join_pictures(example.pictures, width, known) for example in examples]),
+        clusters=np.asarray([example.cluster for example in examples]),
+        shown=np.asarray(shown, dtype=np.str_),
+        asked=np.asarray(asked, dtype=np.str_),
+        words=np.asarray(words if is_read else [], dtype=np.str_),
+        embedded={} if embed is None else embed(examples),
+    )
+
+
+def pair_words(text: str) -> list[str]:
+    """Return the ordered pairs of words that stand close to each other."""
+    words = re.findall(r"\w+", text.lower())[:_NUM_WORDS]
+    return [
+        f"{first} {second}"
+        for place, first in enumerate(words)
+        for second in words[place + 1 : place + 1 + _REACH]
+    ]
+
+
+def _join_pictures(pictures: Sequence[Picture], width: int, known: dict[str, Numbers]) -> Numbers:
+    """Return the mean (width,) over pictures, or mean, lowest and highest; of none it is 0."""
+    if not pictures or not width:
+        return np.zeros(width)
+    own = np.stack([_describe(picture, known) for picture in pictures])
+    parts = (own.mean(0), own.min(0), own.max(0))
+    return np.concatenate(parts)[:width]
+
+
+def _describe(picture: Picture, known: dict[str, Numbers]) -> Numbers:
+    """Return a thumbnail, where its edges are, and how often which colours are in it."""
+    if picture.digest not in known:
+        image = open_picture(Path(picture.path))
+        pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
+        gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
+        edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
+        colours = [
+            np.histogram(pixels[..., c], _NUM_BINS, (0, 1))[0] / pixels[..., c].size
+            for c in range(3)
+        ]
+        known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
+    return known[picture.digest]

@@ -13,7 +13,7 @@ from groupwise.evaluation.predictions import Prediction, Prompts, write_predicti
 from groupwise.evaluation.report.tables import Section, write_sections
 
 
-def write_evaluation(  # noqa: PLR0913 (each is a file)
+def write_evaluation(
     folder: Path,
     predictions: Sequence[Prediction],
     *,

@@ -29,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 
 from groupwise.core import DataError
 from groupwise.feedback.items import FeedbackItem, GivenLabel, Shown
-from groupwise.feedback.pictures import Box, PictureFolder
+from groupwise.feedback.pictures import PictureFolder
 from groupwise.feedback.tables import ANSWERS, USES, WORDS
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -210,25 +210,6 @@ class FeedbackStore:
         """Delete pictures that no answer from this time on shows; return how many."""
         with self._write() as connection:
             return self._delete_unseen(connection, before_s)
-
-    def black_out(self, name: str, boxes: Sequence[Box]) -> str:
-        """Make regions of a picture black for good, in every answer that shows it.
-
-        Returns:
-            The picture's new name.
-
-        Raises:
-            DataError: if there is no such picture (any more), or a box is not inside it.
-        """
-        with self._write() as connection:
-            new = self.pictures.black_out(name, boxes)
-            for row in list(connection.execute(select(ANSWERS).where(_shows(name)))):
-                names = [new if each == name else each for each in row.pictures]
-                changed = ANSWERS.update().where(ANSWERS.c.id == row.id)
-                connection.execute(changed.values(pictures=names))
-            if new != name:
-                self.pictures.delete(name)
-        return new
 
     def _read(self) -> Connection:
         return self._engine.connect().execution_options(is_reading=True)

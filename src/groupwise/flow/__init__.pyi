@@ -2,7 +2,6 @@
 
 from groupwise.flow.asking import answer_greedily, ask_policy, choose_items, make_ask, open_policy
 from groupwise.flow.calibrating import read_temperatures
-from groupwise.flow.drift import find_drift_reference
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.helping import share_run
@@ -39,8 +38,7 @@ from groupwise.flow.settings import (
 from groupwise.flow.sources import LoopSource, RunSource, find_source, open_judge
 from groupwise.flow.stages import ASKED, LOOKS, POLICY, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, PartName, Splits, Task, place_base, read_splits
-from groupwise.flow.trainers.exporting import HandedOver, export_for_trainer
-from groupwise.flow.trainers.rewards import RebuiltRewards, open_rewards
+from groupwise.flow.trainers import HandedOver, export_for_trainer, open_rewards
 from groupwise.flow.training import run_grpo
 
 __all__ = [
@@ -62,7 +60,6 @@ __all__ = [
     "PolicyPredictor",
     "PredictionSummary",
     "Probes",
-    "RebuiltRewards",
     "Replay",
     "ReplayedPart",
     "RivalSettings",
@@ -84,7 +81,6 @@ __all__ = [
     "evaluate_on",
     "export_for_trainer",
     "export_run",
-    "find_drift_reference",
     "find_source",
     "insert_rivals",
     "is_loop",

@@ -153,7 +153,7 @@ def list_verbs(task: Task[Any]) -> list[str]:
     return [*asked, *(["evaluate"] if has("read_labelled") else []), "export-model"]
 
 
-def measure_policies(  # noqa: PLR0913 (each is something else that a report tells)
+def measure_policies(
     task: Task[Any],
     context: StepContext,
     predictions: Sequence[Prediction],

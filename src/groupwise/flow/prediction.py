@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
-    Completion,
     ConfigError,
     Example,
     GroupwiseError,
@@ -22,10 +21,10 @@ from groupwise.evaluation import temper
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
-from groupwise.inference import LocalEngine, Sampling, build_chat_messages
-from groupwise.models import digest_base, make_token_counter
+from groupwise.inference import build_chat_messages
+from groupwise.models import digest_base
 from groupwise.rewards import Parsed
-from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Predictor, Request, try_each
+from groupwise.serving import Answer, Predictor, Request, try_each
 
 _NO_ANSWER = "no answer"
 
@@ -103,24 +102,6 @@ class PolicyPredictor:
         if shares is None or self._temperature is None:
             return shares
         return temper(shares, self._temperature)
-
-    def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
-        """Return greedy continuations; a shorter one is the beginning of the whole one."""
-        engine = LocalEngine(self._policy, batch_size=self._config.evaluation.batch_size)
-        sampling = Sampling(max_new_tokens=self._config.grpo.max_new_tokens)
-        found = engine.generate([one.example for one in questions], sampling=sampling)
-        return [self._cut(*pair) for pair in zip(questions, found, strict=True)]
-
-    def _cut(self, question: ChatQuestion, found: Sequence[Completion]) -> ChatAnswer:
-        policy, whole = self._policy, found[0]
-        ids = whole.token_ids[: question.max_tokens]
-        count = make_token_counter(policy.processor, has_vision=policy.has_vision)
-        return ChatAnswer(
-            text=str(policy.tokenizer.decode(list(ids), skip_special_tokens=True)),
-            num_prompt_tokens=count(question.example),
-            num_answer_tokens=len(ids),
-            is_cut=whole.finish_reason == "length" or len(ids) < len(whole.token_ids),
-        )
 
 
 def _make_answer(text: str, found: Parsed, shares: Mapping[str, float] | None) -> Answer:

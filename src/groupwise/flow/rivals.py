@@ -169,7 +169,7 @@ def tell_rivals(settings: RivalSettings, policies: Sequence[RunPolicy]) -> list[
     ]
 
 
-def draw(  # noqa: PLR0913 (each is something else that decides what is drawn)
+def draw(
     policy: "Policy",
     examples: Sequence[Example],
     rewards: RewardSet,

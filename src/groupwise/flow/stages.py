@@ -15,7 +15,7 @@ from groupwise.flow.task import PartName, Task, place_base
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
 _BASELINES = (
-    "groupwise.evaluation.baselines groupwise.evaluation.joint groupwise.evaluation.sights "
+    "groupwise.evaluation.baselines groupwise.evaluation.joint "
     "groupwise.flow.probing groupwise.models.embedders"
 )
 TRAINED = ("sft", "grpo", "sft_control")

@@ -28,7 +28,7 @@ class GenerativeJudge(ModelJudge):
         cache: where replies are kept.
     """
 
-    def __init__(  # noqa: PLR0913 (they make up the judge)
+    def __init__(
         self,
         responder: Responder,
         prompt: JudgePrompt,

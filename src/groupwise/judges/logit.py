@@ -35,7 +35,7 @@ class LogitJudge(ModelJudge):
         JudgeError: if the number of options does not fit.
     """
 
-    def __init__(  # noqa: PLR0913 (they make up the judge)
+    def __init__(
         self,
         responder: Responder,
         prompt: JudgePrompt,

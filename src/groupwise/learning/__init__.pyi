@@ -7,7 +7,6 @@ from groupwise.learning.certificate import (
     verify,
 )
 from groupwise.learning.loop import LogLine, Loop, begin_loop, find_loop, read_loop_settings
-from groupwise.learning.rival_results import RivalResult
 from groupwise.learning.rounds import Learner, Standing, choose_next
 from groupwise.learning.settings import (
     LoopSettings,
@@ -16,7 +15,6 @@ from groupwise.learning.settings import (
     RoundSettings,
     VariantSettings,
 )
-from groupwise.learning.showing import LoopOnPage
 from groupwise.learning.variants import make_variants, replace_words
 
 __all__ = [
@@ -24,10 +22,8 @@ __all__ = [
     "Learner",
     "LogLine",
     "Loop",
-    "LoopOnPage",
     "LoopSettings",
     "Measured",
-    "RivalResult",
     "RoundConfig",
     "RoundData",
     "RoundSettings",

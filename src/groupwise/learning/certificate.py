@@ -23,12 +23,11 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.evaluation import Prediction, read_predictions
-from groupwise.evaluation.promotion import Promotion, Sessions, find_level, judge_candidate
 from groupwise.evaluation.statistics import sum_clusters
 from groupwise.feedback import FeedbackItem, FeedbackStore
 from groupwise.feedback.sides import Sides, name_session
 from groupwise.learning.judged import is_judged
-from groupwise.learning.rival_results import RivalResult, compare_rivals
+from groupwise.learning.promotion import Promotion, Sessions, find_level, judge_candidate
 
 SERVED, CANDIDATE = "prompt", "grpo"
 """Names of the two versions in a round."""
@@ -86,8 +85,6 @@ class Certificate:
         asked_file: digest of what people said in sessions that test, as the round was given it.
         findings: of the audits, by step: level, name and count.
         steps: digests of what each step of the round left.
-        rivals: what the candidate is worth beside them on the sessions that test; they decide
-            nothing.
     """
 
     candidate: int
@@ -102,7 +99,6 @@ class Certificate:
     asked_file: str
     findings: Mapping[str, tuple[tuple[str, str, int], ...]]
     steps: Mapping[str, str]
-    rivals: tuple[RivalResult, ...] = ()
 
 
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -233,8 +229,6 @@ def _check_verdict(found: Certificate, run: Path) -> list[str]:
     told = (found.promotion, found.asked, found.held_out)
     if told != (again, measure(answers), measure(others)):
         problems.append(f"the answers give {again.verdict}, not what the certificate says")
-    if found.rivals != compare_rivals(answers, CANDIDATE):
-        problems.append("the rivals' answers do not give what the certificate says of them")
     return problems
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from groupwise.core import Example, write_json
 from groupwise.data import DropLog, find_seen, read_examples, write_examples
 from groupwise.evaluation import Prediction, predict_each, read_predictions, write_predictions
-from groupwise.evaluation.promotion import find_level, judge_candidate
 from groupwise.feedback import FeedbackItem, read_items
 from groupwise.flow import Task, ask_policy, name_version, open_policy
 from groupwise.learning.certificate import (
@@ -22,8 +21,7 @@ from groupwise.learning.certificate import (
     measure,
     write_certificate,
 )
-from groupwise.learning.rival_results import compare_rivals
-from groupwise.learning.rivals import ask_rivals
+from groupwise.learning.promotion import find_level, judge_candidate
 from groupwise.learning.round import LEARNED, open_origin
 from groupwise.learning.rows import ORIGIN, RowMaker
 from groupwise.pipeline import StepContext
@@ -32,7 +30,7 @@ AUDITS = ("audit", "audit_rewards")
 
 
 def decide(task: Task[Any], context: StepContext) -> None:
-    """Ask versions and rivals about the sessions that test, and write the certificate."""
+    """Ask both versions about the sessions that test, and write the certificate."""
     config, folder = context.config, context.folder
     examples, used = _list_asked(context)
     answers = ask_all(task, context, examples)
@@ -58,22 +56,19 @@ def decide(task: Task[Any], context: StepContext) -> None:
         asked_file=context.inputs["data.asked"],
         findings={name: list_findings(context.output_of(name)) for name in AUDITS},
         steps=digest_steps(context.run, context.uses),
-        rivals=compare_rivals(answers, CANDIDATE),
     )
     write_certificate(folder / FILE, certificate)
 
 
 def ask_all(task: Task[Any], context: StepContext, examples: Sequence[Example]) -> list[Prediction]:
-    """Return what both versions and the rivals answer; kept in the context's folder."""
+    """Return what both versions answer; kept in the context's folder."""
     weights = _list_weights(context)
 
     def ask(name: str) -> list[Prediction]:
         policy = open_policy(context.config, weights[name])
         return ask_policy(task, policy, examples, context, name=name)
 
-    answers = predict_each(weights if examples else (), ask, folder=context.folder)
-    served = [one for one in answers if one.policy == SERVED]
-    return answers + ask_rivals(task, context, examples, served)
+    return predict_each(weights if examples else (), ask, folder=context.folder)
 
 
 def _list_weights(context: StepContext) -> dict[str, str | Path]:

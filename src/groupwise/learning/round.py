@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 LEARNED, REPLAYED = "learned.jsonl", "replayed"
 _FROM_ORIGIN = "data.origin"
-_LEARNED = "data.items data.pictures data.sides data.variants data.replay"
 
 
 class Round(Task[RoundConfig]):
@@ -119,15 +118,11 @@ class Round(Task[RoundConfig]):
                 work=decide,
                 summary="whether the candidate takes the served version's place",
                 reads=f"{ASKED} evaluation.num_latency_items data.asked data.pictures candidate "
-                "data.sides level margin served data.budget rivals evaluation.num_heldout_items",
-                # How rows are taught is also how rivals are shown them.
-                parts=("parser", "warmup", "measures"),
+                "data.sides level margin served",
+                parts=("parser", "measures"),
                 uses="prepare audit audit_rewards baselines grpo evaluate",
-                code="groupwise.learning.decision groupwise.evaluation.promotion "
-                "groupwise.evaluation.evidence groupwise.learning.rivals "
-                "groupwise.learning.rival_results groupwise.learning.memory "
-                "groupwise.learning.nearness "
-                "groupwise.evaluation.sights",
+                code="groupwise.learning.decision groupwise.learning.promotion "
+                "groupwise.learning.evidence",
             ),
         ]
 
@@ -180,7 +175,7 @@ class Round(Task[RoundConfig]):
         train: Sequence[Example],
         test: Sequence[Example],
     ) -> "list[Prediction]":
-        """Return nothing: the rival is the served version."""
+        """Return nothing: the served version is what counts."""
         return []
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":

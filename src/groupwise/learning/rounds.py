@@ -185,7 +185,6 @@ class Learner:
             evaluation=how.evaluation or origin.config.evaluation,
             trained_share=how.trained_share,
             has_control=how.has_control,
-            rivals=how.rivals,
             served=served.version,
             candidate=number,
             level=settings.level,

@@ -1,21 +1,19 @@
 """The settings of a round, and of the loop that starts rounds."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Place, Seed, Source
-from groupwise.evaluation.promotion import LEVEL, MARGIN
 from groupwise.feedback.sides import Sides
 from groupwise.flow import DataSettings, EvaluationSettings, FlowConfig
+from groupwise.learning.promotion import LEVEL, MARGIN
 from groupwise.training import GrpoSettings, PictureAugmentation, SftSettings
 
 SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY, TRAINED_SHARE = 10, 0.01, 3.0, 0.5
-Rival = Literal["memory", "nearest", "rules"]
-"""Uses what people said without training: ``memory`` gives the label of the nearest item if it is
-near, ``nearest`` shows the served version the nearest items before the question, and ``rules``
-writes them as lines of text."""
+# Baselines of rounds that are asked no more: they decided nothing.
+_RETIRED = {"rivals": ([], ["memory"], ["memory", "nearest", "rules"])}
 _MOVED = Place("the same pictures, wherever they are kept", "图片相同，存放位置无关")
 
 
@@ -67,8 +65,9 @@ class RoundConfig(FlowConfig):
         margin: how much worse the candidate may be on the held-out set.
         trained_share: of the way from the served weights to the trained ones.
         has_control: also train a control on the labels alone, to see what GRPO adds.
-        rivals: of the candidate, asked what it is asked; they decide nothing.
     """
+
+    retired: ClassVar = _RETIRED
 
     data: RoundData
     served: str
@@ -77,7 +76,6 @@ class RoundConfig(FlowConfig):
     margin: float = Field(default=MARGIN, gt=0, lt=1)
     trained_share: float = Field(default=TRAINED_SHARE, gt=0, le=1)
     has_control: bool = False
-    rivals: tuple[Rival, ...] = ()
 
     @model_validator(mode="after")
     def _check_share(self) -> Self:
@@ -108,11 +106,9 @@ class RoundSettings(Config):
             of 0.01 and a sampling policy that follows every 10 steps.
         evaluation: how policies are asked; None: as the origin.
         has_control: also train a control on the labels alone, to see what GRPO adds.
-        rivals: what the candidate is compared with on the sessions that test, and that uses the
-            same labels without training: ``memory`` (the label of the nearest item if it is near),
-            ``nearest`` (the served version behind the nearest items) and ``rules`` (behind lines of
-            text); the last two ask the served version again, with long prompts.
     """
+
+    retired: ClassVar = _RETIRED
 
     variants: VariantSettings = VariantSettings()
     replay: float = Field(default=REPLAY, ge=0, le=1000)
@@ -123,7 +119,6 @@ class RoundSettings(Config):
     grpo: GrpoSettings | None = None
     evaluation: EvaluationSettings | None = None
     has_control: bool = False
-    rivals: tuple[Rival, ...] = ("memory",)
 
     def choose_sft(self, origin: FlowConfig) -> SftSettings | None:
         """Return the settings of SFT; None: there is none."""

@@ -55,7 +55,6 @@ from groupwise.models.quantization import (
     explain_no_quantization,
     find_quantization,
     keep_adapter_dtype,
-    list_held,
     note_quantization,
 )
 from groupwise.models.settings import (
@@ -148,7 +147,6 @@ __all__ = [
     "keep_adapter_dtype",
     "keep_policy",
     "leave_videos",
-    "list_held",
     "list_places",
     "list_trainable",
     "load_policy",

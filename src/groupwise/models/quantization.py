@@ -64,17 +64,6 @@ def name_loading(quantization: Quantization, config: Any, *, dtype: str) -> dict
     }
 
 
-def list_held(model: Any) -> Iterator["torch.Tensor"]:
-    """Yield all that a model holds: parameters, buffers, and the scales of weights in 4 bits."""
-    yield from model.buffers()
-    for parameter in model.parameters():
-        yield parameter
-        state = getattr(parameter, "quant_state", None)
-        while state is not None:
-            yield state.absmax
-            state = state.state2
-
-
 def choose_quantized_device() -> "torch.device":
     """Return where weights in 4 bits are put as they are loaded: no trainer moves them later."""
     import torch

@@ -21,7 +21,6 @@ from groupwise.core import (
     Say,
     derive_seed,
     keep_freed_memory,
-    one_thread,
     open_picture,
     seed_everything,
 )
@@ -91,9 +90,13 @@ def pretrain_vision(
     order = torch.randperm(len(pictures))
     num_held_out = max(1, round(len(pictures) * _HELD_OUT_SHARE))
     # Several threads add up the products of a batch of few pictures in another order than one.
-    with one_thread():
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         _teach(reader, shown, order[num_held_out:], epochs, say)
         rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
+    finally:
+        torch.set_num_threads(num_threads)
     with silence_libraries():
         policy.model.save_pretrained(folder)
     return {name: rate for name, rate in rates.items() if rate is not None}

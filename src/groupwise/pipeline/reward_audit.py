@@ -208,7 +208,7 @@ def refuse_faults(
         )
 
 
-def preview_audit(  # noqa: PLR0913 (each is a choice of the command line)
+def preview_audit(
     recipe: Recipe[Any],
     preview: Preview,
     config: Config,

@@ -32,7 +32,7 @@ from groupwise.pipeline.step_files import describe_other_packages, find_other_pa
 from groupwise.pipeline.steps import Step, check_plan, describe_plan
 
 
-def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
+def run_recipe(
     recipe: Recipe[Any],
     config: Config,
     *,
@@ -100,7 +100,7 @@ def run_recipe(  # noqa: PLR0913 (each is a choice of the command line)
         )
 
 
-def check_recipe(  # noqa: PLR0913 (each is a choice of the command line)
+def check_recipe(
     recipe: Recipe[Any],
     config: Config,
     *,

@@ -32,7 +32,6 @@ from groupwise.rewards.adapters import ScoreRange, TrlReward
 from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
 from groupwise.rewards.reward import RewardKind
 
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _SHAPES = "f(example, completion) or f(completions, **columns)"
 
 

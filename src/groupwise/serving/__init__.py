@@ -5,8 +5,6 @@ The server needs the extra ``serve``: ``pip install 'groupwise[serve]'``.
 
 from groupwise.serving.predictor import (
     Answer,
-    ChatAnswer,
-    ChatQuestion,
     Predictor,
     Request,
     try_each,
@@ -16,8 +14,6 @@ from groupwise.serving.source import Opened, Source
 
 __all__ = [
     "Answer",
-    "ChatAnswer",
-    "ChatQuestion",
     "Opened",
     "Predictor",
     "Request",

@@ -64,7 +64,7 @@ async def give_answer(
             with state.versions.use() as version:
                 question, answer = await state.ask(
                     http,
-                    version.rows,
+                    version,
                     paths,
                     lambda: version.predictor.make_question(request, paths.folder),
                 )
@@ -72,10 +72,6 @@ async def give_answer(
             if bench is not None:
                 decision = await bench.decide(answer, question, str(body.row["task"]))
                 pictures = await paths.run(_digest_each, paths.files)
-            if state.drift is not None and question.pictures:
-                shown = question.pictures[0].path
-                distance = await paths.run(state.drift.reference.measure, shown)
-                state.drift.add(distance, str(body.row.get("session", "")))
             name = None
             if state.desk is not None:
                 name = await state.desk.remember(request, answer, decision, version.name)

@@ -2,9 +2,7 @@
 
 import errno
 from pathlib import Path
-from time import monotonic, time
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from fastapi import FastAPI, HTTPException, Response
 from fastapi import Request as HttpRequest
@@ -16,21 +14,11 @@ from groupwise.serving.bench import Bench, Screens
 from groupwise.serving.bodies import (
     PREDICT,
     PREDICT_SCHEMA,
-    check_text,
     read_body,
     read_json_body,
     write_schema,
 )
-from groupwise.serving.chat import (
-    MODEL,
-    ApiRefusal,
-    ChatBody,
-    ChatReply,
-    ServedModel,
-    ServedModels,
-    write_chat_reply,
-)
-from groupwise.serving.guards import CHAT, REVIEW, Guard, refuse
+from groupwise.serving.guards import REVIEW, Guard, refuse
 from groupwise.serving.screens import add_screens
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.source import Source
@@ -38,8 +26,6 @@ from groupwise.serving.state import State
 
 if TYPE_CHECKING:
     from groupwise.serving.feedback import Desk
-
-CHAT_SCHEMA = write_schema(ChatBody)
 
 
 class Refusal(BaseModel):
@@ -60,12 +46,6 @@ _WHY = {
     503: "The server is starting or stopping.",
     504: "No answer in time.",
     507: "The disk for uploads is full.",
-}
-_WHY_NO_CHAT = {
-    **{status: why for status, why in _WHY.items() if status != 422},
-    400: "A field is wrong or not taken, a picture cannot be decoded, or the prompt is too long.",
-    404: "There is no such model.",
-    415: "No JSON.",
 }
 REFUSED: dict[int | str, dict[str, Any]] = {
     status: {"description": why, "model": Refusal} for status, why in _WHY.items()
@@ -114,15 +94,13 @@ def build_app(
     Raises:
         GroupwiseError: if what is to answer cannot be opened.
     """
-    state = State(source, settings, folder=folder, desk=desk, screens=screens)
+    state = State(source, settings, folder=folder, desk=desk)
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)
-    app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(OSError, _refuse_full_disk)
     _add_health(app, state)
     _add_versions(app, state)
     _add_predict(app, state)
-    _add_chat(app, state)
     if screens is not None:
         bench = Bench(screens.judge, settings.screens, state.meters)
         add_screens(app, state, bench, REFUSED)
@@ -132,16 +110,11 @@ def build_app(
     return app
 
 
-async def _refuse(http: HttpRequest, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return refuse(http.url.path, error.status_code, str(error.detail), error.headers)
-
-
 async def _refuse_full_disk(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, OSError)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         raise error
-    return refuse(http.url.path, 507, "the server's disk is full", {"Connection": "close"})
+    return refuse(507, "the server's disk is full", {"Connection": "close"})
 
 
 def _add_health(app: FastAPI, state: State) -> None:
@@ -186,34 +159,6 @@ def _add_predict(app: FastAPI, state: State) -> None:
     async def predict(http: HttpRequest) -> Reply:
         async with read_body(http, state.settings, PREDICT) as (body, contents):
             return _write_reply(await give_answer(state, http, body, contents))
-
-
-def _add_chat(app: FastAPI, state: State) -> None:
-    started_s = int(time())
-    responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": why, "model": ApiRefusal} for status, why in _WHY_NO_CHAT.items()
-    }
-
-    @app.get("/v1/models", summary="What may be named", responses={401: REFUSED[401]})
-    async def list_models() -> ServedModels:
-        names = (MODEL, state.versions.current.name)
-        return ServedModels(data=[ServedModel(id=name, created=started_s) for name in names])
-
-    @app.post(CHAT, summary="Continue a chat", responses=responses, openapi_extra=CHAT_SCHEMA)
-    async def chat(http: HttpRequest) -> ChatReply:
-        started = monotonic()
-        body = await read_json_body(http, ChatBody)
-        with state.versions.use() as version:
-            body.check(MODEL, version.name)
-            check_text(body.join_texts().encode(), state.settings)
-            with state.places.take():
-                async with state.uploads.store(body.list_pictures()) as paths:
-                    _, answer = await state.ask(
-                        http, version.chats, paths, lambda: body.make_question(paths.files)
-                    )
-        state.meters.seconds.observe(monotonic() - started)
-        state.meters.answers.labels("open").inc()
-        return write_chat_reply(answer, name=uuid4().hex, version=version.name, at_s=int(time()))
 
 
 def _add_feedback(app: FastAPI, state: State, desk: "Desk") -> None:

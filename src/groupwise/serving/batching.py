@@ -8,36 +8,32 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from groupwise.core import GroupwiseError
+from groupwise.core import Example, GroupwiseError
 from groupwise.serving.meters import Meters
-from groupwise.serving.predictor import try_each
+from groupwise.serving.predictor import Answer, try_each
 from groupwise.serving.settings import ServeSettings
-
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting(Generic[Q, A]):
-    question: Q
-    result: asyncio.Future[A]
+class _Waiting:
+    question: Example
+    result: asyncio.Future[Answer]
 
 
-class Batcher(Generic[Q, A]):
-    """Answers questions of a kind; ``start`` before the first and ``stop`` after the last.
+class Batcher:
+    """Answers questions; ``start`` before the first and ``stop`` after the last.
 
     Args:
         work: answers questions together.
-        thread: where it does; with one thread, batches of several kinds come after each other.
+        thread: where it does.
         settings: sizes and waits.
         meters: what is counted.
     """
 
     def __init__(
         self,
-        work: Callable[[Sequence[Q]], Sequence[A]],
+        work: Callable[[Sequence[Example]], Sequence[Answer]],
         thread: Executor,
         settings: ServeSettings,
         meters: Meters,
@@ -46,7 +42,7 @@ class Batcher(Generic[Q, A]):
         self._thread = thread
         self._settings = settings
         self._meters = meters
-        self._queue: asyncio.Queue[_Waiting[Q, A]] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,7 +55,7 @@ class Batcher(Generic[Q, A]):
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
 
-    async def answer(self, question: Q) -> A:
+    async def answer(self, question: Example) -> Answer:
         """Return the answer to one question; cancel it to give its place to others.
 
         Raises:
@@ -82,7 +78,7 @@ class Batcher(Generic[Q, A]):
             for waiting, result in zip(wanted, found, strict=True):
                 self._give(waiting.result, result)
 
-    def _give(self, place: asyncio.Future[A], result: A | Exception) -> None:
+    def _give(self, place: asyncio.Future[Answer], result: Answer | Exception) -> None:
         if isinstance(result, Exception) and not isinstance(result, GroupwiseError):
             self._meters.errors.inc()
         if place.done():
@@ -92,7 +88,7 @@ class Batcher(Generic[Q, A]):
         else:
             place.set_result(result)
 
-    async def _collect(self) -> list[_Waiting[Q, A]]:
+    async def _collect(self) -> list[_Waiting]:
         """Return the questions that are there, the first after a short wait for others."""
         batch = [await self._queue.get()]
         if self._queue.empty() and self._settings.batch_wait_ms:

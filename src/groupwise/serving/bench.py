@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from groupwise.core import Example
-from groupwise.evaluation import DriftReference
 from groupwise.judges import Judge, NoVerdict, Question, Verdict
 from groupwise.serving.meters import Meters
 from groupwise.serving.predictor import Answer
@@ -46,12 +45,9 @@ class Screens:
 
     Attributes:
         judge: asked where the policy is not sure; its labels are those of the policy. None: nobody.
-        reference: of the pictures of the training, which served ones are compared with; None: they
-            are not.
     """
 
     judge: Judge | None = None
-    reference: DriftReference | None = None
 
 
 def take_answer(answer: Answer) -> Decision:

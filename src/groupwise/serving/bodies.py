@@ -1,9 +1,9 @@
 """What a request carries: a row and its pictures, as a form or as JSON."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from fastapi import HTTPException
 from fastapi import Request as HttpRequest
@@ -104,32 +104,16 @@ class ScreenBody(BaseModel):
         return PredictBody(id=self.id, row=known)
 
 
-def write_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return what OpenAPI is to say of a body of JSON alone; it names no shared parts."""
-    whole = model.model_json_schema()
-    schema = _inline(whole, whole.pop("$defs", {}))
-    return {"requestBody": {"required": True, "content": {_JSON: {"schema": schema}}}}
-
-
-def _inline(value: Any, parts: dict[str, Any]) -> Any:
-    """Return a schema with its parts where they are named; none of them names itself."""
-    if isinstance(value, list):
-        return [_inline(one, parts) for one in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    held = cast("dict[str, Any]", value)
-    if "$ref" in held:
-        return _inline(parts[held["$ref"].rpartition("/")[2]], parts)
-    return {k: _inline(v, parts) for k, v in held.items() if k != "discriminator"}
-
-
-def _write_schemas(model: type[BaseModel], form: dict[str, Any]) -> dict[str, Any]:
-    content = {_JSON: {"schema": model.model_json_schema()}, FORM: {"schema": form}}
+def write_schema(model: type[BaseModel], form: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what OpenAPI is to say of a body: JSON, and a form where there is one."""
+    content: dict[str, Any] = {_JSON: {"schema": model.model_json_schema()}}
+    if form is not None:
+        content[FORM] = {"schema": form}
     return {"requestBody": {"required": True, "content": content}}
 
 
-PREDICT_SCHEMA = _write_schemas(PredictBody, _ROW_FORM)
-SCREEN_SCHEMA = _write_schemas(ScreenBody, _SCREEN_FORM)
+PREDICT_SCHEMA = write_schema(PredictBody, _ROW_FORM)
+SCREEN_SCHEMA = write_schema(ScreenBody, _SCREEN_FORM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +166,7 @@ async def read_json_body(request: HttpRequest, model: type[M]) -> M:
 
 
 def check_text(text: bytes, settings: ServeSettings) -> None:
-    """Refuse a row or a conversation that is too long.
+    """Refuse a row that is too long.
 
     Raises:
         HTTPException: 413.

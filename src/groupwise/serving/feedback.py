@@ -4,8 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 from fastapi import HTTPException
@@ -18,22 +17,7 @@ from groupwise.feedback import FeedbackStore, Shown, name_person
 from groupwise.serving.bench import Decision
 from groupwise.serving.predictor import Answer, Request
 
-if TYPE_CHECKING:
-    from groupwise.serving.review import ShownRounds
-
 T = TypeVar("T")
-
-
-class Rounds(Protocol):
-    """A loop that learns from what people say."""
-
-    def show(self) -> "ShownRounds":
-        """Return what there is to see of it now."""
-        ...
-
-    def find_certificate(self, name: str) -> Path | None:
-        """Return the file of a certificate that it shows; None: there is none of this name."""
-        ...
 
 
 class FeedbackBody(BaseModel):
@@ -80,16 +64,14 @@ class Desk:
     Attributes:
         store: where both are kept.
         key: of the digests under which people are kept.
-        rounds: the loop that learns from it; None: none does.
 
     Args:
-        store, key, rounds: as above.
+        store, key: as above.
     """
 
-    def __init__(self, store: FeedbackStore, *, key: bytes, rounds: "Rounds | None" = None) -> None:
+    def __init__(self, store: FeedbackStore, *, key: bytes) -> None:
         self.store = store
         self.key = key
-        self.rounds = rounds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedback")
 
     def close(self) -> None:

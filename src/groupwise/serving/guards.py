@@ -1,14 +1,12 @@
 """What stands before every request: the token and the limits of its body; and places for the whole.
 
-What is refused is refused in the form that the route's askers know; the answers of everything
-behind it are counted.
+The answers of everything behind it are counted.
 """
 
 import hmac
 from asyncio import CancelledError
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from fastapi import HTTPException
 from starlette.responses import JSONResponse
@@ -19,27 +17,10 @@ from groupwise.serving.guesses import RETRY_AFTER, TOO_MANY, Guesses, find_addre
 from groupwise.serving.meters import Meters
 from groupwise.serving.settings import ServeSettings
 
-CHAT = "/v1/chat/completions"
-_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
-
-def refuse(
-    path: str, status: int, sentence: str, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
-    """Return the answer that refuses a request.
-
-    Args:
-        path: of the route; chats are refused in OpenAI's form.
-        status: of HTTP.
-        sentence: why.
-        headers: of the answer.
-    """
-    if path != CHAT:
-        return JSONResponse({"detail": sentence}, status, headers=headers)
-    status = 400 if status == 422 else status
-    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    error: dict[str, Any] = {"message": sentence, "type": kind, "param": None, "code": None}
-    return JSONResponse({"error": error}, status, headers=headers)
+def refuse(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the answer that refuses a request, with the reason in one sentence."""
+    return JSONResponse({"detail": sentence}, status, headers=headers)
 
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -111,9 +92,9 @@ class Guard:
             with self.arrivals.hold(receive, headers) as body:
                 await self._hand_on(scope, body, counted)
         except BodyRefusedError as error:
-            refusal = refuse(path, error.status, error.sentence, error.headers)
+            refusal = refuse(error.status, error.sentence, error.headers)
         except CancelledError:  # it was not done stop_timeout_s after the order to stop
-            refusal = refuse(path, 503, "the server is stopping", {"Connection": "close"})
+            refusal = refuse(503, "the server is stopping", {"Connection": "close"})
         else:
             return
         if not counted.has_begun:
@@ -125,13 +106,13 @@ class Guard:
             return None
         address = find_address(scope)
         if self.guesses.are_too_many(address):
-            return refuse(path, 429, TOO_MANY, RETRY_AFTER)
+            return refuse(429, TOO_MANY, RETRY_AFTER)
         if hmac.compare_digest(given, f"Bearer {self.token}".encode()):
             return None
         if given:
             self.guesses.note(address)
         sentence = "the token is missing or wrong"
-        return refuse(path, 401, sentence, {"WWW-Authenticate": "Bearer"})
+        return refuse(401, sentence, {"WWW-Authenticate": "Bearer"})
 
     async def _hand_on(self, scope: Scope, body: Body, counted: "_CountedAnswer") -> None:
         async def send(message: Message) -> None:

@@ -68,9 +68,6 @@ class Meters:
             ["outcome"],
             registry=self.registry,
         )
-        self.drift_gap = self._make_gauge("gap", "largest gap between the distributions.")
-        self.drift_p_value = self._make_gauge("p_value", "probability of that without a drift.")
-        self.drift_alarm = self._make_gauge("alarm", "1: they are others than in training.")
         self.versions = Gauge(
             "groupwise_served_version",
             "1 for the version served.",
@@ -88,13 +85,6 @@ class Meters:
             "Questions that the predictor broke on.",
             registry=self.registry,
         )
-
-    def _make_gauge(self, name: str, text: str) -> Gauge:
-        """Return a gauge of the last window of pictures; NaN until there is one."""
-        whole = f"Distances of pictures to those of the training: {text}"
-        gauge = Gauge(f"groupwise_picture_drift_{name}", whole, registry=self.registry)
-        gauge.set(float("nan"))
-        return gauge
 
     def render(self) -> bytes:
         """Return the page that Prometheus reads."""

@@ -51,36 +51,6 @@ class Answer:
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class ChatQuestion:
-    """A conversation to be continued.
-
-    Attributes:
-        example: what is asked, its id, label and cluster without meaning.
-        max_tokens: of the answer; None: as many as the policy was trained to give, never more.
-    """
-
-    example: Example
-    max_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChatAnswer:
-    """What a policy says in a conversation.
-
-    Attributes:
-        text: its words.
-        num_prompt_tokens: of the conversation as the policy is shown it, pictures included.
-        num_answer_tokens: of the answer, its end included.
-        is_cut: whether the answer was ended by its length.
-    """
-
-    text: str
-    num_prompt_tokens: int
-    num_answer_tokens: int
-    is_cut: bool
-
-
 class Predictor(Protocol):
     """Answers questions; called from one thread at a time but for ``make_question``."""
 
@@ -110,14 +80,6 @@ class Predictor(Protocol):
 
         Raises:
             GroupwiseError: if one of them cannot be answered, such as a prompt that is too long.
-        """
-        ...
-
-    def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
-        """Return what the policy itself says to each conversation, in order.
-
-        Raises:
-            GroupwiseError: as for ``answer``.
         """
         ...
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import Example, GroupwiseError, count_devices, list_nodes, share_cpus
-from groupwise.serving.predictor import Answer, ChatAnswer, ChatQuestion, Request, try_each
+from groupwise.serving.predictor import Answer, Request, try_each
 from groupwise.serving.source import Opened, Source
 
 Q = TypeVar("Q")
@@ -46,10 +46,6 @@ class Replica:
         """Return the version that answers, and what becomes of each question."""
         return self._opened.version, try_each(self._opened.predictor.answer, questions)
 
-    def chat(self, questions: Sequence[ChatQuestion]) -> tuple[str, list[ChatAnswer | Exception]]:
-        """Return the version that answers, and what becomes of each conversation."""
-        return self._opened.version, try_each(self._opened.predictor.chat, questions)
-
 
 class ReplicatedPredictor:
     """Hands each replica its part of a batch; answers are those of one version, or errors.
@@ -78,10 +74,6 @@ class ReplicatedPredictor:
     def answer(self, questions: Sequence[Example]) -> list[Answer]:
         """Return the answers of the replicas, in the order of the questions."""
         return self._deal(self._handle.answer, questions)
-
-    def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
-        """Return what the replicas say, in the order of the conversations."""
-        return self._deal(self._handle.chat, questions)
 
     def _deal(self, ask: Any, questions: Sequence[Q]) -> list[Any]:
         size = -(-len(questions) // self._num_replicas)

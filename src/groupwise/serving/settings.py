@@ -91,8 +91,8 @@ class ServeSettings(Config):
             request with pictures is told to come later (429).
         max_body_mib: of a whole request.
         max_json_mib: of a request in JSON, which is held in memory.
-        max_text_kib: of a row or a conversation without its pictures: it is cut into tokens before
-            it is known to be too long for the policy.
+        max_text_kib: of a row without its pictures: it is cut into tokens before it is known to be
+            too long for the policy.
         max_held_mib: of all requests that are arriving, waiting or being answered; over it, the
             largest that is still arriving is told to come later (429).
         max_connections: open at once, and never more than half of the files that the process may
@@ -107,8 +107,6 @@ class ServeSettings(Config):
         stop_timeout_s: how long running requests may go on after the order to stop.
         feedback: where answers are kept for /v1/feedback; None: they are not.
         screens: when a judge is asked about a screen.
-        drift_window: screens of different sessions whose pictures are compared with those of the
-            training; 0: they are not.
     """
 
     host: str = "127.0.0.1"
@@ -134,7 +132,6 @@ class ServeSettings(Config):
     stop_timeout_s: float = Field(default=30, gt=0, le=604_800)
     feedback: FeedbackSettings | None = None
     screens: ScreensSettings = ScreensSettings()
-    drift_window: int = Field(default=200, ge=0, le=1_000_000)
 
     @property
     def max_picture_bytes(self) -> int:

@@ -4,27 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException
 from fastapi import Request as HttpRequest
 
-from groupwise.core import GroupwiseError
-from groupwise.serving.batching import Batcher
-from groupwise.serving.bench import Screens
-from groupwise.serving.drift import DriftWatch
+from groupwise.core import Example, GroupwiseError
 from groupwise.serving.guards import Places
 from groupwise.serving.meters import Meters
+from groupwise.serving.predictor import Answer
 from groupwise.serving.settings import ServeSettings
 from groupwise.serving.source import Source
 from groupwise.serving.uploads import Stored, Uploads
-from groupwise.serving.versions import Versions
+from groupwise.serving.versions import Version, Versions
 
 if TYPE_CHECKING:
     from groupwise.serving.feedback import Desk
-
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 
 class State:
@@ -35,7 +30,6 @@ class State:
         settings: the limits.
         folder: an existing folder for uploads.
         desk: takes feedback.
-        screens: what stands behind a server of screens; None: it is none.
     """
 
     def __init__(
@@ -45,7 +39,6 @@ class State:
         *,
         folder: Path,
         desk: "Desk | None",
-        screens: Screens | None,
     ) -> None:
         self.settings = settings
         self.meters = Meters()
@@ -53,9 +46,6 @@ class State:
         self.versions = Versions(source, settings, self.meters)
         self.uploads = Uploads(folder, settings)
         self.desk = desk
-        self.drift = None
-        if screens is not None and screens.reference is not None and settings.drift_window:
-            self.drift = DriftWatch(screens.reference, settings.drift_window, self.meters)
         self.is_ready = False
 
     @asynccontextmanager
@@ -73,10 +63,10 @@ class State:
     async def ask(
         self,
         http: HttpRequest,
-        batcher: Batcher[Q, A],
+        version: Version,
         stored: Stored,
-        make_question: Callable[[], Q],
-    ) -> tuple[Q, A]:
+        make_question: Callable[[], Example],
+    ) -> tuple[Example, Answer]:
         """Return a question and its answer, unless it takes too long or the asker goes away.
 
         Raises:
@@ -86,11 +76,11 @@ class State:
             raise HTTPException(503, "the server is stopping")
         try:
             question = await stored.run(make_question)
-            return question, await self._wait(http, batcher.answer(question))
+            return question, await self._wait(http, version.batcher.answer(question))
         except GroupwiseError as error:
             raise HTTPException(422, str(error)) from error
 
-    async def _wait(self, http: HttpRequest, answer: Coroutine[Any, Any, A]) -> A:
+    async def _wait(self, http: HttpRequest, answer: Coroutine[Any, Any, Answer]) -> Answer:
         answered = asyncio.ensure_future(answer)
         gone = asyncio.ensure_future(_wait_for_end(http))
         limit_s = self.settings.answer_timeout_s
@@ -107,7 +97,7 @@ class State:
             gone.cancel()
 
 
-def _read_result(answered: asyncio.Future[A]) -> A:
+def _read_result(answered: asyncio.Future[Answer]) -> Answer:
     error = answered.exception()
     if error is None or isinstance(error, GroupwiseError):
         return answered.result()

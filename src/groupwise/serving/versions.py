@@ -36,21 +36,18 @@ class Version:
     ) -> None:
         self.name = opened.version
         self.predictor = opened.predictor
-        self.rows = Batcher(self.predictor.answer, thread, settings, meters)
-        self.chats = Batcher(self.predictor.chat, thread, settings, meters)
+        self.batcher = Batcher(self.predictor.answer, thread, settings, meters)
         self.num_users = 0
         self._close = opened.close
         self._thread = thread
 
     def start(self) -> None:
         """Begin to answer."""
-        self.rows.start()
-        self.chats.start()
+        self.batcher.start()
 
     async def stop(self) -> None:
         """End after what is being answered; nobody may be waiting any more."""
-        await self.rows.stop()
-        await self.chats.stop()
+        await self.batcher.stop()
         await asyncio.to_thread(self._thread.shutdown)
         await asyncio.to_thread(self._close)
 

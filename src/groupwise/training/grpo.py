@@ -91,7 +91,7 @@ _COUNTS = (
 
 
 @silence_libraries()
-def train_grpo(  # noqa: PLR0913 (each is given by another part of a run)
+def train_grpo(
     policy: Policy,
     examples: Sequence[Example],
     rewards: RewardSet | None,

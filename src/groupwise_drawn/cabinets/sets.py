@@ -79,7 +79,7 @@ def draw_cabinet(
     return image, CabinetPhoto(mission, state, view.kind, variant, describe_view(view))
 
 
-def write_cabinets(  # noqa: PLR0913 (a set is described by that many independent choices)
+def write_cabinets(
     folder: Path,
     *,
     num_groups: int,

@@ -140,7 +140,7 @@ def check_set(num_sessions: int, screens_per_session: int, languages: tuple[str,
         check_language(language)
 
 
-def write_desktops(  # noqa: PLR0913 (a set is described by that many independent choices)
+def write_desktops(
     folder: Path,
     *,
     num_sessions: int,

@@ -105,7 +105,7 @@ def _check(sizes: Mapping[Split, int], former_share: float) -> None:
         raise DataError("former_share is out of range", got=former_share, expected="from 0 to 1")
 
 
-def _write_item(  # noqa: PLR0913 (what an item is drawn from)
+def _write_item(
     folder: Path,
     split: Split,
     number: int,

@@ -62,7 +62,7 @@ class Answerer:
         num_asked: how often the backend was asked.
     """
 
-    def __init__(  # noqa: PLR0913 (what answers depend on)
+    def __init__(
         self,
         backend: StreamBackend,
         *,

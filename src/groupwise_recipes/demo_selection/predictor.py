@@ -17,7 +17,7 @@ from groupwise.core import (
     read_picture,
 )
 from groupwise.rewards import VqaParser
-from groupwise.serving import Answer, ChatAnswer, ChatQuestion, Request
+from groupwise.serving import Answer, Request
 from groupwise_recipes.demo_selection.asking import Answerer, List
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.choosing import PooledQueries, choose_by_selector
@@ -103,14 +103,6 @@ class DemoPredictor:
         texts = self._ask(questions, lists)
         scores = self._score(asked)
         return [self._write(*row) for row in zip(lists, scores, texts, strict=True)]
-
-    def chat(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer]:
-        """Refuse: a selector says nothing.
-
-        Raises:
-            DataError: always.
-        """
-        raise DataError("this run chooses demonstrations and holds no conversations")
 
     def write_prompts(self, questions: Sequence[Example]) -> list[Example]:
         """Return each query behind the demonstrations chosen for it, as the answerer is asked."""

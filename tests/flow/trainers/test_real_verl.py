@@ -105,6 +105,6 @@ def test_verl_reads_rows_arguments_and_reward(judged_run: Path, tmp_path: Path) 
         grpo.prompts_per_step,
         grpo.max_new_tokens,
         run.config.data.budget.max_prompt_tokens,
-        grpo.save_every_steps,
+        grpo.save_every_steps or 50,
         "grpo",
     ]

@@ -119,11 +119,11 @@ def test_a_row_that_is_no_example_of_the_run_is_refused(handed: Handed) -> None:
 def test_the_folder_may_be_moved(judged_run: Path, handed: Handed, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(handed.folder / "verl", moved)
-    opened = open_rewards(moved)
+    rewards, examples = open_rewards(moved)
     example = handed.asked[0]
-    assert all(picture.path.is_file() for picture in opened.examples[example.id].pictures)
+    assert all(picture.path.is_file() for picture in examples[example.id].pictures)
     wanted = handed.own.score(example, Completion("on-task"))
-    assert opened.rewards.score(opened.examples[example.id], Completion("on-task")) == wanted
+    assert rewards.score(examples[example.id], Completion("on-task")) == wanted
 
 
 def test_settings_with_relative_paths_are_read_from_where_it_was_exported(

@@ -14,7 +14,7 @@ from run_folders import restate
 from groupwise.core import Example, Message, Picture, make_example, open_picture, read_picture
 from groupwise.data import read_examples, write_examples
 from groupwise.flow import export_for_trainer, open_run
-from groupwise.flow.trainers.turns import copy_pictures, show_picture, write_turns
+from groupwise.flow.trainers import copy_pictures, show_picture, write_turns
 
 
 def read_rows(path: Path) -> list[dict]:

@@ -1,54 +1,16 @@
 """A server with a store and a page, and people with a browser's cookies who use it."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
+from stand_in import Person
 
 from groupwise.feedback import FeedbackStore, Shown
 from groupwise.serving.feedback import Desk
 
 KEY = b"a secret of the tests"
-FORM = re.compile(r'name="form" value="(\w+)"')
-ANSWER = re.compile(r'name="answer" value="(\w+)"')
-
-
-class Person:
-    """Somebody at the page; ``page`` is what they see."""
-
-    def __init__(self, url: str, name: str, token: str | None, **headers: str) -> None:
-        self.client = httpx2.Client(base_url=url, timeout=30, headers=headers)
-        self.page = self.client.get("/review/login").text
-        self.entered = self.post("login", name=name, token=token or "")
-        self.look()
-
-    def look(self) -> str:
-        """Load the page."""
-        self.page = self.client.get("/review/").text
-        return self.page
-
-    def post(self, place: str, headers: dict[str, str] | None = None, **fields: str) -> Any:
-        """Send a form of the page, as its scripts would."""
-        found = FORM.search(self.page)
-        fields = {"form": found[1] if found else ""} | fields
-        origin = str(self.client.base_url).rstrip("/")
-        sent = {"Origin": origin, "HX-Request": "true"} | (headers or {})
-        reply = self.client.post(f"/review/{place}", data=fields, headers=sent)
-        if reply.status_code == 200:
-            self.page = reply.text
-        return reply
-
-    def say(self, label: str, **fields: str) -> Any:
-        """Say what the right answer is."""
-        return self.post("say", **({"answer": self.answer or "", "label": label} | fields))
-
-    @property
-    def answer(self) -> str | None:
-        """The answer that they are asked about."""
-        found = ANSWER.search(self.page)
-        return found[1] if found else None
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from groupwise.core import DataError
 from groupwise.feedback import name_person
-from groupwise.serving.feedback import Desk, Rounds, find_person
+from groupwise.serving.feedback import Desk, find_person
 from groupwise.serving.guards import REVIEW
 from groupwise.serving.guesses import RETRY_AFTER, Guesses, find_address
 from groupwise.serving.meters import Meters
@@ -64,8 +64,6 @@ def make_review(
         Route("/undo", review.undo, methods=["POST"]),
         Route("/skip", review.skip, methods=["POST"]),
         Route("/pictures/{name}", review.send_picture),
-        Route("/rounds", review.show_rounds),
-        Route("/certificates/{name}", review.send_certificate),
         Route("/static/{name}", _send_static),
     ]
     handlers = {HTTPException: _refuse, LoginNeededError: _send_to_login}
@@ -171,26 +169,6 @@ class _Review:
             raise HTTPException(404, "no_picture") from error
         return Response(content, media_type=kind)
 
-    async def show_rounds(self, http: Request) -> Response:
-        """Show the rounds of the loop, and how they end."""
-        self._require(http)
-        loop = self._require_loop()
-        shown = await run_in_threadpool(loop.show)
-        return _remember_language(http, render("rounds", choose_language(http), rounds=shown))
-
-    async def send_certificate(self, http: Request) -> Response:
-        """Send a certificate that the page of rounds shows."""
-        self._require(http)
-        path = self._require_loop().find_certificate(http.path_params["name"])
-        if path is None:
-            raise HTTPException(404, "no_certificate")
-        return Response(path.read_bytes(), media_type="application/json")
-
-    def _require_loop(self) -> Rounds:
-        if self._desk.rounds is None:
-            raise HTTPException(404, "no_loop")
-        return self._desk.rounds
-
     def _find_visitor(self, http: Request, cookie: str) -> Visitor | None:
         """Return who a cookie speaks of.
 
@@ -252,7 +230,6 @@ class _Review:
             choose_language(http),
             turn=turn,
             choices=list_choices(self._labels),
-            has_rounds=self._desk.rounds is not None,
             visitor=visitor,
             form_token=self._seal.write_form_token(SESSION, visitor),
             notice=notice,

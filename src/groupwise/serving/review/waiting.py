@@ -27,12 +27,10 @@ class ShownPicture:
     Attributes:
         name: digest of its content.
         is_there: whether it was not deleted.
-        is_blacked_out: whether regions of it were made black.
     """
 
     name: str
     is_there: bool
-    is_blacked_out: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +88,11 @@ class WaitingAnswers:
             self._leases.end(person)
         else:
             self._leases.take(shown.id, person)
-        names = () if shown is None else shown.pictures
+        names, find = () if shown is None else shown.pictures, self._store.pictures.find
         num_waiting = len(self._queue)
         return Turn(
             shown,
-            tuple(map(self._describe_picture, names)),
+            tuple(ShownPicture(name, find(name) is not None) for name in names),
             self._num_done,
             num_waiting,
             pace.estimate(num_waiting),
@@ -214,11 +212,3 @@ class WaitingAnswers:
                 with suppress(DataError):
                     self._looks[name] = describe_look(path)
         return bool(new)
-
-    def _describe_picture(self, name: str) -> ShownPicture:
-        if self._store.pictures.find(name) is None:
-            return ShownPicture(name, is_there=False, is_blacked_out=False)
-        try:
-            return ShownPicture(name, True, self._store.pictures.is_blacked_out(name))
-        except DataError:  # it was deleted just now, or is damaged: the browser shows that
-            return ShownPicture(name, is_there=True, is_blacked_out=False)

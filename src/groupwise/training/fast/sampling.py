@@ -20,7 +20,7 @@ from groupwise.training.on_policy import find_precision
 
 
 @torch.no_grad()
-def sample_rows(  # noqa: PLR0913 (one of them is a lever)
+def sample_rows(
     model: Any,
     backbone: Any,
     prompts: PromptRows,

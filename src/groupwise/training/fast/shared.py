@@ -144,7 +144,7 @@ def list_block_types(config: Any) -> list[str]:
     return [every] * config.num_hidden_layers
 
 
-def _run_text(  # noqa: PLR0913 (the arguments of the text model itself)
+def _run_text(
     text: Any,
     shared: SharedPass,
     *,

@@ -279,7 +279,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         finally:
             self._micro_batch = {}
 
-    def _get_per_token_logps_and_entropies(  # noqa: PLR0913 (TRL's signature)
+    def _get_per_token_logps_and_entropies(
         self,
         model: Any,
         input_ids: torch.Tensor,

@@ -536,7 +536,7 @@ def test_the_command_line_reports_on_several_runs_and_on_one_with_a_folder(tmp_p
     done = CliRunner().invoke(
         app, ["report", *runs, "--metric", "test/accuracy", "--out", str(tmp_path / "seeds")]
     )
-    assert (done.exit_code, (tmp_path / "seeds" / "comparison.md").is_file()) == (0, True), done.output
+    assert (done.exit_code, (tmp_path / "seeds/comparison.md").is_file()) == (0, True), done.output
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,284 @@
+"""What GRPO of a run trains on, for verl 0.9.1 or ms-swift 4.6.0: rows, rewards and a script."""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from groupwise import core
+from groupwise.core import ConfigError, Example, Message, Picture, RunError
+from groupwise.core.jsonl import replace_file
+from groupwise.data import DropLog, read_examples, write_examples
+from groupwise.flow.finished import FinishedRun
+from groupwise.flow.settings import FlowConfig
+from groupwise.flow.task import read_splits
+from groupwise.inference import read_picture_bytes
+from groupwise.models import break_tokens_for_others, find_place
+from groupwise.pipeline import find_recipe
+from groupwise.rewards import RewardSet
+from groupwise.rewards.adapters import EXAMPLE_ID, VerlScore
+
+TrainerName = Literal["verl", "swift"]
+
+_TAGS = {  # what each would read as something else in the words of a prompt
+    "verl": "image video audio",
+    "swift": "image video audio bbox ref-object cot-process start-image",
+}
+_PLUGINS = {
+    "verl": """\
+from groupwise.rewards.adapters import VerlScore
+
+# What verl gets, in [0, 1], where an answer has no score, as when the judge gave no verdict; verl
+# needs a number, so with None such an answer stops the training.
+UNSCORED = None
+rewards, examples = open_rewards(Path(__file__).parent)
+compute_score = VerlScore(rewards, unscored=UNSCORED, examples=examples)
+""",
+    "swift": """\
+from groupwise.rewards.adapters import make_swift_orm
+from swift.rewards import orms
+
+rewards, examples = open_rewards(Path(__file__).parent)
+orms["groupwise"] = make_swift_orm(rewards, examples=examples)
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What was written for another trainer: rows by split, rows left out, and the files."""
+
+    num_rows: Mapping[str, int]
+    drops: DropLog
+    files: tuple[Path, ...]
+
+
+def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> HandedOver:
+    """Write rows, pictures, a plug-in file with the rewards, and a script into a new folder.
+
+    Nothing in it names a path outside but the run's own config.
+
+    Args:
+        run: of which at least the data are ready.
+        out: a new or empty folder.
+        trainer: whom it is for.
+
+    Raises:
+        ConfigError: if ``out`` has files, or the trainer cannot train what the run does.
+        RunError: if the data are not ready.
+        DataError: if a picture cannot be read, or is not what the run wrote.
+    """
+    for problem in _find_problems(run, trainer):
+        raise ConfigError(problem)
+    rewards: RewardSet = run.task.rewards(run.config)  # without their judge
+    if trainer == "verl":
+        VerlScore(rewards)  # refuses what verl cannot score
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out} is in use", expected="a new or empty folder")
+    stage = run.task.data_stage
+    if stage not in run.steps:
+        fix = f"finish it (run --resume --out {run.folder})"
+        raise RunError(f"{run.folder} has no data yet", got=f"no {stage}", fix=fix)
+    kept, drops = _choose_rows(run, trainer, rewards)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
+        folder = Path(made) / out.name
+        splits = {name: [copy_pictures(one, folder) for one in kept[name]] for name in kept}
+        for name in filter(splits.get, splits):
+            _write_rows(folder / name, splits[name], trainer, run)
+        record = {"recipe": run.recipe.name, "config": core.dump_config(run.config)}
+        record["relative_to"] = os.path.relpath(Path.cwd(), out)
+        core.write_json(folder / "run.json", record)
+        write_examples(folder / "examples.jsonl", [*splits["train"], *splits["validation"]])
+        head = "from pathlib import Path\n\nfrom groupwise.flow import open_rewards\n"
+        core.write_text(folder / "plugin.py", head + _PLUGINS[trainer])
+        script = _write_script(run.config, trainer, has_validation=bool(splits["validation"]))
+        core.write_text(folder / "launch.sh", script)
+        names = sorted(path.name for path in folder.iterdir() if path.is_file())
+        folder.replace(out)
+    counts = {name: len(rows) for name, rows in kept.items()}
+    return HandedOver(counts, drops, tuple(out / name for name in names))
+
+
+def open_rewards(folder: Path) -> tuple[RewardSet, Mapping[str, Example]]:
+    """Return a run's rewards and examples by id, from a folder that ``export_for_trainer`` wrote.
+
+    Relative paths in the config are those of the folder in which the export was made, as long as
+    it is where it was. The judge keeps its replies below ``folder`` unless its config names a file.
+
+    Raises:
+        GroupwiseError: if a file is damaged, or the recipe or the judge's model cannot be loaded.
+    """
+    known = core.read_json(folder / "run.json", dict)
+    inside = folder.resolve()
+    home, judged = inside / known["relative_to"], inside / "judge"
+    judged.mkdir(exist_ok=True)
+    with chdir(home) if home.is_dir() else nullcontext():
+        recipe = find_recipe(known["recipe"])
+        assert recipe.task is not None
+        task = recipe.task()
+        config = core.load_config(recipe.load_config_type(), known["config"])
+        rewards = task.rewards(config, task.judge(config, judged))
+    return rewards, {one.id: one for one in read_examples(inside / "examples.jsonl")}
+
+
+def _find_problems(run: FinishedRun, trainer: TrainerName) -> Iterator[str]:
+    config = run.config
+    if not isinstance(config, FlowConfig):
+        yield f"the recipe {run.recipe.name} trains no model with GRPO that {trainer} could"
+        return
+    if config.grpo.trainable.method == "prompt":
+        yield f"{trainer} trains no virtual tokens; got grpo.trainable.method"
+    if config.model.quantization is not None:
+        yield f"{trainer} is not told of weights in 4 bits; got model.quantization"
+    if why := run.task.explain_bound_rewards(config):
+        yield f"the rewards of this run cannot be built again elsewhere: {why}"
+
+
+def _choose_rows(
+    run: FinishedRun, trainer: TrainerName, rewards: RewardSet
+) -> tuple[dict[str, list[Example]], DropLog]:
+    """Return the examples that can be rows and whose answers can be scored, and the others."""
+    drops, kept = DropLog(), {"train": list[Example](), "validation": list[Example]()}
+    for name, examples in read_splits(run.folder / run.task.data_stage, *kept).items():
+        for one in examples:
+            if tag := _find_tag(one, trainer):
+                drops.add(f"{tag} in the words of a prompt", one.id)
+            elif unusable := rewards.explain_unusable(one):
+                drops.add("no reward can score its answers", f"{one.id} ({unusable})")
+            else:
+                kept[name].append(one)
+    if not kept["train"]:
+        why = ", ".join(f"{count} x {reason}" for reason, count in drops.counts.items())
+        raise ConfigError(f"no row of {run.folder} can be one of {trainer}", got=why or "no rows")
+    return kept, drops
+
+
+def _find_tag(example: Example, trainer: TrainerName) -> str | None:
+    words = "\n".join(p for turn in example.prompt for p in turn.parts if isinstance(p, str))
+    found = (tag for name in _TAGS[trainer].split() if (tag := f"<{name}>") in words)
+    return next(found, None) if example.pictures or trainer == "swift" else None
+
+
+def _write_rows(
+    path: Path, examples: Sequence[Example], trainer: TrainerName, run: FinishedRun
+) -> None:
+    shown = [[show_picture(one, path.parent) for one in example.pictures] for example in examples]
+    recipe, most = run.recipe.name, run.config.model.max_pixels
+    rows: list[dict[str, Any]] = []
+    for number, (one, names) in enumerate(zip(examples, shown, strict=True)):
+        if trainer == "swift":
+            row = {"messages": write_turns(one), "solution": one.label, EXAMPLE_ID: one.id}
+            rows.append({**row, "images": names} if names else row)
+            continue
+        row = {"data_source": f"groupwise/{recipe}", "prompt": write_turns(one), "ability": recipe}
+        row["reward_model"] = {"style": "rule", "ground_truth": one.label}
+        row["extra_info"] = {"split": path.name, "index": number, EXAMPLE_ID: one.id}
+        if any(shown):  # the columns of Parquet are those of the first row
+            row["images"] = [{"image": name, "max_pixels": most} for name in names]
+        rows.append(row)
+    if trainer == "swift":
+        core.write_jsonl(path.with_suffix(".jsonl"), rows)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    replace_file(path.with_suffix(".parquet"), [sink.getvalue()])
+
+
+def write_turns(example: Example) -> list[dict[str, str]]:
+    """Return the turns of a prompt, each picture as its tag; no words spell control tokens."""
+
+    def write(part: str | Picture) -> str:
+        return break_tokens_for_others(part) if isinstance(part, str) else "<image>"
+
+    return [{"role": one.role, "content": "".join(map(write, one.parts))} for one in example.prompt]
+
+
+def copy_pictures(example: Example, folder: Path) -> Example:
+    """Return an example whose pictures are copies below ``folder``, byte by byte, for the judge."""
+
+    def copy(part: str | Picture) -> str | Picture:
+        if isinstance(part, str):
+            return part
+        path = folder / "pictures" / f"{part.digest}{part.path.suffix.lower()}"
+        if not path.exists():
+            replace_file(path, [read_picture_bytes(part)])
+        return Picture(path, part.digest)
+
+    turns = tuple(Message(turn.role, map(copy, turn.parts)) for turn in example.prompt)
+    return replace(example, prompt=turns)
+
+
+def show_picture(picture: Picture, folder: Path) -> str:
+    """Return the path of the copy, or of a PNG where others would read it turned or converted."""
+    with core.open_lazily(picture.path) as opened:
+        is_plain = core.shows_as_it_is(opened)
+    path = picture.path if is_plain else picture.path.with_name(f"{picture.digest}.upright.png")
+    if not path.exists():
+        core.open_picture(picture).save(path, format="PNG", compress_level=1)
+    return path.relative_to(folder).as_posix()
+
+
+def _write_script(config: FlowConfig, trainer: TrainerName, *, has_validation: bool) -> str:
+    grpo, model, lora = config.grpo, config.model, config.grpo.trainable.lora
+    place, start = find_place(model.base), '"${MODEL:?a model folder or a hub id}"'
+    if config.sft is not None:
+        start = "${MODEL:-model/merged}"
+    elif not model.is_tiny and not Path(place).exists():
+        start = f"${{MODEL:-{shlex.quote(str(place))}}}"
+    generated = grpo.steps_per_generation or grpo.gradient_accumulation
+    asked, save = config.data.budget.max_prompt_tokens, grpo.save_every_steps or 50
+    head = f"""\
+#!/bin/sh
+# GRPO of a Groupwise run with {trainer}, on one GPU. Model, rows, rewards, batches, tokens, rate,
+# beta, temperature and epochs are the run's; everything else is as {trainer} has it.
+set -eu
+cd "$(dirname "$0")"
+MODEL={start}
+"""
+    if trainer == "swift":
+        adapter = f"--lora_rank {lora.rank} --lora_alpha {lora.alpha} "
+        return f"""{head}USE_HF=1 swift rlhf --rlhf_type grpo --model "$MODEL" \\
+  --tuner_type {grpo.trainable.method} {adapter * (grpo.trainable.method == "lora")}\\
+  --dataset train.jsonl {"--val_dataset validation.jsonl " * has_validation}\\
+  --split_dataset_ratio 0 --strict true --seed {config.seed} --max_pixels {model.max_pixels} \\
+  --external_plugins plugin.py --reward_funcs groupwise --truncation_strategy delete \\
+  --max_length {asked + grpo.max_new_tokens} --max_completion_length {grpo.max_new_tokens} \\
+  --per_device_train_batch_size {grpo.prompts_per_step * grpo.group_size} \\
+  --gradient_accumulation_steps {grpo.gradient_accumulation} --steps_per_generation {generated} \\
+  --num_generations {grpo.group_size} --learning_rate {grpo.learning_rate} --beta {grpo.beta} \\
+  --temperature {grpo.temperature} --num_train_epochs {grpo.epochs} --save_steps {save} \\
+  --output_dir checkpoints "$@"
+"""
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    rows, rank = (
+        grpo.prompts_per_step * grpo.group_size,
+        lora.rank * (grpo.trainable.method == "lora"),
+    )
+    # verl's own filter of long rows would leave out what it cannot read without a word.
+    return f"""{head}python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \\
+  data.train_files="$PWD/train.parquet" data.seed={config.seed} data.truncation=error \\
+  data.val_files="$PWD/{"validation" if has_validation else "train"}.parquet" \\
+  data.filter_overlong_prompts=False data.train_batch_size={grpo.prompts_per_step * generated} \\
+  data.max_prompt_length={asked} data.max_response_length={grpo.max_new_tokens} \\
+  reward.custom_reward_function.path="$PWD/plugin.py" \\
+  reward.custom_reward_function.name=compute_score \\
+  actor_rollout_ref.model.path="$MODEL" actor_rollout_ref.model.lora_rank={rank} \\
+  actor_rollout_ref.model.lora_alpha={lora.alpha} {actor}.optim.lr={grpo.learning_rate} \\
+  {actor}.use_kl_loss={grpo.beta > 0} {actor}.kl_loss_coef={grpo.beta} \\
+  {actor}.ppo_mini_batch_size={grpo.prompts_per_step * grpo.gradient_accumulation} \\
+  {actor}.ppo_micro_batch_size_per_gpu={rows} {rollout}.log_prob_micro_batch_size_per_gpu={rows} \\
+  actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu={rows} {rollout}.name=vllm \\
+  {rollout}.load_format=safetensors {rollout}.tensor_model_parallel_size=1 \\
+  {rollout}.n={grpo.group_size} {rollout}.temperature={grpo.temperature} \\
+  trainer.total_epochs={grpo.epochs} trainer.save_freq={save} trainer.val_before_train=False \\
+  trainer.default_local_dir=checkpoints trainer.logger='["console"]' \\
+  trainer.n_gpus_per_node=1 trainer.nnodes=1 "$@"
+"""

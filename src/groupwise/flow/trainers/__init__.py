@@ -1,1 +1,0 @@
-"""What GRPO of a run trains on, for another trainer: rows, rewards and launch arguments."""
