@@ -90,6 +90,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.published import read_published
 from groupwise.evaluation.report.comparison import (
+    ComparisonLayout,
     lay_out_comparison,
     list_findings,
     tell_comparison,
@@ -179,6 +180,7 @@ __all__ = [
     "Candidate",
     "Cell",
     "Comparison",
+    "ComparisonLayout",
     "Conditions",
     "Confusion",
     "Difference",

@@ -128,22 +128,28 @@ class Comparison:
     reasons: tuple[Statement, ...]
 
 
-def compare_results(table: ResultTable, *, seed: int = 0) -> Comparison:
+def compare_results(
+    table: ResultTable, *, pairs: Sequence[tuple[str, str]] | None = None, seed: int = 0
+) -> Comparison:
     """Compare the systems of a table; the same table and seed of the draws say the same.
 
-    Policies of the same runs are compared with the last, methods with the first; of runs all pairs
-    are, or each with the first where that is more than 200 differences.
+    Without ``pairs`` policies of the same runs are compared with the last, methods with the first;
+    of runs all pairs are, or each with the first where that is more than 200 differences.
 
     Raises:
         EvaluationError: if runs answered the same items with other labels.
     """
-    names, pairs = table.systems, list(combinations(table.systems, 2))
-    if table.policies.listed:
+    names, every = table.systems, list(combinations(table.systems, 2))
+    if pairs is not None:
+        pass
+    elif table.policies.listed:
         known = {one.system for one in table.results if one.state != "inapplicable"}
         last, *others = [name for name in reversed(names) if name in known]
         pairs = [(last, other) for other in others]
-    elif table.is_of_methods or len(pairs) * len(table.cells) > MAX_COMPARISONS:
+    elif table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS:
         pairs = [(names[0], other) for other in names[1:]]
+    else:
+        pairs = every
     gaps, num = _adjust(_subtract_all(table, pairs, seed)), len(table.cells)
     found = tuple(
         _join_gaps(table, pair, gaps[place * num : (place + 1) * num])

@@ -188,7 +188,10 @@ class ComparisonLayout:
     def place(self, cell: Coordinates) -> str:
         """Return ``epoch 1, size 200``; empty without axes."""
         parts = zip(self.table.axes, cell, strict=True)
-        return self.phrases.join(f"{_title_axis(axis)} {value}" for axis, value in parts)
+        return self.phrases.join(f"{self._title_axis(axis)} {value}" for axis, value in parts)
+
+    def _title_axis(self, axis: GridAxis) -> str:
+        return self.phrases.title("axis", axis.key.rpartition(".")[2])
 
     def place_after(self, cell: Coordinates) -> str:
         """Return `` (epoch 1, size 200)``; empty without axes."""
@@ -350,7 +353,10 @@ class ComparisonLayout:
     def _tabulate_grid(self, title: str, shown: Mapping[Coordinates, Cell]) -> Table:
         """Return a grid with the last axis as columns."""
         *outer, last = self.table.axes
-        heads = [*map(_title_axis, outer), *(f"{_title_axis(last)} {x}" for x in last.values)]
+        heads = [
+            *map(self._title_axis, outer),
+            *(f"{self._title_axis(last)} {x}" for x in last.values),
+        ]
         starts = dict.fromkeys(cell[:-1] for cell in shown)
         rows = [(*map(Cell, x), *(shown[*x, value] for value in last.values)) for x in starts]
         return Table(title, tuple(heads), tuple(rows), len(outer), "heat")
@@ -458,7 +464,7 @@ class ComparisonLayout:
         )
         titles = list(map(self.name_pair, pairs))
         is_beside = not axis.has_epochs and any(one.has_epochs for one in self.table.axes)
-        heads = [_title_axis(axis), *titles]
+        heads = [self._title_axis(axis), *titles]
         heads += [f"{trend}\n{one}" if titles[1:] else trend for one in titles if is_beside]
         rows: list[tuple[Cell, ...]] = []
         for number, value in enumerate(axis.values):
@@ -556,10 +562,6 @@ def _show_interval(one: Result) -> str:
     if one.low is None or one.high is None:
         return ""
     return words.format_share_interval(one.low, one.high)
-
-
-def _title_axis(axis: GridAxis) -> str:
-    return axis.key.rpartition(".")[2]
 
 
 def _capitalize(clause: str) -> str:
