@@ -74,11 +74,11 @@ Outcome = Literal["unlike", "unfinished", "two_seeds", "tied", "checkpoint", "re
 class Verdict:
     """What the study recommends, and by which comparison.
 
-    ``outcome`` is ``unlike``: arms differ in more than β; ``unfinished``: the comparison's cells have
-    not run; ``two_seeds``: too few for an interval of β; ``tied``: 0 is not left out;
+    ``outcome`` is ``unlike``: arms differ in more than β; ``unfinished``: cells of the comparison
+    have not run; ``two_seeds``: too few for an interval of β; ``tied``: 0 is not left out;
     ``checkpoint``: of these checkpoints one is better; ``recommended``; ``alone``: one arm. ``arm``
-    is the better one, ``epoch`` and ``shots`` are of the comparison, ``differences`` of all pairs of
-    arms; ``against_start`` has the GRPO of each arm against what it started from.
+    is the better one, ``epoch`` and ``shots`` are of the comparison, ``differences`` of all pairs
+    of arms; ``against_start`` has the GRPO of each arm against what it started from.
     """
 
     outcome: Outcome
@@ -97,13 +97,16 @@ def judge(study: Study) -> Verdict:
     if epoch is None or not shots:
         return Verdict("unfinished" if is_alike else "unlike", None, epoch)
     compared = [pair for pair in study.pairs if _have_same_items(*pair)]
-    sides = study.tabulate_sides([(arm.name, arm, epoch) for arm in study.arms], shots)
-    differences = _list_differences(sides, [(a.name, b.name) for a, b in compared])
+    results: list[Result] = []
+    for pair in compared:
+        sides = [(arm.name, arm, epoch) for arm in pair]
+        results += study.tabulate_sides(sides, shots, tuple(arm.name for arm in pair))
+    differences = _list_differences(results, [(a.name, b.name) for a, b in compared])
     starts: list[Result] = []
     for arm in study.arms:
         if own := study.find_shared_shots([arm], (0, epoch)):
-            pair = [(arm.name, arm, epoch), (START, arm, 0)]
-            starts += study.tabulate_sides(pair, own, (arm.name,))
+            sides = [(arm.name, arm, epoch), (START, arm, 0)]
+            starts += study.tabulate_sides(sides, own, (arm.name,))
     against = _list_differences(starts, [(x.cell[0], START) for x in starts if x.system != START])
     means = {
         arm.name: fmean(fmean(study.average_items(run, epoch, shots).values()) for run in arm.runs)
@@ -397,7 +400,7 @@ def write_study(runs: Sequence[Path], folder: Path, *, language: Language = "en"
     reasons = list(list_reasons(study, verdict, command=write_command(study)))
     phrases = Phrases(language, own=Path(__file__).with_name("phrases.yaml"))
     findings = list(list_findings(study, verdict))
-    title = "study_recommended" if verdict.outcome == "recommended" else "recommended_checkpoint"
+    title = "recommended" if verdict.outcome == "recommended" else "recommended_checkpoint"
     title = phrases.say(title if verdict.arm else "no_recommendation", name=verdict.arm)
     kind = "verdict yes" if verdict.arm else "verdict"
     boxes = [Box(kind, title=title, points=tuple(map(phrases.say, reasons)))]
@@ -541,12 +544,11 @@ def _tabulate_settings(study: Study, phrases: Phrases) -> Table:
     for key in dict.fromkeys([*(key for key in _ALWAYS if key in every[0]), *changed]):
         show(key, lambda run, x=key: run.settings.get(x))
     for phase in PHASES:
-        title = phrases.say("epochs_of", phase=phase.upper())
-        of = {"part": lambda run, x=phase: len(run.training[x])}
+        planned = {run.folder: run.evaluated.planned_epochs.get(phase, DASH) for run in study.runs}
         show(
-            title,
-            lambda run, x=phase: phrases.say(
-                "of", part=of["part"](run), all=run.evaluated.planned_epochs.get(x, DASH)
+            phrases.say("epochs_of", phase=phase.upper()),
+            lambda run, x=phase, of=planned: phrases.say(
+                "of", part=len(run.training[x]), all=of[run.folder]
             ),
             "",
         )

@@ -1,4 +1,4 @@
-"""The runs of a β study as tables of results: arms, epochs, accuracies, and lists that are the same.
+"""The runs of a β study as tables of results: arms, epochs, accuracies and equal lists.
 
 Nothing is computed from a cell that has not run. An item whose evaluation failed in one arm is left
 out of that cell in all of them.
@@ -330,7 +330,7 @@ class Study:
         return {item: value for item, value in known.items() if value is not None}
 
     def find_shared_shots(self, arms: Sequence[Arm], epochs: Sequence[int]) -> tuple[int, ...]:
-        """Return the shots at which these arms ran all items of the largest subset in all epochs."""
+        """Return the shots at which arms ran all items of the largest subset in all epochs."""
         runs = [run for arm in arms for run in arm.runs]
 
         def is_there(run: StudyRun, epoch: int, shots: int) -> bool:
@@ -355,7 +355,7 @@ class Study:
         shots: Sequence[int],
         cell: tuple[str, ...] = (),
     ) -> list[Result]:
-        """Return the results of names that are an arm at an epoch, on items that all could score."""
+        """Return the results of names, each an arm at an epoch, on items that all could score."""
         results: list[Result] = []
         for seed in sides[0][1].seeds:
             runs = [next(run for run in arm.runs if run.seed == seed) for _, arm, _ in sides]
