@@ -4,6 +4,7 @@ Draws only; what is shown was read and judged by ``groupwise.evaluation.monitor`
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -24,8 +25,7 @@ from groupwise.evaluation.monitor import (
     describe_value,
     title_series,
 )
-from groupwise.evaluation.page import Language, Words
-from groupwise.evaluation.page.numbers import format_duration
+from groupwise.evaluation.report.phrases import Language, Phrases, format_duration
 
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _NARROW = 60
@@ -80,7 +80,7 @@ def draw_sparkline(values: Sequence[float], width: int, *, is_ascii: bool = Fals
 class _Page:
     def __init__(self, width: int, language: Language, is_ascii: bool) -> None:
         self.width = width
-        self.words = Words(language)
+        self.phrases = Phrases(language, own=Path(__file__).with_name("watch.yaml"))
         self.is_ascii = is_ascii
 
     def draw(self, state: RunState, shown: str | None) -> Iterator[RenderableType]:
@@ -94,7 +94,7 @@ class _Page:
             yield from self._draw_training(training, is_whole=training.step == shown)
 
     def _say(self, name: str, **values: object) -> str:
-        return self._clean(self.words.fill(self.words.title("watch", name), values))
+        return self._clean(self.phrases.say(f"watch.{name}", **values))
 
     def _draw_head(self, state: RunState) -> Text:
         name = state.folder.resolve().name
@@ -166,13 +166,13 @@ class _Page:
         self, series: Series, count: tuple[int, int] | None, *, is_narrow: bool
     ) -> list[str]:
         values = series.values
-        title = title_series(series.key, self.words.language)
+        title = title_series(series.key, self.phrases.language)
         now, start, low, high = (
             self._clean(describe_value(series.key, value))
             for value in (values[-1], values[0], min(values), max(values))
         )
         if count is not None:
-            now = f"{self.words.label('of', part=count[0], all=count[1])}  {now}"
+            now = f"{self.phrases.say('of', part=count[0], all=count[1])}  {now}"
         return [title, now] if is_narrow else [title, now, start, f"{low} .. {high}"]
 
     def _draw_facts(self, facts: Facts | None) -> Iterator[Text]:
@@ -225,11 +225,11 @@ class _Page:
             yield Text(self._say("no_alarms"), "green")
         for alarm in training.alarms:
             color = "bold red" if alarm.level == "error" else "bold yellow"
-            said = describe_alarm(alarm, self.words.language)
+            said = describe_alarm(alarm, self.phrases.language)
             text = Text("! ", color).append(f"{alarm.name}", color)
             text.append(f" ({self._say('step', step=alarm.step)}): {self._clean(said)}")
             yield text
-            yield Text(f"  {self._say('do')}: {advise(alarm, self.words.language)}", "dim")
+            yield Text(f"  {self._say('do')}: {advise(alarm, self.phrases.language)}", "dim")
 
     def _clean(self, text: str) -> str:
         if not self.is_ascii:

@@ -179,9 +179,14 @@ NOTICES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], str, str]] = {
         "warning",
         "GRPO is not clearly above the best baseline: 83.3 % (",
     ),
-    "run.shortcut_text": (BLIND, lambda _: None, "warning", "Text only reaches 83.3 %, the majority label 50.0 %"),
+    "run.shortcut_text": (
+        BLIND,
+        lambda _: None,
+        "warning",
+        "Text only reaches 83.3 %, the majority label 50.0 %",
+    ),
     "run.shortcut_picture": (
-        {**BLIND, "text_only": SAME[:60] + TRUTHS[60:80] + SAME[80:], "picture_only": BLIND["text_only"]},
+        {**BLIND, "text_only": SAME, "picture_only": BLIND["text_only"]},
         lambda _: None,
         "warning",
         "Picture only reaches 83.3 %, the majority label 50.0 %",
@@ -318,16 +323,11 @@ def test_where_a_baseline_is_perfect_the_report_begins_with_it(
     """Real baselines on drawn pictures; asking politely where a colour is shown gives it away."""
     examples = [polite(one) if is_polite else one for one in draw_agreement(270, tmp_path)]
     train_on, test = examples[:150], examples[150:]
-    rows = [
-        row
-        for predict, named in (
-            (predict_majority, {}),
-            (predict_text_only, {}),
-            (predict_picture_only, {}),
-            (predict_joint, {"concepts": ("shows", "asks")}),
-        )
-        for row in predict(train_on, test, split="test", seed=0, **named)
-    ]
+    named: dict[str, Any] = {"split": "test", "seed": 0}
+    rows = list(predict_majority(train_on, test, **named))
+    for predict in (predict_text_only, predict_picture_only):
+        rows += predict(train_on, test, **named)
+    rows += predict_joint(train_on, test, concepts=("shows", "asks"), **named)
     for number, row in enumerate(rows[: len(test)]):
         said = ("yes" if row.label == "no" else "no") if number % 8 == 0 else row.label
         rows.append(replace(row, policy="grpo", predicted=said, text=f"Answer: {said}."))
@@ -371,9 +371,8 @@ UNCLEAR: list[dict[str, float]] = [
 def test_what_is_not_shown_is_not_claimed() -> None:
     worse = replace(CLEAR, difference=-0.08, low=-0.13, high=-0.03)
     missed = Measure("missed", "Missed", "漏检", is_higher_better=False)
-    found = [
-        judge_difference(*one) for one in ((CLEAR,), (worse,), (CLEAR, missed), (worse, missed))
-    ]
+    found = [judge_difference(one) for one in (CLEAR, worse)]
+    found += [judge_difference(one, missed) for one in (CLEAR, worse)]
     assert found == [1, -1, -1, 1]
     assert [judge_difference(replace(CLEAR, **change)) for change in UNCLEAR] == [0] * 4
     few, many = replace(CLEAR, num_carrying=7.2), replace(CLEAR, num_carrying=20.0)
@@ -415,7 +414,7 @@ def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
     assert " ".join(write_findings(tmp_path, metrics, comparisons)) == (
         "Accuracy of GRPO on test (400 items) is 93.0 % (95 % interval 90.0–96.0 %). Clearly "
         "better than SFT warm-up (+8.0 points, +3.0 to +13.0, p = 0.002). Few clusters carry "
-        "1 difference, one about 7. Where whole rare clusters have all the gain, p falls below "
+        "1 difference (one about 7). Where whole rare clusters have all the gain, p falls below "
         "5 % in up to 15 % of cases without any difference. Clearly worse than Prompting (−8.0 "
         "points, −13.0 to −3.0, p = 0.002). Not told apart from SFT control (+8.0 points, −1.0 "
         "to +13.0, p = 0.300). The best baseline, Text only, reaches 52.0 %. Of the items that "

@@ -275,7 +275,7 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
     columns = {"missed": "missed", "right": "accuracy"}
     table = tabulate_policies(metrics, columns, title="all", phrases=phrases)
     assert (table.title, table.head) == ("all", ("Policy", "missed", "right", "n"))
-    assert [[cell.replace("\u00a0", " ") for cell in row] for row in table.rows] == [
+    assert [[str(cell).replace("\u00a0", " ") for cell in row] for row in table.rows] == [
         ["Majority label", "–", "75.0 %\n37.5–87.5 %", "7"],
         ["GRPO", "25.0 %\n12.5–62.5 %", "50.0 %\n25.0–75.0 %", "8"],
         ["own", "100.0 %\n50.0–100.0 %", "–", "9"],
@@ -297,7 +297,7 @@ def test_what_trained_has_a_total(tmp_path: Path) -> None:
     path.write_text(json.dumps(rows))
     table = tabulate_trainable(path, phrases=Phrases("en"))
     assert table.head == ("Part", "Trainable", "Frozen")
-    assert [tuple(cell.replace("\u202f", " ") for cell in row) for row in table.rows] == [
+    assert [tuple(str(cell).replace("\u202f", " ") for cell in row) for row in table.rows] == [
         ("vision", "0", "62 880"),
         ("language block 2", "28 672", "430 784"),
         ("total", "28 672", "493 664"),

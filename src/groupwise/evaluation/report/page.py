@@ -66,10 +66,12 @@ class Table:
     @property
     def cells(self) -> list[list[Cell]]:
         """The rows, each cell with its note apart."""
-        return [
-            [one if isinstance(one, Cell) else Cell(*one.split("\n", 1)) for one in row]
-            for row in self.rows
-        ]
+        return [[one if isinstance(one, Cell) else _split(one) for one in row] for row in self.rows]
+
+
+def _split(text: str) -> Cell:
+    value, _, note = text.partition("\n")
+    return Cell(value, note)
 
 
 @_exact

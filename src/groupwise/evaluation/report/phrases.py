@@ -269,8 +269,3 @@ def mark_code(text: object) -> str:
 def unmark_code(text: str) -> str:
     """Return a sentence without the marks of its code, as a terminal shows it."""
     return text.translate(dict.fromkeys(map(ord, CODE)))
-
-
-def shorten(text: str, length: int) -> str:
-    """Return a text of at most ``length`` characters, the last of them … where it was cut."""
-    return text if len(text) <= length else f"{text[: length - 1]}…"

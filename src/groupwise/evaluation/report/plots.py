@@ -1,14 +1,14 @@
 """The plots of pages, small single panels that stay readable on a phone, and colours of tables.
 
-Values with intervals, dots per seed, curves over steps with a band, a curve beside a share, and
-reliability. Nothing here reads files or computes a metric.
+Values with intervals, dots per seed, curves over steps with a band, and reliability. Nothing here
+reads files or computes a metric.
 """
 
 import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import shorten
 from groupwise.evaluation.report.page import Plot
-from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share, shorten
+from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share
 
 if TYPE_CHECKING:
     from groupwise.evaluation.label_metrics import ReliabilityBin
@@ -201,32 +202,6 @@ def plot_lines(
     )
     draw = partial(_draw_lines, lines, form, phrases.say("step"))
     return Plot(name, title, f"{title}: {'; '.join(told)}", draw, (3.8, 3.0), caption)
-
-
-def plot_beside_share(
-    name: str, title: str, line: Line, share: Line, phrases: Phrases, *, caption: str = ""
-) -> Plot:
-    """Return a line by the axis on the left and a share over the same steps by that on the right.
-
-    Each axis has the title and the colour of its line.
-    """
-    told = "; ".join(
-        f"{one.title} {form(one.values[0])} → {form(one.values[-1])}"
-        for one, form in ((line, format_plain), (share, format_share))
-    )
-    draw = partial(_draw_beside_share, line, share, phrases.say("step"))
-    return Plot(name, title, f"{title}: {told}", draw, (4.4, 3.0), caption)
-
-
-def _draw_beside_share(line: Line, share: Line, step: str, axes: Axes) -> None:
-    _draw_lines([replace(line, title="")], "plain", step, axes)
-    other = axes.twinx()
-    _draw_line(share, other)
-    other.set_ylim(-0.01, 1.02)
-    other.yaxis.set_major_formatter(_make_percent_axis())
-    other.grid(visible=False)
-    axes.set_ylabel(line.title, color=line.color)
-    other.set_ylabel(share.title, color=share.color)
 
 
 def _draw_lines(lines: Sequence[Line], form: Form, step: str, axes: Axes) -> None:

@@ -3,74 +3,17 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
-from groupwise.evaluation.facts import find_manifests
+from groupwise.evaluation import predictions as rows_of
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
 from groupwise.evaluation.metrics import MAX_LABELS
-from groupwise.evaluation.monitor import History, describe_value, is_share, title_series
-from groupwise.evaluation.predictions import (
-    ACCURACY,
-    MARKS,
-    MAX_TEXT,
-    NEAR_DUPLICATE,
-    REWARD,
-    SEEN,
-    Prediction,
-    have_truths,
-)
-from groupwise.evaluation.report.page import (
-    Block,
-    Box,
-    Bullets,
-    Card,
-    Cards,
-    Cell,
-    Fold,
-    Heading,
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Region,
-    Table,
-    Tables,
-    Tile,
-    Verbatim,
-    write_page,
-)
-from groupwise.evaluation.report.phrases import (
-    DASH,
-    Language,
-    Phrases,
-    format_count,
-    format_duration,
-    format_interval,
-    format_moment,
-    format_p_cell,
-    format_p_value,
-    format_points,
-    format_share,
-    format_value,
-    mark_code,
-    shorten,
-)
-from groupwise.evaluation.report.plots import (
-    Bar,
-    Line,
-    choose_window,
-    color_policy,
-    name_file,
-    pick_color,
-    plot_bars,
-    plot_beside_share,
-    plot_lines,
-    plot_reliability,
-)
+from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
+from groupwise.evaluation.report import page, phrases, plots
+from groupwise.evaluation.report.page import Block, Card, Cell, Heading, Paragraph, Part, Table
+from groupwise.evaluation.report.phrases import DASH, Language, Phrases, format_count, format_share
 from groupwise.evaluation.report.run import (
     Report,
     build_report,
@@ -86,23 +29,19 @@ from groupwise.evaluation.report.tables import (
     tabulate_metrics,
     tell_calibration,
 )
+from groupwise.evaluation.report.training import describe_machine, show_training
 
 NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3
 _MAX_ANSWER = 60
 _MAX_BESIDE = 4  # columns of tables that stand beside each other without being cut
-_SIGNALS = (
-    *("kl", "entropy", "dead_groups", "invalid", "truncated", "unscored", "reward_std"),
-    *("completion_length", "tokens_per_s", "learning_rate", "grad_norm"),
-)
-_HELDOUT = "heldout/accuracy"
-_MACHINE = ("cpu", "num_cpus", "memory_mib", "accelerators", "num_threads")
 _COMMANDS = {
     "predict": "groupwise predict {run} ROWS --out answers.jsonl",
     "evaluate": "groupwise evaluate {run} ROWS --out other-data",
     "serve": "groupwise serve {run}",
     "export-model": "groupwise export-model {run} --out model",
 }
+_VERDICTS = {0: ("close", "harmless"), 1: ("better", "intended"), -1: ("worse", "confounding")}
 
 
 def write_report(run_folder: Path, *, language: Language = "en") -> tuple[Path, Path]:
@@ -115,176 +54,477 @@ def write_report(run_folder: Path, *, language: Language = "en") -> tuple[Path, 
         EvaluationError: if the folder does not exist or a file in it cannot be parsed.
         DataError: if a JSONL file in it is damaged.
     """
-    return write_page(lay_out(build_report(run_folder), language), run_folder, name=NAME)
+    return page.write_page(lay_out(build_report(run_folder), language), run_folder, name=NAME)
 
 
-def lay_out(report: Report, language: Language = "en") -> Page:
+def lay_out(report: Report, language: Language = "en") -> page.Page:
     """Return the page of a run."""
-    phrases = Phrases(language, policies=report.policies)
-    say = phrases.say
-    sections = [one for one in report.sections if one.language in (None, language)]
-    parts: dict[bool, list[Part]] = {True: [], False: []}
-    for number, one in enumerate(sections, start=1):
-        text = (Paragraph(one.text),) if one.text else ()
-        folded = (Fold(say("num_tables", num=len(one.tables)), one.tables),)
-        tables = folded if len(one.tables) > 1 else one.tables
-        part = Part(f"section-{number}", one.title, (*text, *tables))
-        parts[bool(one.tiles)].append(part)
-    changes = list(_show_changes(report, phrases))
-    is_scored = report.headline is not ACCURACY
-    unknown, manifest = say("unknown"), report.manifest
-    lead = say("no_manifest")
-    if manifest is not None:
-        version = manifest.get("packages", {}).get("groupwise", unknown)
-        moment = format_moment(manifest.get("started_at", unknown))
-        lead = say("started", moment=moment, seed=manifest.get("seed", unknown), version=version)
-    findings = ("" if language == "zh" else " ").join(map(say, report.findings))
-    absent = f" {say('run_absent', names=report.absent)}" if report.absent else ""
-    recipe, name = (manifest or {}).get("recipe"), report.folder.resolve().name
-    return Page(
-        title=f"{recipe} · {name}" if recipe and recipe != name else name,
-        lead=lead,
-        language=language,
-        notices=tuple(Notice(one.level, say(one), one.source) for one in report.notices),
-        checked=say("run_checked"),
-        tiles=(*(tile for one in sections for tile in one.tiles), *_list_tiles(report, phrases)),
-        boxes=(Box("findings", (findings,)),) if findings else (),
-        parts=(
-            *(changes if is_scored else ()),
-            *parts[True],
-            _show_accuracy(report, phrases),
-            *_show_comparisons(report, phrases),
-            *(() if is_scored else changes),
-            *_show_training(report, phrases),
-            *_show_slices(report, phrases),
-            *parts[False],
-            *_show_answers(report, phrases),
-            *_show_mistakes(report, phrases),
-            *_show_prompt(report, phrases),
-            *_show_data(report, phrases),
-            *_show_settings(report, phrases),
-            *_show_next(report, phrases),
-        ),
-        footer=(Paragraph(f"{say('run_footer')}{absent}", ""),),
-    )
+    return _Layout(report, language).make()
 
 
-def _list_tiles(report: Report, phrases: Phrases) -> Iterator[Tile]:
-    if not report.main:
-        return
-    one = report.main[report.last][report.headline.name]
-    measure, policy = phrases.name_measure(report.headline), phrases.title_policy(report.last)
-    text = phrases.say("measure_of", measure=measure, policy=policy, split=report.split)
-    tile = make_tile(one, text)
-    yield Tile(tile.value, tile.text, tile.note, is_good=is_shown_useful(report))
-    about = report.headline.name, report.split, report.last
-    pairs = [p for p in report.comparisons if (p.measure, p.split, p.policy_b) == about]
-    for pair in pairs[:3]:
-        text = phrases.say("points_against", policy=phrases.title_policy(pair.policy_a))
-        note = f"{phrases.interval(pair.low, pair.high)}, {format_p_value(pair.p_value_holm)}"
-        yield Tile(format_points(pair.difference), text, note)
+class _Layout:
+    """The parts of a page; a part that has nothing to show is not yielded."""
 
+    def __init__(self, report: Report, language: Language) -> None:
+        self.report = report
+        self.language: Language = language
+        self.phrases = Phrases(language, policies=report.policies)
+        self.say, self.name = self.phrases.say, self.phrases.title_policy
 
-def _show_accuracy(report: Report, phrases: Phrases) -> Part:
-    """Return the headline of every split, beside what else is measured, and a plot of the main."""
-    headline, say = report.headline, phrases.say
-    known = [report.define("balanced_accuracy")] if headline is ACCURACY else report.measures
-    beside = [one for one in (*known, report.define("invalid_rate")) if one is not headline]
-    blocks: list[Block] = [Paragraph(say("accuracy_lead"))]
-    for split, by_policy in report.by_split.items():
-        shown = [one for one in beside if any(one.name in own for own in by_policy.values())]
-        best = max(own[headline.name].value * headline.sign for own in by_policy.values())
+    def make(self) -> page.Page:
+        report, say = self.report, self.say
+        sections = [one for one in report.sections if one.language in (None, self.language)]
+        own: dict[bool, list[Part]] = {True: [], False: []}
+        for number, one in enumerate(sections, start=1):
+            text = (Paragraph(one.text),) if one.text else ()
+            folded = (page.Fold(say("num_tables", num=len(one.tables)), one.tables),)
+            tables = folded if len(one.tables) > 1 else one.tables
+            own[bool(one.tiles)].append(Part(f"section-{number}", one.title, (*text, *tables)))
+        changes, is_scored = list(self._changes()), report.headline is not ACCURACY
+        unknown, manifest = say("unknown"), report.manifest
+        lead = say("no_manifest")
+        if manifest is not None:
+            version = manifest.get("packages", {}).get("groupwise", unknown)
+            moment = phrases.format_moment(manifest.get("started_at", unknown))
+            seed = manifest.get("seed", unknown)
+            lead = say("started", moment=moment, seed=seed, version=version)
+        findings = ("" if self.language == "zh" else " ").join(map(say, report.findings))
+        absent = f" {say('run_absent', names=report.absent)}" if report.absent else ""
+        recipe, name = (manifest or {}).get("recipe"), report.folder.resolve().name
+        return page.Page(
+            title=f"{recipe} · {name}" if recipe and recipe != name else name,
+            lead=lead,
+            language=self.language,
+            notices=tuple(page.Notice(one.level, say(one), one.source) for one in report.notices),
+            checked=say("run_checked"),
+            tiles=(*(tile for one in sections for tile in one.tiles), *self._tiles()),
+            boxes=(page.Box("findings", (findings,)),) if findings else (),
+            parts=(
+                *(changes if is_scored else ()),
+                *own[True],
+                self._accuracy(),
+                *self._comparisons(),
+                *(() if is_scored else changes),
+                *show_training(report, self.phrases),
+                *self._slices(),
+                *own[False],
+                *self._answers(),
+                *self._mistakes(),
+                *self._prompt(),
+                *self._data(),
+                *self._settings(),
+                *self._next(),
+            ),
+            footer=(Paragraph(f"{say('run_footer')}{absent}", ""),),
+        )
+
+    def _heads(self, *keys: str) -> tuple[str, ...]:
+        return tuple(self.say(key) if key != "n" else key for key in keys)
+
+    def _color(self, policy: str) -> str:
+        return plots.color_policy(policy, self.report.policies)
+
+    def _tiles(self) -> Iterator[page.Tile]:
+        report, say = self.report, self.say
+        if not report.main:
+            return
+        about = {"measure": report.headline, "policy": report.last, "split": report.split}
+        tile = make_tile(report.main[report.last][report.headline.name], say("measure_of", **about))
+        yield page.Tile(tile.value, tile.text, tile.note, is_good=is_shown_useful(report))
+        mine = report.headline.name, report.split, report.last
+        for one in [p for p in report.comparisons if (p.measure, p.split, p.policy_b) == mine][:3]:
+            p = phrases.format_p_value(one.p_value_holm)
+            note = f"{self.phrases.interval(one.low, one.high)}, {p}"
+            text = say("points_against", policy=one.policy_a)
+            yield page.Tile(phrases.format_points(one.difference), text, note)
+
+    def _accuracy(self) -> Part:
+        """Return the headline of every split, beside what else is measured, and a plot of one."""
+        report, headline = self.report, self.report.headline
+        known = [report.define("balanced_accuracy")] if headline is ACCURACY else report.measures
+        beside = [one for one in (*known, report.define("invalid_rate")) if one is not headline]
+        blocks: list[Block] = [Paragraph(self.say("accuracy_lead"))]
+        for split, by_policy in report.by_split.items():
+            shown = [one for one in beside if any(one.name in own for own in by_policy.values())]
+            best = max(own[headline.name].value * headline.sign for own in by_policy.values())
+            rows: list[tuple[str | Cell, ...]] = []
+            bars: list[plots.Bar] = []
+            for policy, own in by_policy.items():
+                one, title = own[headline.name], self.name(policy)
+                note = report.policies.describe(policy, self.language)
+                code = phrases.mark_code(policy)
+                value, ends = phrases.format_value(one), phrases.format_interval(one)
+                both = (one.low, one.high)
+                bars.append(
+                    plots.Bar(title, f"{value} ({ends})", one.value, both, self._color(policy))
+                )
+                rows.append(
+                    (
+                        Cell(title, f"{code} · {note}" if note else code),
+                        Cell(value, ends, is_strong=one.value * headline.sign == best),
+                        *(
+                            phrases.format_value(own[m.name]) if m.name in own else DASH
+                            for m in shown
+                        ),
+                        format_count(one.n),
+                        Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
+                    )
+                )
+            titles = (self.phrases.title_measure(one) for one in (headline, *shown))
+            head = (self.say("policy"), *titles, "n", self.say("digest"))
+            marks = tuple(bar.color for bar in bars)
+            blocks += [Heading(split), Table("", head, tuple(rows), kind="headline", marks=marks)]
+            if split == report.split:
+                title = self.say("measure_on", measure=headline, split=split)
+                plot = plots.plot_bars(plots.name_file("accuracy", split), title, bars)
+                blocks.append(page.Plots((plot,), "wide"))
+        return Part("accuracy", self.phrases.name_measure(headline), tuple(blocks))
+
+    def _comparisons(self) -> Iterator[Part]:
+        report, several = self.report, len(self.report.by_split) > 1
         rows: list[tuple[str | Cell, ...]] = []
-        bars: list[Bar] = []
-        for policy, own in by_policy.items():
-            one, title = own[headline.name], phrases.title_policy(policy)
-            color = color_policy(policy, report.policies)
-            note = report.policies.describe(policy, phrases.language)
-            value, ends = format_value(one), format_interval(one)
-            bars.append(Bar(title, f"{value} ({ends})", one.value, (one.low, one.high), color))
+        clear: list[PairedComparison] = []
+        for one in report.comparisons:
+            measure = report.define(one.measure)
+            verdict = judge_difference(one, measure)
+            clear += [one] if verdict else []
+            kind, color = _VERDICTS[verdict]
+            ends = self.phrases.interval(one.low, one.high)
+            points, tag = phrases.format_points(one.difference), self.say(f"verdict.{kind}")
+            of = "" if measure is ACCURACY else self.phrases.name_measure(measure)
+            p_values = (one.p_value_holm, one.p_value_clustered, one.p_value)
+            holm, clustered, mcnemar = map(phrases.format_p_cell, p_values)
+            wins, losses, same, n = map(
+                format_count, (*one.count_wins(measure), one.num_same_answer, one.n)
+            )
             rows.append(
                 (
-                    Cell(title, f"{mark_code(policy)} · {note}" if note else mark_code(policy)),
-                    Cell(value, ends, is_strong=one.value * headline.sign == best),
-                    *(format_value(own[m.name]) if m.name in own else DASH for m in shown),
-                    format_count(one.n),
-                    Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
+                    Cell(self.name(one.policy_b), one.split if several else ""),
+                    Cell(self.name(one.policy_a), of),
+                    Cell(points, ends, tag=tag, tag_kind=color),
+                    *(holm, f"{wins} : {losses}", same, clustered, mcnemar, n),
                 )
             )
-        titles = (phrases.title_measure(one) for one in (headline, *shown))
-        head = (say("policy"), *titles, "n", say("digest"))
-        colors = tuple(bar.color for bar in bars)
-        blocks += [Heading(split), Table("", head, tuple(rows), kind="headline", marks=colors)]
-        if split == report.split:
-            title = say("measure_on", measure=phrases.name_measure(headline), split=split)
-            blocks.append(Plots((plot_bars(name_file("accuracy", split), title, bars),), "wide"))
-    return Part("accuracy", phrases.name_measure(headline), tuple(blocks))
+        if rows:
+            names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
+            table = Table("", self._heads(*names, "p_mcnemar", "n"), tuple(rows), num_heads=2)
+            few = tuple(page.Bullets((self.say(one),)) for one in remark_carrying(clear))
+            blocks = Paragraph(self.say("comparisons_lead")), table, *few
+            yield Part("comparisons", self.say("paired_comparisons"), blocks)
 
-
-def _show_comparisons(report: Report, phrases: Phrases) -> Iterator[Part]:
-    say, several = phrases.say, len(report.by_split) > 1
-    rows: list[tuple[str | Cell, ...]] = []
-    clear: list[Any] = []
-    for one in report.comparisons:
-        measure = report.define(one.measure)
-        verdict = judge_difference(one, measure)
-        clear += [one] if verdict else []
-        kind, color = {0: ("close", "harmless"), 1: ("better", "intended")}.get(
-            verdict, ("worse", "confounding")
-        )
-        wins, losses = map(format_count, one.count_wins(measure))
-        of = "" if measure is ACCURACY else phrases.name_measure(measure)
-        ends = phrases.interval(one.low, one.high)
-        difference = format_points(one.difference)
-        rows.append(
-            (
-                Cell(phrases.title_policy(one.policy_b), one.split if several else ""),
-                Cell(phrases.title_policy(one.policy_a), of),
-                Cell(difference, ends, tag=say(f"verdict.{kind}"), tag_kind=color),
-                format_p_cell(one.p_value_holm),
-                f"{wins} : {losses}",
-                format_count(one.num_same_answer),
-                format_p_cell(one.p_value_clustered),
-                format_p_cell(one.p_value),
-                format_count(one.n),
+    def _slices(self) -> Iterator[Part]:
+        """Yield the accuracies on parts of the main split, if it was measured on any."""
+        main, found = self.report.main, dict[str, set[str]]()
+        for name in (name for own in main.values() for name in own):
+            field, equals, value = name.removeprefix("accuracy[").removesuffix("]").partition("=")
+            if name.startswith("accuracy[") and equals:
+                found.setdefault(field, set()).add(value)
+        tables: list[Table] = []
+        for field, values in sorted(found.items()):
+            is_mark = field in (rows_of.NEAR_DUPLICATE, rows_of.SEEN)
+            columns: dict[str, str] = {}
+            for value in sorted(values):
+                one = main[self.report.last].get(f"accuracy[{field}={value}]")
+                shown = self.say(value) if is_mark and value in ("yes", "no") else value
+                n = DASH if one is None else format_count(one.n)
+                columns[f"accuracy[{field}={value}]"] = f"{shown}\nn = {n}"
+            rows = [(self.name(k), own) for k, own in main.items() if columns.keys() & own.keys()]
+            title = self.say("by_field", field=self.phrases.title("field", field))
+            tables.append(tabulate_metrics(rows, columns, head=self.say("policy"), title=title))
+        if tables:
+            is_wide = any(len(one.head) > _MAX_BESIDE for one in tables)
+            blocks = (
+                Paragraph(self.say("slices_lead", split=self.report.split)),
+                page.Tables(tuple(tables), is_wide=is_wide),
             )
-        )
-    if rows:
-        names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
-        head = (*phrases.say_each(*names, "p_mcnemar"), "n")
-        few = tuple(Bullets((say(one),)) for one in remark_carrying(clear))
-        blocks = Paragraph(say("comparisons_lead")), Table("", head, tuple(rows), 2), *few
-        yield Part("comparisons", say("paired_comparisons"), blocks)
+            yield Part("slices", self.say("slices"), blocks)
 
+    def _answers(self) -> Iterator[Part]:
+        """Yield confusion, scores per label, reliability and latency of every policy."""
+        report, blocks = self.report, list[Block]()
+        items = [item for items in report.answers.values() for item in items]
+        labels = find_labels(items) if rows_of.have_truths(items) else ()
+        # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
+        if 2 <= len(labels) <= MAX_LABELS:
+            confusions, reliabilities = list[Table](), list[page.Plot]()
+            rows: list[tuple[str, ...]] = []
+            for policy, own in report.answers.items():
+                title, found = self.name(policy), report.main.get(policy, {})
+                counts = count_confusion(own, labels)
+                confusions.append(tabulate_confusion(title, counts, self.phrases))
+                for place, label in enumerate(labels):
+                    names = (f"{kind}:{label}" for kind in ("precision", "recall", "f1"))
+                    scores = (show_metric(found.get(name)) for name in names)
+                    rows.append(("" if place else title, label, *scores))
+                bins = bin_reliability(own, labels)
+                if any(one.num_items for one in bins):
+                    file = plots.name_file("reliability", policy)
+                    look = {"color": self._color(policy)}
+                    look["caption"] = tell_calibration(found, self.phrases)
+                    plot = plots.plot_reliability(file, title, bins, self.phrases, **look)
+                    reliabilities.append(plot)
+            head = (*self._heads("policy", "label", "precision", "recall"), "F1")
+            blocks = [
+                Paragraph(self.say("answers_lead", split=report.split)),
+                page.Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE),
+                Heading(self.say("per_label")),
+                Table("", head, tuple(rows), num_heads=2),
+            ]
+            if reliabilities:
+                lead = Paragraph(self.say("reliability_lead"))
+                blocks += [Heading(self.say("reliability")), lead, page.Plots(tuple(reliabilities))]
+        p50 = "latency_p50_s"
+        timed = [(self.name(key), own) for key, own in report.main.items() if p50 in own]
+        if timed:
+            measures = map(report.define, (p50, "latency_p95_s"))
+            columns = {one.name: self.phrases.name_measure(one) for one in measures}
+            table = tabulate_metrics(timed, columns, head=self.say("policy"), count=p50)
+            blocks += [Heading(self.say("latency")), table]
+        if blocks:
+            yield Part("answers", self.say("answers"), tuple(blocks))
 
-def _show_slices(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield the accuracies on parts of the main split, if it was measured on any."""
-    found: dict[str, set[str]] = {}
-    for name in (name for own in report.main.values() for name in own):
-        field, equals, value = name.removeprefix("accuracy[").removesuffix("]").partition("=")
-        if name.startswith("accuracy[") and equals:
-            found.setdefault(field, set()).add(value)
-    tables: list[Table] = []
-    for field, values in sorted(found.items()):
-        columns: dict[str, str] = {}
-        for value in sorted(values):
-            name = f"accuracy[{field}={value}]"
-            one = report.main[report.last].get(name)
-            is_mark = field in (NEAR_DUPLICATE, SEEN) and value in ("yes", "no")
-            n = format_count(one.n) if one else DASH
-            columns[name] = f"{phrases.say(value) if is_mark else value}\nn = {n}"
-        rows = [
-            (phrases.title_policy(policy), own)
-            for policy, own in report.main.items()
-            if any(name in own for name in columns)
+    def _card(self, one: Prediction, said: str, pills: Sequence[tuple[str, str]]) -> Card:
+        """Return the card of an item; ``pills`` follow the truth.
+
+        Its title is the item's field ``task`` or, where it has none, the last turn of its prompt.
+        What the answer's field ``MARKS`` tells is drawn on the picture and said beside it.
+        """
+        say, marks = self.say, one.fields.get(rows_of.MARKS, {})
+        task = one.fields.get("task") or self.report.prompts.turns.get(one.example_id)
+        picture = _find_picture(one, self.report.folder)
+        truth = [
+            say("truth_is", label=shorten(x, _MAX_ANSWER)) for x in [one.label] if x is not None
         ]
-        title = phrases.say("by_field", field=phrases.title("field", field))
-        head = phrases.say("policy")
-        tables.append(tabulate_metrics(rows, columns, head=head, title=title))
-    if tables:
-        side = Tables(tuple(tables), is_wide=any(len(one.head) > _MAX_BESIDE for one in tables))
-        lead = Paragraph(phrases.say("slices_lead", split=report.split))
-        yield Part("slices", phrases.say("slices"), (lead, side))
+        where = say("where", cluster=one.cluster, item=one.example_id[:8])
+        remark = marks.get("remark", {}).get(self.language, "")
+        return Card(
+            title=shorten(task, MAX_TEXT) if isinstance(task, str) else say("no_task"),
+            pills=(*(("truth", text) for text in truth), *pills),
+            said="; ".join(part for part in (said, where, remark) if part),
+            picture=picture,
+            gone=say("picture_gone" if picture is None else "picture_broken")
+            if one.pictures
+            else "",
+            alt=say("picture_of", item=one.example_id[:8]),
+            regions=tuple(
+                page.Region(kind, *sides, name=name)
+                for kind in ("reference", "answer")
+                for *sides, name in marks.get(kind, ())
+            ),
+        )
+
+    def _changes(self) -> Iterator[Part]:
+        """Yield what training changed: the items both policies answered, a few side by side.
+
+        Where answers are scored, each measure before and after; what was not rewarded shows what
+        the policy did for its reward.
+        """
+        report, say, policies = self.report, self.say, self.report.policies
+        after = policies.choose_last(report.answers) if report.answers else ""
+        before = policies.find(after).trained_from
+        if before is None or before not in report.answers:
+            return
+        earlier = {one.example_id: one for one in report.answers[before]}
+        later = {one.example_id: one for one in report.answers[after]}
+        pairs = [(earlier[item], later[item]) for item in sorted(earlier.keys() & later.keys())]
+        told = {"before": before, "after": after, "num": len(pairs), "split": report.split}
+        told["most"] = NUM_CHANGES
+        if report.headline is ACCURACY:
+            kinds = {"fixed": (False, True), "broken": (True, False)}
+            kinds |= {"right_twice": (True, True), "wrong_twice": (False, False)}
+            found = {
+                say(f"changes.{kind}"): [
+                    p for p in pairs if (p[0].is_correct, p[1].is_correct) == key
+                ]
+                for kind, key in kinds.items()
+            }
+            shares = [len(own) / len(pairs) if pairs else None for own in found.values()]
+            rows = tuple(
+                (name, format_count(len(own)), format_share(share))
+                for (name, own), share in zip(found.items(), shares, strict=True)
+            )
+            table = Table("", self._heads("before_after", "n", "share"), rows)
+            blocks: list[Block] = [Paragraph(say("changes_lead", **told)), table]
+            for name, own in list(found.items())[:2]:
+                if own:
+                    blocks += [Heading(name), self._pairs(own)]
+        else:
+            trained = policies.find(after)
+            seconds = report.steps.get(trained.step or "", {}).get("duration_s")
+            told["samples"] = int(trained.budget.get("num_samples", 0))
+            told["minutes"] = DASH if seconds is None else f"{seconds / 60:.1f}"
+            log = report.logs.get(trained.step or "")
+            paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
+            both = [report.main.get(name, {}) for name in (before, after)]
+            rows = tuple(
+                (
+                    self.phrases.title_measure(one),
+                    *(show_metric(found.get(one.name)) for found in both),
+                    say("yes" if one.name in paid else "no"),
+                )
+                for one in report.measures
+                if one.name in both[-1]
+            )
+            head = (say("measure"), self.name(before), self.name(after), say("is_rewarded"))
+            lead = Paragraph(say("scored_lead", **told))
+            blocks = [lead, Table("", head, rows), self._pairs(pairs)]
+        yield Part("changes", say("changes"), tuple(blocks))
+
+    def _pairs(self, pairs: Sequence[tuple[Prediction, Prediction]]) -> page.Cards:
+        """Return the first items with their answers before and after training.
+
+        An answer is good if it is right or, where answers are scored, if its headline is the best
+        there is or better than the other's.
+        """
+        headline, cards = self.report.headline, list[Card]()
+        sign, best = headline.sign, max(0, headline.sign)
+        for pair in pairs[:NUM_CHANGES]:
+            said: list[str] = []
+            pills: list[tuple[str, str]] = []
+            for one, other in (pair, pair[::-1]):
+                answer = self.say("invalid_answer") if one.predicted is None else one.predicted
+                is_good, told = one.is_correct, shorten(answer, _MAX_ANSWER)
+                if headline is not ACCURACY:
+                    both = (sign * x.scores.get(headline.name, 1 - best) for x in (one, other))
+                    ours, theirs = both
+                    is_good = ours == sign * best or ours > theirs
+                    told = self.phrases.join(
+                        f"{self.phrases.name_measure(m)} {format_share(one.scores[m.name])}"
+                        for m in self.report.measures
+                        if m.name in one.scores
+                    )
+                pills.append(("truth" if is_good else "wrong", f"{self.name(one.policy)}: {told}"))
+                text = shorten(one.text, MAX_TEXT)
+                said.append(self.say("policy_said", policy=one.policy, text=text))
+            cards.append(self._card(pair[1], "; ".join(said), pills))
+        return page.Cards(tuple(cards))
+
+    def _mistakes(self) -> Iterator[Part]:
+        """Yield the most confident mistakes of the last policy; nothing where none can be wrong."""
+        report, say = self.report, self.say
+        if not rows_of.have_truths(one for own in report.answers.values() for one in own):
+            return
+        policy, items = list(report.answers.items())[-1]
+        wrong = [one for one in items if not one.is_correct]
+        cards: list[Card] = []
+        for one in choose_mistakes(wrong):
+            text = shorten(one.text, MAX_TEXT)
+            said = say("said", text=text) if text else say("said_nothing")
+            said += f" ({self.phrases.translate(one.reason)})" if one.reason else ""
+            answer = say("invalid_answer")
+            if one.predicted is not None:
+                answer = say("answered", answer=shorten(one.predicted, _MAX_ANSWER))
+            sure = "" if one.confidence is None else say("sure", share=one.confidence)
+            cards.append(self._card(one, said, [("wrong", f"{answer}{sure}")]))
+        told = {"num": len(wrong), "all": len(items), "shown": len(cards), "split": report.split}
+        lead = Paragraph(say("some_wrong" if wrong else "none_wrong", policy=policy, **told))
+        shown = (page.Cards(tuple(cards)),) if cards else ()
+        yield Part("mistakes", say("mistakes"), (lead, *shown))
+
+    def _prompt(self) -> Iterator[Part]:
+        """Yield one prompt as the model sees it, where the run knows it."""
+        asked, say = self.report.prompts, self.say
+        if asked.shown:
+            lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
+            lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
+            yield Part("prompt", say("prompt"), (Paragraph(lead), page.Verbatim(asked.shown)))
+
+    def _data(self) -> Iterator[Part]:
+        """Yield what the data audit counted and found, and how often items were looked at."""
+        say, audit, blocks = self.say, self.report.audit, list[Block]()
+        if audit.get("num_rows") is not None:
+            drops: Mapping[str, Any] = audit.get("drops") or {}
+            told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
+            blocks.append(Paragraph(say("rows_read", **told)))
+            counts = drops.get("counts", {}).items()
+            rows = tuple((self.phrases.translate(why), format_count(num)) for why, num in counts)
+            if rows:
+                blocks.append(Table("", self._heads("reason", "count"), rows, kind="wrap"))
+        splits: list[tuple[str, ...]] = []
+        for name, one in audit.get("splits", {}).items():
+            sizes = (format_count(one[f"num_{k}"]) for k in ("examples", "clusters", "pictures"))
+            labels = (f"{label} {format_count(num)}" for label, num in one["labels"].items())
+            lengths = one.get("lengths") or {}
+            tokens = ", ".join(str(lengths.get(key, DASH)) for key in ("median", "p99", "max"))
+            splits.append((name, *sizes, self.phrases.join(labels), tokens))
+        if splits:
+            names = ("split", "examples", "clusters", "pictures", "truths", "tokens")
+            blocks.append(Table("", self._heads(*names), tuple(splits)))
+        found = tuple(
+            (
+                Cell(phrases.mark_code(one["name"]), say(f"level.{one['level']}")),
+                self.phrases.translate(one["message"]),
+                str(one.get("count", DASH)),
+            )
+            for one in audit.get("findings", ())
+        )
+        if found:
+            table = Table("", self._heads("finding", "seen", "count"), found, kind="wrap")
+            blocks.append(page.Fold(say("num_findings", num=len(found)), (table,)))
+        blocks += [Paragraph(say(one)) for one in self.report.looks]
+        if blocks:
+            yield Part("data", say("data"), tuple(blocks))
+
+    def _settings(self) -> Iterator[Part]:
+        """Yield how the run was started, with which versions and which settings."""
+        found, say, code = self.report.manifest, self.say, phrases.mark_code
+        if found is None:
+            return
+        unknown = say("unknown")
+        packages = [f"{name} {number}" for name, number in found.get("packages", {}).items()]
+        python = f"Python {found.get('python', unknown)}"
+        origin = (
+            (say("command"), code(" ".join(found.get("command", ())))),
+            (say("config_digest"), code(found.get("config_digest", unknown))),
+            (say("git_revision"), code(found.get("git_revision") or unknown)),
+            (say("machine"), describe_machine(found.get("hardware", {}), self.phrases) or unknown),
+            (say("versions"), self.phrases.join([python, *packages])),
+            *((say("input", name=key), code(one)) for key, one in found.get("inputs", {}).items()),
+        )
+        settings = tuple(
+            (code(name), say("not_set") if value is None else str(value))
+            for name, value in flatten_settings(found.get("config", {}))
+        )
+        head = self._heads("setting", "value")
+        every = Table("", head, settings, kind="wrap")
+        blocks = (
+            Table("", head, origin, kind="wrap"),
+            Paragraph(say("bit_exact")),
+            page.Fold(say("num_settings", num=len(settings)), (every,)),
+        )
+        yield Part("settings", say("settings_versions"), blocks)
+
+    def _next(self) -> Iterator[Part]:
+        """Yield the commands to go on with, as far as they exist for the run's recipe.
+
+        A policy that is not shown to be of use is not offered for use.
+        """
+        report, name = self.report, self.report.folder.resolve().name
+        run = shlex.quote(name if not name.startswith("-") else f"./{name}")
+        lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
+        lead: Block = Paragraph(self.say("next_lead"))
+        todo: Block = page.Verbatim("\n".join(lines))
+        if doubt := find_doubt(report):
+            lead = Paragraph(self.say("next_doubt", policy=report.last, why=doubt), "")
+            todo = page.Bullets(self._heads("next_mistakes", "next_rows", "next_teach"))
+        if lines:
+            yield Part("next", self.say("next"), (lead, todo))
+
+
+def _find_picture(one: Prediction, folder: Path) -> Path | None:
+    """Return the first picture, named from the run's folder or from here; None if it is gone.
+
+    Rows may come from anybody, and a report may go to anybody: a file outside the run is shown
+    only if it is the very one that the run asked about.
+    """
+    for path in (path for name in one.pictures[:1] for path in (folder / name, Path(name))):
+        try:
+            is_ours = path.is_file() and is_below(path, folder)
+            if is_ours or (path.is_file() and digest_file(path) in one.picture_digests[:1]):
+                return path
+        except (OSError, ValueError):  # such as a name that is too long
+            continue
+    return None
 
 
 def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
@@ -294,348 +534,6 @@ def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     seen = {answer for one in predictions for answer in (one.label, one.predicted)}
     seen |= {name for table in tables for name in table}
     return (*known, *sorted(name for name in seen - set(known) if name is not None))
-
-
-def _show_answers(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield confusion, scores per label, reliability and latency of every policy."""
-    say, blocks = phrases.say, list[Block]()
-    items = [item for items in report.answers.values() for item in items]
-    labels = find_labels(items) if have_truths(items) else ()
-    # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
-    if 2 <= len(labels) <= MAX_LABELS:
-        confusions: list[Table] = []
-        rows: list[tuple[str, ...]] = []
-        plots: list[Plot] = []
-        for policy, own in report.answers.items():
-            title, found = phrases.title_policy(policy), report.main.get(policy, {})
-            confusions.append(tabulate_confusion(title, count_confusion(own, labels), phrases))
-            for place, label in enumerate(labels):
-                scores = (found.get(f"{kind}:{label}") for kind in ("precision", "recall", "f1"))
-                rows.append(("" if place else title, label, *map(show_metric, scores)))
-            bins = bin_reliability(own, labels)
-            if any(one.num_items for one in bins):
-                name, color = (
-                    name_file("reliability", policy),
-                    color_policy(policy, report.policies),
-                )
-                caption = tell_calibration(found, phrases)
-                plots.append(
-                    plot_reliability(name, title, bins, phrases, color=color, caption=caption)
-                )
-        head = (*phrases.say_each("policy", "label", "precision", "recall"), "F1")
-        blocks += [
-            Paragraph(say("answers_lead", split=report.split)),
-            Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE),
-            Heading(say("per_label")),
-            Table("", head, tuple(rows), num_heads=2),
-        ]
-        if plots:
-            blocks += [Heading(say("reliability")), Paragraph(say("reliability_lead"))]
-            blocks.append(Plots(tuple(plots)))
-    timed = {name: found for name, found in report.main.items() if "latency_p50_s" in found}
-    if timed:
-        names = ("latency_p50_s", "latency_p95_s")
-        columns = {name: phrases.name_measure(report.define(name)) for name in names}
-        rows_of = [(phrases.title_policy(name), found) for name, found in timed.items()]
-        blocks.append(Heading(say("latency")))
-        blocks.append(tabulate_metrics(rows_of, columns, head=say("policy"), count=names[0]))
-    if blocks:
-        yield Part("answers", say("answers"), tuple(blocks))
-
-
-def _make_card(
-    one: Prediction, said: str, pills: Sequence[tuple[str, str]], report: Report, phrases: Phrases
-) -> Card:
-    """Return the card of an item; ``pills`` follow the truth.
-
-    Its title is the item's field ``task`` or, where it has none, the last turn of its prompt. What
-    the answer's field ``MARKS`` tells is drawn on the picture and said beside it.
-    """
-    say = phrases.say
-    task = one.fields.get("task") or report.prompts.turns.get(one.example_id)
-    picture = _find_picture(one, report.folder)
-    truth = [] if one.label is None else [say("truth_is", label=shorten(one.label, _MAX_ANSWER))]
-    marks = one.fields.get(MARKS, {})
-    remark = marks.get("remark", {}).get(phrases.language, "")
-    where = say("where", cluster=one.cluster, item=one.example_id[:8])
-    gone = say("picture_gone" if picture is None else "picture_broken")
-    return Card(
-        title=shorten(task, MAX_TEXT) if isinstance(task, str) else say("no_task"),
-        pills=(*(("truth", text) for text in truth), *pills),
-        said="; ".join(part for part in (said, where, remark) if part),
-        picture=picture,
-        gone=gone if one.pictures else "",
-        alt=say("picture_of", item=one.example_id[:8]),
-        regions=tuple(
-            Region(kind, *sides, name=name)
-            for kind in ("reference", "answer")
-            for *sides, name in marks.get(kind, ())
-        ),
-    )
-
-
-def _find_picture(one: Prediction, folder: Path) -> Path | None:
-    """Return the first picture, named from the run's folder or from here; None if it is gone.
-
-    Rows may come from anybody, and a report may go to anybody: a file outside the run is shown
-    only if it is the very one that the run asked about.
-    """
-    for name in one.pictures[:1]:
-        for path in (folder / name, Path(name)):
-            try:
-                is_ours = path.is_file() and (
-                    is_below(path, folder) or digest_file(path) in one.picture_digests[:1]
-                )
-            except (OSError, ValueError):  # such as a name that is too long
-                is_ours = False
-            if is_ours:
-                return path
-    return None
-
-
-def _show_changes(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield what training changed: items both policies answered, a few of them side by side.
-
-    Where answers are scored, each measure before and after; what was not rewarded shows what the
-    policy did for its reward.
-    """
-    say, policies = phrases.say, report.policies
-    after = policies.choose_last(report.answers) if report.answers else ""
-    before = policies.find(after).trained_from
-    if before is None or before not in report.answers:
-        return
-    earlier = {one.example_id: one for one in report.answers[before]}
-    later = {one.example_id: one for one in report.answers[after]}
-    pairs = [(earlier[item], later[item]) for item in sorted(earlier.keys() & later.keys())]
-    told = {"before": before, "after": after, "num": len(pairs), "split": report.split}
-    blocks: list[Block]
-    if report.headline is ACCURACY:
-        kinds = {(False, True): "fixed", (True, False): "broken"}
-        kinds |= {(True, True): "right_twice", (False, False): "wrong_twice"}
-        found = {
-            say(f"changes.{kind}"): [p for p in pairs if (p[0].is_correct, p[1].is_correct) == key]
-            for key, kind in kinds.items()
-        }
-        rows = tuple(
-            (name, format_count(len(own)), format_share(len(own) / len(pairs) if pairs else None))
-            for name, own in found.items()
-        )
-        head = say("before_after"), "n", say("share")
-        blocks = [Paragraph(say("changes_lead", **told, most=NUM_CHANGES)), Table("", head, rows)]
-        for name, own in list(found.items())[:2]:
-            if own:
-                cards = (_make_pair(pair, report, phrases) for pair in own[:NUM_CHANGES])
-                blocks += [Heading(name), Cards(tuple(cards))]
-    else:
-        trained = policies.find(after)
-        seconds = report.steps.get(trained.step or "", {}).get("duration_s")
-        told["samples"] = int(trained.budget.get("num_samples", 0))
-        told["minutes"] = DASH if seconds is None else f"{seconds / 60:.1f}"
-        log = report.logs.get(trained.step or "")
-        paid = {REWARD.name, *(log.list_parts() if log else ())}
-        both = [report.main.get(name, {}) for name in (before, after)]
-        rows = tuple(
-            (
-                phrases.title_measure(one),
-                *(show_metric(found.get(one.name)) for found in both),
-                say("yes" if one.name in paid else "no"),
-            )
-            for one in report.measures
-            if one.name in both[-1]
-        )
-        titles = map(phrases.title_policy, (before, after))
-        head = (say("measure"), *titles, say("is_rewarded"))
-        cards = tuple(_make_pair(pair, report, phrases) for pair in pairs[:NUM_CHANGES])
-        lead = Paragraph(say("scored_lead", **told, most=NUM_CHANGES))
-        blocks = [lead, Table("", head, rows), Cards(cards)]
-    yield Part("changes", say("changes"), tuple(blocks))
-
-
-def _make_pair(pair: tuple[Prediction, Prediction], report: Report, phrases: Phrases) -> Card:
-    """Return the card of an item with its answers before and after training.
-
-    An answer is good if it is right or, where answers are scored, if its headline is the best
-    there is or better than the other's.
-    """
-    headline = report.headline
-    said: list[str] = []
-    pills: list[tuple[str, str]] = []
-    for one, other in (pair, pair[::-1]):
-        if headline is ACCURACY:
-            is_good = one.is_correct
-            known = phrases.say("invalid_answer") if one.predicted is None else one.predicted
-            told = shorten(known, _MAX_ANSWER)
-        else:
-            sign, best = headline.sign, max(0, headline.sign)
-            ours, theirs = (sign * x.scores.get(headline.name, 1 - best) for x in (one, other))
-            is_good = ours == sign * best or ours > theirs
-            told = phrases.join(
-                f"{phrases.name_measure(measure)} {format_share(one.scores[measure.name])}"
-                for measure in report.measures
-                if measure.name in one.scores
-            )
-        pills.append(
-            ("truth" if is_good else "wrong", f"{phrases.title_policy(one.policy)}: {told}")
-        )
-        text = shorten(one.text, MAX_TEXT)
-        said.append(phrases.say("policy_said", policy=one.policy, text=text))
-    return _make_card(pair[1], "; ".join(said), pills, report, phrases)
-
-
-def _show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield curves and values of every training, its time, and what its on-policy check measured.
-
-    Raw values are drawn faintly, with a light moving mean over them; nothing else is smoothed.
-    """
-    if not report.logs:
-        return
-    say, blocks = phrases.say, list[Block]()
-    if plots := tuple(_plot_trainings(report, phrases)):
-        blocks.append(Plots(plots))
-    rewarded = [name for name, log in report.logs.items() if log.is_rewarded]
-    signals: list[Plot] = []
-    for name, key in ((name, key) for name in rewarded for key in _SIGNALS):
-        if series := report.logs[name].read(key):
-            title = phrases.title("series", key)
-            if len(rewarded) > 1:
-                title = say("plot_of", key=title, step=name)
-            caption = phrases.title("signal", key)
-            line = Line("", series.steps, series.values, color_policy(name, report.policies))
-            signals.append(
-                plot_lines(
-                    name_file("signal", name, key.replace("_", "-")),
-                    title,
-                    [line],
-                    phrases,
-                    form="percent" if is_share(key) else "plain",
-                    caption="" if caption == key else caption,
-                )
-            )
-    if signals:
-        blocks.append(Fold(say("signals"), (Plots(tuple(signals)),)))
-    blocks.append(Heading(say("values")))
-    head = phrases.say_each("series", "last", "first", "lowest", "highest", "rows")
-    times: list[tuple[str, ...]] = []
-    for name, log in report.logs.items():
-        rows: list[tuple[str, ...]] = []
-        for series in log.list_series():
-            values, title = series.values, title_series(series.key, phrases.language)
-            if title.startswith(" "):
-                title = say("reward_part", name=title.strip())
-            ends = (values[-1], values[0], min(values), max(values))
-            texts = (describe_value(series.key, value) for value in ends)
-            rows.append((title, *texts, format_count(len(values))))
-        told = {"policy": name, "num": len(rows), "steps": log.last_step}
-        blocks.append(Fold(say("series_over_steps", **told), (Table("", head, tuple(rows)),)))
-        seconds, total = log.read("step_s").values, report.steps.get(name, {}).get("duration_s")
-        times.append(
-            (
-                phrases.title_policy(name),
-                format_count(log.last_step),
-                format_duration(median(seconds)) if seconds else DASH,
-                DASH if total is None else format_duration(total),
-                _describe_machine(report, name, phrases) or DASH,
-            )
-        )
-    head = phrases.say_each("training", "num_steps", "time_per_step", "total_time", "machine")
-    blocks += [Heading(say("speed")), Table("", head, tuple(times), kind="wrap")]
-    if report.on_policy:
-        blocks += [Heading(say("on_policy")), Paragraph(say("on_policy_lead"))]
-    for step, check in report.on_policy.items():
-        values = [f"{k} = {say('not_measured') if v is None else v}" for k, v in check.items()]
-        blocks.append(Paragraph(say("on_policy_of", policy=step, values=values)))
-    yield Part("training", say("training"), tuple(blocks))
-
-
-def _describe_machine(report: Report, step: str, phrases: Phrases) -> str:
-    """Return the machine that a step ended on; all that was recorded stands with the settings."""
-    if report.manifest is None or "finished_at" not in report.steps.get(step, {}):
-        return ""
-    hardware: Mapping[str, Any] = find_manifests(report.folder, (step,))[0].get("hardware", {})
-    return _show_hardware({name: hardware[name] for name in _MACHINE if name in hardware}, phrases)
-
-
-def _show_hardware(hardware: Mapping[str, Any], phrases: Phrases) -> str:
-    """Return what a machine is; empty where nothing was recorded."""
-    shown: list[str] = []
-    for name, value in hardware.items():
-        known = phrases.join(map(str, value)) if isinstance(value, list) else str(value)
-        shown.append(f"{phrases.title('hardware', name)} {known or phrases.say('none')}")
-    return phrases.join(shown)
-
-
-def _plot_trainings(report: Report, phrases: Phrases) -> Iterator[Plot]:
-    """Yield learning curves, losses and the parts of rewards, as far as there are numbers."""
-    say, policies = phrases.say, report.policies
-
-    def draw(log: History, key: str, title: str, color: str, *, has_marks: bool = False) -> Line:
-        series = log.read(key)
-        return Line(title, series.steps, series.values, color, has_marks=has_marks)
-
-    def explain(*lines: Line) -> str:
-        window = choose_window(max(len(one.values) for one in lines))
-        return say("smoothed", window=window) if window > 1 else say("not_smoothed")
-
-    alone: list[Line] = []
-    for name, log in report.logs.items():
-        color, heldout = color_policy(name, policies), log.heldout
-        lines: list[Line] = []
-        if log.is_rewarded and log.read("reward"):
-            lines.append(draw(log, "reward", say("mean_reward"), color))
-        if log.is_rewarded and heldout:
-            title = title_series(heldout.key, phrases.language)
-            lines.append(draw(log, heldout.key, title, pick_color(1), has_marks=True))
-        if lines:
-            caption = explain(*lines[:1])
-            if heldout:
-                caption = f"{caption} {say('diamonds', measure=lines[-1].title)}"
-            file, title = name_file("learning-curve", name), say("learning_curve", policy=name)
-            yield plot_lines(file, title, lines, phrases, form="share", caption=caption)
-        if not log.is_rewarded and log.read("loss"):
-            loss = draw(log, "loss", phrases.title_policy(name), color)
-            if not log.read(_HELDOUT):
-                alone.append(loss)
-                continue
-            titles = phrases.title("series", "loss"), phrases.title("series", _HELDOUT)
-            left = draw(log, "loss", titles[0], pick_color(0))
-            right = draw(log, _HELDOUT, titles[1], pick_color(1), has_marks=True)
-            caption = f"{explain(loss)} {say('diamonds', measure=titles[1])}"
-            file, title = (
-                name_file("loss-and-accuracy", name),
-                say("loss_and_accuracy", policy=name),
-            )
-            yield plot_beside_share(file, title, left, right, phrases, caption=caption)
-    if alone:
-        title = say("supervised_loss")
-        yield plot_lines("loss", title, alone, phrases, caption=explain(*alone))
-    for name, log in report.logs.items():
-        parts = log.list_parts() if log.is_rewarded else []
-        lines = [draw(log, f"reward/{p}", p, pick_color(n)) for n, p in enumerate(parts)]
-        if lines:
-            file, title = name_file("reward-parts", name), say("reward_parts", policy=name)
-            yield plot_lines(file, title, lines, phrases, form="share", caption=explain(*lines))
-
-
-def _show_mistakes(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield the most confident mistakes of the last policy; nothing where none can be wrong."""
-    if not have_truths(one for own in report.answers.values() for one in own):
-        return
-    say = phrases.say
-    policy, items = list(report.answers.items())[-1]
-    wrong = [one for one in items if not one.is_correct]
-    cards: list[Card] = []
-    for one in choose_mistakes(wrong):
-        said = say("said", text=shorten(one.text, MAX_TEXT)) if one.text else say("said_nothing")
-        if one.reason:
-            said = f"{said} ({phrases.translate(one.reason)})"
-        answer = say("invalid_answer")
-        if one.predicted is not None:
-            answer = say("answered", answer=shorten(one.predicted, _MAX_ANSWER))
-        sure = "" if one.confidence is None else say("sure", share=one.confidence)
-        cards.append(_make_card(one, said, [("wrong", f"{answer}{sure}")], report, phrases))
-    told = {"num": len(wrong), "all": len(items), "shown": len(cards), "split": report.split}
-    lead = Paragraph(say("some_wrong" if wrong else "none_wrong", policy=policy, **told))
-    yield Part("mistakes", say("mistakes"), (lead, *([Cards(tuple(cards))] if cards else [])))
 
 
 def choose_mistakes(wrong: Sequence[Prediction]) -> list[Prediction]:
@@ -654,101 +552,3 @@ def choose_mistakes(wrong: Sequence[Prediction]) -> list[Prediction]:
     chosen = {one.example_id for one in firsts.values()}
     others = [one for one in ranked if one.example_id not in chosen]
     return sorted([*firsts.values(), *others][:NUM_MISTAKES], key=rank)
-
-
-def _show_prompt(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield one prompt as the model sees it, where the run knows it."""
-    asked, say = report.prompts, phrases.say
-    if asked.shown:
-        lead = say("prompt_lead", item=asked.item[:8], split=report.split)
-        if asked.pictures:
-            lead = f"{lead} {say('with_pictures', names=asked.pictures)}"
-        yield Part("prompt", say("prompt"), (Paragraph(lead), Verbatim(asked.shown)))
-
-
-def _show_data(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield what the data audit counted and found, and how often the test split was looked at."""
-    say, audit, blocks = phrases.say, report.audit, list[Block]()
-    if audit.get("num_rows") is not None:
-        drops: Mapping[str, Any] = audit.get("drops") or {}
-        told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
-        blocks.append(Paragraph(say("rows_read", **told)))
-        counts = drops.get("counts", {}).items()
-        rows = tuple((phrases.translate(name), format_count(num)) for name, num in counts)
-        if rows:
-            blocks.append(Table("", phrases.say_each("reason", "count"), rows, kind="wrap"))
-    rows = tuple(
-        (
-            name,
-            *(format_count(split[f"num_{kind}"]) for kind in ("examples", "clusters", "pictures")),
-            phrases.join(f"{label} {format_count(num)}" for label, num in split["labels"].items()),
-            ", ".join(
-                str((split.get("lengths") or {}).get(k, DASH)) for k in ("median", "p99", "max")
-            ),
-        )
-        for name, split in audit.get("splits", {}).items()
-    )
-    if rows:
-        names = ("split", "examples", "clusters", "pictures", "truths", "tokens")
-        blocks.append(Table("", phrases.say_each(*names), rows))
-    found = tuple(
-        (
-            Cell(mark_code(one["name"]), say(f"level.{one['level']}")),
-            phrases.translate(one["message"]),
-            str(one.get("count", DASH)),
-        )
-        for one in audit.get("findings", ())
-    )
-    if found:
-        table = Table("", phrases.say_each("finding", "seen", "count"), found, kind="wrap")
-        blocks.append(Fold(say("num_findings", num=len(found)), (table,)))
-    blocks += [Paragraph(say(one)) for one in report.looks]
-    if blocks:
-        yield Part("data", say("data"), tuple(blocks))
-
-
-def _show_settings(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield how the run was started, with which versions and which settings."""
-    manifest, say, unknown = report.manifest, phrases.say, phrases.say("unknown")
-    if manifest is None:
-        return
-    packages = [f"{name} {number}" for name, number in manifest.get("packages", {}).items()]
-    python = f"Python {manifest.get('python', unknown)}"
-    origin = (
-        (say("command"), mark_code(" ".join(manifest.get("command", ())))),
-        (say("config_digest"), mark_code(manifest.get("config_digest", unknown))),
-        (say("git_revision"), mark_code(manifest.get("git_revision") or unknown)),
-        (say("machine"), _show_hardware(manifest.get("hardware", {}), phrases) or unknown),
-        (say("versions"), phrases.join([python, *packages])),
-        *((say("input", name=k), mark_code(v)) for k, v in manifest.get("inputs", {}).items()),
-    )
-    settings = tuple(
-        (mark_code(name), say("not_set") if value is None else str(value))
-        for name, value in flatten_settings(manifest.get("config", {}))
-    )
-    head = phrases.say_each("setting", "value")
-    blocks = (
-        Table("", head, origin, kind="wrap"),
-        Paragraph(say("bit_exact", doctor="groupwise doctor --numerics")),
-        Fold(say("num_settings", num=len(settings)), (Table("", head, settings, kind="wrap"),)),
-    )
-    yield Part("settings", say("settings_versions"), blocks)
-
-
-def _show_next(report: Report, phrases: Phrases) -> Iterator[Part]:
-    """Yield the commands to go on with, as far as they exist for the run's recipe.
-
-    A policy that is not shown to be of use is not offered for use.
-    """
-    name = report.folder.resolve().name
-    run = shlex.quote(name if not name.startswith("-") else f"./{name}")
-    lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
-    if not lines:
-        return
-    say = phrases.say
-    blocks: tuple[Block, ...] = Paragraph(say("next_lead")), Verbatim("\n".join(lines))
-    if doubt := find_doubt(report):
-        said = say("next_doubt", policy=report.last, why=doubt)
-        points = phrases.say_each("next_mistakes", "next_rows", "next_teach")
-        blocks = Paragraph(said, ""), Bullets(points)
-    yield Part("next", say("next"), blocks)

@@ -6,12 +6,12 @@ Of numbers that are already measured nothing is computed here but the total of a
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import TypeAdapter
 
-from groupwise.core import EvaluationError, parse_value, read_json, write_json
-from groupwise.evaluation.predictions import find_measure
+from groupwise.core import EvaluationError, write_json
+from groupwise.evaluation.predictions import exact, find_measure, read_as
 from groupwise.evaluation.report.page import Cell, Table, Tile
 from groupwise.evaluation.report.phrases import (
     DASH,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
 
 
-@with_config(ConfigDict(extra="forbid"))
+@exact
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of a run's report that a step leaves in ``evaluate/sections.json``.
@@ -59,13 +59,7 @@ def read_sections(path: Path) -> tuple[Section, ...]:
         DataError: if the file is missing or is not a list.
         EvaluationError: if it is not one of sections.
     """
-    return _read_rows(path, _SECTIONS)
-
-
-def _read_rows(path: Path, shape: TypeAdapter[Any]) -> Any:
-    fix = "run the step that writes it again"
-    rows = read_json(path, list)
-    return parse_value(rows, shape, f"{path} is damaged", error=EvaluationError, fix=fix)
+    return read_as(path, _SECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +169,7 @@ def tabulate_policies(
     )
 
 
-@with_config(ConfigDict(extra="forbid"))
+@exact
 @dataclass(frozen=True, slots=True)
 class _TrainableRow:
     part: str
@@ -190,7 +184,7 @@ def tabulate_trainable(path: Path, *, phrases: Phrases, title: str = "") -> Tabl
         DataError: if the file is missing or is not a list.
         EvaluationError: if it is not such a table.
     """
-    parts: list[_TrainableRow] = _read_rows(path, TypeAdapter(list[_TrainableRow]))
+    parts = read_as(path, TypeAdapter(list[_TrainableRow]))
     total = sum(row.num_trainable for row in parts), sum(row.num_frozen for row in parts)
     rows: list[tuple[str, ...]] = []
     for row in (*parts, _TrainableRow("total", *total)):
