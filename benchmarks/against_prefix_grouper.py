@@ -30,8 +30,7 @@ from transformers import AttentionInterface, Qwen3Config, Qwen3ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from groupwise.core import describe_machine, write_json
-from groupwise.training.fast.groups import Groups
-from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.round import Groups, Round
 from groupwise.training.fast.scoring import PromptRows, ScoredRows, Scores, Sharing, score_rows
 from groupwise.training.fast.shared import install_shared_pass
 

@@ -97,8 +97,8 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
         train_grpo,
         train_sft,
     )
-    from groupwise.training.memory.estimate import estimate_memory
-    from groupwise.training.memory.taken import read_memory
+    from groupwise.training.log import read_memory
+    from groupwise.training.preview import estimate_memory
 
     steps_s = _time_steps(transformers.Trainer)
     policy, rows = load_policy(base), make_rows()[: 8 * NUM_STEPS]

@@ -1,6 +1,6 @@
 """The tests whose models go to a GPU where there is one, counted.
 
-They hold shared passes, decoding, 4 bits and offloading against plain ones with the tolerances that
+They hold shared passes, decoding and 4 bits against plain ones with the tolerances that
 they have on a CPU; what differs is named.
 
     python benchmarks/gpu_tests.py --json build/gpu_tests.json
@@ -21,13 +21,10 @@ TESTS = (
     "tests/training/fast/test_decoding.py",
     "tests/models/test_quantization.py",
     "tests/inference/test_local.py",
-    "tests/training/test_offloading.py",
-    "tests/training/test_quantization.py",
+    "tests/training/test_policies.py",
     "tests/training/fast/test_exactness.py",
     "tests/training/fast/test_families.py",
-    "tests/training/fast/test_quantization.py",
     "tests/training/fast/test_sampling.py",
-    "tests/training/fast/test_vision_families.py",
 )
 
 

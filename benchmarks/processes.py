@@ -61,9 +61,11 @@ def run_demo(
     """Run the demo into ``folder``; return what was scored, in an order of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     config = files("groupwise_recipes.on_task") / "configs" / "demo.yaml"
-    command = [sys.executable, "-m", "groupwise.cli", "run", "processes:Recorded"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, *(torchrun if processes > 1 else ()), "-m", "groupwise"]
+    command += ["run", "processes:Recorded"]
     command += ["--config", str(config), "--out", str(folder / "run"), "--until", until]
-    command += ["--set", f"compute.processes={processes}"]
+    command += ["--set", "grpo.entropy_bonus=0"]
     if shared_with is not None:
         command += ["--share-with", str(shared_with)]
     ways = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]

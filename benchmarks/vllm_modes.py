@@ -2,26 +2,21 @@
 
     python benchmarks/vllm_modes.py --json build/vllm_modes.json
 
-A few updates of LoRA on a text model with random weights: with Transformers, with vLLM in the
-process, and with a server on the same GPU that is sent adapters. Each runs in a process of its own;
-one that fails says why in its row. It has not run on a GPU yet.
+A few updates of LoRA on a text model with random weights: with Transformers, and with vLLM in the
+process. Each runs in a process of its own; one that fails says why in its row. It has not run on a
+GPU yet.
 """
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import httpx2
 import torch
 from grpo_gpu import JOBS, TINY_JOBS, build_policy, find_device
 
@@ -39,14 +34,11 @@ from groupwise.models import LoraSettings, TrainableSettings, load_policy
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, VllmSettings, Workspace, train_grpo
 
-URL = "http://127.0.0.1:8123"
 MODES: Mapping[str, dict[str, Any] | None] = {
     "transformers": None,
     "colocate": {"gpu_memory_share": 0.4},
-    "server, adapter": {"mode": "server", "sends": "adapter", "base_url": URL},
 }
 NUM_STEPS, NUM_PROMPTS, GROUP_SIZE, NUM_TOKENS = 4, 4, 8, 128
-_LIMIT_S = 300.0
 
 
 class Scatter:
@@ -57,32 +49,6 @@ class Scatter:
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return a value that differs between completions."""
         return Score(sum(completion.token_ids) % 97 / 96)
-
-
-@contextmanager
-def serve(base: Path) -> Iterator[None]:
-    """Let a server take adapters for this model; it ends with all that it started."""
-    command = ["vllm", "serve", str(base), "--enable-lora", "--max-lora-rank", "16"]
-    command += ["--logprobs-mode", "processed_logprobs", "--gpu-memory-utilization", "0.4"]
-    command += ["--host", "127.0.0.1", "--port", URL.rpartition(":")[2], "--max-model-len", "2048"]
-    modes = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-    with subprocess.Popen(command, env=os.environ | modes, start_new_session=True) as process:
-        try:
-            _wait_for_server(process)
-            yield
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def _wait_for_server(process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + _LIMIT_S
-    while time.monotonic() < end and process.poll() is None:
-        with suppress(httpx2.TransportError):
-            if httpx2.get(f"{URL}/health").status_code == 200:
-                return
-        time.sleep(0.5)
-    raise SystemExit(f"the vLLM server was not up in {_LIMIT_S:.0f} s")
 
 
 def measure_mode(mode: str, base: Path, dtype: str, folder: Path) -> dict[str, Any]:
@@ -116,9 +82,7 @@ def measure_mode(mode: str, base: Path, dtype: str, folder: Path) -> dict[str, A
 
 def _measure_apart(mode: str, base: Path, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, "--dtype", options.dtype, "--only", mode, str(base)]
-    served = serve(base) if mode.startswith("server") else nullcontext()
-    with served:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (done.stderr if done.returncode else done.stdout).strip().splitlines() or ["no output"]
     return {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
 

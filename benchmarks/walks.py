@@ -3,12 +3,11 @@
     python benchmarks/walks.py --json build/walks.json
 
 The run is that of a task of one's own (``groupwise new --tiny``: 120 rows, a tiny model) with ten
-GRPO steps, by the command line; what ``train_grpo`` does of it is told apart. The completion has
-three rewards, one of them a function. The row is asked of the run by HTTP. Counted are functions of
-the packages ``groupwise*``, without comprehensions and bodies of modules and classes: how many are
-entered, in how many files, and how often. Each job is a process of its own; all of its threads
-count, and processes that it starts do not. Of an input it is counted how often it is opened to
-read, and of all text how often it is given to ``csv.reader``.
+GRPO steps; what ``train_grpo`` does of it is told apart. The completion has three rewards, one of
+them a function. The row is asked of the run by HTTP. Counted are functions of the packages
+``groupwise*``, without comprehensions and bodies of modules and classes: how many are entered, in
+how many files, and how often. All threads of a job count, processes that it starts do not. Of an
+input it is told how often it is opened to read, and how often ours give text to ``csv.reader``.
 """
 
 import argparse
@@ -36,18 +35,15 @@ import httpx2
 import groupwise
 from groupwise.core import describe_machine, write_json
 
-INPUTS = ("task.yaml", "messages.csv", "rewards.py")
-TRAINING = "train_grpo"
+INPUTS, TRAINING = ("task.yaml", "messages.csv", "rewards.py"), "train_grpo"
 
 
 class Walk:
-    """Counts what this process enters and opens from ``start`` on."""
+    """Counts what this process enters from ``start`` on, and what it opens."""
 
     def __init__(self) -> None:
         self.home = str(Path(groupwise.__file__).parents[1] / "groupwise")
-        self.codes: dict[int, tuple[CodeType, int]] = {}
-        self.depth = 0
-        self.reset()
+        self.codes, self.depth = dict[int, tuple[CodeType, int]](), 0
 
     def reset(self) -> None:
         """Forget all counts."""
@@ -56,155 +52,129 @@ class Walk:
 
     def start(self) -> None:
         """Count from now on, in threads that begin later, too."""
+        self.reset()
         sys.addaudithook(self._hear)
         threading.setprofile(self._see)
         sys.setprofile(self._see)
 
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str) and given[1] in (None, "r", "rb"):
-            name = os.path.basename(given[0])
-            self.opened[name] += name in INPUTS
+            self.opened[os.path.basename(given[0])] += 1
 
     def _see(self, frame: FrameType, event: str, given: Any) -> None:
-        if event == "c_call":
-            self.num_parsed += given is csv.reader
+        if event == "c_call" and given is csv.reader:
+            self.num_parsed += frame.f_code.co_filename.startswith(self.home)
         if event not in ("call", "return"):
             return
         code, key = frame.f_code, id(frame.f_code)
         if key not in self.codes:
             self.codes[key] = code, self._find_start(code)  # it is kept, so that an id has one code
-        first = self.codes[key][1]
-        if first < 0:
-            return
         if code.co_name == TRAINING:
             self.depth += 1 if event == "call" else -1
-        if event == "call" and frame.f_lasti <= first:  # not where a generator goes on
+        # Not where a generator goes on.
+        if event == "call" and frame.f_lasti <= self.codes[key][1]:
             self.calls[key] += 1
             self.trained[key] += self.depth > 0
 
     def _find_start(self, code: CodeType) -> int:
         """Return where a function of ours begins; -1: it is none."""
-        is_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"
-        if not (is_function and code.co_filename.startswith(self.home)):
-            return -1
-        return next((one.offset for one in dis.Bytecode(code) if one.opname == "RESUME"), 0)
+        is_own = code.co_filename.startswith(self.home) and code.co_name[0] != "<"
+        if is_own and code.co_flags & inspect.CO_OPTIMIZED:
+            return next((one.offset for one in dis.Bytecode(code) if one.opname == "RESUME"), 0)
+        return -1
 
     def describe(self) -> dict[str, Any]:
         """Return what was counted, in all and of the training."""
-        found, trained = self._sum(self.calls), self._sum(+self.trained)
-        inputs = {"opened": dict(+self.opened), "csv_parsed": self.num_parsed}
-        return {**found, **inputs, "trained": trained}
+        opened = {n: self.opened[n] for n in INPUTS if n in self.opened}
+        found = {**self._sum(self.calls), "opened": opened, "csv_parsed": self.num_parsed}
+        return {**found, "trained": self._sum(+self.trained)}
 
     def _sum(self, calls: Counter[int]) -> dict[str, int]:
         codes = {key: self.codes[key][0] for key in calls}
         parses = sum(calls[key] for key, code in codes.items() if code.co_name == "parse")
-        files = len({code.co_filename for code in codes.values()})
-        found = {"functions": len(calls), "files": files, "calls": calls.total()}
-        return {**found, "parses": parses}
+        found = {"functions": len(calls), "calls": calls.total(), "parses": parses}
+        return {**found, "files": len({code.co_filename for code in codes.values()})}
 
 
-def walk_command(words: list[str], out: Path, *, is_served: bool) -> None:
-    """Run the command line; write what was counted at its end, or since the last SIGUSR1."""
-    (command,) = entry_points(group="console_scripts", name="groupwise")
+def walk_command(out: Path) -> None:
+    """Run the command line; write what was counted at its end, and at SIGUSR1 since the last."""
     walk = Walk()
 
     def tell(*_: Any) -> None:
         write_json(out, walk.describe())
         walk.reset()
 
-    if is_served:
-        signal.signal(signal.SIGUSR1, tell)
-    sys.argv = ["groupwise", *words]
+    signal.signal(signal.SIGUSR1, tell)
     walk.start()
     try:
-        command.load()()
-    except SystemExit as leaving:
-        if leaving.code:
-            raise
-    sys.setprofile(None)
-    tell()
+        entry_points(group="console_scripts")["groupwise"].load()()
+    finally:  # it ends by SystemExit
+        sys.setprofile(None)
+        tell()
 
 
-def walk_completion(out: Path) -> None:
-    """Score a completion twice; write what the second time took."""
+def walk_completion() -> dict[str, Any]:
+    """Score a completion twice; return what the second time took."""
     from groupwise.core import Completion, Message, Score, make_example
     from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, RewardSet
 
-    def brevity(_: Any, completion: Completion) -> Score:
-        return Score(min(1.0, 12 / (len(completion.text) + 1)))
-
     parser = LabelParser(labels=("billing", "delivery", "fault"))
-    parts = {"correct": LabelMatch(parser), "format": AnswerFormat(parser), "brevity": brevity}
-    rewards = RewardSet({name: (part, 1.0) for name, part in parts.items()})
+    parts = [LabelMatch(parser), AnswerFormat(parser), lambda *_: Score(0.5)]
+    rewards = RewardSet({f"part_{n}": (part, 1.0) for n, part in enumerate(parts)})
     example = make_example([Message("user", "Where is my parcel?")], cluster="a", label="delivery")
     walk = Walk()
     for _ in range(2):
-        walk.reset()
         walk.start()
-        scores = rewards.score_batch([example], [Completion("delivery")])
+        rewards.score_batch([example], [Completion("delivery")])
         sys.setprofile(None)
-    assert scores[0].value is not None
-    write_json(out, walk.describe())
+    return walk.describe()
 
 
-def start(out: Path, kind: str, *words: object) -> "subprocess.Popen[bytes]":
-    """Start this file as a process of its own, which writes what it counts."""
-    environ = os.environ | {"WALK": f"{kind}:{out}"}
-    command = [sys.executable, __file__, *map(str, words)]
-    return subprocess.Popen(command, env=environ, stdout=sys.stderr)
-
-
-def wait_for(process: "subprocess.Popen[bytes]", out: Path, *, ready: str = "") -> dict[str, Any]:
-    """Return what a process writes, or wait until its server is ready."""
-    while not out.is_file():
-        if process.poll():
-            raise SystemExit(f"{process.args} failed")
-        if ready:
-            with suppress(httpx2.TransportError):
-                if httpx2.get(ready).status_code == 200:
-                    return {}
-        time.sleep(0.1)
-    found = json.loads(out.read_text(encoding="utf-8"))
-    out.unlink()
-    return found
+def start(out: Path, *words: object) -> "subprocess.Popen[bytes]":
+    """Start a command of ours in a process of its own, which writes what it counts."""
+    command, environ = [sys.executable, __file__, *map(str, words)], {"WALK": str(out)}
+    return subprocess.Popen(command, env=os.environ | environ, stdout=sys.stderr)
 
 
 def walk_served(run: Path, out: Path) -> dict[str, Any]:
     """Return the counts of that row, of five asked one by one, that has the fewest calls."""
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-    url, found = f"http://127.0.0.1:{port}", list[dict[str, Any]]()
-    process = start(out, "served", "serve", run, "--set", f"port={port}")
-    try:
-        wait_for(process, out, ready=f"{url}/readyz")
-        for number in range(6):  # the first finds everything cold
+    process, found = start(out, "serve", run, "--set", f"port={port}"), []
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+        for number in range(7):  # the first waits for the server, the second finds it cold
             row = {"message": f"Where is my parcel {number}?"}
-            httpx2.post(f"{url}/v1/predict", json={"row": row}, timeout=120).raise_for_status()
+            while process.poll() is None:
+                with suppress(httpx2.TransportError):
+                    if client.post("/v1/predict", json={"row": row}).is_success:
+                        break
+                time.sleep(1)
             time.sleep(0.5)  # what follows an answer is its own, too
+            out.unlink(missing_ok=True)
             process.send_signal(signal.SIGUSR1)
-            found.append(wait_for(process, out))
-    finally:
-        process.terminate()
-        process.wait()
-    return min(found[1:], key=lambda one: one["calls"])
+            while process.poll() is None and not out.is_file():
+                time.sleep(0.1)
+            found.append(json.loads(out.read_text(encoding="utf-8")))
+    process.terminate()
+    process.wait()
+    return min(found[2:], key=lambda one: one["calls"])
 
 
 def walk_all(folder: Path) -> dict[str, Any]:
     """Return the counts of every job, done in an empty folder."""
-    run, out = folder / "run", folder / "walk.json"
-    given = (
-        "run",
-        folder / "task" / "task.yaml",
-        "--set",
-        "grpo.max_steps=10",
-        "--set",
-        "sft.epochs=4",
-    )
-    wait_for(start(out, "command", "new", folder / "task", "--tiny"), out)
+    task, run, out = folder / "task", folder / "run", folder / "walk.json"
+    given = ("run", task / "task.yaml", "--set", "grpo.max_steps=10", "--set", "sft.epochs=4")
+
+    def walk(*words: object) -> dict[str, Any]:
+        if start(out, *words).wait():
+            raise SystemExit(f"{words} failed")
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    walk("new", task, "--tiny")
     found = {
-        "dry_run": wait_for(start(out, "command", *given, "--dry-run"), out),
-        "run": wait_for(start(out, "command", *given, "--out", run), out),
-        "completion": wait_for(start(out, "completion"), out),
+        "dry_run": walk(*given, "--dry-run"),
+        "run": walk(*given, "--out", run),
+        "completion": walk_completion(),
         "served_row": walk_served(run, out),
     }
     trained = {job: counts.pop("trained") for job, counts in found.items()}
@@ -213,21 +183,18 @@ def walk_all(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Count, and write the results."""
-    kind, _, out = os.environ.get("WALK", "").partition(":")
-    if kind == "completion":
-        return walk_completion(Path(out))
-    if kind:
-        return walk_command(sys.argv[1:], Path(out), is_served=kind == "served")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    path = parser.parse_args().json
     with tempfile.TemporaryDirectory() as name:
         found = walk_all(Path(name))
     print(json.dumps(found, indent=2))
-    if given.json:
-        write_json(given.json, {**found, "machine": describe_machine()})
-    return None
+    if path:
+        write_json(path, {**found, "machine": describe_machine()})
 
 
 if __name__ == "__main__":
-    main()
+    if "WALK" in os.environ:
+        walk_command(Path(os.environ["WALK"]))
+    else:
+        main()

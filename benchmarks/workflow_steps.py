@@ -3,7 +3,7 @@
     groupwise run workflows --config demo --until sft --out runs/workflow-steps
     python benchmarks/workflow_steps.py runs/workflow-steps --json results.json
 
-Trains on from that warm-up with rewards that wait for nothing and nothing beside them, so that
+Trains on from that warm-up with rewards that wait for nothing, so that
 their seconds are a part of the step's. In every other step programs are forked from the template;
 in the steps between, each starts bubblewrap and an interpreter, as where none can be forked. The
 shares are means over steps of seconds in rewards over seconds of the step, by the clock. No reply
@@ -29,7 +29,6 @@ from groupwise.sandbox import bubblewrap, cpython, template
 WAYS = {"forked": template.start_guest, "apart": bubblewrap.start_guest}
 WARMING = 2
 SETTINGS = (
-    "grpo.speed.rewards_beside_scoring=false",
     "grpo.log_every_steps=1",
     "grpo.heldout_every_steps=1000",
     "grpo.save_every_steps=1000",

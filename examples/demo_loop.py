@@ -57,11 +57,9 @@ def main() -> None:
             if json.loads((loop / "served.json").read_text())["run"].startswith("rounds/"):
                 break
         told = httpx2.get(f"{url}/v1/model").json()["version"]
-        photograph(url, folder / "rounds.png")
     print(f"the server serves {told}")
     for certificate in sorted(loop.glob("rounds/*/decide/certificate.json")):
         call("verify", certificate, "--feedback", kept)
-    print(f"the page of rounds: {folder / 'rounds.png'}")
 
 
 def give(settings: tuple[str, ...]) -> list[str]:
@@ -147,20 +145,6 @@ def correct(url: str, truth: dict[str, str]) -> int:
             num += 1
         browser.close()
     return num
-
-
-def photograph(url: str, path: Path) -> None:
-    """Take a picture of the page of rounds."""
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, locale="en-GB")
-        page.goto(f"{url}/review/")
-        page.fill("#name", "Ada")
-        page.keyboard.press("Enter")
-        page.wait_for_url(f"{url}/review/")
-        page.goto(f"{url}/review/rounds")
-        page.screenshot(path=path)
-        browser.close()
 
 
 def find_chromium() -> str | None:

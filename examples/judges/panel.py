@@ -19,7 +19,7 @@ def make_reward(servers: list[str]) -> Judged:
     places = [ServerSettings(url=url, model=model) for url, _, model in map(split, servers)]
     prompt = load_prompt("correct")
     judges = [GenerativeJudge(ServerEngine(place), prompt) for place in places]
-    return Judged(Panel(judges), ask=ask, pay={"True": 1.0, "False": 0.0}, runs_beside_scoring=True)
+    return Judged(Panel(judges), ask=ask, pay={"True": 1.0, "False": 0.0})
 
 
 def split(server: str) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from command_line import CommandLine
 from compared_runs import log_training, make_answers
 from run_folders import VARIED, make_run
 
-from groupwise.core import append_jsonl, digest_json, write_json
+from groupwise.core import digest_json, write_json
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "published_beta_table.json"
 PROGRAM = (sys.executable, "-m", "groupwise.cli")
@@ -164,7 +164,6 @@ class TestMethods:
             if seed < 3:
                 digest = {"manifest.json:config_digest": name}
                 write_seed(seeds / f"swept/cells/{name}", seed, 0.7, digest)
-                append_jsonl(seeds / "swept/states.jsonl", {"cell": name, "state": "done"})
         axes = [{"key": "seed", "values": ["0", "1", "2", "3"]}]
         record = {"format": 1, "recipe": "on_task", "axes": axes, "cells": cells}
         write_json(seeds / "swept/sweep.json", record)
@@ -214,7 +213,6 @@ class TestMethods:
             name = f"grpo.beta={beta},seed={seed}"
             changes = {**(VARIED if beta == "0.15" else {}), "manifest.json:config_digest": name}
             write_seed(seeds / f"two/cells/{name}", seed, 6 * float(beta), changes)
-            append_jsonl(seeds / "two/states.jsonl", {"cell": name, "state": "done"})
             at = {"grpo.beta": beta, "seed": str(seed)}
             place = {"name": name, "folder": f"cells/{name}", "config_digest": name}
             cells.append({**place, "coordinates": at, "config": {}})
@@ -252,11 +250,10 @@ def write_sweep(folder: Path) -> Path:
             changes = {**(VARIED if beta == "0.15" else {}), "manifest.json:config_digest": digest}
             make_run(run, changes, predictions=make_answers(float(beta) + 0.6, num_items=size))
             log_training(run)
-            append_jsonl(folder / "states.jsonl", {"cell": name, "state": "done"})
         else:
             digest = "never"
-            failed = {"cell": name, "state": "failed", "error": "out of memory"}
-            append_jsonl(folder / "states.jsonl", failed)
+            (folder / "failed").mkdir(parents=True, exist_ok=True)
+            (folder / "failed" / f"{name}.txt").write_text("out of memory")
         coordinates = {"grpo.beta": beta, "evaluation.num_items": str(size)}
         place = {"name": name, "folder": f"cells/{name}", "config_digest": digest}
         cells.append({**place, "coordinates": coordinates, "config": {}})

@@ -102,41 +102,6 @@ def test_resume_takes_the_recorded_config(tiny):
     assert (config["writer"]["rows"], config["seed"]) == (5, 4)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "tinny"], "did you mean 'tiny'?"),
-        (["run", "tiny", "--config", "dmeo"], "did you mean 'demo'?"),
-        (["run", "tiny", "--config", "no/file.yaml"], "no config file 'no/file.yaml'"),
-        (["run", "tiny", "--set", "sead=3"], "sead: unknown key; did you mean 'seed'?"),
-        (["run", "tiny", "--set", "writer.row=3"], "did you mean 'rows'?"),
-        (["run", "tiny", "--set", "factor=many"], "factor: Input should be a valid integer"),
-        (["run", "tiny", "--set", "factor"], "expected key.path=value"),
-        (["run", "tiny", "--set", "source=gone.txt"], "source: gone.txt does not exist"),
-        (["run", "tiny", "--resume"], "holds no run"),
-        (["run", "tiny", "--out", "source.txt"], "source.txt is not a folder"),
-        (["run", "tiny", "--out", "."], "has files but holds no run"),
-        (["run"], "Missing argument"),
-        (["rnu"], "No such command"),
-        (["run", "tiny", "--config"], "requires an argument"),
-        (["audit", "data", "tinny"], "did you mean 'tiny'?"),
-        (["run", "..:x"], "there is no module '..'"),
-        (["run", ":x"], "there is no module ''"),
-        (["run", "tiny", "--out", "a\udcff"], "the command line is not UTF-8"),
-        (["run", "tiny", "--out", "x" * 300], "File name too long"),
-        (["run", "tiny", "--set", "writer=" + "[" * 200], "expected a YAML value"),
-        (["run", "tiny", "--set", "factor=1e400"], "factor: "),
-    ],
-)
-def test_mistakes_are_told_in_words_and_exit_2(tiny, arguments: list[str], message: str):
-    before = list_files(tiny.work)
-    done = tiny.call(*arguments)
-    assert done.returncode == 2
-    assert message in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert list_files(tiny.work) == before
-
-
 def test_all_config_problems_come_at_once(tiny):
     done = tiny.call("run", "tiny", "--set", "factor=x", "--set", "writer.rows=y", "--set", "z=1")
     assert done.returncode == 2

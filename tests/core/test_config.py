@@ -100,40 +100,12 @@ def test_a_validator_speaks_for_itself():
         load_config(Pair, {"low": 2, "high": 1})
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- 1\n", "is not a configuration; got list; expected keys and values."),
-        ("", "is not a configuration; got NoneType"),
-        ("name: [1\n", "is not valid YAML"),
-        ("name: x\nname: y\n", "the key 'name' appears twice"),
-        ("a: {b: 1, b: 2}\n", "the key 'b' appears twice"),
-    ],
-)
-def test_files_that_are_no_config(tmp_path: Path, text: str, message: str):
-    assert message in fail(tmp_path, text)
-
-
 def test_unreadable_files(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"cannot read the configuration .*No such file"):
         load_config(Job, tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(ConfigError, match=r"cannot read the configuration .*decode"):
         load_config(Job, tmp_path / "latin.yaml")
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("name", "got 'name'; expected key.path=value"),
-        ("=1", "expected key.path=value"),
-        ("optimiser..num_steps=1", "expected key.path=value"),
-        ("name.first=1", "got a value at name; expected a section"),
-        ("folds=[1", "got '[1'; expected a YAML value"),
-    ],
-)
-def test_overrides_that_cannot_be_applied(tmp_path: Path, override: str, message: str):
-    assert message in fail(tmp_path, "name: x\n", override)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """The batch script of examples/slurm/, with a stand-in for Slurm's ``srun``."""
 
 import os
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.run import parse_args
 
 SCRIPT = Path(__file__).parents[2] / "examples/slurm/train.sbatch"
 
@@ -18,6 +18,7 @@ def called(tmp_path: Path) -> list[str]:
     srun.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     srun.chmod(0o755)
     slurm = {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "4", "RUN": str(tmp_path / "run")}
+    slurm |= {"MASTER_ADDR": "gpu1"}
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", str(SCRIPT)],
@@ -41,14 +42,15 @@ def test_it_can_be_read() -> None:
     assert asked["nodes"] == "2"
 
 
-def test_its_command_is_one_that_the_command_line_takes(
+def test_its_command_is_one_that_torchrun_and_the_command_line_take(
     called: list[str], command_line: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     srun_option, program, *words = called
-    assert (srun_option, program) == ("--kill-on-bad-exit=1", "groupwise")
-    assert "compute.nodes=2 --set compute.processes=8" in shlex.join(words)
+    assert (srun_option, program) == ("--kill-on-bad-exit=1", "torchrun")
+    told = parse_args(words)
+    assert (told.nnodes, told.nproc_per_node, told.max_restarts) == ("2", "4", 3)
+    assert (told.rdzv_endpoint, told.module) == ("gpu1:29500", True)
+    assert told.training_script == "groupwise"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    ended = command_line(*words, "--dry-run")
+    ended = command_line(*told.training_script_args, "--dry-run")
     assert ended.returncode == 0, ended.stderr
-    shown = " ".join(ended.stdout.split())
-    assert "8 on cpu of 2 machines like this one, 4 on each (gloo); each takes 2 of 16" in shown

@@ -12,7 +12,6 @@ from groupwise.models import quantization
 MODEL: dict[str, Any] = LORA["model"] | {"quantization": "nf4"}
 GRPO: dict[str, Any] = LORA["grpo"] | {"entropy_bonus": 0.0}
 FULL = {"trainable": {"method": "full"}}
-SERVED = {"mode": "server", "sends": "adapter"}
 
 
 @pytest.mark.parametrize(
@@ -25,10 +24,10 @@ SERVED = {"mode": "server", "sends": "adapter"}
             "only a LoRA trains on 4 bits; set grpo.trainable.method to lora",
         ),
         (
-            {"compute": {"processes": 2, "sharding": "fsdp"}},
+            {"compute": {"sharding": "fsdp"}},
             "weights in 4 bits are not spread; set compute.sharding to none",
         ),
-        ({"grpo": GRPO | {"vllm": {}}}, "set grpo.vllm.sends to adapter"),
+        ({"grpo": GRPO | {"vllm": {}}}, "leave grpo.vllm out"),
     ],
 )
 def test_a_config_that_does_not_go_with_bits_is_refused(
@@ -39,7 +38,6 @@ def test_a_config_that_does_not_go_with_bits_is_refused(
         SmallConfig(**usual | {"model": MODEL} | changes)
     SmallConfig(**usual | changes)
     SmallConfig(**usual | {"model": MODEL})
-    SmallConfig(**usual | {"model": MODEL, "grpo": GRPO | {"vllm": SERVED}})
 
 
 @pytest.mark.parametrize("ending", [(), ("--dry-run",)])

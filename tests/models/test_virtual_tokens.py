@@ -20,8 +20,8 @@ from groupwise.models import (
     tabulate_trainable,
 )
 from groupwise.models.virtual_tokens import find_vectors
-from groupwise.training.rows import RowCollator
-from groupwise.training.sft_rows import SftRow
+from groupwise.training.settings import SftRow
+from groupwise.training.sft import RowCollator
 
 
 def ask_for(num_tokens, words=None):

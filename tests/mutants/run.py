@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -149,29 +150,25 @@ def main() -> None:
         print(f"without a fault: {sound}", flush=True)
         if not sound["passes"]:
             sys.exit("tests fail without a fault")
-        rows = []
         for tick, fault in enumerate(faults, start=1):
-            rows.append({"behaviour": fault["behaviour"], **try_fault(fault, folder, tick)})
-            print(
-                rows[-1]["verdict"],
-                "|",
-                fault["behaviour"],
-                "|",
-                rows[-1].get("seconds"),
-                flush=True,
-            )
-    out = HERE / "results" / f"{options.package}-{options.commit or 'now'}.json"
-    if options.only:  # the rows of the others stay
-        known = json.loads(out.read_text(encoding="utf-8"))["faults"] if out.is_file() else []
-        new = {row["behaviour"]: row for row in rows}
-        rows = [new.pop(row["behaviour"], row) for row in known] + [*new.values()]
-    counts = {
-        v: sum(row["verdict"] == v for row in rows) for v in sorted({r["verdict"] for r in rows})
-    }
+            row = {"behaviour": fault["behaviour"], **try_fault(fault, folder, tick)}
+            counts = write_table(options.package, options.commit, [row])
+            print(row["verdict"], row.get("seconds"), fault["behaviour"], sep=" | ", flush=True)
     print(counts)
-    table = {"package": options.package, "commit": options.commit, "counts": counts, "faults": rows}
+
+
+def write_table(package: str, commit: str | None, new: list[dict[str, Any]]) -> dict[str, int]:
+    """Write verdicts over those of the same faults, the others stay; return how many of each."""
+    out = HERE / "results" / f"{package}-{commit or 'now'}.json"
+    known = json.loads(out.read_text(encoding="utf-8"))["faults"] if out.is_file() else []
+    faults = yaml.safe_load((HERE / f"{package}.yaml").read_text(encoding="utf-8"))
+    found = {row["behaviour"]: row for row in (*known, *new)}
+    rows = [found[one["behaviour"]] for one in faults if one["behaviour"] in found]
+    counts = dict(sorted(Counter(row["verdict"] for row in rows).items()))
+    table = {"package": package, "commit": commit, "counts": counts, "faults": rows}
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return counts
 
 
 if __name__ == "__main__":

@@ -87,10 +87,3 @@ def test_in_a_set_the_judge_gets_the_whole_batch_and_cannot_outvote_the_truth():
 def test_a_judge_that_stops_stops_the_scoring():
     with pytest.raises(JudgeError, match="too many"):
         Judged(Echo(), ask=ask, pay=PAYS).score_batch(*make_rows("yes", "stop"))
-
-
-@pytest.mark.parametrize("says", [True, False])
-def test_whether_it_may_work_in_another_thread_is_said_where_it_is_made(says):
-    judged = Judged(Echo(), ask=ask, pay=PAYS, runs_beside_scoring=says)
-    rewards = RewardSet({"label": (LabelMatch(PARSER), 2.0), "judge": (judged, 1.0)})
-    assert rewards.runs_beside_scoring == says

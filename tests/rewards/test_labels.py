@@ -3,7 +3,6 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from groupwise.core import ConfigError, RewardError, load_config
 from groupwise.rewards import ChoiceParser, LabelParser, Parsed, read_leniently
@@ -240,157 +239,6 @@ def test_a_label_in_the_description_makes_it_invalid(
     assert DESCRIBING.parse(text).label is None
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "confidence", "prefix"),
-    [
-        ("on-task", "on-task", None, ""),
-        ("  OFF-TASK.\n", "off-task", None, "  "),
-        ("On Task", "on-task", None, ""),
-        ("off \u2011 task", "off-task", None, ""),
-        ("Classification: on-task", "on-task", None, "Classification: "),
-        ("CLASSIFICATION:\noff task", "off-task", None, "CLASSIFICATION:\n"),
-        ("on-task Confidence: 0.8", "on-task", 0.8, ""),
-        ("on-task, confidence: 80%", "on-task", 0.8, ""),
-        ("on-task.\nConfidence: 80 %", "on-task", 0.8, ""),
-        ("Classification: off-task.\r\n  Confidence: .25.", "off-task", 0.25, "Classification: "),
-        ("on-task Confidence: 0", "on-task", 0.0, ""),
-        ("on-task Confidence: 1", "on-task", 1.0, ""),
-        ("on-task Confidence: 1%", "on-task", 0.01, ""),
-        ("**on-task**", "on-task", None, ""),
-        ('"on-task"', "on-task", None, ""),
-        ("on-task!", "on-task", None, ""),
-        ("*Off Task.*", "off-task", None, ""),
-        ("***off-task***.", "off-task", None, ""),
-        ("`on-task`", "on-task", None, ""),
-        ("“on-task.”", "on-task", None, ""),
-        ('**"on-task!"**', "on-task", None, ""),
-        ("Classification: **off-task**, confidence: 80%", "off-task", 0.8, "Classification: "),
-        ("ｏｎ－ｔａｓｋ", "on-task", None, ""),
-        ("Ｏｎ　ＴＡＳＫ！", "on-task", None, ""),
-        ("分类：on-task，置信度：８０％。", "on-task", 0.8, "分类："),
-        ("Answer: on-task", "on-task", None, "Answer: "),
-        ("The answer is off-task.", "off-task", None, "The answer is "),
-        ("答案是：on-task。", "on-task", None, "答案是："),
-        ("(on-task)", "on-task", None, ""),
-        ("（on-task）。", "on-task", None, ""),
-        (
-            "ｃｌａｓｓｉｆｉｃａｔｉｏｎ：on-task",
-            "on-task",
-            None,
-            "ｃｌａｓｓｉｆｉｃａｔｉｏｎ：",
-        ),
-    ],
-)
-def test_answers(text: str, label: str, confidence: float | None, prefix: str) -> None:
-    assert ENGLISH.parse(text) == Parsed(label, confidence=confidence, prefix=prefix)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "empty answer"),
-        (" \n\u3000", "empty answer"),
-        ("maybe", "no label"),
-        ("ontask", "no label"),
-        ("on_task", "no label"),
-        ("on\ntask", "no label"),
-        ("task", "no label"),
-        ("on-tasks", "no label"),
-        ("not on-task", "other text around the label on-task"),
-        ("Answer: not on-task", "other text around the label on-task"),
-        ("答案不是on-task", "other text around the label on-task"),
-        ("Answer:", "no label"),
-        ("on-task\nBecause it is.", "other text around the label on-task"),
-        ("on-task, I think", "other text around the label on-task"),
-        ("**on-task", "other text around the label on-task"),
-        ("on-task*", "other text around the label on-task"),
-        ("\"on-task'", "other text around the label on-task"),
-        ("****on-task****", "other text around the label on-task"),
-        ("on-task?", "other text around the label on-task"),
-        ("on-task!!", "other text around the label on-task"),
-        ('"not on-task"', "other text around the label on-task"),
-        ("**not** on-task", "other text around the label on-task"),
-        ("**on-task** **off-task**", "more than one label: off-task, on-task"),
-        ('"on-task" or "off-task"', "more than one label: off-task, on-task"),
-        ("****", "no label"),
-        ("on-task..", "other text around the label on-task"),
-        ("Classification: Classification: on-task", "other text around the label on-task"),
-        ("Screen: a. Task: b. on-task", "other text around the label on-task"),
-        ("on-task off-task", "more than one label: off-task, on-task"),
-        ("on-task/off-task", "more than one label: off-task, on-task"),
-        ("on-task on-task", "the label on-task appears 2 times"),
-        ("on-task " * 50, "the label on-task appears 50 times"),
-        ("on-task Confidence: 80", "the confidence 80 is not in [0, 1]"),
-        ("on-task Confidence: 101%", "the confidence 101% is not in [0, 1]"),
-        ("on-task Confidence: high", "other text around the label on-task"),
-        ("on-task Confidence: -1", "other text around the label on-task"),
-        ("on-task Confidence: 0.8 0.9", "other text around the label on-task"),
-        ("Confidence: 0.8", "no label"),
-    ],
-)
-def test_what_is_no_answer_says_why(text: str, reason: str) -> None:
-    assert ENGLISH.parse(text) == Parsed(None, reason)
-
-
-@pytest.mark.parametrize(
-    ("text", "label", "prefix"),
-    [
-        ("Screen: video. Task: sheet. off-task", "off-task", "Screen: video. Task: sheet. "),
-        ("screen: video.\nTask: a, b. On Task.", "on-task", "screen: video.\nTask: a, b. "),
-        (
-            "Screen: 视频。Task\uff1a表格。Classification: off-task",
-            "off-task",
-            "Screen: 视频。Task\uff1a表格。Classification: ",
-        ),
-        ("Screen: presentation tasks. Task: off. on-task", "on-task", None),
-        ("on-task", "on-task", ""),
-        ("Screen: " + "a" * 60 + ". Task: b. on-task", "on-task", None),
-    ],
-)
-def test_descriptions(text: str, label: str, prefix: str | None) -> None:
-    answer = DESCRIBING.parse(text)
-    assert answer.label == label
-    assert answer.prefix == (text[: text.lower().rindex(label)] if prefix is None else prefix)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("Screen: . Task: b. on-task", "the description has a key without words"),
-        ("Screen: --. Task: b. on-task", "the description has a key without words"),
-        (
-            "Screen: " + "a" * 61 + ". Task: b. on-task",
-            "the description has more than 60 characters after a key",
-        ),
-        (
-            "Screen: off task. Task: b. on-task",
-            "the description contains the label off-task",
-        ),
-        ("Task: b. Screen: a. on-task", "other text around the label on-task"),
-        ("Screen: a. on-task", "other text around the label on-task"),
-        ("Screen: a.b. Task: c. on-task", "other text around the label on-task"),
-        ("Screen: a: b. Task: c. on-task", "other text around the label on-task"),
-        ("Screen: a\nb. Task: c. on-task", "other text around the label on-task"),
-        ("Screen: a. Task: b.", "no label"),
-    ],
-)
-def test_descriptions_that_are_none(text: str, reason: str) -> None:
-    assert DESCRIBING.parse(text) == Parsed(None, reason)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("审核不通过", "other text around the label 不通过"),
-        ("不通过不通过", "the label 不通过 appears 2 times"),
-        ("通过,不是不通过", "more than one label: 不通过, 通过"),
-        ("没通过", "other text around the label 通过"),
-    ],
-)
-def test_a_label_inside_a_longer_one_is_not_counted(text: str, reason: str) -> None:
-    assert CHINESE.parse(text) == Parsed(None, reason)
-
-
 def test_a_chinese_description_may_not_hold_a_label() -> None:
     parser = LabelParser(labels=("通过", "不通过"), describe=("照片",))
     assert parser.parse("照片:表面光滑。通过").label == "通过"
@@ -404,37 +252,6 @@ def test_labels_that_start_alike_are_told_apart() -> None:
     assert parser.parse("Pass with notes.").label == "pass with notes"
     assert parser.parse("not pass").label == "not pass"
     assert parser.parse("not pass with notes").label is None
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        (),
-        ("on-task",),
-        ("on-task", "on-task"),
-        ("on-task", "On Task"),
-        ("on-task", ""),
-        ("on-task", " off"),
-        ("on.task", "off"),
-        ("on, task", "off"),
-        ("a: b", "off"),
-        ("a\nb", "off"),
-        ("Confidence", "off"),
-        ("置信度", "off"),
-        ("Ａ级", "a级"),
-        ("a", "*a*"),
-        ("a", "a!"),
-    ],
-)
-def test_labels_that_cannot_be_told_apart_are_refused(labels: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError):
-        LabelParser(labels=labels)
-
-
-@pytest.mark.parametrize("describe", [("Screen", "screen"), ("a.b",), ("on-task",), ("",)])
-def test_keys_that_would_confuse_are_refused(describe: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError):
-        LabelParser(labels=("on-task", "off-task"), describe=describe)
 
 
 def test_a_parser_in_a_config_is_refused_in_one_sentence() -> None:
@@ -456,29 +273,6 @@ SENTIMENT = LabelParser(labels=("positive", "négative"))
 def test_accents_may_be_written_in_two_ways():
     assert SENTIMENT.parse("ne\u0301gative").label == "négative"
     assert LabelParser(labels=("positive", "ne\u0301gative")).parse("NÉGATIVE").label is not None
-
-
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("positive\nThe text praises the food.", "positive"),
-        ("The text praises the food.\nAnswer: positive", "positive"),
-        ("I would say that this review is positive, since the food is praised.", "positive"),
-        ("这条评论是“positive”，因为", "positive"),
-        ("This is a ne\u0301gative review", "négative"),
-        ("positive négative", None),
-        ("positive\nnégative", None),
-        ("positive or négative?", None),
-        ("not positive", None),
-        ("It isn’t positive.", None),
-        ("anything but positive", None),
-        ("不是positive", None),
-        ("This question is a classic example of a", None),
-        ("", None),
-    ],
-)
-def test_an_untrained_model_is_read_by_what_it_means(text: str, label: str | None):
-    assert read_leniently(SENTIMENT, text) == label
 
 
 def test_a_letter_among_words_is_no_choice():

@@ -1,16 +1,23 @@
+"""GRPO: what it is given, scores, learns and leaves."""
+
 import json
 import math
 import shutil
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
+from training_job import Scatter
 
 from groupwise.core import ModelError, Score, TrainingError, read_jsonl
 from groupwise.models import TrainableSettings, list_trainable, load_policy, prepare_trainable
 from groupwise.rewards import RewardSet
 from groupwise.training import GrpoSettings, Workspace, train_grpo
-from groupwise.training.grpo_rows import lay_out_prompts, make_prompt_rows
+from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows
+from groupwise.training.grpo_trainer import find_temperature, set_temperature
+from groupwise.training.on_policy import score_alone
 from groupwise.training.settings import SpeedSettings
 
 
@@ -24,13 +31,6 @@ class Fixed:
 
     def __call__(self, example, completion):
         return Score(self.value)
-
-
-class Scatter:
-    name = "scatter"
-
-    def __call__(self, example, completion):
-        return Score((sum(completion.token_ids) % 7) / 6, invalid=False)
 
 
 def train(base, examples, folder, rewards, *, check_heldout=None, **settings):
@@ -67,7 +67,7 @@ def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capf
         taught_folder,
         picture_examples,
         tmp_path,
-        {"scatter": (Scatter(), 1.0)},
+        {"scatter": (Scatter(7), 1.0)},
         check_heldout=lambda: {"accuracy": 0.5, "n": 8},
         heldout_every_steps=2,
         beta=0.1,
@@ -122,7 +122,7 @@ def test_without_any_score_nothing_is_learned(taught_text_folder, text_examples,
 
 
 def test_resolved_values_are_written(taught_text_folder, text_examples, tmp_path):
-    rewards = {"scatter": (Scatter(), 1.0)}
+    rewards = {"scatter": (Scatter(7), 1.0)}
     train(taught_text_folder, text_examples[:6], tmp_path, rewards, loss="cispo", clip_high=0.3)
     resolved = json.loads((tmp_path / "resolved.json").read_text())
     assert resolved["prompts_left_out_per_epoch"] == 2
@@ -150,7 +150,7 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
         "epochs": 2,
         "entropy_bonus": 0.0,
     }
-    train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(), 1.0)}, **settings)
+    train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(7), 1.0)}, **settings)
     layout = lay_out_prompts(7, num_epochs=2, prompts_per_round=4, seed=0)
     assert asked == [place for _, place in layout for _ in range(2)]
     resolved = json.loads((tmp_path / "resolved.json").read_text())
@@ -230,7 +230,7 @@ def test_an_update_takes_its_rows_from_one_round():
 
 
 def test_too_few_prompts_are_refused(taught_text_folder, text_examples, tmp_path):
-    rewards = {"scatter": (Scatter(), 1.0)}
+    rewards = {"scatter": (Scatter(7), 1.0)}
     with pytest.raises(
         TrainingError, match="too few prompts for one round; got 7; expected at least 8"
     ):
@@ -240,7 +240,7 @@ def test_too_few_prompts_are_refused(taught_text_folder, text_examples, tmp_path
 def test_adapters_and_references_of_weights_that_no_folder_has_are_refused(
     taught_text_folder, text_examples, tmp_path
 ):
-    half = {"scatter": (Scatter(), 1.0)}
+    half = {"scatter": (Scatter(7), 1.0)}
     settings = GrpoSettings(
         prompts_per_step=4, group_size=2, max_new_tokens=4, learning_rate=1e-6, beta=0.1
     )
@@ -268,7 +268,7 @@ def test_prompts_with_and_without_pictures_do_not_mix(
 ):
     mixed = [*picture_examples[:6], *text_examples[:2]]
     with pytest.raises(TrainingError, match="not both; got 2 of 8 without"):
-        train(taught_folder, mixed, tmp_path, {"scatter": (Scatter(), 1.0)})
+        train(taught_folder, mixed, tmp_path, {"scatter": (Scatter(7), 1.0)})
 
 
 def test_each_epoch_asks_each_prompt_once():
@@ -307,13 +307,13 @@ def test_grpo_asks_easy_prompts_first(taught_text_folder, text_examples, tmp_pat
         replace(one, fields={**one.fields, "difficulty": level})
         for one, level in zip(text_examples, levels, strict=True)
     ]
-    rewards = {"watch": (Watch(), 1.0)}
+    rewards = {"watch": (Watch(7), 1.0)}
     train(taught_text_folder, examples, tmp_path, rewards, easy_first=True)
     assert asked == ["easy"] * 8 + [None] * 4 + ["hard"] * 4
 
 
 def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_examples, tmp_path):
-    rewards = {"scatter": (Scatter(), 1.0)}
+    rewards = {"scatter": (Scatter(7), 1.0)}
     with pytest.raises(TrainingError, match="a warm-up of 2 steps in a training of 2;"):
         train(taught_text_folder, text_examples, tmp_path, rewards, warmup_steps=2)
     assert not (tmp_path / "on_policy.json").exists()
@@ -333,7 +333,7 @@ def sample(taught_text_folder, text_examples, tmp_path_factory):
 
         folder = tmp_path_factory.mktemp("sampled")
         settings = {"learning_rate": 1e-12, "epochs": 2} | settings
-        train(base, text_examples, folder, {"watch": (Watch(), 1.0)}, **settings)
+        train(base, text_examples, folder, {"watch": (Watch(7), 1.0)}, **settings)
         return asked
 
     return run
@@ -393,3 +393,193 @@ def test_nothing_is_sampled_as_the_folder_of_the_base_wants_it(
     found = sample(folder, speed=SpeedSettings(shared_prefix=shared_prefix))
     assert found == sampled
     assert len({ids for group in found.values() for ids in group}) > len(found)
+
+
+END = 7
+
+
+class ByText:
+    """Scores what the text says; remembers what it was given."""
+
+    def __init__(self, name):
+        self.name = name
+        self.given = []
+
+    def __call__(self, example, completion):
+        self.given.append((example, completion))
+        value = completion.text.split(self.name)[1].split()[0]
+        if value == "None":
+            return Score(None, "not there")
+        return Score(float(value), invalid=completion.text.endswith("!"))
+
+
+@pytest.fixture
+def scored(text_examples):
+    rewards = ByText("a"), ByText("b")
+    function = RewardFunction(
+        text_examples,
+        RewardSet({"a": (rewards[0], 3.0), "b": (rewards[1], 1.0)}),
+        end_token_ids=[END],
+    )
+    logged = {}
+    texts = ["a 1 b 0", "a None b None", "a None b 0.5", "a 0 b 0 !"]
+    values = function(
+        prompts=["ignored"] * 4,
+        completions=[[{"role": "assistant", "content": text}] for text in texts],
+        completion_ids=[[1, END], [2], [], [3, END]],
+        place=[2, 2, 5, 0],
+        log_metric=logged.__setitem__,
+    )
+    return values, logged, rewards[0].given
+
+
+def test_values_are_weighted_and_none_stays_none(scored):
+    values, _, _ = scored
+    assert values == [0.75, None, None, 0.0]
+
+
+def test_parts_and_shares_are_logged(scored):
+    _, logged, _ = scored
+    assert logged == pytest.approx(
+        {
+            "invalid": 0.25,
+            "unscored": 0.5,
+            "reward/a": 0.5,
+            "reward/a_std": 0.5,
+            "reward/b": 0.5 / 3,
+            "reward/b_std": (((0.5 - 0.5 / 3) ** 2 + 2 * (0.5 / 3) ** 2) / 3) ** 0.5,
+        }
+    )
+
+
+def test_rewards_see_the_example_and_how_the_completion_ended(scored, text_examples):
+    _, _, given = scored
+    assert [example for example, _ in given] == [text_examples[place] for place in (2, 2, 5, 0)]
+    assert [c.finish_reason for _, c in given] == ["stop", "length", "length", "stop"]
+    assert [c.token_ids for _, c in given] == [(1, END), (2,), (), (3, END)]
+
+
+RISING = {"temperature": 2.0, "temperature_warmup": {"start": 0.5, "steps": 2}}
+
+
+class Asked(Scatter):
+    """Remembers what it was asked."""
+
+    def __init__(self):
+        super().__init__(7)
+        self.asked = []
+
+    def __call__(self, example, completion):
+        self.asked.append((example, completion.token_ids))
+        return super().__call__(example, completion)
+
+
+def train_warming(base, examples, folder, **settings):
+    policy, reward = load_policy(base), Asked()
+    values = {
+        "prompts_per_step": 4,
+        "group_size": 2,
+        "max_new_tokens": 4,
+        "learning_rate": 1e-9,
+        "log_every_steps": 1,
+        "warmup_share": 0.0,
+        "trainable": TrainableSettings(method="full"),
+    }
+    train_grpo(
+        policy,
+        examples,
+        RewardSet({"scatter": (reward, 1.0)}),
+        GrpoSettings.model_validate(values | settings),
+        workspace=Workspace(folder, 0),
+    )
+    return policy, reward, [row for row in read_jsonl(folder / "metrics.jsonl") if "loss" in row]
+
+
+def test_it_rises_in_a_straight_line_and_stays():
+    settings = GrpoSettings.model_validate(RISING)
+    assert [find_temperature(settings, step=n) for n in range(4)] == [0.5, 1.25, 2.0, 2.0]
+    assert find_temperature(GrpoSettings(temperature=0.7), step=5) == 0.7
+
+
+@pytest.mark.parametrize(
+    ("beta", "speed"),
+    [
+        (0.1, "auto"),
+        *(
+            pytest.param(*which, marks=pytest.mark.slow)
+            for which in ((0.1, "off"), (0.0, "auto"), (0.0, "off"))
+        ),
+    ],
+)
+def test_each_round_is_scored_at_the_temperature_that_it_was_sampled_at(
+    taught_text_folder, text_examples, tmp_path, monkeypatch, speed, beta
+):
+    from groupwise.training.fast.trainer import FastGRPOTrainer
+
+    scored = []
+
+    def keep(trainer, model, ids, *rest, **named):
+        found = compute(trainer, model, ids, *rest, **named)
+        scored.append((trainer.temperature, found[0].detach().clone()))
+        return found
+
+    compute = FastGRPOTrainer._get_per_token_logps_and_entropies
+    monkeypatch.setattr(FastGRPOTrainer, "_get_per_token_logps_and_entropies", keep)
+    policy, reward, rows = train_warming(
+        taught_text_folder,
+        text_examples,
+        tmp_path,
+        **RISING,
+        epochs=2,
+        beta=beta,
+        speed={"shared_prefix": speed},
+    )
+    assert [row["temperature"] for row in rows] == pytest.approx([0.5, 1.25, 2.0, 2.0])
+    # The rate is next to nothing, so the policy of every round is the one at hand.
+    for number, temperature in enumerate((0.5, 1.25)):
+        asked = reward.asked[8 * number : 8 * number + 8]
+        passes = [found for given, found in scored if given == temperature]
+        assert passes
+        for got, row in ((got, row) for p in passes for got, row in zip(p, asked, strict=True)):
+            wanted = torch.as_tensor(score_alone(policy, *row, temperature=temperature))
+            torch.testing.assert_close(got[: len(wanted)], wanted, atol=1e-3, rtol=1e-3)
+
+
+def test_what_is_sampled_depends_on_it(taught_text_folder, text_examples, tmp_path):
+    _, cold, _ = train_warming(
+        taught_text_folder,
+        text_examples,
+        tmp_path / "cold",
+        temperature=2.0,
+        temperature_warmup={"start": 1e-3, "steps": 1},
+    )
+    groups: dict[str, set[tuple[int, ...]]] = {}
+    for example, ids in cold.asked[:8]:
+        groups.setdefault(example.id, set()).add(tuple(ids))
+    assert {len(found) for found in groups.values()} == {1}  # next to greedy
+    assert len({tuple(ids) for _, ids in cold.asked[8:]}) > 4
+
+
+def test_a_trainer_with_another_head_is_refused():
+    class Model:
+        def forward(self):
+            return None
+
+    accelerator = SimpleNamespace(unwrap_model=lambda model: model)
+    trainer = SimpleNamespace(
+        temperature=1.0, model=Model(), ref_model=None, accelerator=accelerator
+    )
+    with pytest.raises(TrainingError, match="temperature_warmup"):
+        set_temperature(trainer, 0.5)
+
+
+def test_training_ends_after_so_many_steps(taught_text_folder, text_examples, tmp_path):
+    _, _, rows = train_warming(taught_text_folder, text_examples, tmp_path, epochs=9, max_steps=3)
+    assert [(row["step"], row["epoch"]) for row in rows] == [(1, 0.5), (2, 1.0), (3, 1.5)]
+    assert rows[-1]["learning_rate"] < rows[0]["learning_rate"] / 2
+
+
+@pytest.mark.slow
+def test_the_epochs_end_it_before(taught_text_folder, text_examples, tmp_path):
+    _, _, rows = train_warming(taught_text_folder, text_examples, tmp_path, epochs=1, max_steps=99)
+    assert [row["epoch"] for row in rows] == [0.5, 1.0]

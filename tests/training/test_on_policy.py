@@ -7,14 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from groupwise.core import (
-    Message,
-    Score,
-    TrainingError,
-    make_example,
-    open_picture,
-    read_jsonl,
-)
+from groupwise.core import Message, Score, TrainingError, make_example, open_picture, read_jsonl
 from groupwise.inference import LocalEngine, Sampling
 from groupwise.models import (
     LoraSettings,
@@ -25,18 +18,12 @@ from groupwise.models import (
 )
 from groupwise.models.policy import PatchProjection
 from groupwise.rewards import RewardSet
-from groupwise.training import (
-    GrpoSettings,
-    Workspace,
-    grpo_rows,
-    grpo_trainer,
-    judge_on_policy,
-    train_grpo,
-)
+from groupwise.training import GrpoSettings, Workspace, grpo, grpo_trainer, train_grpo
 from groupwise.training.on_policy import (
     check_on_policy,
     choose_rows,
     find_worst,
+    judge_on_policy,
     measure_noise,
     score_alone,
 )
@@ -141,9 +128,7 @@ def test_wrong_positions_in_batches_shut_it(taught_folder, picture_examples, tmp
 def test_other_pictures_than_in_the_examples_shut_it(
     taught_folder, picture_examples, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        grpo_rows, "open_picture", lambda picture: open_picture(picture).rotate(180)
-    )
+    monkeypatch.setattr(grpo, "open_picture", lambda picture: open_picture(picture).rotate(180))
     with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(load_policy(taught_folder), picture_examples, tmp_path)
 

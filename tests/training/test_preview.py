@@ -1,28 +1,50 @@
-"""What is said of a training before it starts."""
+"""What is said of a training before it starts, what its trainer is told, and where memory ends."""
 
+import dataclasses
 import re
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+from packaging.requirements import Requirement
+from pydantic import ValidationError
+from trl import GRPOConfig, import_utils
 
+from groupwise.core import Score, TrainingError
 from groupwise.data import TokenBudget
 from groupwise.models import (
     LoraSettings,
     ModelSettings,
     ModelShape,
+    Outline,
     PromptSettings,
     TrainableSettings,
+    find_outline,
+    load_policy,
+    prepare_trainable,
 )
+from groupwise.rewards import RewardSet
 from groupwise.training import (
     Batch,
     GrpoSettings,
     Place,
+    SftRow,
     SftSettings,
+    VllmSettings,
+    Workspace,
     check_base,
-    check_blocks,
     check_lengths,
     preview_grpo,
     preview_memory,
+    train_grpo,
+    train_sft,
 )
+from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
+from groupwise.training.on_policy import find_ulp
+from groupwise.training.preview import check_blocks, estimate_memory
+from groupwise.training.settings import build_arguments, name_memory_settings
 
 SHAPE = ModelShape(num_parameters=2**30, num_blocks=4)
 
@@ -214,13 +236,345 @@ def test_memory_of_a_base_that_is_not_at_hand_is_not_known(tmp_path):
     assert remember(known, grpo=make_settings()) == ([("memory", told)], {})
 
 
-def test_what_was_not_measured_is_not_estimated(text_folder):
-    model = ModelSettings(base=str(text_folder), max_pixels=784)
-    told = remember(model, sft=SftSettings(activation_offloading=True))
-    line = "? (what activation_offloading leaves was not measured)"
+def test_what_was_not_measured_is_not_estimated(monkeypatch):
+    outline = Outline({"num_experts": 8, "model_type": "other"})
+    monkeypatch.setattr("groupwise.training.preview.find_outline", lambda _: outline)
+    told = remember(ModelSettings(base="some/experts", max_pixels=784), sft=SftSettings())
+    line = "? (no training of experts was held against an estimate)"
     assert told == ([("memory of sft", line)], {})
 
 
 def test_of_a_tiny_model_no_memory_is_told():
     model = ModelSettings(base="tiny-qwen2", max_pixels=784)
     assert remember(model, grpo=make_settings()) == ([], {})
+
+
+GPU = Place("cuda")
+FULL = TrainableSettings(method="full")
+TEXT = {
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "vocab_size": 512,
+    "tie_word_embeddings": True,
+}
+
+
+def estimate(settings, outline=None, place=CPU, batch=None, num_readers=0, **model):
+    outline = outline or Outline(TEXT)
+    batch = batch or Batch(prompt=100, answer=10)
+    model = ModelSettings(base="some/base", max_pixels=784, **model)
+    return estimate_memory(
+        outline, model, settings, batch=batch, place=place, num_readers=num_readers
+    )
+
+
+def teach(**changes):
+    return SftSettings(**{"batch_size": 4, **changes})
+
+
+def sample(**changes):
+    given = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8}
+    return GrpoSettings(**(given | changes))
+
+
+@pytest.mark.parametrize(
+    "trainable",
+    [
+        FULL,
+        FULL.model_copy(update={"freeze_vision": False, "freeze_aligner": False}),
+        TrainableSettings(lora=LoraSettings(rank=4)),
+        TrainableSettings(lora=LoraSettings(rank=4, last_blocks=1, modules=("v_proj", "up_proj"))),
+    ],
+)
+@pytest.mark.parametrize("kind", ["text_folder", "vision_folder"])
+def test_weights_gradients_and_states_are_those_of_the_model(kind, trainable, request):
+    folder = request.getfixturevalue(kind)
+    model = prepare_trainable(load_policy(folder).model, trainable)
+    trained = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+    found = estimate(teach(trainable=trainable), find_outline(folder))
+    assert found.weights == sum(p.nbytes for p in model.parameters())
+    # What joins a tower to the language model is not told apart.
+    assert trained <= found.gradients <= 1.15 * trained
+    assert found.optimizer == 2 * found.gradients
+
+
+def test_a_configuration_is_enough(text_folder):
+    known = find_outline(text_folder)
+    drawn = estimate(teach(), Outline(known.config))
+    # Norms and biases are left out.
+    assert drawn.total == pytest.approx(estimate(teach(), known).total, rel=0.01)
+    with pytest.raises(ValueError, match="its weights are not on this machine"):
+        estimate(teach(), Outline({"model_type": "other"}))
+
+
+def test_what_was_not_measured_is_not_known():
+    with pytest.raises(ValueError, match="experts"):
+        estimate(teach(), Outline({**TEXT, "num_experts": 8}))
+
+
+def test_shared_prompts_are_held_once():
+    shared = estimate(sample()).activations
+    plain = sample(speed={"shared_prefix": "off"})
+    assert estimate(plain).activations > 2 * shared
+    assert estimate(plain, batch=Batch(200, 0)).activations > 1.5 * estimate(plain).activations
+
+
+def test_what_trains_less_keeps_less():
+    whole = estimate(sample(trainable=TrainableSettings()))
+    last = estimate(sample(trainable=TrainableSettings(lora=LoraSettings(last_blocks=1))))
+    saved = estimate(sample(gradient_checkpointing=True))
+    assert max(last.activations, saved.activations) < whole.activations
+
+
+def test_logits_count():
+    many = {**TEXT, "vocab_size": 50_000}
+    grown = estimate(teach(), Outline(many)).activations - estimate(teach()).activations
+    assert grown >= 4 * 110 * (32_768 - 512) * 4
+
+
+def test_a_reference_is_another_model_only_in_full_training():
+    for trainable, factor in ((FULL, 2), (TrainableSettings(), 1)):
+        plain, kl = (estimate(sample(trainable=trainable, beta=beta)) for beta in (0.0, 0.1))
+        assert kl.weights == factor * plain.weights
+
+
+def test_a_base_that_reads_answers_for_a_reward_is_held_beside_the_policy():
+    frozen = estimate(teach()).weights - estimate(teach()).gradients
+    assert estimate(sample(), num_readers=1).weights == estimate(sample()).weights + frozen
+    assert estimate(teach(), num_readers=1) == estimate(teach())
+
+
+def test_several_processes_hold_copies_or_parts():
+    settings = teach(trainable=FULL)
+    one, two = estimate(settings), estimate(settings, place=Place("cuda", 2))
+    parts = estimate(settings, place=Place("cuda", 2, is_spread=True))
+    assert two.gradients == 2 * one.gradients
+    assert two.activations < one.activations
+    assert parts.optimizer == one.optimizer // 2
+
+
+def test_half_precision_and_four_bits_are_smaller():
+    full = estimate(teach()).weights
+    adapter = estimate(teach()).gradients
+    assert estimate(teach(), dtype="bfloat16").weights - adapter == (full - adapter) // 2
+    bits = estimate(teach(), quantization="nf4").weights
+    assert adapter < bits < full / 2
+
+
+def test_a_gpu_holds_no_libraries_and_samples_with_vllm_elsewhere():
+    assert estimate(teach(), place=GPU).libraries == 0
+    found = estimate(sample(vllm={"mode": "server"}))
+    assert found.sampling == 0 < estimate(sample()).sampling
+
+
+def test_the_line_adds_up():
+    found = dataclasses.replace(estimate(sample()), activations=0, sampling=7 << 20)
+    assert found.describe().startswith(f"about {found.total >> 20:,} MiB at most (libraries ")
+    assert "activations" not in found.describe()
+    assert ", sampling 7)" in found.describe()
+
+
+def run_out(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore of it")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+        MemoryError(),
+    ],
+)
+def test_memory_of_any_device(error):
+    with (
+        pytest.raises(TrainingError, match="a training step ran out of memory") as caught,
+        name_memory_settings(SftSettings(batch_size=7)),
+    ):
+        raise error
+    assert caught.value.__cause__ is error
+    assert "lower batch_size (7)" in str(caught.value)
+
+
+def test_other_errors_stay_what_they_are():
+    with (
+        pytest.raises(RuntimeError, match="shapes do not fit"),
+        name_memory_settings(SftSettings()),
+    ):
+        raise RuntimeError("shapes do not fit")
+
+
+def test_grpo_names_what_to_change(taught_text_folder, text_examples, tmp_path):
+    settings = GrpoSettings(
+        prompts_per_step=4, group_size=2, max_new_tokens=4, warmup_share=0, trainable=FULL
+    )
+    policy = load_policy(taught_text_folder)
+    policy.model.generate = run_out
+    with pytest.raises(TrainingError) as caught:
+        train_grpo(
+            policy,
+            text_examples,
+            RewardSet({"fixed": (lambda *_: Score(1.0), 1.0)}),
+            settings,
+            workspace=Workspace(tmp_path, 0),
+        )
+    assert str(caught.value) == (
+        "a training step ran out of memory; got CUDA out of memory. Tried to allocate 2 GiB; "
+        "lower prompts_per_step (4), group_size (2), max_new_tokens (4); raise "
+        "gradient_accumulation (1) to make up for it; set gradient_checkpointing (false) to true; "
+        "set trainable.method (full) to lora; load the model with model.dtype: bfloat16; then run "
+        "again with --resume: finished steps are kept."
+    )
+
+
+def test_sft_names_what_to_change(taught_text_folder, text_examples, tmp_path, monkeypatch):
+    policy = load_policy(taught_text_folder)
+    monkeypatch.setattr(type(policy.model.model), "forward", run_out)
+    rows = [SftRow(example, "yes") for example in text_examples]
+    settings = SftSettings(batch_size=2, warmup_share=0, gradient_checkpointing=True)
+    with pytest.raises(TrainingError, match=r"lower batch_size \(2\); raise") as caught:
+        train_sft(policy, lambda _: rows, settings, workspace=Workspace(tmp_path, 0))
+    assert "gradient_checkpointing" not in str(caught.value)
+    assert "lower trainable.lora.last_blocks (all)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({"warmup_share": 0.1}, 0.1), ({"warmup_steps": 100}, 100), ({}, 0.05)]
+)
+def test_the_rate_rises_for_a_share_or_a_number_of_steps(given, expected, tmp_path: Path) -> None:
+    arguments = build_arguments(SftSettings(**given), Workspace(tmp_path, 0), dtype=torch.float32)
+    assert arguments["warmup_steps"] == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mixed"), [(torch.float32, []), (torch.bfloat16, ["bf16"]), (torch.float16, ["fp16"])]
+)
+def test_the_precision_is_that_of_the_policy(dtype, mixed, tmp_path: Path) -> None:
+    arguments = build_arguments(SftSettings(), Workspace(tmp_path, 0), dtype=dtype)
+    assert [name for name in ("bf16", "fp16") if arguments[name]] == mixed
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [0.7, 1.0, 5.0, 24.5])
+def test_one_unit_in_the_last_place(dtype, value):
+    number = torch.tensor(value, dtype=dtype)
+    following = (number.view(torch.int32 if number.itemsize == 4 else torch.int16) + 1).view(dtype)
+    assert find_ulp(value, dtype) == float(following) - float(number)
+
+
+NO_POLICY = SimpleNamespace(model=SimpleNamespace(config=None), processor=None)
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+@pytest.fixture
+def _installed(monkeypatch):
+    monkeypatch.setattr(import_utils, "is_vllm_available", lambda: True)
+
+
+def configure(folder, **settings):
+    given = build_vllm_arguments(VllmSettings(**settings))
+    return GRPOConfig(output_dir=str(folder), use_cpu=True, bf16=False, report_to="none", **given)
+
+
+@pytest.mark.usefixtures("_installed")
+def test_colocated(tmp_path):
+    config = configure(tmp_path, gpu_memory_share=0.5, tensor_parallel_size=2, sleep=True)
+    assert config.use_vllm
+    assert config.vllm_mode == "colocate"
+    assert config.vllm_gpu_memory_utilization == 0.5
+    assert config.vllm_tensor_parallel_size == 2
+    assert config.vllm_enable_sleep_mode
+    assert config.vllm_importance_sampling_correction
+
+
+@pytest.mark.usefixtures("_installed")
+def test_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    served = {"mode": "server", "base_url": "http://gpu:9000", "weights_port": 50000}
+    limits = {"correction": "token_truncate", "ratio_min": 0.5, "ratio_max": 2.0}
+    config = configure(tmp_path, **served, **limits)
+    assert (config.vllm_mode, config.vllm_server_base_url) == ("server", "http://gpu:9000")
+    assert config.vllm_group_port == 50000
+    assert config.vllm_importance_sampling_mode == "token_truncate"
+    assert config.vllm_importance_sampling_clip_min == 0.5
+    assert config.vllm_importance_sampling_clip_max == 2.0
+
+
+@pytest.mark.usefixtures("_installed")
+def test_without_a_correction(tmp_path):
+    assert not configure(tmp_path, correction=None).vllm_importance_sampling_correction
+
+
+def test_without_vllm():
+    assert GrpoSettings().vllm is None
+    assert build_vllm_arguments(None) == {"use_vllm": False}
+
+
+def test_a_missing_vllm_is_told_with_what_installs_it(monkeypatch):
+    monkeypatch.setattr(import_utils, "is_vllm_available", lambda: False)
+    with pytest.raises(TrainingError, match="vLLM, which is not installed; pip install") as caught:
+        build_vllm_arguments(VllmSettings())
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    wanted = {r.name: r for r in map(Requirement, project["dependencies"])}
+    named = {r.name: r for r in map(Requirement, str(caught.value).split("'")[1::2])}
+    assert set(named) == {"trl", "transformers"}
+    assert all(named[name].specifier == wanted[name].specifier for name in named)
+    assert named["trl"].extras == {"vllm"}
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_server_takes_no_weights_from_a_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(TrainingError, match="over NCCL, from a CUDA device only"):
+        build_vllm_arguments(VllmSettings(mode="server"))
+
+
+def test_a_server_that_does_not_answer_is_one_sentence():
+    settings = VllmSettings(mode="server")
+    with (
+        pytest.raises(TrainingError, match=r"got no route; start it as grpo\.vllm describes"),
+        prepare_vllm(settings, NO_POLICY),
+    ):
+        raise OSError("no route")
+
+
+@pytest.mark.parametrize("settings", [None, VllmSettings()])
+def test_other_missing_files_are_no_server(settings):
+    with pytest.raises(FileNotFoundError), prepare_vllm(settings, NO_POLICY):
+        raise FileNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "server", "sleep": True}, "mode server has no sleep"),
+        ({"base_url": "http://gpu:9000"}, "mode colocate has no base_url"),
+        ({"ratio_min": 3.0}, "ratio_min 3.0 must be below ratio_max 3.0"),
+        ({"correction": "token_truncate", "ratio_max": None}, "token_truncate needs ratio_min or"),
+        ({"gpu_memory_share": 1.5}, "less than or equal to 1"),
+        ({"mode": "both"}, "colocate"),
+        ({"gpu_memory_utilization": 0.5}, "Extra inputs"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        GrpoSettings(vllm=settings)
+
+
+@pytest.mark.parametrize("mode", ["colocate", "server"])
+def test_resolved_settings_can_be_read_again(mode):
+    """They name every field, also those of the other mode."""
+    settings = VllmSettings(mode=mode)
+    assert VllmSettings(**settings.model_dump()) == settings
+
+
+def test_settings_that_are_gone_are_read_where_they_changed_nothing():
+    """As finished runs say them."""
+    kept = {"activation_offloading": True, "ahead": None, "vllm": {"sends": "weights"}}
+    speed = {"rewards_beside_scoring": False}
+    assert GrpoSettings.model_validate(kept | {"speed": speed}) == GrpoSettings(vllm={})
+    for gone in ({"ahead": {}}, {"vllm": {"sends": "adapter"}}):
+        with pytest.raises(ValidationError, match="Extra inputs"):
+            GrpoSettings.model_validate(gone)

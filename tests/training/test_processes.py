@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import TrainingError
-from groupwise.training import OnPolicyResult, workspace
-from groupwise.training.grpo_rows import deal_prompts
+from groupwise.training import OnPolicyResult, checkpoints
+from groupwise.training.checkpoints import find_start, mark_complete
+from groupwise.training.grpo import deal_prompts
 from groupwise.training.on_policy import join_results
 from groupwise.training.processes import ask_first, divide_batch, is_first_process
-from groupwise.training.rows import ReadAhead
-from groupwise.training.sft import count_places
-from groupwise.training.workspace import find_start, mark_complete
+from groupwise.training.sft import ReadAhead, count_places
 
 
 @given(
@@ -78,13 +77,13 @@ def test_a_checkpoint_is_continued_by_as_many_as_wrote_it(
     for name in names:
         (checkpoint / name).touch()
     mark_complete(checkpoint)
-    monkeypatch.setattr(workspace, "ask_first", lambda find: find())
+    monkeypatch.setattr(checkpoints, "ask_first", lambda find: find())
     for num_processes in (1, 2):
         monkeypatch.setenv("WORLD_SIZE", str(num_processes))
         if num_processes == num_writers:
             assert find_start(tmp_path) == checkpoint
             continue
-        sentence = f"was written by {num_writers} .*; got compute.processes {num_processes}"
+        sentence = f"was written by {num_writers} .*; got {num_processes} processes"
         with pytest.raises(TrainingError, match=sentence):
             find_start(tmp_path)
 

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -61,7 +62,8 @@ def main() -> NoReturn:
     code: str | int | None = 0
     try:
         _check_words()
-        app()
+        with _join_others():
+            app()
     except KeyboardInterrupt:
         code = 130
     except SystemExit as leaving:
@@ -77,6 +79,15 @@ def main() -> NoReturn:
         typer.echo(_STOPPED, err=True)
         _listen(_leave)
     sys.exit(code)
+
+
+def _join_others() -> AbstractContextManager[None]:
+    """Return in what this process works if torchrun or the like has started several."""
+    if (os.environ.get("WORLD_SIZE") or "1") == "1" and "LOCAL_RANK" not in os.environ:
+        return nullcontext()
+    from groupwise.flow.distributed import join_launched
+
+    return join_launched(trains="run" in sys.argv)
 
 
 def _check_words() -> None:

@@ -7,7 +7,7 @@ import typer
 
 from groupwise.cli.printing import print_headline, print_preview
 from groupwise.core import Config, ConfigError, RunFolder, load_config
-from groupwise.flow import share_run
+from groupwise.flow.distributed import help_first
 from groupwise.inference import allow_hosts, check_hosts
 from groupwise.pipeline import (
     Recipe,
@@ -114,11 +114,16 @@ def run(
     allow_judge: AllowJudge = None,
     debug: Debug = False,
 ) -> None:
-    """Run a recipe. Running it again continues: what did not change is reused."""
+    """Run a recipe. Running it again continues: what did not change is reused.
+
+    Several processes train together where torchrun has started it, with -m groupwise.
+    """
     found, config = choose_recipe(recipe, config, settings or [])
     folder = out or choose_folder(found, config)
     resolved = resolve_config(found, config, settings or [], folder if resume else None)
     check_hosts(resolved)
+    if help_first(found, resolved, out=folder):
+        return
     siblings = None if share_with is None else Siblings(share_with)
     if dry_run:
         preview = check_recipe(
@@ -136,23 +141,18 @@ def run(
     changed = list_changed_settings(resolved, out=folder)
     if changed:
         typer.echo(f"changed since the last start: {', '.join(changed)}", err=True)
-
-    def work() -> None:
-        run_recipe(
-            found,
-            resolved,
-            out=folder,
-            is_resume=resume,
-            until=until,
-            accepted=accept or [],
-            num_sampled=sample,
-            siblings=siblings,
-            report_progress=print_progress,
-            say=say_of_step,
-        )
-
-    if not share_run(work, resolved, recipe=found.name, out=folder, say=say):
-        return
+    run_recipe(
+        found,
+        resolved,
+        out=folder,
+        is_resume=resume,
+        until=until,
+        accepted=accept or [],
+        num_sampled=sample,
+        siblings=siblings,
+        report_progress=print_progress,
+        say=say_of_step,
+    )
     if until is not None:
         typer.echo(f"ended after {until}: {folder / until}")
         return

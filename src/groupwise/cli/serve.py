@@ -1,9 +1,6 @@
 """``groupwise serve``: a finished run behind HTTP."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +9,10 @@ import typer
 from groupwise.cli.compare import split_run
 from groupwise.cli.feedback import open_store, read_person_key
 from groupwise.cli.run import AllowJudge, Debug, Settings
-from groupwise.core import ConfigError, import_ray, join_cluster, load_config
+from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:
     from groupwise.flow import FinishedRun
-    from groupwise.serving import Source
     from groupwise.serving.bench import Screens
     from groupwise.serving.feedback import Desk
     from groupwise.serving.settings import FeedbackSettings, ServeSettings
@@ -34,15 +30,6 @@ def serve(
     ],
     *,
     settings: Settings = None,
-    ray: Annotated[
-        int | None,
-        typer.Option(
-            "--ray",
-            min=1,
-            metavar="N",
-            help="Answer by N replicas on the Ray cluster of RAY_ADDRESS, or one of this machine.",
-        ),
-    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the settings and the run; serve nothing.")
     ] = False,
@@ -84,24 +71,8 @@ def serve(
         return
     resolved = _ask_as_loop(resolved, folder)
     desk = _open_desk(resolved.feedback)
-    with _replicate(source, partial(find_source, folder.resolve(), policy), ray) as answering:
-        serve_source(answering, resolved, folder=uploads, desk=desk, screens=screens)
+    serve_source(source, resolved, folder=uploads, desk=desk, screens=screens)
     typer.echo("stopped")
-
-
-@contextmanager
-def _replicate(
-    source: "Source", find: "Callable[[], Source]", num_replicas: int | None
-) -> "Iterator[Source]":
-    """Give the source itself, or what opens it as so many replicas on a cluster."""
-    if num_replicas is None:
-        yield source
-        return
-    from groupwise.serving.replicas import ReplicatedSource
-
-    import_ray("serve")
-    with join_cluster(None, min_cpus=num_replicas) as cluster:
-        yield ReplicatedSource(cluster, find, num_replicas)
 
 
 def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":

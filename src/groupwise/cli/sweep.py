@@ -14,19 +14,16 @@ from groupwise.cli.run import (
     Settings,
     choose_folder,
     choose_recipe,
+    say,
 )
-from groupwise.core import ConfigError, GroupwiseError, describe_duration
+from groupwise.core import ConfigError, GroupwiseError
 from groupwise.pipeline import Recipe, find_config
 from groupwise.pipeline.sweep import (
-    Places,
     Sweep,
     SweepPlan,
-    SweepProgress,
-    open_places,
     plan_recorded,
     plan_sweep,
     read_sweep,
-    run_cell,
     run_sweep,
 )
 
@@ -61,22 +58,12 @@ def sweep(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs", min=1, help="Cells at once.", show_default="1; on a cluster one per device"
-        ),
+        typer.Option("--jobs", min=1, help="Cells at once.", show_default="1"),
     ] = None,
     devices: Annotated[
         str | None,
         typer.Option(
             "--devices", metavar="N,N", help="GPUs of this machine, dealt out one to a cell."
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Run cells on a Ray cluster: HOST:PORT, auto, or local for one of this machine.",
         ),
     ] = None,
     cell: Annotated[
@@ -100,48 +87,29 @@ def sweep(
     """
     found, config = choose_recipe(recipe, config, settings or [])
     folder = out or Path(f"{choose_folder(found, config)}-sweep")
-    named = _list_devices(devices, jobs, ray)
+    slots = [None] * (jobs or 1) if devices is None else _list_devices(devices, jobs)
     axes = [*(grid or []), *([f"seed={','.join(map(str, range(seeds)))}"] if seeds else [])]
     plan = _make_plan(found, folder, axes, config, settings or [], accept or [])
     if dry_run:
         _print_plan(plan)
-        with open_places(ray, jobs, named) as places:
-            typer.echo(f"{places.num_places} at once{'' if ray is None else f', on Ray ({ray})'}")
+        typer.echo(f"{len(slots)} at once")
         typer.echo("ready: nothing was written")
         return
-    with open_places(ray, jobs, named) as places:
-        failed = _run(found, plan, cell, places, language)
+    result = run_sweep(plan, only=cell, slots=slots, say=say)
+    if cell is None:
+        typer.echo(f"{folder}: {_count_states(result)}")
+        _report(found, result, folder, language)
+    chosen = {one.name for one in plan.cells} if cell is None else {plan.find_cell(cell).name}
+    failed = [c.name for c in result.cells if c.name in chosen and c.state == "failed"]
     if failed:
         typer.echo(f"failed: {', '.join(failed)}; {_KEPT_LATER}", err=True)
         raise typer.Exit(1)
 
 
-def _run(
-    recipe: Recipe,
-    plan: SweepPlan,
-    cell: str | None,
-    places: Places,
-    language: Literal["en", "zh"],
-) -> list[str]:
-    """Run one cell, or all and the report of them; return the names of those that failed."""
-    if cell is not None:
-        name = plan.find_cell(cell).name
-        result = run_cell(plan, name, places=places, report_progress=_print_progress)
-        return [c.name for c in result.cells if c.name == name and c.state == "failed"]
-    result = run_sweep(plan, places=places, report_progress=_print_progress)
-    _print_result(result, plan.folder)
-    _report(recipe, result, plan.folder, language)
-    return [c.name for c in result.cells if c.state == "failed"]
-
-
-def _list_devices(given: str | None, jobs: int | None, ray: str | None) -> list[str]:
+def _list_devices(given: str, jobs: int | None) -> list[str]:
     """Return the devices that are dealt out."""
-    if given is None:
-        return []
-    if jobs is not None or ray is not None:
-        raise ConfigError(
-            "--devices says how many cells run, and where: leave --jobs and --ray out"
-        )
+    if jobs is not None:
+        raise ConfigError("--devices says how many cells run, and where: leave --jobs out")
     devices = [one.strip() for one in given.split(",")]
     if not all(devices) or len(set(devices)) < len(devices):
         raise ConfigError(f"--devices {given}: expected different devices, such as 0,1")
@@ -188,32 +156,6 @@ def _print_plan(plan: SweepPlan) -> None:
     typer.echo(f"{len(plan.cells)} cells; different work over all of them: {work}")
     if (plan.folder / "sweep.json").is_file():
         typer.echo(f"{plan.folder} has {_count_states(read_sweep(plan.folder))}")
-
-
-def _print_progress(progress: SweepProgress) -> None:
-    """Print how far all cells are and what happened to one, on stderr."""
-    counts = [f"{progress.num_done} of {progress.num_cells} done"]
-    counts += [f"{progress.num_failed} failed"] if progress.num_failed else []
-    counts += [f"{progress.num_running} running"] if progress.num_running else []
-    counts += [f"{progress.num_left} left"] if progress.num_left else []
-    if progress.left_s is not None:
-        counts.append(f"{describe_duration(progress.left_s)} to go")
-    what = {
-        "kept": "kept",
-        "damaged": "was done, but its files have changed: it is run again",
-        "busy": "is another process's work: looked at later",
-        "started": "started",
-        "lost": f"{progress.error}: it is run again",
-        "done": f"done in {progress.duration_s or 0:.1f} s",
-        "failed": "failed: " + progress.error.replace("\n", "\n    "),
-    }[progress.event]
-    typer.echo(f"[{', '.join(counts)}] {progress.cell} {what}", err=True)
-
-
-def _print_result(result: Sweep, folder: Path) -> None:
-    if result.num_damaged:
-        typer.echo(f"{folder}/states.jsonl has {result.num_damaged} damaged line(s)", err=True)
-    typer.echo(f"{folder}: {_count_states(result)}")
 
 
 def _count_states(result: Sweep) -> str:

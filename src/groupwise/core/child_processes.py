@@ -83,7 +83,7 @@ def start_child(
             env=env,
             cwd=cwd,
             process_group=0,
-            preexec_fn=_make_dependent(os.getpid()),
+            preexec_fn=make_dependent(os.getpid()),
         )
     return ChildProcess(process, log, start, time.monotonic())
 
@@ -108,7 +108,7 @@ def _signal_group(child: ChildProcess, number: signal.Signals) -> None:
         os.killpg(child.process.pid, number)
 
 
-def _make_dependent(parent: int) -> Callable[[], None]:
+def make_dependent(parent: int) -> Callable[[], None]:
     """Return what a new process does first: on Linux, ask to be killed when its parent dies."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
 

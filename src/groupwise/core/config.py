@@ -67,8 +67,8 @@ def load_config(
 ) -> C:
     """Read a config and apply ``key.path=value`` overrides (values are YAML).
 
-    Validators find the file's folder, which paths may be relative to, as ``context["folder"]``,
-    and ``"was_read"`` in the context: what is read may be somebody else's.
+    Validators find the file's folder, which paths may be relative to, as ``context["folder"]``;
+    ``"was_read"``: what is read may be somebody else's; and the overridden keys as ``"set"``.
 
     Raises:
         ConfigError: listing every problem of the file and the overrides.
@@ -78,7 +78,9 @@ def load_config(
     values = join_layers(layers)
     for override in overrides:
         _apply_override(values, override)
-    context = {"was_read": "yes", **({"folder": str(source.parent)} if is_file else {})}
+    keys = [override.partition("=")[0].strip() for override in overrides]
+    context: dict[str, Any] = {"was_read": "yes", "set": keys}
+    context |= {"folder": str(source.parent)} if is_file else {}
     try:
         return config_type.model_validate(values, context=context)
     except ValidationError as error:

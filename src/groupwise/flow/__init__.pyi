@@ -4,7 +4,6 @@ from groupwise.flow.asking import answer_greedily, ask_policy, choose_items, mak
 from groupwise.flow.calibrating import read_temperatures
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
-from groupwise.flow.helping import share_run
 from groupwise.flow.other_data import Labelled, OtherData, evaluate_on
 from groupwise.flow.prediction import (
     PolicyPredictor,
@@ -105,7 +104,6 @@ __all__ = [
     "replay_rewards",
     "run",
     "run_grpo",
-    "share_run",
     "tell_rivals",
     "upload",
     "write_prompts",

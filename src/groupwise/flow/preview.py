@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from groupwise.core import Example, GroupwiseError, open_picture
-from groupwise.flow.processes import describe_layout, find_place
+from groupwise.core import Example, GroupwiseError, list_gpus, open_picture
+from groupwise.flow.distributed import START, find_team
+from groupwise.flow.settings import FlowConfig, find_batch
 from groupwise.flow.task import Estimate, Task
 from groupwise.models import (
     TINY_TOKEN_SIDE,
@@ -18,7 +19,14 @@ from groupwise.models import (
     show_written,
 )
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
-from groupwise.training import Batch, check_base, check_lengths, preview_grpo, preview_memory
+from groupwise.training import (
+    Batch,
+    Place,
+    check_base,
+    check_lengths,
+    preview_grpo,
+    preview_memory,
+)
 
 NUM_SHOWN = 3
 _MOST_COUNTED, _MOST_LETTERS = 2_000, 2_000_000
@@ -152,10 +160,9 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
     )
     memory, too_large = _preview_memory(config, prompts, answers, num_readers=found.num_readers)
     more += memory
-    try:
-        more += describe_layout(config)
-    except GroupwiseError as error:
-        problems.append(str(error))
+    layout, unshared = _describe_processes(config)
+    more += layout
+    problems += unshared
     later = {**too_large, **found.later}
     first = "grpo" if config.sft is None else "sft"
     later[first] = [*training, *later.get(first, [])]
@@ -172,16 +179,43 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
 def _preview_memory(
     config: Any, prompts: Lengths, answers: Lengths, *, num_readers: int
 ) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
-    example, compute = prompts.example, config.compute
+    example, team = prompts.example, find_team()
     pictures = 0 if example is None else _count_pictures(config, example) + len(example.pictures)
     return preview_memory(
         config.model,
         {"grpo": config.grpo} if config.sft is None else {"sft": config.sft, "grpo": config.grpo},
         batch=Batch(prompts.longest, answers.longest, pictures),
-        place=find_place(config),
-        num_here=compute.processes // compute.nodes,
+        place=Place(
+            "cuda" if list_gpus() else "cpu",
+            1 if team is None else team.size,
+            is_spread=config.compute.sharding == "fsdp",
+        ),
+        num_here=1 if team is None else team.local_size,
         num_readers=num_readers,
     )
+
+
+def _describe_processes(config: FlowConfig) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return what there is to say of several processes, and what they would train otherwise."""
+    team, is_spread = find_team(), config.compute.sharding == "fsdp"
+    if team is None:
+        alone = f"compute.sharding fsdp: one process holds all weights; start several ({START})"
+        return [], [alone] if is_spread else []
+    problems = config.list_unshared(team.size)
+    if problems:
+        return [], [f"{team.size} processes: {'; '.join(problems)}"]
+    shares: list[str] = []
+    for name, training in config.list_trainings().items():
+        setting, size = find_batch(training)
+        rows = "prompts" if setting == "prompts_per_step" else "rows"
+        shares.append(f"{size // team.size} of {size} {rows} of {name}")
+    told = f"{team.size} on {team.device}"
+    if team.local_size < team.size:
+        told += f", {team.local_size} of them on this machine"
+    told += f"; each takes {', '.join(shares)} at a time"
+    if is_spread:
+        told += f", and holds 1/{team.size} of the weights (FSDP2)"
+    return [("processes", told)], []
 
 
 def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> PreviewTable:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ConfigError, Say
-from groupwise.flow.helping import share_run
-from groupwise.flow.settings import FlowConfig, RunConfig
+from groupwise.core import Say
+from groupwise.flow.distributed import help_first, join_launched
+from groupwise.flow.settings import RunConfig
 from groupwise.flow.task import Task
 from groupwise.pipeline import find_recipe, run_recipe
 
@@ -23,7 +23,7 @@ def run(
 ) -> Path:
     """Run a task into ``out``, or continue the run that is there; return the folder.
 
-    Of several machines (``compute.nodes``) each calls this, and the first one runs it.
+    Where ``torchrun`` has started the program several times, all call this, and train together.
     Numbers are in ``evaluate/metrics.json``, the report in ``report.html``. Other processes
     (``groupwise serve``, workers) find the task again by its import path; one that has none, as
     in a notebook, is known to this process alone, and ``say`` is told so.
@@ -37,25 +37,19 @@ def run(
         say: told a line when a stage begins, while it works and when it has ended.
 
     Raises:
-        ConfigError: if the dry run finds problems, or other processes are to help with a task that
-            has no import path.
+        ConfigError: if the dry run finds problems.
         RunError: if the folder cannot be used for this.
     """
     address = find_address(task)
-    if address is None and isinstance(config, FlowConfig) and config.compute.has_workers:
-        raise ConfigError(
-            f"{task.__name__} has no import path, by which other processes could find it",
-            got=f"compute.processes {config.compute.processes}, engine {config.compute.engine}",
-            fix="put it into a module, or leave the section compute out",
-        )
-    if address is None:
-        say(
-            f"{task.__name__} has no import path, so only this process can ask or serve its run; "
-            "put it into a module"
-        )
     recipe = find_recipe(address) if address else task.make_recipe(task.__name__)
-
-    def work() -> None:
+    with join_launched():
+        if help_first(recipe, config, out=Path(out)):
+            return Path(out)
+        if address is None:
+            say(
+                f"{task.__name__} has no import path, so only this process can ask or serve its "
+                "run; put it into a module"
+            )
         run_recipe(
             recipe,
             config,
@@ -65,8 +59,6 @@ def run(
             report_progress=lambda progress: say(progress.describe()),
             say=lambda line: say(f"  {line}"),
         )
-
-    share_run(work, config, recipe=recipe.name, out=Path(out), say=say)
     return Path(out)
 
 

@@ -1,8 +1,9 @@
 """The settings that every recipe has; a recipe's own config adds to them."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from groupwise.core import Config, Harmless, Place, Seed, Source
 from groupwise.data import NearDuplicates, TokenBudget
@@ -15,6 +16,14 @@ _AT_ONCE = Harmless(
 )
 _LOGGED = Harmless("what is timed or looked at: training does not see it", "计时与旁观：不影响训练")
 _GUARD = Place("what a training is stopped by: the result is the same", "训练何时停止：结果不变")
+_GONE: Mapping[str, Any] = {
+    "processes": 1,
+    "nodes": 1,
+    "max_restarts": 3,
+    "engine": "local",
+    "address": None,
+}
+"""Settings of processes that the command started itself, and their defaults."""
 _LAYOUT = Place(
     "how the work is spread: every step has the same prompts and completions",
     "工作如何分配：每一步的提示和采样相同",
@@ -73,50 +82,38 @@ class RivalSettings(Config):
 
 
 class ComputeSettings(Config):
-    """What trains: how many processes share each step of the warm-up, GRPO and its control.
+    """How the processes train together that a launcher has started (``torchrun``).
 
     Attributes:
-        processes: of all machines together, on a GPU each if there are any; 1 with the engine
-            ``local``: the run's own.
-        nodes: machines that share them equally; the same command is started once on each, and
-            all must find the run folder under the same path.
-        max_restarts: how often all of them are started again in one training, from its last whole
-            checkpoint, because one has died or made no progress.
-        timeout_s: how long the processes wait for one of them, which may ask a judge meanwhile,
-            until it counts as hung.
         sharding: what each process holds: all weights (``none``), or by FSDP2 a part of weights,
             gradients and states of the optimizer (``fsdp``).
-        engine: what starts them: ``local`` on this machine, ``ray`` on the machines of a cluster,
-            which must all find the run folder under the same path.
-        address: of the Ray cluster, such as ``auto`` or ``HOST:6379``; None: what RAY_ADDRESS
-            names, or else, as for ``local``, one of this machine that ends with the training.
+        timeout_s: how long a process waits for another one within a training, until that counts
+            as hung; longer than a judge takes for a round, which the first one asks alone.
     """
 
-    processes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
-    nodes: Annotated[int, _LAYOUT] = Field(default=1, ge=1, le=1024)
-    max_restarts: Annotated[int, _LAYOUT] = Field(default=3, ge=0, le=1000)
-    timeout_s: Annotated[float, _LAYOUT] = Field(default=1800, ge=1, le=7 * 86_400)
     sharding: Annotated[Literal["none", "fsdp"], _LAYOUT] = "none"
-    engine: Annotated[Literal["local", "ray"], _LAYOUT] = "local"
-    address: Annotated[str | None, _LAYOUT] = None
+    timeout_s: Annotated[float, _LAYOUT] = Field(default=7200, ge=1, le=7 * 86_400)
 
-    @property
-    def has_workers(self) -> bool:
-        """Whether other processes train than the run's own."""
-        return self.processes > 1 or self.engine == "ray"
-
-    @model_validator(mode="after")
-    def _check_places(self) -> Self:
-        if self.address is not None and self.engine != "ray":
-            raise ValueError(f"compute.address {self.address} needs compute.engine ray")
-        if self.nodes > 1 and self.engine == "ray":
-            raise ValueError(f"compute.nodes {self.nodes}: a Ray cluster knows its machines itself")
-        if self.processes % self.nodes:
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_own_launcher(cls, values: Any, info: ValidationInfo) -> Any:
+        """Name the launcher instead of settings that are gone; finished runs still say them."""
+        if not isinstance(values, Mapping):
+            return values
+        given = dict(cast("Mapping[str, Any]", values))
+        gone = {name: given.pop(name) for name in _GONE if name in given}
+        context: Mapping[str, Any] = info.context or {}
+        is_recorded = "was_read" in context and "folder" not in context
+        changed = [name for name in gone if gone[name] != _GONE[name]]
+        is_set = bool({*context.get("set", ())} & {"compute", *(f"compute.{one}" for one in gone)})
+        if changed and (is_set or not is_recorded):
+            names = ", ".join(f"compute.{name}" for name in changed)
+            number = gone.get("processes") if gone.get("nodes", 1) == 1 else "N"
             raise ValueError(
-                f"compute.processes {self.processes} cannot be shared equally by compute.nodes "
-                f"{self.nodes}; make it a multiple of them"
+                f"{names}: the command starts no processes itself any more; leave that out, and "
+                f"type torchrun --nproc-per-node {number or 'N'} -m groupwise run …"
             )
-        return self
+        return given
 
 
 class RunConfig(Config):
@@ -139,7 +136,7 @@ class FlowConfig(RunConfig):
         sft: the warm-up; None: GRPO starts from the base.
         grpo: the training on rewards.
         evaluation: how policies are asked.
-        compute: what trains.
+        compute: how several processes train together.
         stop_on_alarm: end a training at an alarm that it teaches nothing: a loss that does not
             fall, one answer to everything, rewards that never differ. It can be gone on with.
     """
@@ -153,11 +150,6 @@ class FlowConfig(RunConfig):
 
     @model_validator(mode="after")
     def _check_compute(self) -> Self:
-        if self.compute.processes > 1:
-            problems = self._list_unshared(self.compute.processes)
-            if problems:
-                told = "; ".join(problems)
-                raise ValueError(f"compute.processes {self.compute.processes}: {told}")
         if self.compute.sharding == "fsdp" and (problem := self._find_unspread()):
             raise ValueError(f"compute.sharding fsdp: {problem}")
         return self
@@ -176,8 +168,8 @@ class FlowConfig(RunConfig):
                 return f"only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
         if self.compute.sharding != "none":
             return "weights in 4 bits are not spread; set compute.sharding to none"
-        if self.grpo.vllm is not None and self.grpo.vllm.sends == "weights":
-            return "merged weights are none in 4 bits; set grpo.vllm.sends to adapter"
+        if self.grpo.vllm is not None:
+            return "weights in 4 bits cannot be sent to vLLM; leave grpo.vllm out"
         return None
 
     def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:
@@ -186,17 +178,13 @@ class FlowConfig(RunConfig):
 
     def _find_unspread(self) -> str | None:
         """Return a clause on what weights in parts do not go with."""
-        if self.compute.processes == 1:
-            return "one process holds all weights; raise compute.processes"
         for name, stage in self.list_trainings().items():
             if stage.trainable.method == "prompt":
                 return f"{name}.trainable.method prompt was not tried; take lora or full"
-            if stage.activation_offloading:
-                return f"{name}.activation_offloading would move gathered weights; set it to false"
         return None
 
-    def _list_unshared(self, num_processes: int) -> list[str]:
-        """Return clauses on what as many processes would train otherwise than one."""
+    def list_unshared(self, num_processes: int) -> list[str]:
+        """Return clauses on what so many processes would train otherwise than one."""
         batches = {name: find_batch(one) for name, one in self.list_trainings().items()}
         problems = [
             f"{name}.{setting} {size} cannot be shared equally; make it a multiple of the processes"
@@ -210,8 +198,6 @@ class FlowConfig(RunConfig):
                 f"grpo.entropy_bonus {self.grpo.entropy_bonus} is a mean over each process's own "
                 "tokens; set it to 0"
             )
-        if self.grpo.ahead is not None:
-            problems.append("grpo.ahead samples for one process only; leave it out")
         if self.grpo.vllm is not None:
             problems.append("grpo.vllm samples for one process only; leave it out")
         return problems

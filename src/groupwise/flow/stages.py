@@ -6,11 +6,11 @@ come from that one declaration.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import PartName, Task, place_base
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
@@ -41,8 +41,8 @@ class Stage:
         uses: earlier stages whose outputs it reads, with spaces between them.
         code: as for a ``Part``.
         files: it also writes into the run folder itself.
-        is_shared: it trains by ``train_sft`` or ``train_grpo``, so that several processes may do
-            the work together (``compute``); only the first of them writes.
+        is_shared: it trains by ``train_sft`` or ``train_grpo``, so that all processes of a run do
+            the work together; only the first of them writes.
     """
 
     name: str
@@ -186,20 +186,16 @@ def _list_reads(stage: Stage, task: Task[Any]) -> str:
 
 
 def _do(stage: Stage, task: Task[Any], context: StepContext, config: Any) -> None:
-    """Do a stage's work in this process, or let as many do it together as the config says."""
-    if stage.is_shared and isinstance(config, FlowConfig) and config.compute.has_workers:
-        from groupwise.flow.processes import work_together
+    """Do a stage's work; one that trains, with all processes of the run."""
+    work = stage.work
+    if isinstance(work, str):
+        work = EntryPoint(stage.name, f"groupwise.flow.{work}", "").load()
+    if stage.is_shared:
+        from groupwise.flow.distributed import train_together
 
-        work_together(context, config.compute)
+        train_together(partial(work, task, context), context, config)
     else:
-        find_work(stage)(task, context)
-
-
-def find_work(stage: Stage) -> Callable[[Any, StepContext], None]:
-    """Return what does a stage's work in this process."""
-    if isinstance(stage.work, str):
-        return EntryPoint(stage.name, f"groupwise.flow.{stage.work}", "").load()
-    return stage.work
+        work(task, context)
 
 
 def _join(*names: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,31 +72,51 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
         RunError: if the data are not ready.
         DataError: if a picture cannot be read, or is not what the run wrote.
     """
-    for problem in _find_problems(run, trainer):
+    config, stage = run.config, run.task.data_stage
+    if not isinstance(config, FlowConfig):
+        problem = f"the recipe {run.recipe.name} trains no model with GRPO that {trainer} could"
         raise ConfigError(problem)
-    rewards: RewardSet = run.task.rewards(run.config)  # without their judge
+    if config.grpo.trainable.method == "prompt":
+        raise ConfigError(f"{trainer} trains no virtual tokens", got="grpo.trainable.method")
+    if config.model.quantization is not None:
+        raise ConfigError(f"{trainer} is not told of weights in 4 bits", got="model.quantization")
+    if why := run.task.explain_bound_rewards(config):
+        raise ConfigError(f"the rewards of this run cannot be built again elsewhere: {why}")
+    rewards: RewardSet = run.task.rewards(config)  # without their judge
     if trainer == "verl":
         VerlScore(rewards)  # refuses what verl cannot score
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} is in use", expected="a new or empty folder")
-    stage = run.task.data_stage
     if stage not in run.steps:
         fix = f"finish it (run --resume --out {run.folder})"
         raise RunError(f"{run.folder} has no data yet", got=f"no {stage}", fix=fix)
-    kept, drops = _choose_rows(run, trainer, rewards)
+    drops, kept = DropLog(), {"train": list[Example](), "validation": list[Example]()}
+    for name, examples in read_splits(run.folder / stage, *kept).items():
+        for one in examples:
+            words = "\n".join(p for turn in one.prompt for p in turn.parts if isinstance(p, str))
+            tags = [tag for name in _TAGS[trainer].split() if (tag := f"<{name}>") in words]
+            if tags and (one.pictures or trainer == "swift"):
+                drops.add(f"{tags[0]} in the words of a prompt", one.id)
+            elif unusable := rewards.explain_unusable(one):
+                drops.add("no reward can score its answers", f"{one.id} ({unusable})")
+            else:
+                kept[name].append(one)
+    if not kept["train"]:
+        why = ", ".join(f"{count} x {reason}" for reason, count in drops.counts.items())
+        raise ConfigError(f"no row of {run.folder} can be one of {trainer}", got=why or "no rows")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
         folder = Path(made) / out.name
         splits = {name: [copy_pictures(one, folder) for one in kept[name]] for name in kept}
         for name in filter(splits.get, splits):
             _write_rows(folder / name, splits[name], trainer, run)
-        record = {"recipe": run.recipe.name, "config": core.dump_config(run.config)}
+        record = {"recipe": run.recipe.name, "config": core.dump_config(config)}
         record["relative_to"] = os.path.relpath(Path.cwd(), out)
         core.write_json(folder / "run.json", record)
         write_examples(folder / "examples.jsonl", [*splits["train"], *splits["validation"]])
         head = "from pathlib import Path\n\nfrom groupwise.flow import open_rewards\n"
         core.write_text(folder / "plugin.py", head + _PLUGINS[trainer])
-        script = _write_script(run.config, trainer, has_validation=bool(splits["validation"]))
+        script = _write_script(config, trainer, has_validation=bool(splits["validation"]))
         core.write_text(folder / "launch.sh", script)
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
         folder.replace(out)
@@ -124,44 +144,6 @@ def open_rewards(folder: Path) -> tuple[RewardSet, Mapping[str, Example]]:
         config = core.load_config(recipe.load_config_type(), known["config"])
         rewards = task.rewards(config, task.judge(config, judged))
     return rewards, {one.id: one for one in read_examples(inside / "examples.jsonl")}
-
-
-def _find_problems(run: FinishedRun, trainer: TrainerName) -> Iterator[str]:
-    config = run.config
-    if not isinstance(config, FlowConfig):
-        yield f"the recipe {run.recipe.name} trains no model with GRPO that {trainer} could"
-        return
-    if config.grpo.trainable.method == "prompt":
-        yield f"{trainer} trains no virtual tokens; got grpo.trainable.method"
-    if config.model.quantization is not None:
-        yield f"{trainer} is not told of weights in 4 bits; got model.quantization"
-    if why := run.task.explain_bound_rewards(config):
-        yield f"the rewards of this run cannot be built again elsewhere: {why}"
-
-
-def _choose_rows(
-    run: FinishedRun, trainer: TrainerName, rewards: RewardSet
-) -> tuple[dict[str, list[Example]], DropLog]:
-    """Return the examples that can be rows and whose answers can be scored, and the others."""
-    drops, kept = DropLog(), {"train": list[Example](), "validation": list[Example]()}
-    for name, examples in read_splits(run.folder / run.task.data_stage, *kept).items():
-        for one in examples:
-            if tag := _find_tag(one, trainer):
-                drops.add(f"{tag} in the words of a prompt", one.id)
-            elif unusable := rewards.explain_unusable(one):
-                drops.add("no reward can score its answers", f"{one.id} ({unusable})")
-            else:
-                kept[name].append(one)
-    if not kept["train"]:
-        why = ", ".join(f"{count} x {reason}" for reason, count in drops.counts.items())
-        raise ConfigError(f"no row of {run.folder} can be one of {trainer}", got=why or "no rows")
-    return kept, drops
-
-
-def _find_tag(example: Example, trainer: TrainerName) -> str | None:
-    words = "\n".join(p for turn in example.prompt for p in turn.parts if isinstance(p, str))
-    found = (tag for name in _TAGS[trainer].split() if (tag := f"<{name}>") in words)
-    return next(found, None) if example.pictures or trainer == "swift" else None
 
 
 def _write_rows(

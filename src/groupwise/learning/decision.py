@@ -1,11 +1,10 @@
 """The last stage of a round: both versions are asked, and a certificate says what that shows."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, write_json
-from groupwise.data import DropLog, find_seen, read_examples, write_examples
+from groupwise.data import find_seen, read_examples, write_examples
 from groupwise.evaluation import Prediction, predict_each, read_predictions, write_predictions
 from groupwise.feedback import FeedbackItem, read_items
 from groupwise.flow import Task, ask_policy, name_version, open_policy
@@ -33,10 +32,18 @@ def decide(task: Task[Any], context: StepContext) -> None:
     """Ask both versions about the sessions that test, and write the certificate."""
     config, folder = context.config, context.folder
     examples, used = _list_asked(context)
-    answers = ask_all(task, context, examples)
+    weights: dict[str, str | Path] = {
+        SERVED: config.model.base,
+        CANDIDATE: context.output_of("grpo") / "policy",
+    }
+
+    def ask(name: str) -> list[Prediction]:
+        return ask_policy(task, open_policy(config, weights[name]), examples, context, name=name)
+
+    answers = predict_each(weights if examples else (), ask, folder=folder)
     write_predictions(folder / "predictions.jsonl", answers)
     others = read_predictions(context.output_of("evaluate") / "predictions.jsonl")
-    predictor = task.open_predictor(config, _list_weights(context)[CANDIDATE], context.run)
+    predictor = task.open_predictor(config, weights[CANDIDATE], context.run)
     promotion = judge_candidate(
         compare_sessions(answers),
         compare_sessions(others),
@@ -60,24 +67,6 @@ def decide(task: Task[Any], context: StepContext) -> None:
     write_certificate(folder / FILE, certificate)
 
 
-def ask_all(task: Task[Any], context: StepContext, examples: Sequence[Example]) -> list[Prediction]:
-    """Return what both versions answer; kept in the context's folder."""
-    weights = _list_weights(context)
-
-    def ask(name: str) -> list[Prediction]:
-        policy = open_policy(context.config, weights[name])
-        return ask_policy(task, policy, examples, context, name=name)
-
-    return predict_each(weights if examples else (), ask, folder=context.folder)
-
-
-def _list_weights(context: StepContext) -> dict[str, str | Path]:
-    return {
-        SERVED: context.config.model.base,
-        CANDIDATE: context.output_of("grpo") / "policy",
-    }
-
-
 def _list_asked(context: StepContext) -> tuple[list[Example], list[FeedbackItem]]:
     """Return the questions of sessions that test; none was trained on, nor its picture."""
     data, folder = context.config.data, context.folder
@@ -94,13 +83,10 @@ def _list_asked(context: StepContext) -> tuple[list[Example], list[FeedbackItem]
     train = read_examples(context.output_of("prepare") / "train.jsonl")
     seen = find_seen(train, rows.examples)
     examples = [one for one in rows.examples if one.id not in seen]
-    _record_drops(rows.drops, [one for one in rows.examples if one.id in seen], context)
+    for one in rows.examples:
+        if one.id in seen:
+            rows.drops.add("training has seen its picture or text", f"answer {one.fields[ORIGIN]}")
+    write_json(folder / "drops.json", rows.drops.to_json())
     write_examples(folder / "asked.jsonl", examples)
     kept = {one.fields[ORIGIN] for one in examples}
     return examples, [item for item in rows.used if item.shown.id in kept]
-
-
-def _record_drops(drops: DropLog, seen: list[Example], context: StepContext) -> None:
-    for example in seen:
-        drops.add("training has seen its picture or text", f"answer {example.fields[ORIGIN]}")
-    write_json(context.folder / "drops.json", drops.to_json())

@@ -155,7 +155,6 @@ class BoxIou:
 
     name = "box_iou"
     kind: RewardKind = "truth"
-    runs_beside_scoring = True
 
     def __init__(
         self,

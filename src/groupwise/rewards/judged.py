@@ -26,8 +26,6 @@ class Judged:
             verdict.
         min_confidence: verdicts below it give no value.
         name: in metrics and breakdowns.
-        runs_beside_scoring: that judge, ``ask`` and ``pay`` may work in another thread while GRPO
-            scores the policy, as they may where the judge is a server's model.
 
     Raises:
         RewardError: if ``pay`` does not name every label of the judge, or pays outside [0, 1].
@@ -43,14 +41,12 @@ class Judged:
         pay: Mapping[str, float] | Pay,
         min_confidence: float = 0.0,
         name: str = "judge",
-        runs_beside_scoring: bool = False,
     ) -> None:
         self.judge = judge
         self.ask = ask
         self.pay = pay if callable(pay) else _pay_labels(pay, judge.labels)
         self.min_confidence = min_confidence
         self.name = name
-        self.runs_beside_scoring = runs_beside_scoring
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score of one completion.

@@ -16,7 +16,6 @@ class LabelMatch:
 
     name = "label_match"
     kind: RewardKind = "truth"
-    runs_beside_scoring = True
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
@@ -68,7 +67,6 @@ class AnswerFormat:
 
     name = "answer_format"
     kind: RewardKind = "format"
-    runs_beside_scoring = True
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser

@@ -22,9 +22,7 @@ class Reward(Protocol):
     A reward that cannot score returns ``Score(None, reason)``; it never guesses a number. A
     completion that is no answer for the parser earns ``Score(0.0, reason, invalid=True)``. A
     reward says what it rests on with an attribute ``kind`` (RewardKind); without it, it is
-    ``other``, so every reward that judges must have it. With an attribute ``runs_beside_scoring``
-    that is true it says that it may work in another thread while GRPO scores the policy and other
-    rewards: it sets no signals, and uses nothing of the trainer's and nothing that is not its own.
+    ``other``, so every reward that judges must have it.
     """
 
     @property

@@ -87,11 +87,6 @@ class RewardSet:
         """Whether what a judgement says against a known truth is dropped."""
         return self._drops_contradicted
 
-    @property
-    def runs_beside_scoring(self) -> bool:
-        """Whether all parts say that they may work in another thread while the policy is scored."""
-        return all(getattr(part, "runs_beside_scoring", False) for part in self._rewards.values())
-
     def score(self, example: Example, completion: Completion) -> Score:
         """Return the weighted mean over the parts that apply to the example.
 

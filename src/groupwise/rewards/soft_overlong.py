@@ -25,7 +25,6 @@ class SoftOverlong:
 
     name = "soft_overlong"
     kind: RewardKind = "shaping"
-    runs_beside_scoring = True
 
     def __init__(self, *, max_tokens: int, cache_tokens: int) -> None:
         if not 0 < cache_tokens <= max_tokens:

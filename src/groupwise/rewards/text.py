@@ -144,7 +144,6 @@ class TextReward(ABC):
     """
 
     kind: RewardKind = "truth"
-    runs_beside_scoring = True
 
     def __init__(self, parser: Parser | None = None, *, references: str = "answers") -> None:
         self.parser = parser or TextParser()

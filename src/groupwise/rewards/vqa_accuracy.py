@@ -79,7 +79,6 @@ class VqaAccuracy:
 
     name = "vqa_accuracy"
     kind: RewardKind = "truth"
-    runs_beside_scoring = True
 
     def __init__(
         self,

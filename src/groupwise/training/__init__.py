@@ -1,5 +1,126 @@
 """Training: supervised fine-tuning and GRPO. The only door to TRL."""
 
-from groupwise.core import import_late as _import_late
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-__getattr__, __dir__, __all__ = _import_late(__name__, __file__)
+from groupwise.training.checkpoints import (
+    ROLLOUTS,
+    Rollout,
+    Workspace,
+    check_checkpoint,
+    find_last_checkpoint,
+    mark_complete,
+    read_rollouts,
+    read_step,
+    refuse_pickles,
+    remove_checkpoints,
+    write_budget,
+)
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
+from groupwise.training.preview import (
+    Batch,
+    Place,
+    check_base,
+    check_lengths,
+    preview_grpo,
+    preview_memory,
+)
+from groupwise.training.processes import (
+    SHARDING,
+    ask_first,
+    count_processes,
+    find_local_rank,
+    find_rank,
+    is_first_process,
+)
+from groupwise.training.settings import (
+    GrpoSettings,
+    PictureAugmentation,
+    RowsOfEpoch,
+    SftRow,
+    SftSettings,
+    VllmSettings,
+)
+
+if _TYPE_CHECKING:
+    from groupwise.training.callbacks import FindStop
+    from groupwise.training.grpo import train_grpo
+    from groupwise.training.objectives import (
+        adapt_beta,
+        clip_surrogate,
+        compute_advantages,
+        compute_rce,
+        estimate_kl,
+        find_dead_groups,
+        go_linearly,
+    )
+    from groupwise.training.on_policy import OnPolicyResult
+    from groupwise.training.sft import IGNORED, augment_picture, make_control_settings, train_sft
+
+__all__ = [
+    "IGNORED",
+    "ROLLOUTS",
+    "SHARDING",
+    "Batch",
+    "FindStop",
+    "GrpoSettings",
+    "OnPolicyResult",
+    "PictureAugmentation",
+    "Place",
+    "Rollout",
+    "RowsOfEpoch",
+    "SftRow",
+    "SftSettings",
+    "TrainingLog",
+    "VllmSettings",
+    "Workspace",
+    "adapt_beta",
+    "ask_first",
+    "augment_picture",
+    "begin_progress",
+    "check_base",
+    "check_checkpoint",
+    "check_lengths",
+    "clip_surrogate",
+    "compute_advantages",
+    "compute_rce",
+    "count_processes",
+    "end_progress",
+    "estimate_kl",
+    "find_dead_groups",
+    "find_last_checkpoint",
+    "find_local_rank",
+    "find_rank",
+    "go_linearly",
+    "is_first_process",
+    "make_control_settings",
+    "mark_complete",
+    "preview_grpo",
+    "preview_memory",
+    "read_rollouts",
+    "read_step",
+    "refuse_pickles",
+    "remove_checkpoints",
+    "train_grpo",
+    "train_sft",
+    "write_budget",
+]
+
+# Torch, Transformers and TRL are imported when something is trained, not when a config is read.
+_LATE = {
+    "callbacks": "FindStop",
+    "grpo": "train_grpo",
+    "objectives": "adapt_beta clip_surrogate compute_advantages compute_rce estimate_kl "
+    "find_dead_groups go_linearly",
+    "on_policy": "OnPolicyResult",
+    "sft": "IGNORED augment_picture make_control_settings train_sft",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    for module, names in _LATE.items():
+        if name in names.split():
+            globals()[name] = getattr(_import_module(f"{__name__}.{module}"), name)
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,65 +1,51 @@
 """GRPO with TRL's GRPOTrainer, behind one function.
 
-The rewards are a RewardSet: TRL sees one number per completion (None = unscored,
-which leaves the group's statistics), and each part is logged on its own.
+The rewards are a RewardSet: TRL sees one number per completion (None = unscored, which leaves the
+group's statistics), and each part is logged on its own. The prompts of all epochs are laid out in
+one fixed order that follows from the seed: TRL's own shuffling starts from the first permutation
+again when training is continued.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
+    Completion,
     Example,
+    Score,
     TrainingError,
     derive_seed,
     keep_freed_memory,
+    open_picture,
     seed_everything,
     write_json,
 )
 from groupwise.models import (
     Policy,
-    note_trained,
+    build_messages,
     prepare_trainable,
     refuse_trained,
     silence_libraries,
 )
 from groupwise.rewards import RewardSet
-from groupwise.training.arguments import build_arguments, name_memory_settings
-from groupwise.training.callbacks import (
-    CheckHeldout,
-    FindStop,
-    HeldoutRows,
-    MetricRows,
-    ProgressFile,
-    StepProgress,
-    TrainableTable,
-    WarmupCheck,
-    WholeCheckpoints,
-    make_alarm_stop,
-)
-from groupwise.training.curriculum import rank_difficulties
-from groupwise.training.grpo_rows import (
-    RewardFunction,
-    deal_prompts,
-    lay_out_prompts,
-    make_prompt_rows,
-)
-from groupwise.training.grpo_trainer import build_vllm_arguments, make_grpo_trainer
-from groupwise.training.memory.taken import MemoryFile
-from groupwise.training.processes import divide_batch, is_first_process
-from groupwise.training.rollouts import ROLLOUTS, RolloutLog
-from groupwise.training.selection import open_looks
-from groupwise.training.settings import GrpoSettings
-from groupwise.training.sharding import WholeModel
-from groupwise.training.trackers import Trackers
-from groupwise.training.workspace import (
+from groupwise.training import processes
+from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
+from groupwise.training.checkpoints import (
+    ROLLOUTS,
+    RolloutLog,
     Workspace,
-    find_start,
     read_step,
-    refuse_pickles,
     remove_checkpoints,
     write_grpo_budget,
 )
+from groupwise.training.fast.vllm import build_vllm_arguments
+from groupwise.training.grpo_trainer import make_grpo_trainer
+from groupwise.training.log import FactCounts
+from groupwise.training.settings import GrpoSettings, build_arguments
+from groupwise.training.sft import rank_difficulties
 
 _RENAMED = {
     "loss": "loss",
@@ -81,13 +67,23 @@ _RENAMED = {
     "temperature": "temperature",
     "tokens_per_s": "tokens_per_s",
 }
-_SHOWN = ("reward", "frac_reward_zero_std")
-_ONE_PICTURE = ("llava_onevision",)
 # Since the row before: their sums are those of the run.
 _COUNTS = (
     *("num_groups", "num_dead_groups", "num_skipped_rows"),
     *("num_refills", "num_dead_refills", "num_filled_groups", "num_refill_tokens"),
 )
+# Defaults of libraries move between versions: what they were is written down.
+_RESOLVED = (
+    *("loss_type", "beta", "epsilon", "epsilon_high", "num_iterations", "steps_per_generation"),
+    *("generation_batch_size", "scale_rewards", "importance_sampling_level"),
+    *("use_bias_correction_kl", "mask_truncated_completions", "entropy_coef", "temperature"),
+    *("top_p", "top_k", "num_generations", "max_completion_length", "learning_rate", "use_vllm"),
+)
+_RESOLVED_VLLM = (
+    *("vllm_mode", "vllm_importance_sampling_correction", "vllm_importance_sampling_mode"),
+    *("vllm_importance_sampling_clip_min", "vllm_importance_sampling_clip_max"),
+)
+_ONE_PICTURE = ("llava_onevision",)
 
 
 @silence_libraries()
@@ -103,10 +99,10 @@ def train_grpo(
 ) -> Policy:
     """Train a policy in place on prompts and rewards; return it.
 
-    Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the
-    workspace; if whole checkpoints are there, training continues from the newest. Before it starts,
-    stderr says what trains. Of several processes that were started for this each samples and
-    computes its part of every step; the first scores all completions, and writes.
+    Writes ``metrics.jsonl``, ``on_policy.json``, ``budget.json`` and checkpoints to the workspace;
+    if whole checkpoints are there, training continues from the newest. Before it starts, stderr
+    says what trains. Of several processes that were started for this each samples and computes its
+    part of every step; the first scores all completions, and writes.
 
     Args:
         policy: what GRPO starts from; it is also the reference of the KL penalty.
@@ -128,166 +124,81 @@ def train_grpo(
         ModelError: if no parameter trains, or the model is inside a PEFT model.
     """
     arguments = _build_config(settings, workspace, dtype=policy.model.dtype)
-    prompts_per_round = arguments.generation_batch_size // settings.group_size
-    _check_prompts(policy, examples, num_needed=prompts_per_round)
-    layout = _order_prompts(
-        examples, settings, prompts_per_round=prompts_per_round, seed=workspace.seed
+    per_round = arguments.generation_batch_size // settings.group_size
+    _check_prompts(policy, examples, num_needed=per_round)
+    places = lay_out_prompts(
+        len(examples),
+        num_epochs=settings.epochs,
+        prompts_per_round=per_round,
+        seed=workspace.seed,
+        ranks=rank_difficulties(examples) if settings.easy_first else None,
     )
-    num_epochs = _limit_steps(arguments, settings, num_rounds=len(layout) // prompts_per_round)
+    layout = deal_prompts(
+        places, prompts_per_step=settings.prompts_per_step, prompts_per_round=per_round
+    )
+    num_epochs: float = settings.epochs
+    if settings.max_steps is not None:
+        num_passes = arguments.steps_per_generation * settings.num_iterations
+        num_steps = len(layout) // per_round * num_passes // settings.gradient_accumulation
+        arguments.max_steps = min(num_steps, settings.max_steps)
+        num_epochs = settings.epochs * arguments.max_steps / num_steps
     keep_freed_memory()
     seed_everything(derive_seed(workspace.seed, "grpo"))
-    model = policy.model = _prepare_model(policy, settings)
-    start = find_start(workspace.folder)
-    reward = RewardFunction(
-        examples,
-        rewards,
-        end_token_ids=policy.end_token_ids,
-        log=_open_rollouts(settings, workspace, step=0 if start is None else read_step(start)),
-    )
-    shown = {name: _RENAMED[name] for name in _SHOWN}
-    trackers = Trackers(settings.report_to if is_first_process() else ())
-    whole = WholeModel(model)
-    looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
-    with (
-        StepProgress(workspace.folder.name, shown=shown, looks=looks) as progress,
-        _drop_reference(policy),
-        name_memory_settings(settings),
-    ):
+    if settings.beta > 0 and settings.trainable.method == "full":
+        # TRL would load the reference from where these weights came from.
+        refuse_trained(policy.model)
+    policy.model = prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
+    is_first, resolved = processes.is_first_process(), dict[str, Any]()
+    left_out = {"prompts_left_out_per_epoch": len(examples) % per_round}
+    reward = RewardFunction(examples, rewards, end_token_ids=policy.end_token_ids)
+
+    def make(callbacks: list[Any], start: Path | None) -> Any:
+        if settings.record_rollouts and is_first:
+            reward.log = RolloutLog(workspace.folder / ROLLOUTS)
+            reward.log.start(0 if start is None else read_step(start))
         trainer = make_grpo_trainer(
             policy,
             examples,
             settings=settings,
             seed=workspace.seed,
-            model=model,
+            model=policy.model,
             reward_funcs=[reward],
             args=arguments,
             train_dataset=make_prompt_rows(examples, layout, seed=workspace.seed),
             processing_class=policy.processor,
-            callbacks=[
-                *_make_callbacks(workspace, looks, trackers, reward, num_epochs=num_epochs),
-                *make_alarm_stop(workspace.metrics, find_stop, at_end=False),
-                TrainableTable(model),
-                progress,
-            ],
+            callbacks=callbacks,
         )
-        resolved = _write_resolved(
-            trainer.args, workspace, num_left_out=len(examples) % prompts_per_round
-        )
-        with refuse_pickles(start):
-            trainer.train(resume_from_checkpoint=start)
-        model = policy.model = whole.fill(trainer)
-    note_trained(model)
-    if is_first_process():
-        write_grpo_budget(
-            workspace.metrics,
-            resolved,
-            num_steps=trainer.state.global_step,
-            gradient_accumulation=settings.gradient_accumulation,
-            group_size=settings.group_size,
-            **(looks.finish(model) if looks else {}),
-        )
-        remove_checkpoints(workspace.folder)
-    model.eval()
-    return policy
+        names = (*_RESOLVED, *(_RESOLVED_VLLM if arguments.use_vllm else ()))
+        resolved.update({name: getattr(trainer.args, name) for name in names}, **left_out)
+        if is_first:
+            write_json(workspace.folder / "resolved.json", resolved)
+        return trainer
 
-
-def _open_rollouts(settings: GrpoSettings, workspace: Workspace, *, step: int) -> RolloutLog | None:
-    """Return where the first process keeps what is sampled from a step on; None: nowhere."""
-    if not (settings.record_rollouts and is_first_process()):
-        return None
-    log = RolloutLog(workspace.folder / ROLLOUTS)
-    log.start(step)
-    return log
-
-
-def _check_prompts(policy: Policy, examples: Sequence[Example], *, num_needed: int) -> None:
-    if len(examples) < num_needed:
-        raise TrainingError(
-            "too few prompts for one round", got=len(examples), expected=f"at least {num_needed}"
-        )
-    num_bare = sum(not example.pictures for example in examples)
-    if 0 < num_bare < len(examples):
-        raise TrainingError(
-            "GRPO takes prompts with pictures or without them, not both",
-            got=f"{num_bare} of {len(examples)} without",
-            fix="train on them one after the other",
-        )
-    kind, num_pictures = policy.model.config.model_type, max(len(e.pictures) for e in examples)
-    if kind in _ONE_PICTURE and num_pictures > 1:
-        raise TrainingError(
-            f"GRPO of a {kind} model takes one picture a prompt: TRL's passes do not know of more",
-            got=num_pictures,
-            fix="give each prompt one picture, or choose another family",
-        )
-
-
-def _order_prompts(
-    examples: Sequence[Example], settings: GrpoSettings, *, prompts_per_round: int, seed: int
-) -> list[tuple[int, int]]:
-    """Return epoch and prompt of every place of the training."""
-    layout = lay_out_prompts(
-        len(examples),
-        num_epochs=settings.epochs,
-        prompts_per_round=prompts_per_round,
-        seed=seed,
-        ranks=rank_difficulties(examples) if settings.easy_first else None,
-    )
-    return deal_prompts(
-        layout, prompts_per_step=settings.prompts_per_step, prompts_per_round=prompts_per_round
-    )
-
-
-def _prepare_model(policy: Policy, settings: GrpoSettings) -> Any:
-    if settings.beta > 0 and settings.trainable.method == "full":
-        # TRL would load the reference from where these weights came from.
-        refuse_trained(policy.model)
-    return prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
-
-
-def _limit_steps(arguments: Any, settings: GrpoSettings, *, num_rounds: int) -> float:
-    """Let ``max_steps`` end the training; return the epochs that there will be."""
-    if settings.max_steps is None:
-        return settings.epochs
-    num_micro_batches = num_rounds * arguments.steps_per_generation * settings.num_iterations
-    num_steps = num_micro_batches // settings.gradient_accumulation
-    arguments.max_steps = min(num_steps, settings.max_steps)
-    return settings.epochs * arguments.max_steps / num_steps
-
-
-def _make_callbacks(
-    workspace: Workspace,
-    looks: HeldoutRows | None,
-    trackers: Trackers,
-    reward: RewardFunction,
-    *,
-    num_epochs: float,
-) -> list[Any]:
-    rows = MetricRows(
-        workspace.metrics,
+    trainer, looks = run_trainer(
+        make,
+        policy,
+        settings,
+        workspace,
+        check_heldout=check_heldout,
+        find_stop=find_stop,
+        shown={name: _RENAMED[name] for name in ("reward", "frac_reward_zero_std")},
         rename=_rename_metrics,
         num_epochs=num_epochs,
-        trackers=trackers,
         tell=reward.tell_facts,
     )
-    told = [ProgressFile(workspace.folder), MemoryFile(workspace.folder), rows, looks]
-    found = [one for one in told if one is not None]
-    return [WarmupCheck(), trackers, *found, WholeCheckpoints()]
-
-
-@contextmanager
-def _drop_reference(policy: Policy) -> Iterator[None]:
-    """Remove in the end the frozen copy of the adapter that the KL penalty is measured against."""
-    try:
-        yield
-    finally:
-        if "ref" in getattr(policy.model, "peft_config", {}):
-            policy.model.delete_adapter("ref")
+    if is_first:
+        write_grpo_budget(
+            workspace.metrics, resolved, settings, num_steps=trainer.state.global_step, looks=looks
+        )
+        remove_checkpoints(workspace.folder)
+    policy.model.eval()
+    return policy
 
 
 def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
-    num_prompts = divide_batch(settings.prompts_per_step, setting="prompts_per_step")
+    num_prompts = processes.divide_batch(settings.prompts_per_step, setting="prompts_per_step")
     return GRPOConfig(
         **build_arguments(settings, workspace, dtype=dtype),
         **build_vllm_arguments(settings.vllm),
@@ -311,53 +222,190 @@ def _build_config(settings: GrpoSettings, workspace: Workspace, *, dtype: Any) -
     )
 
 
-def _write_resolved(arguments: Any, workspace: Workspace, *, num_left_out: int) -> dict[str, Any]:
-    resolved = {**_describe_resolved(arguments), "prompts_left_out_per_epoch": num_left_out}
-    if is_first_process():
-        write_json(workspace.folder / "resolved.json", resolved)
-    return resolved
-
-
-def _describe_resolved(arguments: Any) -> dict[str, Any]:
-    """Return the algorithm's resolved values: defaults of libraries move between versions."""
-    names = (
-        "loss_type",
-        "beta",
-        "epsilon",
-        "epsilon_high",
-        "num_iterations",
-        "steps_per_generation",
-        "generation_batch_size",
-        "scale_rewards",
-        "importance_sampling_level",
-        "use_bias_correction_kl",
-        "mask_truncated_completions",
-        "entropy_coef",
-        "temperature",
-        "top_p",
-        "top_k",
-        "num_generations",
-        "max_completion_length",
-        "learning_rate",
-        "use_vllm",
-    )
-    if arguments.use_vllm:
-        names += (
-            "vllm_mode",
-            "vllm_importance_sampling_correction",
-            "vllm_importance_sampling_mode",
-            "vllm_importance_sampling_clip_min",
-            "vllm_importance_sampling_clip_max",
+def _check_prompts(policy: Policy, examples: Sequence[Example], *, num_needed: int) -> None:
+    if len(examples) < num_needed:
+        raise TrainingError(
+            "too few prompts for one round", got=len(examples), expected=f"at least {num_needed}"
         )
-    return {name: getattr(arguments, name) for name in names}
+    num_bare = sum(not example.pictures for example in examples)
+    if 0 < num_bare < len(examples):
+        raise TrainingError(
+            "GRPO takes prompts with pictures or without them, not both",
+            got=f"{num_bare} of {len(examples)} without",
+            fix="train on them one after the other",
+        )
+    kind, num_pictures = policy.model.config.model_type, max(len(e.pictures) for e in examples)
+    if kind in _ONE_PICTURE and num_pictures > 1:
+        raise TrainingError(
+            f"GRPO of a {kind} model takes one picture a prompt: TRL's passes do not know of more",
+            got=num_pictures,
+            fix="give each prompt one picture, or choose another family",
+        )
 
 
 def _rename_metrics(logs: Mapping[str, float]) -> dict[str, float]:
     renamed = {new: float(logs[old]) for old, new in _RENAMED.items() if logs.get(old) is not None}
-    parts = {
-        name: float(value)
-        for name, value in logs.items()
-        if name.startswith(("reward/", "ahead/")) and value is not None
-    }
     counts = {name: int(logs[name]) for name in _COUNTS if name in logs}
-    return renamed | counts | parts
+    named = [(name, value) for name, value in logs.items() if name.startswith("reward/")]
+    return renamed | counts | {name: float(value) for name, value in named if value is not None}
+
+
+def lay_out_prompts(
+    num_prompts: int,
+    *,
+    num_epochs: int,
+    prompts_per_round: int,
+    seed: int,
+    ranks: Sequence[int] | None = None,
+) -> list[tuple[int, int]]:
+    """Return (epoch, place) of each prompt of every epoch in order.
+
+    Each epoch is shuffled by its own seed; what does not fill a round is left out. With ``ranks``
+    the first epoch begins with the prompts of the lowest.
+    """
+    layout: list[tuple[int, int]] = []
+    for epoch in range(num_epochs):
+        places = list(range(num_prompts))
+        random.Random(derive_seed(seed, "prompts", epoch)).shuffle(places)
+        places = places[: num_prompts - num_prompts % prompts_per_round]
+        if ranks is not None and epoch == 0:
+            places.sort(key=ranks.__getitem__)
+        layout += [(epoch, place) for place in places]
+    return layout
+
+
+def deal_prompts(
+    layout: Sequence[tuple[int, int]], *, prompts_per_step: int, prompts_per_round: int
+) -> list[tuple[int, int]]:
+    """Return the layout with each round in the order in which several processes read it.
+
+    A process has one stretch of a round and takes its micro-batches from it in turn. Dealt like
+    this, micro-batches of all processes together have the prompts that one process would give them.
+    """
+    own = prompts_per_step // processes.count_processes()
+    dealt: list[tuple[int, int]] = []
+    for round_start in range(0, len(layout), prompts_per_round):
+        for share_start in range(0, prompts_per_step, own):
+            for step_start in range(0, prompts_per_round, prompts_per_step):
+                start = round_start + step_start + share_start
+                dealt += layout[start : start + own]
+    return dealt
+
+
+def make_prompt_rows(
+    examples: Sequence[Example], layout: Sequence[tuple[int, int]], *, seed: int
+) -> Any:
+    """Return a Dataset with the prompts of (epoch, place) pairs, in order.
+
+    Its columns are ``place``, ``sampling_seed``, ``prompt`` and ``images`` (if any). Rows of one
+    place that are read together, a group, hold the same opened pictures. What is sampled for a
+    prompt follows from ``seed``, its place and its epoch: not from the rows around it.
+    """
+    from datasets import Dataset
+
+    has_pictures = any(example.pictures for example in examples)
+
+    def read(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+        places = batch["place"]
+        prompts = [build_messages(examples[place]) for place in places]
+        columns: dict[str, list[Any]] = {**batch, "prompt": prompts}
+        if has_pictures:
+            opened = {
+                place: [open_picture(picture) for picture in examples[place].pictures]
+                for place in set(places)
+            }
+            columns["images"] = [opened[place] for place in places]
+        return columns
+
+    columns = {
+        "place": [place for _, place in layout],
+        "sampling_seed": [derive_seed(seed, "completions", place, n) for n, place in layout],
+    }
+    return Dataset.from_dict(columns).with_transform(read)
+
+
+class RewardFunction:
+    """Scores completions with a RewardSet; parts, invalid and unscored shares are logged.
+
+    Of several processes the first scores what all have sampled: what rewards ask, keep and count is
+    then what it is with one process.
+
+    Examples are looked up by the ``place`` of a row; a completion that does not end with an end
+    token was truncated. ``log`` keeps all that is scored, ``facts`` what rewards told besides.
+    """
+
+    __name__ = "reward"
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        rewards: RewardSet | None,
+        *,
+        end_token_ids: Sequence[int],
+        log: RolloutLog | None = None,
+    ) -> None:
+        self.examples, self.rewards, self.log = examples, rewards, log
+        self.end_token_ids = frozenset(end_token_ids)
+        self.facts = FactCounts()
+
+    def __call__(
+        self,
+        *,
+        completions: Sequence[list[dict[str, str]]],
+        completion_ids: Sequence[list[int]],
+        place: Sequence[int],
+        log_metric: Callable[[str, float], None],
+        trainer_state: Any = None,
+        **_: Any,
+    ) -> list[float | None]:
+        """Return one value in [0, 1] per completion, or None where nothing could be scored."""
+        from accelerate.utils import gather_object
+
+        sampled: list[tuple[int, Completion]] = []
+        for index, messages, ids in zip(place, completions, completion_ids, strict=True):
+            has_ended = bool(ids) and ids[-1] in self.end_token_ids
+            reason = "stop" if has_ended else "length"
+            text = messages[0]["content"]
+            sampled.append((index, Completion(text, tuple(ids), finish_reason=reason)))
+        parts = gather_object([sampled])
+        step = trainer_state.global_step if trainer_state else 0
+        values = processes.ask_first(lambda: self._score(parts, log_metric, step=step))
+        return values[processes.find_rank()]
+
+    def _score(
+        self,
+        parts: Sequence[Sequence[tuple[int, Completion]]],
+        log_metric: Callable[[str, float], None],
+        *,
+        step: int,
+    ) -> list[list[float | None]]:
+        """Return the values of what each process has sampled: places of examples, completions."""
+        assert self.rewards is not None
+        sampled = [pair for part in parts for pair in part]
+        examples = [self.examples[index] for index, _ in sampled]
+        completions = [completion for _, completion in sampled]
+        scores: Sequence[Score] = self.rewards.score_batch(examples, completions)
+        if self.log is not None:
+            self.log.write(step, examples, completions, scores)
+        log_metric("invalid", sum(score.invalid for score in scores) / len(scores))
+        log_metric("unscored", sum(score.value is None for score in scores) / len(scores))
+        for name in self.rewards.weights:
+            values = [v for s in scores if (v := s.breakdown.get(name)) is not None]
+            if values:
+                mean = sum(values) / len(values)
+                spread = sum((value - mean) ** 2 for value in values) / len(values)
+                log_metric(f"reward/{name}", mean)
+                log_metric(f"reward/{name}_std", math.sqrt(spread))
+        self.facts.add(score.facts for score in scores)
+        found = iter([score.value for score in scores])
+        return [[next(found) for _ in part] for part in parts]
+
+    def tell_facts(self) -> dict[str, Any]:
+        """Return what rewards told in all processes since this was last asked, as a row says it."""
+        from accelerate.utils import gather_object
+
+        told, self.facts = self.facts, FactCounts()
+        first, *others = gather_object([told])
+        for other in others:
+            first.merge(other)
+        return first.tabulate()

@@ -1,116 +1,58 @@
-"""Our GRPOTrainer: the fast one, with the on-policy check, token rates and vLLM."""
+"""Our GRPOTrainer: the fast one, with the on-policy check, token rates and a rising temperature."""
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CellType
+from typing import Any
 
-import torch
 from accelerate.utils import gather_object
 
 from groupwise.core import Example, TrainingError, write_json
 from groupwise.models import (
     Policy,
-    find_quantization,
     keep_adapter_dtype,
     list_trainable,
     project_patches_fast,
     restore_trainable,
 )
-from groupwise.training.grpo_rows import make_prompt_rows
-from groupwise.training.offloading import offload_activations
+from groupwise.training.checkpoints import load_weights
 from groupwise.training.on_policy import check_on_policy, join_results
-from groupwise.training.settings import GrpoSettings, VllmSettings
+from groupwise.training.settings import GrpoSettings
 from groupwise.training.sharding import is_spread, refuse_quantized
-from groupwise.training.temperature import find_temperature, set_temperature
-from groupwise.training.workspace import load_weights
-
-if TYPE_CHECKING:
-    from groupwise.training.fast.refill import Candidates
-
-# The newest vLLM that TRL supports wants an older Transformers; pip finds one that fits both.
-_INSTALL = "pip install 'trl[vllm]==1.16.*' 'transformers>=5.23,<5.24'"
-
-
-def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
-    """Return keyword arguments for ``GRPOConfig``.
-
-    Raises:
-        TrainingError: if vLLM is not installed, or weights cannot be sent to a server from here.
-    """
-    if settings is None:
-        return {"use_vllm": False}
-    _check_machine(settings)
-    return {
-        "use_vllm": True,
-        "vllm_mode": settings.mode,
-        "vllm_server_base_url": settings.base_url,
-        "vllm_group_port": settings.weights_port,
-        "vllm_server_timeout": settings.server_timeout_s,
-        "vllm_gpu_memory_utilization": settings.gpu_memory_share,
-        "vllm_tensor_parallel_size": settings.tensor_parallel_size,
-        "vllm_enable_sleep_mode": settings.sleep,
-        "vllm_max_model_length": settings.max_model_length,
-        "vllm_importance_sampling_correction": settings.correction is not None,
-        "vllm_importance_sampling_mode": settings.correction or "sequence_mask",
-        "vllm_importance_sampling_clip_min": settings.ratio_min,
-        "vllm_importance_sampling_clip_max": settings.ratio_max,
-    }
-
-
-@contextmanager
-def name_missing_server(settings: VllmSettings | None) -> Iterator[None]:
-    """Within this context a vLLM server that does not answer is a TrainingError."""
-    try:
-        yield
-    except OSError as error:  # what requests raises, with which TRL asks
-        if settings is None or settings.mode != "server":
-            raise
-        raise TrainingError(
-            "the vLLM server to sample with cannot be used",
-            got=str(error),
-            fix="start it as grpo.vllm describes, or correct grpo.vllm.base_url",
-        ) from error
-
-
-def _check_machine(settings: VllmSettings) -> None:
-    from trl.import_utils import is_vllm_available
-
-    if settings.sends == "adapter":
-        return
-    if not is_vllm_available():
-        raise TrainingError("grpo.vllm needs vLLM, which is not installed", fix=_INSTALL)
-    if settings.mode == "server" and not torch.cuda.is_available():
-        raise TrainingError(
-            "a vLLM server takes new weights over NCCL, from a CUDA device only",
-            got="a machine without one",
-            fix="set grpo.vllm.sends to adapter or mode to colocate, or leave grpo.vllm out",
-        )
 
 
 def make_grpo_trainer(
-    policy: Policy,
-    examples: Sequence[Example],
-    *,
-    settings: GrpoSettings,
-    seed: int,
-    **named: Any,
+    policy: Policy, examples: Sequence[Example], *, settings: GrpoSettings, seed: int, **named: Any
 ) -> Any:
     """Return a FastGRPOTrainer for ``policy``; ``named`` are GRPOTrainer's own arguments.
 
     ``seed`` is that of the order in which others take the places of dead groups.
 
-    Its first batch goes through the on-policy check, which writes ``on_policy.json``.
-    Only what trains in ``policy`` now will train: switching to the reference adapter and back
-    would let other weights train, too.
+    Its first batch goes through the on-policy check, which writes ``on_policy.json``. Only what
+    trains in ``policy`` now will train: switching to the reference adapter and back would let other
+    weights train, too.
     """
     from transformers import PrinterCallback
 
-    from groupwise.training.fast.vllm_check import check_sampler
+    from groupwise.training.fast.refill import Candidates, RefillingTrainer
+    from groupwise.training.fast.trainer import FastGRPOTrainer
+    from groupwise.training.fast.vllm import check_sampler, prepare_vllm
 
     trainable = list_trainable(policy.model)
-    base, more = _choose_trainer(examples, settings, seed=seed)
+    base: Any = FastGRPOTrainer
+    if settings.refill is not None:
+        from groupwise.training.grpo import make_prompt_rows
+
+        def read(places: Sequence[int], step: int) -> list[Any]:
+            # No epoch has this number: what is sampled is sampled nowhere else.
+            layout = [(settings.epochs + step, place) for place in places]
+            return list(make_prompt_rows(examples, layout, seed=seed))
+
+        base = RefillingTrainer
+        named["candidates"] = Candidates(
+            read, num_prompts=len(examples), settings=settings.refill, seed=seed
+        )
 
     class _Trainer(base):
         """Checks its first batch and writes no model card."""
@@ -122,19 +64,18 @@ def make_grpo_trainer(
             batch = super()._generate_and_score_completions(inputs)
             duration_s = time.perf_counter() - started
             restore_trainable(policy.model, trainable)
-            if settings.ahead is None or self._step == 0:  # others are of weights that have moved
-                check_sampler(self, batch, settings.vllm)
+            check_sampler(self, batch, settings.vllm)
             num_tokens = int(self.accelerator.reduce(batch["completion_mask"].sum(), "sum"))
             self._metrics["train"]["tokens_per_s"].append(num_tokens / duration_s)
             if settings.temperature_warmup is not None:
                 self._metrics["train"]["temperature"].append(self.temperature)
             if step == 0 and self._step == 0:
-                _check_start(self, policy, [examples[row["place"]] for row in inputs], batch)
+                asked = [examples[row["place"]] for row in inputs]
+                own = check_on_policy(self, policy, asked, batch)
+                result = join_results(gather_object([own]))
+                if self.accelerator.is_main_process:
+                    write_json(Path(self.args.output_dir) / "on_policy.json", vars(result))
             return batch
-
-        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-            with offload_activations(model, applies=settings.activation_offloading):
-                return super()._compute_loss(model, inputs)
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
             if not is_spread(policy.model):
@@ -143,87 +84,65 @@ def make_grpo_trainer(
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 
-    with (
-        name_missing_server(settings.vllm),
-        _prepare_vllm(settings.vllm, policy, named["args"]),
-        keep_adapter_dtype(policy.model),
-    ):
-        trainer = _Trainer(speed=settings.speed, **more, **named)
+    with prepare_vllm(settings.vllm, policy), keep_adapter_dtype(policy.model):
+        trainer = _Trainer(speed=settings.speed, **named)
     refuse_quantized(trainer)
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
     trainer.remove_callback(PrinterCallback)
-    _complete_reference(policy.model)
+    # TRL copies to the reference what is inside of ``default``; vectors of virtual tokens are
+    # called so themselves.
+    for name, parameter in policy.model.named_parameters():
+        if name.endswith(".default") and "ref" in policy.model.peft_config:
+            copy = policy.model.get_parameter(name.removesuffix("default") + "ref")
+            copy.data.copy_(parameter.data)
     restore_trainable(policy.model, trainable)
     return trainer
 
 
-def _check_start(
-    trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict[str, Any]
-) -> None:
-    """Let the first round go through the on-policy check, and write what it measured."""
-    own = check_on_policy(trainer, policy, examples, batch)
-    result = join_results(gather_object([own]))
-    if trainer.accelerator.is_main_process:
-        write_json(Path(str(trainer.args.output_dir)) / "on_policy.json", vars(result))
+def find_temperature(settings: GrpoSettings, *, step: int) -> float:
+    """Return the temperature of what is sampled before update ``step``, the first of which is 0."""
+    rising = settings.temperature_warmup
+    if rising is None:
+        return settings.temperature
+    return rising.start + (settings.temperature - rising.start) * min(1.0, step / rising.steps)
 
 
-def _choose_trainer(
-    examples: Sequence[Example], settings: GrpoSettings, *, seed: int
-) -> tuple[Any, dict[str, Any]]:
-    """Return the class that samples as the settings say, and what it takes for that."""
-    if settings.refill is not None:
-        from groupwise.training.fast.refill import RefillingTrainer
-
-        return RefillingTrainer, {"candidates": _collect_candidates(examples, settings, seed=seed)}
-    if settings.ahead is not None:
-        from groupwise.training.fast.ahead import AheadTrainer
-
-        return AheadTrainer, {"ahead": settings.ahead}
-    from groupwise.training.fast.trainer import FastGRPOTrainer
-
-    return FastGRPOTrainer, {}
+def set_temperature(trainer: Any, value: float) -> None:
+    """Make a GRPOTrainer sample and score at another temperature."""
+    if value == trainer.temperature:
+        return
+    trainer.temperature = value
+    for sampler in ("generation_config", "vllm_generation"):
+        if hasattr(trainer, sampler):
+            getattr(trainer, sampler).temperature = value
+    for model in (trainer.model, trainer.ref_model):
+        if model is not None:
+            _find_cell(trainer.accelerator.unwrap_model(model)).cell_contents = value
 
 
-def _prepare_vllm(
-    settings: VllmSettings | None, policy: Policy, arguments: Any
-) -> AbstractContextManager[None]:
-    """Return within what a trainer has to be made for its vLLM to be as the settings say."""
-    from groupwise.training.fast.vllm_adapters import send_adapters
-    from groupwise.training.fast.vllm_pictures import forward_limits
+def _find_cell(model: Any) -> CellType:
+    """Return where TRL's fused head (``add_fused_lm_head``) keeps the temperature it was made with.
 
-    sends = None if settings is None else settings.sends
-    if sends == "weights" and find_quantization(policy.model) is not None:
-        raise TrainingError(
-            "weights in 4 bits are none that vLLM could be sent, merged with their adapter",
-            fix="set grpo.vllm.sends to adapter, or model.quantization to null",
-        )
-    if sends == "adapter":
-        return send_adapters(Path(arguments.output_dir))
-    return forward_limits(policy.processor)
-
-
-def _collect_candidates(
-    examples: Sequence[Example], settings: GrpoSettings, *, seed: int
-) -> "Candidates":
-    """Return the prompts that may take the places of others."""
-    from groupwise.training.fast.refill import Candidates
-
-    def read(places: Sequence[int], step: int) -> list[Any]:
-        # No epoch has this number: what is sampled is sampled nowhere else.
-        layout = [(settings.epochs + step, place) for place in places]
-        return list(make_prompt_rows(examples, layout, seed=seed))
-
-    assert settings.refill is not None
-    return Candidates(read, num_prompts=len(examples), settings=settings.refill, seed=seed)
-
-
-def _complete_reference(model: Any) -> None:
-    """Copy vectors of virtual tokens to the reference, where there is one.
-
-    TRL copies the parameters inside of ``default``; these are called so themselves.
+    The head is a closure, which other libraries may have wrapped.
     """
-    for name, parameter in model.named_parameters():
-        if name.endswith(".default") and "ref" in model.peft_config:
-            copy = model.get_parameter(name.removesuffix("default") + "ref")
-            copy.data.copy_(parameter.data)
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    for function in _unwrap(base.forward):
+        names = function.__code__.co_freevars
+        if function.__name__ == "_fused_forward" or "temperature" in names:
+            return function.__closure__[names.index("temperature")]
+    raise TrainingError(
+        "this version of TRL does not let the temperature change while it trains",
+        fix="leave grpo.temperature_warmup out, or install the pinned version of TRL",
+    )
+
+
+def _unwrap(function: Any) -> Iterator[Any]:
+    """Return a function and those that it closes over, the outermost first."""
+    plain = getattr(function, "__func__", function)
+    if not hasattr(plain, "__code__"):
+        return
+    yield plain
+    for cell in plain.__closure__ or ():
+        if callable(cell.cell_contents):
+            yield from _unwrap(cell.cell_contents)

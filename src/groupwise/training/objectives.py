@@ -1,9 +1,9 @@
 """Objectives on tensors, for policies of any kind: advantages, clipped surrogate, KL, RCE.
 
 A policy gives log-probabilities of what it did: of tokens, of a whole list that it chose, of an
-action. The functions return one value per log-probability and leave the mean to the caller, as
-what belongs into it differs between losses. GRPO of language models is TRL's (``train_grpo``);
-these are the same formulas for the rest.
+action. The functions return one value per log-probability and leave the mean to the caller, as what
+belongs into it differs between losses. GRPO of language models is TRL's (``train_grpo``); these are
+the same formulas for the rest.
 """
 
 from typing import Literal
@@ -34,15 +34,18 @@ def compute_advantages(
 
     Args:
         rewards: any finite numbers, NaN where unscored, shape [groups, answers].
-        scale: std of the group, std of all rewards of the batch, or none: A = r - mean.
+        scale: std of the group, of all rewards of the batch, or none: A = r - mean.
         epsilon: added to the std, at least 0.
-        min_std: at least so great is the std taken to be, at least 0.
+        min_std: at least so great is the std taken to be.
         max_size: greatest absolute value, above 0; None: no limit.
     """
     centred = rewards - rewards.nanmean(1, keepdim=True)
     if scale != "none":
         spread = rewards if scale == "group" else rewards.reshape(1, -1)
-        std = _find_std(spread).clamp(min=min_std) + epsilon
+        gaps = (spread - spread.nanmean(1, keepdim=True)).nan_to_num(nan=0.0)
+        num_others = (~spread.isnan()).sum(1, keepdim=True) - 1
+        std = (gaps.square().sum(1, keepdim=True) / num_others.clamp(min=1)).sqrt()
+        std = std.clamp(min=min_std) + epsilon
         # A batch in which nothing differs is dead all over, and is filled with 0 below.
         centred = centred / std.where(std > 0, 1.0)
     is_idle = rewards.isnan() | find_dead_groups(rewards).unsqueeze(1)
@@ -50,20 +53,11 @@ def compute_advantages(
     return advantages if max_size is None else advantages.clamp(-max_size, max_size)
 
 
-def _find_std(rewards: torch.Tensor) -> torch.Tensor:
-    """Return the std of each row's known values, shape [rows, 1]; 0 where there is only one."""
-    gaps = (rewards - rewards.nanmean(1, keepdim=True)).nan_to_num(nan=0.0)
-    num_others = (~rewards.isnan()).sum(1, keepdim=True) - 1
-    return (gaps.square().sum(1, keepdim=True) / num_others.clamp(min=1)).sqrt()
-
-
 def find_dead_groups(rewards: torch.Tensor) -> torch.Tensor:
     """Return which groups teach nothing, as all that is scored in them is equal, shape [groups].
 
-    Groups with one scored answer or none are among them.
-
-    Args:
-        rewards: NaN where unscored, shape [groups, answers].
+    Groups with one scored answer or none are among them. Rewards, NaN where unscored, have the
+    shape [groups, answers].
     """
     unscored = rewards.isnan()
     greatest = rewards.masked_fill(unscored, -torch.inf).amax(1)
@@ -85,12 +79,8 @@ def clip_surrogate(
     Source: Schulman et al. 2017 (1707.06347), equation 7; two limits: Yu et al. 2025, DAPO
     (2503.14476).
 
-    Args:
-        log_probs: of the policy, at most 0, any shape.
-        old_log_probs: of the policy that answered, without gradient, the same shape.
-        advantages: of a shape that is broadcast to it.
-        clip_low: in [0, 1].
-        clip_high: at least 0.
+    Log-probabilities of the policy and of the one that answered have one shape, to which that of
+    advantages is broadcast; ``clip_low`` is in [0, 1], ``clip_high`` at least 0.
     """
     ratio = (log_probs - old_log_probs).exp()
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
@@ -111,10 +101,7 @@ def estimate_kl(
 
     Source: Schulman, "Approximating KL divergence" (2020); k3 in GRPO: 2402.03300, equation 4.
 
-    Args:
-        log_probs: of p, at most 0, any shape.
-        other_log_probs: of q, the same shape.
-        estimator: which one.
+    Log-probabilities of p and of q, ``other_log_probs``, have one shape.
     """
     gap = other_log_probs - log_probs
     if estimator == "k1":
@@ -127,10 +114,7 @@ def adapt_beta(beta: float, *, kl: float, target: float) -> float:
 
     Source: Schulman et al. 2017 (1707.06347), section 4.
 
-    Args:
-        beta: the weight, at least 0.
-        kl: mean divergence since it was last adapted.
-        target: above 0, in nats.
+    The mean divergence since it was last adapted and its target, above 0, are in nats.
     """
     if kl > 1.5 * target:
         return 2 * beta
@@ -144,9 +128,8 @@ def weigh_by_reward(rewards: torch.Tensor, *, temperature: float) -> torch.Tenso
 
     Source: the exponentiated payoff of Norouzi et al. 2016 (1609.00150).
 
-    Args:
-        rewards: raw, NaN where unscored, shape [groups, answers].
-        temperature: τ above 0: great for equal weights, small for the best answer alone.
+    Rewards are raw, NaN where unscored, shape [groups, answers]; τ above 0 is great for equal
+    weights, small for the best answer alone.
     """
     scaled = (rewards / temperature).masked_fill(rewards.isnan(), -torch.inf)
     return scaled.softmax(1).nan_to_num(nan=0.0)
@@ -158,23 +141,13 @@ def compute_rce(
     """Return the reward-weighted cross-entropy of each group, -Σ w log p, shape [groups].
 
     Reward-conditioned estimation (RCE) with w = ``weigh_by_reward``. A group in which nothing is
-    scored gives 0.
-
-    Args:
-        log_probs: of each answer, summed over its steps, shape [groups, answers].
-        rewards: raw, NaN where unscored, of the same shape.
-        temperature: τ above 0.
+    scored gives 0. Log-probabilities are of each answer, summed over its steps; they and the raw
+    rewards, NaN where unscored, have the shape [groups, answers].
     """
     weights = weigh_by_reward(rewards, temperature=temperature)
     return -(weights * log_probs.masked_fill(rewards.isnan(), 0.0)).sum(1)
 
 
 def go_linearly(start: float, end: float, *, done: float) -> float:
-    """Return what lies between two values, as τ of RCE does from 2.0 to 0.5.
-
-    Args:
-        start: at 0.
-        end: at 1.
-        done: share of all steps that are done, in [0, 1].
-    """
+    """Return what lies between two values where a share in [0, 1] of all steps is done."""
     return start + (end - start) * done

@@ -1,28 +1,25 @@
 """The on-policy check: before anything is learned the ratio is 1 and the KL divergence is 0.
 
-It compares the log-probabilities that training uses (padded batch, training mode) with those
-of an independent pass: one row at a time, no padding, evaluation mode, the prompt rendered
-again from the example. A difference means dropout, padding, positions, pictures or the
-reference are wrong, and every later number would be too.
+It compares the log-probabilities that training uses (padded batch, training mode) with those of an
+independent pass: one row at a time, no padding, evaluation mode, the prompt rendered again from the
+example. A difference means dropout, padding, positions, pictures or the reference are wrong, and
+every later number would be too. Such a mistake reaches every row, most of all the ones with the
+least and the most padding, so a few rows are scored again, from the shortest prompt to the longest.
 
-A mistake of these reaches every row, most of all the ones with the least and the most padding, so a
-few rows are scored again, from the shortest prompt to the longest.
-
-How far rounding alone goes depends on precision, kernels, model and row. It is measured on those
-of them that differ most, again one at a time, in ways that none of those mistakes reaches: with
+How far rounding alone goes depends on precision, kernels, model and row. It is measured on those of
+them that differ most, again one at a time, in ways that none of those mistakes reaches: with
 columns of padding behind a row, which no token looks at, with attention by another kernel, and as
-several copies, compared with other numbers of copies only.
-
-In less precision than float32 rounding moves single tokens so far that a mistake which moves many
-of them a little, such as positions that are off by one, stays below the farthest one. There the
-mean is bounded, too.
+several copies, compared with other numbers of copies only. In less precision than float32 rounding
+moves single tokens so far that a mistake which moves many of them a little, such as positions that
+are off by one, stays below the farthest one. There the mean is bounded, too.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +33,11 @@ PICTURE_NAMES = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")
 """What TRL's passes are given of pictures."""
 
 _MAX_PLAIN_TOKENS = 2048
+# How much is scored again, as each pass of a row costs a whole prompt: rows that are checked, of
+# these how many rounding is measured on, columns of padding behind them, copies of the first. Less
+# precision rounds so much more that few passes would say too little of how far.
+_FLOAT32 = SimpleNamespace(rows=4, measured=2, behind=(9,), copies=(2, 3))
+_COARSE = SimpleNamespace(rows=8, measured=8, behind=(1, 4, 9), copies=(2, 3, 5))
 
 
 def find_precision(model: Any) -> torch.dtype:
@@ -51,77 +53,9 @@ def find_ulp(value: float, dtype: torch.dtype) -> float:
 
 
 def find_resolution(logits: torch.Tensor, log_probs: torch.Tensor, dtype: torch.dtype) -> float:
-    """Return one unit in the last place of logits, or of log-probabilities, which are float32.
-
-    Args:
-        logits: over the temperature, of any shape.
-        log_probs: of any shape, not empty.
-        dtype: in which logits are computed.
-    """
-    return max(
-        find_ulp(float(logits.abs().max()), dtype),
-        find_ulp(float(log_probs.abs().max()), torch.float32),
-    )
-
-
-@dataclass(frozen=True)
-class _Effort:
-    """How much is scored again: each pass of a row costs a whole prompt.
-
-    Attributes:
-        rows: that are checked.
-        measured: of these, on how many rounding is measured.
-        behind: columns of padding behind them.
-        copies: of the first.
-    """
-
-    rows: int
-    measured: int
-    behind: tuple[int, ...]
-    copies: tuple[int, ...]
-
-
-# Less precision rounds so much more that few passes would say too little of how far.
-_FLOAT32 = _Effort(rows=4, measured=2, behind=(9,), copies=(2, 3))
-_COARSE = _Effort(rows=8, measured=8, behind=(1, 4, 9), copies=(2, 3, 5))
-
-
-def _find_effort(dtype: torch.dtype) -> _Effort:
-    return _FLOAT32 if dtype == torch.float32 else _COARSE
-
-
-@dataclass(frozen=True)
-class OnPolicyResult:
-    """What the on-policy check measured.
-
-    Attributes:
-        num_tokens: completion tokens compared.
-        max_log_ratio: greatest |log ratio| of one token; 0 for a perfect match.
-        max_kl: greatest k3 estimate of KL(policy, reference) of one token, or None without one.
-        tolerance: greatest |log ratio| that rounding explains, of the reference's, too.
-        mean_log_ratio: mean |log ratio| of the tokens; None: not measured.
-        mean_tolerance: greatest mean that rounding explains, of the reference's, too; None: the
-            greatest of a token bounds it closely enough.
-    """
-
-    num_tokens: int
-    max_log_ratio: float
-    max_kl: float | None
-    tolerance: float
-    mean_log_ratio: float | None = None
-    mean_tolerance: float | None = None
-
-
-class Noise(NamedTuple):
-    """How far rounding moves a log-probability.
-
-    Attributes:
-        largest: of all tokens.
-        mean: of the tokens' ranges; None in float32, where the largest is small enough.
-    """
-
-    largest: float
-    mean: float | None
+    """Return one unit in the last place of logits, or of log-probabilities, which are float32."""
+    of_logits = find_ulp(float(logits.abs().max()), dtype)
+    return max(of_logits, find_ulp(float(log_probs.abs().max()), torch.float32))
 
 
 @contextmanager
@@ -131,17 +65,23 @@ def use_plain_attention(num_tokens: int, dtype: torch.dtype) -> Iterator[None]:
     Shared passes and padded batches call the fused kernels in other ways than a row alone. On some
     processors rows alone agree to a unit whatever their shape, and only another kernel shows how
     attention rounds. In less precision matrix products round where fused kernels do not, so that
-    they would excuse what is no rounding of these.
-
-    Args:
-        num_tokens: of a row, of which each head holds the square.
-        dtype: in which the model computes.
+    they would excuse what is no rounding of these. Each head holds the square of a row's tokens.
     """
-    if num_tokens > _MAX_PLAIN_TOKENS or dtype != torch.float32:
+    is_used = num_tokens <= _MAX_PLAIN_TOKENS and dtype == torch.float32
+    with sdpa_kernel(SDPBackend.MATH) if is_used else nullcontext():
         yield
-        return
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
+
+
+@dataclass(frozen=True)
+class OnPolicyResult:
+    """What the on-policy check measured; tolerances hold for the reference's log ratios, too."""
+
+    num_tokens: int  # of completions, compared
+    max_log_ratio: float  # greatest |log ratio| of one token; 0 for a perfect match
+    max_kl: float | None  # greatest k3 estimate of KL(policy, reference) of one token
+    tolerance: float  # greatest |log ratio| that rounding explains
+    mean_log_ratio: float | None = None  # of the tokens; None: not measured
+    mean_tolerance: float | None = None  # None: the greatest of a token bounds it closely enough
 
 
 def score_alone(
@@ -155,13 +95,8 @@ def score_alone(
 ) -> torch.Tensor:
     """Return log-probabilities of completion tokens, shape [tokens], from an unpadded pass.
 
-    Args:
-        policy: in evaluation mode.
-        example: its prompt is rendered.
-        token_ids: of the completion.
-        temperature: of the log-probabilities.
-        num_behind: columns of padding behind the row.
-        num_copies: of the row in its batch.
+    The policy is in evaluation mode. Columns of padding may be behind the row, and several copies
+    of it in its batch.
     """
     logits = _compute_logits(policy, example, token_ids, num_behind, num_copies)
     return _read_scores(logits, token_ids, temperature)
@@ -196,15 +131,21 @@ def _compute_logits(
     tail = torch.tensor([[*token_ids, *[0] * num_behind]] * num_copies)
     inputs["input_ids"] = torch.cat([inputs["input_ids"], tail], dim=1)
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-    inputs["attention_mask"][:, inputs["input_ids"].shape[1] - num_behind :] = 0
+    width = inputs["input_ids"].shape[1]
+    inputs["attention_mask"][:, width - num_behind :] = 0
     for name in filter(inputs.__contains__, TOKEN_TYPES):
         inputs[name] = torch.cat([inputs[name], torch.zeros_like(tail)], dim=1)
-    device = policy.model.device
-    width = inputs["input_ids"].shape[1]
     with use_plain_attention(width, plain_attention) if plain_attention else nullcontext():
-        given = {k: v.to(device) for k, v in inputs.items()}
+        given = {k: v.to(policy.model.device) for k, v in inputs.items()}
         logits = policy.model(**given, logits_to_keep=num_tokens + num_behind + 1).logits[0]
     return logits[-num_tokens - num_behind - 1 : -num_behind - 1]
+
+
+class Noise(NamedTuple):
+    """How far rounding moves a log-probability."""
+
+    largest: float
+    mean: float | None  # of the tokens' ranges; None in float32, where the largest is small enough
 
 
 def measure_noise(
@@ -214,35 +155,26 @@ def measure_noise(
     temperature: float,
     dtype: torch.dtype,
 ) -> Noise:
-    """Return how far rounding moves a log-probability.
+    """Return how far rounding moves a log-probability; in float32 only the first row is copied.
 
-    Kernels may add up the shapes that are tried in one and the same order, and others not. So it
-    is at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax
-    in another order does, about sqrt(V) units; the mean is at least a third of the unit of the
-    tokens' own logits, as two numbers differ that are rounded to it by chance.
+    Kernels may add up the shapes that are tried in one and the same order, and others not. So it is
+    at least a unit of the logits' last place, and what adding up V float32 numbers of a softmax in
+    another order does, about sqrt(V) units; the mean is at least a third of the unit of the tokens'
+    own logits, as two numbers differ that are rounded to it by chance.
 
     Source: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis" (2019).
-
-    Args:
-        policy: in evaluation mode.
-        rows: examples and token ids of completions; in float32 only the first is copied.
-        temperature: of the log-probabilities.
-        dtype: in which logits are computed.
     """
-    effort, found = _find_effort(dtype), list[float]()
-    ranges, units = list[torch.Tensor](), list[float]()
+    is_coarse = dtype != torch.float32
+    effort = _COARSE if is_coarse else _FLOAT32
+    found, units, ranges = list[float](), list[float](), list[torch.Tensor]()
     for place, (example, token_ids) in enumerate(rows):
         score = partial(score_alone, policy, example, token_ids, temperature=temperature)
         logits = _compute_logits(policy, example, token_ids)
         other = _compute_logits(policy, example, token_ids, plain_attention=dtype)
-        wider = torch.stack(
-            [
-                *(_read_scores(one, token_ids, temperature) for one in (logits, other)),
-                *(score(num_behind=number) for number in effort.behind),
-            ]
-        )
+        passes = [_read_scores(one, token_ids, temperature) for one in (logits, other)]
+        wider = torch.stack([*passes, *(score(num_behind=number) for number in effort.behind)])
         copied = wider[:1]
-        if place == 0 or effort is _COARSE:
+        if place == 0 or is_coarse:
             copied = torch.stack([score(num_copies=number) for number in effort.copies])
         found.append(find_resolution(logits / temperature, wider, dtype))
         found.append(math.sqrt(logits.shape[-1]) * torch.finfo(torch.float32).eps)
@@ -250,7 +182,7 @@ def measure_noise(
         ranges.append(_span(torch.cat([wider, copied])))
         own = logits.gather(1, torch.tensor([token_ids], device=logits.device).T) / temperature
         units += [find_ulp(float(value), dtype) for value in own.flatten()]
-    if effort is not _COARSE:
+    if not is_coarse:
         return Noise(max(found), None)
     return Noise(max(found), max(float(torch.cat(ranges).mean()), sum(units) / len(units) / 3))
 
@@ -260,12 +192,7 @@ def _span(scores: torch.Tensor) -> torch.Tensor:
 
 
 def choose_rows(sizes: Sequence[int], max_rows: int) -> list[int]:
-    """Return the places of the rows to score again: from the shortest prompt to the longest.
-
-    Args:
-        sizes: tokens of the prompt of each row.
-        max_rows: how many.
-    """
+    """Return the places of rows to score again: from the shortest prompt to the longest."""
     by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
     num = min(len(sizes), max_rows)
     chosen = [by_size[round(k * (len(sizes) - 1) / max(num - 1, 1))] for k in range(num)]
@@ -277,19 +204,10 @@ def find_worst(
 ) -> list[int]:
     """Return the places of the rows that rounding is measured on: those that differ most.
 
-    Rounding differs much between rows. Of others it would say nothing of the one that the bound is
-    held against.
-
-    Args:
-        trained: log-probabilities of the tokens of each row as training computes them.
-        alone: from an independent pass.
-        max_rows: how many.
+    Of others it would say nothing of the one that the bound is held against.
     """
     gaps = [float((one - other).abs().max()) for one, other in zip(trained, alone, strict=True)]
     return sorted(range(len(gaps)), key=lambda place: -gaps[place])[:max_rows]
-
-
-_FIX = "look for dropout, padding, positions or a wrong reference model"
 
 
 def judge_on_policy(
@@ -304,17 +222,9 @@ def judge_on_policy(
 
     A range over several passes is about twice as wide as the gap of two, so that its mean leaves
     room for other passes; the mean of few tokens gets more, by three standard errors of one that
-    varies as much as it is large.
-
-    Args:
-        trained: as training computes them.
-        alone: from an independent pass.
-        reference: of the reference, as training computes them; None without one.
-        noise: how far rounding moves one; twice that is accepted.
-        mean_noise: how wide rounding spreads one on average; None: the mean is not bounded.
-
-    Raises:
-        TrainingError: if the ratio is not 1 or the divergence is not 0 but for rounding.
+    varies as much as it is large. Twice the ``noise``, how far rounding moves one, is accepted;
+    ``mean_noise`` is how wide it spreads one on average (None: the mean is not bounded). Beyond
+    that a TrainingError says that the ratio is not 1 or the divergence is not 0.
     """
     tolerance = 2 * noise
     mean_tolerance = mean_noise and mean_noise * (1 + 3 / math.sqrt(len(trained)))
@@ -325,20 +235,21 @@ def judge_on_policy(
         max_kl = float((gap.exp() - gap - 1).max())
     max_log_ratio, mean_log_ratio = float(gaps[0].max()), float(gaps[0].mean())
     kl = "none" if max_kl is None else f"{max_kl:.2e}"
+    fix = "look for dropout, padding, positions or a wrong reference model"
     if not all(float(one.max()) <= tolerance for one in gaps):
         raise TrainingError(
             "the on-policy check failed: policy, sampler and reference do not agree",
             got=f"|log ratio| {max_log_ratio:.2e} and KL {kl}",
             expected=f"at most {tolerance:.0e} and {math.exp(tolerance) - tolerance - 1:.0e}, "
             "twice what rounding does in these rows",
-            fix=_FIX,
+            fix=fix,
         )
     if mean_tolerance is not None and not all(float(one.mean()) <= mean_tolerance for one in gaps):
         raise TrainingError(
             "the on-policy check failed: policy, sampler and reference do not agree on average",
             got=f"a mean |log ratio| of {max(float(one.mean()) for one in gaps):.2e} and KL {kl}",
             expected=f"at most {mean_tolerance:.1e}, as far as rounding spreads these rows",
-            fix=_FIX,
+            fix=fix,
         )
     return OnPolicyResult(
         len(trained), max_log_ratio, max_kl, tolerance, mean_log_ratio, mean_tolerance
@@ -364,43 +275,37 @@ def join_results(found: Sequence[OnPolicyResult]) -> OnPolicyResult:
 def check_on_policy(
     trainer: Any, policy: Policy, examples: Sequence[Example], batch: dict[str, Any]
 ) -> OnPolicyResult:
-    """Check the first generated batch of a GRPO trainer.
-
-    Args:
-        trainer: a TRL GRPOTrainer before its first update.
-        policy: the policy being trained.
-        examples: the example of each row.
-        batch: what the trainer made: completion ids and masks, shape [rows, tokens].
-
-    Raises:
-        TrainingError: if the on-policy check fails.
-    """
+    """Check the first batch that a GRPO trainer sampled, before its first update."""
     mask = batch["completion_mask"].bool()
     said = mask.any(1).nonzero().flatten().tolist()
     sizes = batch["prompt_mask"].sum(1).tolist()
     with trainer.accelerator.autocast():
         dtype = find_precision(policy.model)
-    effort = _find_effort(dtype)
+    effort = _FLOAT32 if dtype == torch.float32 else _COARSE
     chosen = [said[place] for place in choose_rows([sizes[row] for row in said], effort.rows)]
 
     def pick(scores: torch.Tensor) -> list[torch.Tensor]:
         return [scores[row][mask[row]] for row in chosen]
 
-    trained = pick(score_as_training(trainer, batch))
+    ids, both = (
+        torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], dim=1)
+        for kind in ("ids", "mask")
+    )
+    named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
+    with torch.no_grad():  # as training computes them, in its shape
+        scores, _, _ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, both, batch["completion_ids"].shape[1], **named
+        )
+    trained = pick(scores)
     rows = [(examples[row], batch["completion_ids"][row][mask[row]].tolist()) for row in chosen]
-    temperature = trainer.temperature
-    was_training = policy.model.training
+    temperature, was_training = trainer.temperature, policy.model.training
     policy.model.eval()
     # Every process has rows of its own, and not as many.
     gathered = gather_weights(policy.model)
     with torch.no_grad(), trainer.accelerator.autocast(), gathered:
         alone = [score_alone(policy, *row, temperature=temperature) for row in rows]
-        noise = measure_noise(
-            policy,
-            [rows[place] for place in find_worst(trained, alone, effort.measured)],
-            temperature=temperature,
-            dtype=dtype,
-        )
+        worst = [rows[place] for place in find_worst(trained, alone, effort.measured)]
+        noise = measure_noise(policy, worst, temperature=temperature, dtype=dtype)
     policy.model.train(was_training)
     reference = batch.get("ref_per_token_logps")
     return judge_on_policy(
@@ -410,15 +315,3 @@ def check_on_policy(
         noise=noise.largest,
         mean_noise=noise.mean,
     )
-
-
-def score_as_training(trainer: Any, batch: Mapping[str, Any]) -> torch.Tensor:
-    """Return log-probabilities of a batch's completions by the policy as it is, in its shape."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    named = {name: batch[name] for name in PICTURE_NAMES if batch.get(name) is not None}
-    with torch.no_grad():
-        scores, _, _ = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, mask, batch["completion_ids"].shape[1], **named
-        )
-    return scores

@@ -1,20 +1,48 @@
-"""What a training would take and what would stop it, reported before anything is loaded."""
+"""What a training would take and what would stop it, said before anything is loaded or run.
 
+Memory is a sum of weights, gradients, the optimizer's states and the larger of what an update and
+what sampling hold. What a backward pass needs of a token is about what goes into the linear layers
+of a block and comes out of them; logits are counted by the tiles in which they are computed. The
+factors were measured (``benchmarks/first_run.py``).
+"""
+
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from groupwise.core import ModelError, read_free_memory
 from groupwise.data import TokenBudget
 from groupwise.models import (
     ModelSettings,
+    Outline,
     bring_base,
     explain_no_quantization,
     find_num_blocks,
     find_outline,
 )
-from groupwise.training.memory.estimate import Batch, estimate_memory
-from groupwise.training.place import Place
+from groupwise.models.outline import BLOCK
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
+
+_TOWER_BLOCK = re.compile(r"(?:layers|layer|blocks)\.(\d+)\.(?:.+\.)?(\w+)\.weight$")
+_VISION = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model)\.")
+_MIB = 2**20
+_FLOAT = 4
+_NF4 = 0.516  # bytes of a weight in 4 bits, with its scales
+# Python with torch, Transformers and TRL, in the same memory on a CPU.
+_LIBRARIES = 620 * _MIB
+# What a backward pass needs of a token, over what its linear layers take and give.
+_KEPT = 1.1
+# What is taken from the system over what is held, where all weights train and where not. On a CPU
+# freed blocks are kept for tensors of their size; an adapter makes many that are soon free again.
+_SPLIT = {("cpu", True): 1.1, ("cpu", False): 2.0, ("cuda", True): 1.1, ("cuda", False): 1.1}
+# TRL computes logits of so many tokens and words at once, and holds so many copies of them.
+_TILE = (4096, 32_768)
+_COPIES = {"cpu": 8, "cuda": 1}
+_SAMPLED_COPIES = 4
 
 
 def check_base(model: ModelSettings) -> list[str]:
@@ -44,116 +72,13 @@ def check_base(model: ModelSettings) -> list[str]:
 
 
 def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list[str]:
-    """Return clauses on adapters for more blocks than there are.
-
-    Args:
-        num_blocks: of the model.
-        stages: settings of each training, by their section of the config.
-    """
-    asked = {
-        name: stage.trainable.lora.last_blocks or 0
-        for name, stage in stages.items()
-        if stage.trainable.method == "lora"
-    }
+    """Return clauses on adapters, by the section of their stage, for more blocks than there are."""
     return [
         f"{name}.trainable.lora.last_blocks: {last} is more than the model's {num_blocks} blocks"
-        for name, last in asked.items()
-        if last > num_blocks
+        for name, stage in stages.items()
+        if stage.trainable.method == "lora"
+        and (last := stage.trainable.lora.last_blocks or 0) > num_blocks
     ]
-
-
-def preview_grpo(
-    model: ModelSettings, *, sft: SftSettings | None, grpo: GrpoSettings, num_prompts: int
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return facts and problems of training a model by SFT and then GRPO, for a dry run."""
-    num_steps = _count_steps(grpo, num_prompts)
-    facts = [("grpo steps", _describe_steps(grpo, num_steps))]
-    problems = [*_check_warmup(grpo, num_steps), *(_check_start(sft, grpo) if sft else ())]
-    num_blocks = find_num_blocks(model.base, model.shape)
-    if num_blocks is not None:
-        problems += check_blocks(num_blocks, {"grpo": grpo, **({"sft": sft} if sft else {})})
-    return facts, problems
-
-
-def preview_memory(
-    model: ModelSettings,
-    stages: Mapping[str, TrainerSettings],
-    *,
-    batch: Batch,
-    place: Place,
-    num_here: int = 1,
-    num_readers: int = 0,
-) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
-    """Return what a dry run says of the memory of each training, and why one cannot fit.
-
-    Nothing is said of a tiny model.
-
-    Args:
-        model: what is trained.
-        stages: settings of each training, by their section of the config.
-        batch: how long its rows are.
-        place: where it is trained.
-        num_here: how many of its processes share this machine.
-        num_readers: copies of the base that read answers for a reward of GRPO.
-
-    Returns:
-        Facts, and problems by stage.
-    """
-    if model.is_tiny or not stages:
-        return [], {}
-    outline = find_outline(model.base)
-    if outline is None:
-        return [("memory", _describe_unknown(model))], {}
-    free = read_free_memory() if place.device == "cpu" else _read_free_of_gpu()
-    where = "in the memory of this machine" if place.device == "cpu" else "on a GPU"
-    facts: list[tuple[str, str]] = []
-    problems: dict[str, list[str]] = {}
-    for name, settings in stages.items():
-        try:
-            found = estimate_memory(
-                outline, model, settings, batch=batch, place=place, num_readers=num_readers
-            )
-        except ValueError as error:
-            facts.append((f"memory of {name}", f"? ({error})"))
-            continue
-        each, together = "", found.total
-        if place.num_processes > 1:
-            each = "each process, "
-            together *= num_here if place.device == "cpu" else 1
-        left = "" if free is None else f", where {free >> 20:,} MiB are free"
-        facts.append((f"memory of {name}", f"{each}{where}{left}: {found.describe()}"))
-        # An estimate may be a quarter too high.
-        if free is not None and together > 1.25 * free:
-            problems[name] = [
-                f"{name}: it takes about {together >> 20:,} MiB {where}, where {free >> 20:,} MiB "
-                f"are free; {_tell_savings(name, settings)}"
-            ]
-    return facts, problems
-
-
-def _read_free_of_gpu() -> int | None:
-    import torch
-
-    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None
-
-
-def _tell_savings(name: str, settings: TrainerSettings) -> str:
-    """Return what would let a training take less memory."""
-    rows = "prompts_per_step" if isinstance(settings, GrpoSettings) else "batch_size"
-    ways = [f"lower {name}.{rows} ({getattr(settings, rows)}) and raise gradient_accumulation"]
-    if not settings.gradient_checkpointing:
-        ways.append("set gradient_checkpointing to true")
-    if settings.trainable.method == "full":
-        ways.append("set trainable.method to lora")
-    return "; ".join([*ways, "or take a smaller model"])
-
-
-def _describe_unknown(model: ModelSettings) -> str:
-    told = f"? (the configuration of {model.base} is not on this machine"
-    if model.shape is None or model.dtype == "auto" or model.quantization is not None:
-        return f"{told})"
-    size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
-    return f"{told}; its weights alone take {size:,} MiB)"
 
 
 def check_lengths(
@@ -164,14 +89,10 @@ def check_lengths(
     tokens_per_answer: int,
     fix: str = "raise it",
 ) -> list[str]:
-    """Return clauses on prompts over the budget and answers that would be truncated.
+    """Return clauses on prompts over ``data.budget`` and answers that would be truncated.
 
-    Args:
-        budget: the section ``data.budget`` of a config.
-        grpo: the section ``grpo``.
-        tokens_per_prompt: about how many the longest prompts have.
-        tokens_per_answer: of an answer in the right form.
-        fix: what to do about a budget that is too small.
+    About so many tokens the longest prompts have, and an answer in the right form. ``fix`` says
+    what to do about a budget that is too small.
     """
     problems: list[str] = []
     limit = budget.max_prompt_tokens
@@ -188,43 +109,298 @@ def check_lengths(
     return problems
 
 
-def _count_steps(settings: GrpoSettings, num_prompts: int) -> int:
-    per_step = settings.prompts_per_step * settings.gradient_accumulation
-    num_steps = settings.epochs * num_prompts // per_step
-    return min(num_steps, settings.max_steps or num_steps)
+def preview_grpo(
+    model: ModelSettings, *, sft: SftSettings | None, grpo: GrpoSettings, num_prompts: int
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return facts and problems of training a model by SFT and then GRPO, for a dry run."""
+    per_step = grpo.prompts_per_step * grpo.gradient_accumulation
+    num_steps = grpo.epochs * num_prompts // per_step
+    num_steps = min(num_steps, grpo.max_steps or num_steps)
+    size = f"about {num_steps:,} of {per_step} prompts x {grpo.group_size} completions"
+    if grpo.refill is not None:
+        size += f"; each dead group may cost up to {grpo.refill.max_tries} more"
+    problems: list[str] = []
+    warmup = grpo.warmup_steps
+    if warmup is not None and warmup >= num_steps and grpo.scheduler != "constant":
+        problems.append(
+            f"grpo.warmup_steps: {warmup} of about {num_steps} steps, so the learning rate would "
+            "never reach its peak; lower it or train for more steps"
+        )
+    if sft is not None:
+        first, then = sft.trainable, grpo.trainable
+        if first.method not in ("full", then.method):
+            problems.append(
+                f"grpo.trainable.method: {then.method} cannot go on from sft.trainable.method: "
+                f"{first.method}; train both in the same way"
+            )
+        elif first.method == "prompt" and first.prompt.num_tokens != then.prompt.num_tokens:
+            problems.append(
+                f"grpo.trainable.prompt.num_tokens: {then.prompt.num_tokens} are not the "
+                f"{first.prompt.num_tokens} of sft"
+            )
+    num_blocks = find_num_blocks(model.base, model.shape)
+    if num_blocks is not None:
+        problems += check_blocks(num_blocks, {"grpo": grpo, **({"sft": sft} if sft else {})})
+    return [("grpo steps", size)], problems
 
 
-def _describe_steps(settings: GrpoSettings, num_steps: int) -> str:
-    """Return how many steps GRPO takes, and how large they are."""
-    per_step = settings.prompts_per_step * settings.gradient_accumulation
-    told = f"about {num_steps:,} of {per_step} prompts x {settings.group_size} completions"
-    if settings.refill is None:
-        return told
-    return f"{told}; each dead group may cost up to {settings.refill.max_tries} more"
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The devices of a training step, one for each of the processes that share it."""
+
+    device: Literal["cpu", "cuda"]
+    num_processes: int = 1
+    is_spread: bool = False  # whether each holds a part of the weights (FSDP2), or all (DDP)
 
 
-def _check_warmup(settings: GrpoSettings, num_steps: int) -> list[str]:
-    """Return a clause if the learning rate would still be rising at the last step."""
-    warmup = settings.warmup_steps
-    if warmup is None or warmup < num_steps or settings.scheduler == "constant":
-        return []
-    return [
-        f"grpo.warmup_steps: {warmup} of about {num_steps} steps, so the learning rate would "
-        "never reach its peak; lower it or train for more steps"
-    ]
+@dataclass(frozen=True)
+class Batch:
+    """How long rows are, in tokens."""
+
+    prompt: int  # of the longest prompts, with their pictures
+    answer: int  # of the longest answers that are taught
+    pictures: int = 0  # of the pictures in a prompt
 
 
-def _check_start(sft: SftSettings, grpo: GrpoSettings) -> list[str]:
-    """Return a clause if what the warm-up trains is nothing that GRPO could go on with."""
-    first, then = sft.trainable, grpo.trainable
-    if first.method not in ("full", then.method):
-        return [
-            f"grpo.trainable.method: {then.method} cannot go on from sft.trainable.method: "
-            f"{first.method}; train both in the same way"
-        ]
-    if first.method == "prompt" and first.prompt.num_tokens != then.prompt.num_tokens:
-        return [
-            f"grpo.trainable.prompt.num_tokens: {then.prompt.num_tokens} are not the "
-            f"{first.prompt.num_tokens} of sft"
-        ]
-    return []
+def preview_memory(
+    model: ModelSettings,
+    stages: Mapping[str, TrainerSettings],
+    *,
+    batch: Batch,
+    place: Place,
+    num_here: int = 1,
+    num_readers: int = 0,
+) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """Return what a dry run says of the memory of each training, and by stage why it cannot fit.
+
+    Stages have the names of their sections; nothing is said of a tiny model. So many processes are
+    on this machine, and so many copies of the base read answers for a reward of GRPO.
+    """
+    if model.is_tiny or not stages:
+        return [], {}
+    outline = find_outline(model.base)
+    if outline is None:
+        unknown = f"? (the configuration of {model.base} is not on this machine"
+        if model.shape is not None and model.dtype != "auto" and model.quantization is None:
+            size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
+            unknown += f"; its weights alone take {size:,} MiB"
+        return [("memory", f"{unknown})")], {}
+    free, where = read_free_memory(), "in the memory of this machine"
+    if place.device == "cuda":
+        import torch
+
+        free = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None
+        where = "on a GPU"
+    facts: list[tuple[str, str]] = []
+    problems: dict[str, list[str]] = {}
+    for name, settings in stages.items():
+        try:
+            found = estimate_memory(
+                outline, model, settings, batch=batch, place=place, num_readers=num_readers
+            )
+        except ValueError as error:
+            facts.append((f"memory of {name}", f"? ({error})"))
+            continue
+        each, together = "", found.total
+        if place.num_processes > 1:
+            each = "each process, "
+            together *= num_here if place.device == "cpu" else 1
+        left = "" if free is None else f", where {free >> 20:,} MiB are free"
+        facts.append((f"memory of {name}", f"{each}{where}{left}: {found.describe()}"))
+        if free is not None and together > 1.25 * free:  # an estimate may be a quarter too high
+            rows = "prompts_per_step" if isinstance(settings, GrpoSettings) else "batch_size"
+            value = getattr(settings, rows)
+            ways = [f"lower {name}.{rows} ({value}) and raise gradient_accumulation"]
+            if not settings.gradient_checkpointing:
+                ways.append("set gradient_checkpointing to true")
+            if settings.trainable.method == "full":
+                ways.append("set trainable.method to lora")
+            problems[name] = [
+                f"{name}: it takes about {together >> 20:,} MiB {where}, where {free >> 20:,} MiB "
+                f"are free; {'; '.join([*ways, 'or take a smaller model'])}"
+            ]
+    return facts, problems
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes that one process of a training takes at most."""
+
+    libraries: int  # in the same memory; 0 on a GPU, whose context is not counted
+    weights: int  # of the policy, a reference that is another model, and copies that read answers
+    gradients: int
+    optimizer: int  # the states of AdamW
+    activations: int  # of a pass forward and back, with the logits of its answers
+    sampling: int = 0  # keys, values and logits of completions; 0 where none are sampled here
+
+    @property
+    def total(self) -> int:
+        """The most that is held at once: sampling and updates take turns."""
+        lasting = self.libraries + self.weights + self.gradients + self.optimizer
+        return lasting + max(self.activations, self.sampling)
+
+    def describe(self) -> str:
+        """Return a line for a person."""
+        parts = [f"{name} {size // _MIB:,}" for name, size in vars(self).items() if size]
+        return f"about {self.total // _MIB:,} MiB at most ({', '.join(parts)})"
+
+
+def estimate_memory(
+    outline: Outline,
+    model: ModelSettings,
+    settings: TrainerSettings,
+    *,
+    batch: Batch,
+    place: Place,
+    num_readers: int = 0,
+) -> MemoryEstimate:
+    """Estimate what one process takes when all rows of a step are as long as the longest.
+
+    A ValueError says that no training of this kind was held against an estimate.
+    """
+    if outline.has_experts:
+        raise ValueError("no training of experts was held against an estimate")
+    sizes, dtype = _measure(outline), model.dtype
+    if dtype == "auto":
+        dtype = str(outline.text.get("dtype") or outline.text.get("torch_dtype") or "float32")
+    size = 2 if dtype in ("bfloat16", "float16") else _FLOAT
+    trainable, is_full = settings.trainable, settings.trainable.method == "full"
+    trained = sizes.num_parameters
+    if is_full:
+        trained -= sizes.num_in_tower if trainable.freeze_vision else 0
+    elif trainable.method == "lora":
+        lora = trainable.lora
+        blocks = sizes.blocks[-lora.last_blocks :] if lora.last_blocks else sizes.blocks
+        shapes = [one for block in blocks for name, one in block.items() if name in lora.modules]
+        trained = lora.rank * sum(map(sum, shapes))
+    else:
+        trained = trainable.prompt.num_tokens * sizes.hidden
+    bits = _NF4 if model.quantization else size
+    base = weights = sizes.num_in_blocks * (bits - size) + sizes.num_parameters * size
+    if not is_full:
+        weights += trained * _FLOAT
+    elif isinstance(settings, GrpoSettings) and settings.beta > 0:
+        weights *= 2
+    # FSDP2 keeps in float32 what trains, and adapters always are.
+    gradients = trained * (size if is_full and not place.is_spread else _FLOAT)
+    optimizer = 2 * gradients
+    num = place.num_processes
+    if place.is_spread:  # an update gathers what is in no block, a block, and the next
+        gathered = sizes.num_parameters - sizes.num_in_blocks * (1 - 2 / len(sizes.blocks))
+        weights, gradients, optimizer = (one / num for one in (weights, gradients, optimizer))
+        weights += gathered * size
+    elif num > 1:
+        gradients *= 2  # DDP sends a copy of them
+    weights += base * (num_readers if isinstance(settings, GrpoSettings) else 0)
+    activations, sampling = _count_passes(sizes, settings, batch, place, size=size)
+    if is_full:  # the greatest gradient is computed beside those that are there
+        activations += sizes.num_words * sizes.hidden * _FLOAT
+    libraries = _LIBRARIES if place.device == "cpu" else 0
+    counted = (libraries, weights, gradients, optimizer, activations, sampling)
+    return MemoryEstimate(*map(round, counted))
+
+
+def _count_passes(
+    sizes: Any, settings: TrainerSettings, batch: Batch, place: Place, *, size: int
+) -> tuple[float, float]:
+    """Return the bytes of a pass forward and back, and of sampling, in one process."""
+    sampling, attended = 0, 0
+    if isinstance(settings, GrpoSettings):
+        num_prompts = settings.prompts_per_step // place.num_processes
+        num_rows, num_new = num_prompts * settings.group_size, settings.max_new_tokens
+        shares = settings.speed.shared_prefix != "off"
+        once = num_prompts if shares else num_rows
+        num_tokens, num_scored = once * batch.prompt + num_rows * num_new, num_rows * num_new
+        # Every row attends to keys and values of its prompt, which are put together for it.
+        attended = num_rows * (batch.prompt + num_new) * 2 * sizes.num_queries if shares else 0
+        parts = settings.steps_per_generation or settings.gradient_accumulation
+        num_sampled = 0 if settings.vllm else num_rows * parts
+        kept = num_sampled * (batch.prompt + num_new) * 2 * sizes.num_keys * len(sizes.blocks)
+        sampling = kept * size + num_sampled * sizes.num_words * _FLOAT * _SAMPLED_COPIES
+    else:
+        assert isinstance(settings, SftSettings)
+        once = settings.batch_size // place.num_processes
+        num_tokens = once * (batch.prompt + batch.answer)
+        # TRL scores every token of a row, except where Triton leaves the prompt out.
+        num_scored = num_tokens if place.device == "cpu" else once * batch.answer
+    trainable, num_kept = settings.trainable, len(sizes.blocks)
+    if trainable.method == "lora" and trainable.lora.last_blocks is not None:
+        num_kept = min(num_kept, trainable.lora.last_blocks)
+    of_block = num_tokens * _KEPT * sizes.width + attended
+    held = num_kept * of_block
+    if settings.gradient_checkpointing:
+        held = num_kept * num_tokens * sizes.hidden + of_block
+    trains_tower = trainable.method == "full" and not trainable.freeze_vision
+    num_tower = sizes.num_tower_blocks * _KEPT if trains_tower else 1
+    held += once * batch.pictures * sizes.patches_per_token * sizes.tower_width * num_tower
+    tile = min(num_scored, _TILE[0]) * min(sizes.num_words, _TILE[1])
+    split = _SPLIT[place.device, trainable.method == "full"]
+    return held * size * split + tile * _FLOAT * _COPIES[place.device], sampling * split
+
+
+def _measure(outline: Outline) -> Any:
+    """Return what of a base decides how much a training takes.
+
+    ``blocks`` are the linear layers (out, in) of each language block by name; widths are what those
+    of a block take and give for a token, of a token's keys and of its queries.
+    """
+    text = outline.text
+    shapes = outline.shapes or _draw_shapes(text)
+    language = {name: one for name, one in shapes.items() if not _VISION.search(name)}
+    tower = {name: one for name, one in shapes.items() if _VISION.search(name)}
+    blocks, towers = _collect_blocks(language, BLOCK), _collect_blocks(tower, _TOWER_BLOCK)
+    words = [one for name, one in language.items() if name.endswith("embed_tokens.weight")]
+    if not blocks or not words:
+        raise ValueError("its weights have names that are not known here")
+    num_words, hidden = words[0]
+    num_heads = text.get("num_attention_heads") or hidden // 64
+    head = text.get("head_dim") or hidden // num_heads
+    merged = outline.config.get("vision_config", {}).get("spatial_merge_size", 2)
+    return SimpleNamespace(
+        num_parameters=sum(map(math.prod, shapes.values())),
+        num_in_blocks=sum(math.prod(one) for block in blocks for one in block.values()),
+        num_in_tower=sum(map(math.prod, tower.values())),
+        blocks=blocks,
+        hidden=hidden,
+        num_words=num_words,
+        num_queries=head * num_heads,
+        num_keys=head * (text.get("num_key_value_heads") or num_heads),
+        width=sum(map(sum, blocks[0].values())),
+        tower_width=sum(map(sum, towers[0].values())) if towers else 0,
+        num_tower_blocks=len(towers),
+        patches_per_token=merged**2,
+    )
+
+
+def _collect_blocks(
+    shapes: Mapping[str, tuple[int, ...]], pattern: re.Pattern[str]
+) -> list[dict[str, tuple[int, int]]]:
+    """Return the linear layers of each block by their names."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for name, shape in shapes.items():
+        place = pattern.search(name)
+        if place and len(shape) == 2:
+            found.setdefault(int(place[1]), {})[place[2]] = (shape[0], shape[1])
+    return [found[number] for number in sorted(found)]
+
+
+def _draw_shapes(text: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that the weights of a usual decoder of this configuration have."""
+    try:
+        hidden, inner = text["hidden_size"], text["intermediate_size"]
+        num_words, num_blocks = text["vocab_size"], text["num_hidden_layers"]
+        num_heads = text["num_attention_heads"]
+    except KeyError as error:
+        raise ValueError("its weights are not on this machine, and its sizes not said") from error
+    head = text.get("head_dim") or hidden // num_heads
+    queries, keys = head * num_heads, head * (text.get("num_key_value_heads") or num_heads)
+    linear = {f"self_attn.{name}_proj": (keys, hidden) for name in "kv"}
+    linear |= {"self_attn.q_proj": (queries, hidden), "self_attn.o_proj": (hidden, queries)}
+    linear |= {f"mlp.{name}_proj": (inner, hidden) for name in ("gate", "up")}
+    linear |= {"mlp.down_proj": (hidden, inner)}
+    shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (num_words, hidden)}
+    if not text.get("tie_word_embeddings", False):
+        shapes["lm_head.weight"] = (num_words, hidden)
+    for block in range(num_blocks):
+        shapes |= {f"layers.{block}.{name}.weight": shape for name, shape in linear.items()}
+    return shapes

@@ -1,4 +1,4 @@
-"""This process among those that train together, as who started it says in the environment."""
+"""This process among those that train together, as its launcher says in the environment."""
 
 import os
 from collections.abc import Callable
@@ -37,15 +37,7 @@ def spreads_weights() -> bool:
 
 
 def divide_batch(num_rows: int, *, setting: str) -> int:
-    """Return the rows of a batch that fall to each process.
-
-    Args:
-        num_rows: of the batch, over all processes.
-        setting: that says so, for the message.
-
-    Raises:
-        TrainingError: if the processes cannot have as many each.
-    """
+    """Return the rows of a batch, which ``setting`` says, that fall to each process."""
     num_processes = count_processes()
     if num_rows % num_processes:
         raise TrainingError(

@@ -1,14 +1,27 @@
-"""Settings of SFT and GRPO, written in the recipe's YAML under ``sft`` and ``grpo``."""
+"""Settings of SFT and GRPO, in YAML under ``sft`` and ``grpo``, and what Transformers gets of them.
 
+A config is read by this module alone: nothing heavy is imported at its top.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from groupwise.core import BUDGET, Config, Harmless, Place
+from groupwise.core import BUDGET, Config, Example, Harmless, Place, TrainingError
 from groupwise.models import TrainableSettings
 
+if TYPE_CHECKING:
+    import torch
+
+    from groupwise.training.checkpoints import Workspace
+
+PROJECT = "groupwise"
 Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+Correction = Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
 
 _LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
@@ -72,11 +85,11 @@ class TrainerSettings(Config):
         log_every_steps: a row of metrics each so many steps, and one at every checkpoint.
         report_to: trackers that are told the values of ``metrics.jsonl``; each must be installed.
         gradient_checkpointing: recompute activations to save memory.
-        activation_offloading: keep what a backward pass needs in the CPU's memory until it comes.
         heldout_every_steps: a held-out check each so many steps and after the last; None: none.
         validation: when to stop and which weights to keep; None: train to the end, keep the last.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"activation_offloading": (False, True)}
     trainable: TrainableSettings = TrainableSettings()
     learning_rate: float = Field(gt=0)
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
@@ -90,7 +103,6 @@ class TrainerSettings(Config):
     log_every_steps: Annotated[int, _LOGGED] = Field(default=10, ge=1)
     report_to: Annotated[tuple[Tracker, ...], _LOGGED] = ()
     gradient_checkpointing: Annotated[bool, _SAME] = False
-    activation_offloading: Annotated[bool, _SAME] = False
     heldout_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
     validation: ValidationSettings | None = None
 
@@ -159,17 +171,15 @@ class SpeedSettings(Config):
         decoding_graph: with ``prefill_once``, on a GPU: launch all kernels of a token at once (a
             CUDA graph), compared with launching them one by one.
         skip_dead_groups: leave groups without a gradient out of the training pass.
-        rewards_beside_scoring: let rewards that say ``runs_beside_scoring`` work in threads of
-            their own while old policy and reference are scored.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"rewards_beside_scoring": (False, True)}
     shared_prefix: Literal["auto", "on", "off"] = "auto"
     trunk_cache: bool = True
     vision_once: bool = True
     prefill_once: bool = True
     decoding_graph: bool = False
     skip_dead_groups: bool = True
-    rewards_beside_scoring: bool = False
 
 
 class VllmSettings(Config):
@@ -177,17 +187,12 @@ class VllmSettings(Config):
 
     A server is started beforehand, on other GPUs than the training's, from the folder of the model
     that GRPO starts from: ``VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config
-    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. With ``sends: adapter`` it may run
-    anywhere where it reads the folder of the run at the same place, and is started with
-    ``VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora
-    --max-lora-rank RANK --logprobs-mode processed_logprobs``. vLLM computes a float32 policy in
-    bfloat16. A server that is asked about pictures also needs ``--enable-scale-out``.
+    '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. It is sent all weights before each
+    round, with the adapter merged into them, from a CUDA device over NCCL. vLLM computes a float32
+    policy in bfloat16. A server that is asked about pictures also needs ``--enable-scale-out``.
 
     Attributes:
         mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.
-        sends: what a server gets before each round: all ``weights`` with the adapter merged into
-            them, from a CUDA device over NCCL; or the ``adapter`` of a LoRA policy through the
-            folder of the run, under a name that the server has to say in each answer.
         base_url: of the server.
         weights_port: of this machine; weights go over it to the server.
         server_timeout_s: how long to wait for a server that is not up yet.
@@ -204,8 +209,8 @@ class VllmSettings(Config):
             beyond which its weights are taken for others and training ends; None: never.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"sends": ("weights",)}
     mode: Literal["colocate", "server"] = "colocate"
-    sends: Annotated[Literal["weights", "adapter"], _SAME] = "weights"
     base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
     weights_port: Annotated[int, _PLACE] = Field(default=51216, ge=1, le=65535)
     server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0, le=604_800)
@@ -213,16 +218,14 @@ class VllmSettings(Config):
     tensor_parallel_size: int = Field(default=1, ge=1, le=1024)
     sleep: bool = False
     max_model_length: int | None = Field(default=None, ge=1)
-    correction: (
-        Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"] | None
-    ) = "sequence_mask"
+    correction: Correction | None = "sequence_mask"
     ratio_min: float | None = Field(default=None, ge=0)
     ratio_max: float | None = Field(default=3.0, gt=0)
     max_logprob_gap: Annotated[float | None, _GUARD] = Field(default=0.1, gt=0)
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
-        served = {"sends", "base_url", "weights_port", "server_timeout_s"}
+        served = {"base_url", "weights_port", "server_timeout_s"}
         own = {"gpu_memory_share", "tensor_parallel_size", "sleep", "max_model_length"}
         other = own if self.mode == "server" else served
         fields = type(self).model_fields
@@ -256,8 +259,8 @@ class TemperatureWarmup(Config):
 class RefillSettings(Config):
     """Other prompts take the places of groups whose rewards are all equal (dynamic sampling).
 
-    A round then has as many groups with a gradient as can be had, of prompts that are chosen by
-    it: steps are larger, and prompts that are always or never solved count less.
+    A round then has as many groups with a gradient as can be had, of prompts that are chosen by it:
+    steps are larger, and prompts that are always or never solved count less.
 
     Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2.
 
@@ -269,35 +272,6 @@ class RefillSettings(Config):
 
     max_tries: int = Field(default=3, ge=1, le=1000)
     first: Literal["any", "alive"] = "any"
-
-
-class AheadSettings(Config):
-    """Each round is sampled before the updates of the one before it, so one round off the policy.
-
-    With a vLLM server sampling and learning go on at once; in this process nothing is gained.
-    Where the policy that sampled is another than the one that an update starts from, losses are
-    weighted by the ratio of the two, and the update's own ratio is clipped as ever.
-
-    Source: the decoupled objective of Hilton et al. 2021 (2110.00641), as in AReaL (Fu et al. 2025,
-    2505.24298).
-
-    Attributes:
-        correction: the ratio of each token or of the whole completion; beyond the limit it is cut
-            to it (truncate) or the token or completion is not trained on (mask). None: no weights,
-            as if nothing had changed since.
-        ratio_max: the limit; None: none.
-    """
-
-    correction: (
-        Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"] | None
-    ) = "sequence_truncate"
-    ratio_max: float | None = Field(default=2.0, gt=0)
-
-    @model_validator(mode="after")
-    def _check_limit(self) -> Self:
-        if self.correction in ("sequence_truncate", "token_truncate") and self.ratio_max is None:
-            raise ValueError(f"ahead.correction {self.correction} needs ahead.ratio_max")
-        return self
 
 
 class GrpoSettings(TrainerSettings):
@@ -327,12 +301,12 @@ class GrpoSettings(TrainerSettings):
         clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; ``cispo``
             only has the upper limit.
         refill: what takes the place of groups without a gradient; None: nothing does.
-        ahead: sample a round before the updates of the one before it; None: after them.
         speed: what is computed once per prompt instead of once per completion.
         record_rollouts: keep all completions and scores, for ``groupwise audit replay``.
         vllm: sample with vLLM; None: with Transformers.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {**TrainerSettings.retired, "ahead": (None,)}
     learning_rate: float = Field(
         default_factory=lambda given: _GRPO_RATES[given["trainable"].method], gt=0
     )
@@ -353,7 +327,6 @@ class GrpoSettings(TrainerSettings):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
     refill: RefillSettings | None = None
-    ahead: AheadSettings | None = None
     speed: Annotated[SpeedSettings, _SAME] = SpeedSettings()
     record_rollouts: Annotated[bool, _LOGGED] = False
     vllm: VllmSettings | None = None
@@ -362,22 +335,6 @@ class GrpoSettings(TrainerSettings):
     def _check_sampler(self) -> Self:
         if self.vllm is not None and self.trainable.method == "prompt":
             raise ValueError("vllm takes no vectors of virtual tokens: leave vllm out")
-        if self.vllm and self.vllm.sends == "adapter" and self.trainable.method != "lora":
-            raise ValueError("vllm.sends adapter needs trainable.method lora")
-        return self
-
-    @model_validator(mode="after")
-    def _check_ahead(self) -> Self:
-        if self.ahead is None:
-            return self
-        if self.refill is not None:
-            raise ValueError(
-                "ahead: what is sampled before it is scored cannot be refilled: leave refill out"
-            )
-        if self.vllm is not None and self.vllm.mode != "server":
-            raise ValueError(
-                "ahead: only a server samples beside training: set vllm.mode to server"
-            )
         return self
 
     @model_validator(mode="after")
@@ -389,3 +346,98 @@ class GrpoSettings(TrainerSettings):
                 "from one round"
             )
         return self
+
+
+@dataclass(frozen=True)
+class SftRow:
+    """An example and the text the policy is taught to answer.
+
+    Attributes:
+        is_finished: whether the answer ends after the target; if not, what follows the target,
+            the end token included, is not taught.
+    """
+
+    example: Example
+    target: str
+    is_finished: bool = True
+
+
+RowsOfEpoch = Callable[[int], Sequence[SftRow]]
+"""Gives the rows of an epoch; the same number in each, deterministic."""
+
+
+def build_arguments(
+    settings: TrainerSettings, workspace: "Workspace", *, dtype: "torch.dtype"
+) -> dict[str, Any]:
+    """Return keyword arguments for ``SFTConfig`` and ``GRPOConfig``; ``dtype`` is the policy's."""
+    import torch
+
+    from groupwise.training.processes import spreads_weights
+
+    spread = {"fsdp": True, "fsdp_config": {"version": 2}} if spreads_weights() else {}
+    warmup = settings.warmup_share if settings.warmup_steps is None else settings.warmup_steps
+    return {
+        "output_dir": str(workspace.folder),
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": settings.scheduler,
+        "warmup_steps": warmup,  # below 1 it is a share
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "gradient_accumulation_steps": settings.gradient_accumulation,
+        "activation_checkpointing": settings.gradient_checkpointing,
+        "logging_steps": settings.log_every_steps,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no" if settings.save_every_steps is None else "steps",
+        "save_steps": settings.save_every_steps or 500,
+        "report_to": "none",  # Trackers tells them, under our names
+        "run_name": f"{workspace.folder.resolve().parent.name}/{workspace.folder.name}",
+        "project": PROJECT,
+        "bf16": dtype == torch.bfloat16,
+        "fp16": dtype == torch.float16,
+        "use_cpu": not torch.accelerator.is_available(),  # or bfloat16 is refused there
+        "seed": workspace.seed,
+        "data_seed": workspace.seed,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": torch.accelerator.is_available(),
+        **spread,
+    }
+
+
+@contextmanager
+def name_memory_settings(settings: TrainerSettings) -> Iterator[None]:
+    """Within this context an allocation that fails, on any device, is a TrainingError.
+
+    It names the settings that decide how much memory a step takes, with their present values.
+    """
+    from groupwise.inference.streaming.local import is_out_of_memory
+
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        names: tuple[str, ...] = ("batch_size",)
+        if isinstance(settings, GrpoSettings):
+            names = ("prompts_per_step", "steps_per_generation", "group_size", "max_new_tokens")
+        values = {name: getattr(settings, name) for name in names}
+        given = [f"{name} ({value})" for name, value in values.items() if value is not None]
+        ways = [
+            f"lower {', '.join(given)}",
+            f"raise gradient_accumulation ({settings.gradient_accumulation}) to make up for it",
+        ]
+        if not settings.gradient_checkpointing:
+            ways.append("set gradient_checkpointing (false) to true")
+        trainable = settings.trainable
+        if trainable.method == "full":
+            ways.append("set trainable.method (full) to lora")
+        elif trainable.method == "lora":
+            ways.append(f"lower trainable.lora.last_blocks ({trainable.lora.last_blocks or 'all'})")
+        fix = "; ".join([*ways, "load the model with model.dtype: bfloat16"])
+        raise TrainingError(
+            "a training step ran out of memory",
+            got=str(error).partition("\n")[0] or type(error).__name__,
+            fix=f"{fix}; then run again with --resume: finished steps are kept",
+        ) from error

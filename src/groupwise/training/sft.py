@@ -1,63 +1,145 @@
 """Supervised fine-tuning with TRL's SFTTrainer: the warm-up before GRPO.
 
-The rows of all epochs are laid out in one fixed order that follows from the seed, so a run
-that is killed and continued sees exactly the rows of an uninterrupted one.
+The rows of all epochs are laid out in one fixed order that follows from the seed, so a run that is
+killed and continued sees exactly the rows of an uninterrupted one. Pictures are changed at random,
+each from its own seed and never from a global state.
 """
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from groupwise.core import TrainingError, derive_seed, keep_freed_memory, seed_everything
+import torch
+from PIL import Image, ImageChops, ImageEnhance
+from torch.nn.utils.rnn import pad_sequence
+
+from groupwise.core import (
+    Example,
+    TrainingError,
+    derive_seed,
+    keep_freed_memory,
+    open_picture,
+    seed_everything,
+)
 from groupwise.models import (
+    TOKEN_TYPES,
     Policy,
+    encode_words,
     keep_adapter_dtype,
-    note_trained,
     prepare_trainable,
     silence_libraries,
 )
-from groupwise.training.arguments import build_arguments, name_memory_settings
-from groupwise.training.callbacks import (
-    CheckHeldout,
-    FindStop,
-    MetricRows,
-    ProgressFile,
-    StepProgress,
-    TrainableTable,
-    WarmupCheck,
-    WholeCheckpoints,
-    make_alarm_stop,
-)
-from groupwise.training.curriculum import rank_difficulties
-from groupwise.training.memory.taken import MemoryFile
-from groupwise.training.offloading import offload_activations
+from groupwise.training import sharding
+from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
+from groupwise.training.checkpoints import Workspace, load_weights, remove_checkpoints, write_budget
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
-from groupwise.training.rows import IGNORED, ReadAhead, RowCollator
-from groupwise.training.selection import open_looks
-from groupwise.training.settings import GrpoSettings, SftSettings
-from groupwise.training.sft_rows import RowsOfEpoch
-from groupwise.training.sharding import (
-    ShardedTraining,
-    WholeModel,
-    gather_head,
-    is_spread,
-    refuse_quantized,
-)
-from groupwise.training.trackers import Trackers
-from groupwise.training.workspace import (
-    Workspace,
-    find_start,
-    load_weights,
-    refuse_pickles,
-    remove_checkpoints,
-    write_budget,
+from groupwise.training.settings import (
+    GrpoSettings,
+    PictureAugmentation,
+    RowsOfEpoch,
+    SftRow,
+    SftSettings,
+    build_arguments,
 )
 
-if TYPE_CHECKING:
-    from transformers import TrainerCallback
+IGNORED = -100
+_KEPT_METRICS = ("loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
+_KEPT_METRICS += ("tokens_per_s",)
+
+
+@silence_libraries()
+def train_sft(
+    policy: Policy,
+    rows: RowsOfEpoch,
+    settings: SftSettings,
+    *,
+    workspace: Workspace,
+    check_heldout: CheckHeldout | None = None,
+    find_stop: FindStop | None = None,
+) -> Policy:
+    """Fine-tune a policy in place on (example, target) rows; return it.
+
+    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole checkpoints
+    are already there, training continues from the newest. Before it starts, stderr says what
+    trains. ``check_heldout`` is called every ``heldout_every_steps``, or as ``validation`` says;
+    its values go to the metrics. Where ``find_stop`` finds something wrong with the rows so far,
+    training ends there, be it the last step. Of several processes that were started for this each
+    computes its part of every batch, and the first writes.
+
+    Raises:
+        TrainingError: if there are no rows, if epochs differ in their number of rows, if
+            ``easy_first`` finds no difficulty, if the warm-up of the learning rate takes all
+            steps, if an alarm ends it, if processes cannot share a batch or go on from what others
+            left, or if memory does not suffice.
+        ModelError: if no parameter trains, or the model is inside a PEFT model.
+    """
+    from datasets import Dataset
+    from trl.trainer.sft_config import SFTConfig
+
+    keep_freed_memory()
+    schedule = lay_out_rows(
+        rows, num_epochs=settings.epochs, seed=workspace.seed, easy_first=settings.easy_first
+    )
+    seed_everything(derive_seed(workspace.seed, "sft"))
+    policy.model = prepare_trainable(policy.model, settings.trainable, processor=policy.processor)
+    arguments = SFTConfig(
+        **build_arguments(settings, workspace, dtype=policy.model.dtype),
+        num_train_epochs=1,
+        per_device_train_batch_size=divide_batch(settings.batch_size, setting="batch_size"),
+        label_smoothing_factor=settings.label_smoothing,
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        train_sampling_strategy="sequential",
+    )
+    collate = RowCollator(policy, augmentation=settings.augmentation, seed=workspace.seed)
+
+    def collate_places(places: Sequence[int]) -> dict[str, Any]:
+        batch = collate([schedule[place % len(schedule)] for place in places])
+        for row, place in enumerate(places):
+            if place >= len(schedule):  # nothing is learned of what fills up the last batch
+                batch["labels"][row] = IGNORED
+        return batch
+
+    num_places = count_places(len(schedule), batch_size=settings.batch_size)
+    read = ReadAhead(collate_places, num_rows=num_places, num_processes=count_processes())
+
+    def make(callbacks: list[Any], _: Path | None) -> Any:
+        return make_sft_trainer(
+            model=policy.model,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"place": list(range(num_places))}),
+            processing_class=policy.processor,
+            data_collator=lambda items: read([item["place"] for item in items]),
+            callbacks=callbacks,
+        )
+
+    trainer, looks = run_trainer(
+        make,
+        policy,
+        settings,
+        workspace,
+        check_heldout=check_heldout,
+        find_stop=find_stop,
+        shown={"loss": "loss"},
+        rename=lambda logs: {name: float(logs[name]) for name in _KEPT_METRICS if name in logs},
+        num_epochs=settings.epochs,
+    )
+    taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
+    if is_first_process():
+        write_budget(
+            workspace.folder,
+            num_steps=trainer.state.global_step,
+            num_samples=len(taught),
+            num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
+            **looks,
+        )
+        remove_checkpoints(workspace.folder)
+    policy.model.eval()
+    return policy
 
 
 def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
@@ -78,18 +160,14 @@ def make_control_settings(sft: SftSettings, grpo: GrpoSettings) -> SftSettings:
     return SftSettings.model_validate({**values, **of_grpo})
 
 
-def make_sft_trainer(*, offloads: bool = False, **named: Any) -> Any:
-    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments.
-
-    With ``offloads`` what a backward pass needs is in the CPU's memory until it comes.
-    """
-    import torch
+def make_sft_trainer(**named: Any) -> Any:
+    """Return an SFTTrainer; ``named`` are SFTTrainer's own arguments."""
     from transformers import PrinterCallback
     from trl.trainer.sft_trainer import SFTTrainer
 
     from groupwise.training.fast.support import keep_inputs_without_gradient
 
-    class _Trainer(ShardedTraining, SFTTrainer):
+    class _Trainer(sharding.ShardedTraining, SFTTrainer):
         """SFTTrainer that takes rows as they are scheduled and writes no model card."""
 
         num_new_tokens = 0
@@ -98,12 +176,8 @@ def make_sft_trainer(*, offloads: bool = False, **named: Any) -> Any:
         def training_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
             self.counted_from = self.counted_from or time.perf_counter()
             self.num_new_tokens += int(inputs["attention_mask"].sum())
-            gather_head(model)
+            sharding.gather_head(model)
             return super().training_step(model, inputs, *rest, **named)
-
-        def compute_loss(self, model: Any, *given: Any, **named: Any) -> Any:
-            with offload_activations(model, applies=offloads):
-                return super().compute_loss(model, *given, **named)
 
         def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
             if "loss" in logs:
@@ -115,7 +189,7 @@ def make_sft_trainer(*, offloads: bool = False, **named: Any) -> Any:
             super().log(logs, start_time)
 
         def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
-            if not is_spread(self.model):
+            if not sharding.is_spread(self.model):
                 load_weights(self.model, Path(checkpoint))
 
         def _set_signature_columns_if_needed(self) -> None:
@@ -127,128 +201,12 @@ def make_sft_trainer(*, offloads: bool = False, **named: Any) -> Any:
     keep_inputs_without_gradient(named["model"], named["args"])
     with keep_adapter_dtype(named["model"]):
         trainer = _Trainer(**named)
-    refuse_quantized(trainer)
+    sharding.refuse_quantized(trainer)
     trainer.remove_callback(PrinterCallback)
     # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss
     # cannot be told how many these are; TRL's can, and would be a mean of means without.
     trainer.model_accepts_loss_kwargs = True
     return trainer
-
-
-_KEPT_METRICS = (
-    "loss",
-    "learning_rate",
-    "grad_norm",
-    "mean_token_accuracy",
-    "entropy",
-    "tokens_per_s",
-)
-
-
-@silence_libraries()
-def train_sft(
-    policy: Policy,
-    rows: RowsOfEpoch,
-    settings: SftSettings,
-    *,
-    workspace: Workspace,
-    check_heldout: CheckHeldout | None = None,
-    find_stop: FindStop | None = None,
-) -> Policy:
-    """Fine-tune a policy in place on (example, target) rows; return it.
-
-    Writes ``metrics.jsonl``, ``budget.json`` and checkpoints to the workspace; if whole
-    checkpoints are already there, training continues from the newest. Before it starts, stderr
-    says what trains. ``check_heldout`` is called every ``heldout_every_steps``, or as
-    ``validation`` says; its values go to the metrics. Where ``find_stop`` finds something wrong
-    with the rows so far, training ends there, be it the last step. Of several processes that were
-    started for this each computes its part of every batch, and the first writes.
-
-    Raises:
-        TrainingError: if there are no rows, if epochs differ in their number of rows, if
-            ``easy_first`` finds no difficulty, if the warm-up of the learning rate takes all
-            steps, if an alarm ends it, if processes cannot share a batch or go on from what others
-            left, or if memory does not suffice.
-        ModelError: if no parameter trains, or the model is inside a PEFT model.
-    """
-    from datasets import Dataset
-    from trl.trainer.sft_config import SFTConfig
-
-    keep_freed_memory()
-    schedule = lay_out_rows(
-        rows, num_epochs=settings.epochs, seed=workspace.seed, easy_first=settings.easy_first
-    )
-    seed_everything(derive_seed(workspace.seed, "sft"))
-    model = policy.model = prepare_trainable(
-        policy.model, settings.trainable, processor=policy.processor
-    )
-    arguments = SFTConfig(
-        **build_arguments(settings, workspace, dtype=policy.model.dtype),
-        num_train_epochs=1,
-        per_device_train_batch_size=divide_batch(settings.batch_size, setting="batch_size"),
-        label_smoothing_factor=settings.label_smoothing,
-        max_length=None,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        train_sampling_strategy="sequential",
-    )
-    collate = RowCollator(policy, augmentation=settings.augmentation, seed=workspace.seed)
-    num_places = count_places(len(schedule), batch_size=settings.batch_size)
-    read = ReadAhead(
-        lambda places: collate_places(collate, schedule, places),
-        num_rows=num_places,
-        num_processes=count_processes(),
-    )
-    trackers = Trackers(settings.report_to if is_first_process() else ())
-    whole = WholeModel(model)
-    looks = open_looks(settings, workspace, check_heldout, trackers=trackers)
-    with (
-        StepProgress(workspace.folder.name, shown={"loss": "loss"}) as progress,
-        name_memory_settings(settings),
-    ):
-        trainer = make_sft_trainer(
-            offloads=settings.activation_offloading,
-            model=model,
-            args=arguments,
-            train_dataset=Dataset.from_dict({"place": list(range(num_places))}),
-            processing_class=policy.processor,
-            data_collator=lambda items: read([item["place"] for item in items]),
-            callbacks=[
-                WarmupCheck(),
-                *_make_writers(workspace, settings, trackers),
-                *([looks] if looks else []),
-                WholeCheckpoints(),
-                *make_alarm_stop(workspace.metrics, find_stop, at_end=True),
-                TrainableTable(model),
-                progress,
-            ],
-        )
-        start = find_start(workspace.folder)
-        with refuse_pickles(start):
-            trainer.train(resume_from_checkpoint=start)
-        model = policy.model = whole.fill(trainer)
-    note_trained(model)
-    taught = schedule[: trainer.state.global_step * trainer.get_total_train_batch_size(arguments)]
-    if is_first_process():
-        write_budget(
-            workspace.folder,
-            num_steps=trainer.state.global_step,
-            num_samples=len(taught),
-            num_tokens=sum(len(collate.encode_target(row)) for _, _, row in taught),
-            **(looks.finish(model) if looks else {}),
-        )
-        remove_checkpoints(workspace.folder)
-    model.eval()
-    return policy
-
-
-def _make_writers(
-    workspace: Workspace, settings: SftSettings, trackers: Trackers
-) -> "list[TrainerCallback]":
-    """Return what writes the progress, the memory and the metrics of a training."""
-    rows = MetricRows(
-        workspace.metrics, rename=_rename_metrics, num_epochs=settings.epochs, trackers=trackers
-    )
-    return [trackers, ProgressFile(workspace.folder), MemoryFile(workspace.folder), rows]
 
 
 def lay_out_rows(
@@ -275,6 +233,22 @@ def lay_out_rows(
     return schedule
 
 
+def rank_difficulties(examples: Sequence[Example]) -> list[int]:
+    """Return 0 for an example whose field ``difficulty`` is ``easy``, 2 for ``hard``, else 1.
+
+    Source: Bengio et al. 2009, Curriculum learning.
+    """
+    ranks = [
+        {"easy": 0, "hard": 2}.get(str(example.fields.get("difficulty")), 1) for example in examples
+    ]
+    if examples and set(ranks) == {1}:
+        raise TrainingError(
+            "easy_first: no row says that it is easy or hard",
+            fix="give rows a field difficulty (easy, hard), or set easy_first to false",
+        )
+    return ranks
+
+
 def count_places(num_rows: int, *, batch_size: int) -> int:
     """Return the places of a schedule: of several processes none goes without in the last batch."""
     if count_processes() == 1:
@@ -282,16 +256,133 @@ def count_places(num_rows: int, *, batch_size: int) -> int:
     return -(-num_rows // batch_size) * batch_size
 
 
-def collate_places(
-    collate: RowCollator, schedule: Sequence[tuple[int, int, Any]], places: Sequence[int]
-) -> dict[str, Any]:
-    """Return a batch; places behind the schedule have a row of which nothing is learned."""
-    batch = collate([schedule[place % len(schedule)] for place in places])
-    for row, place in enumerate(places):
-        if place >= len(schedule):
-            batch["labels"][row] = IGNORED
-    return batch
+class RowCollator:
+    """Turns scheduled rows into padded tensors; only target tokens carry a label.
+
+    Args:
+        policy: gives the processor and the end token.
+        augmentation: random changes of pictures; None: none.
+        seed: of the augmentation, together with the epoch and the row.
+    """
+
+    def __init__(
+        self, policy: Policy, *, augmentation: PictureAugmentation | None, seed: int
+    ) -> None:
+        self.policy, self.augmentation, self.seed = policy, augmentation, seed
+
+    def __call__(self, scheduled: Sequence[tuple[int, int, SftRow]]) -> dict[str, torch.Tensor]:
+        """Return tensors for (epoch, index, row) triples; shapes [batch, tokens]."""
+        prompts = [self.policy.render_prompt(row.example) for _, _, row in scheduled]
+        pictures = [[open_picture(one) for one in row.example.pictures] for _, _, row in scheduled]
+        if self.augmentation is not None:
+            for shown, (epoch, index, _) in zip(pictures, scheduled, strict=True):
+                for number, picture in enumerate(shown):
+                    seed = derive_seed(self.seed, epoch, index, number)
+                    shown[number] = augment_picture(picture, self.augmentation, seed=seed)
+        named = {"images": pictures} if any(pictures) else {}
+        inputs = self.policy.processor(
+            text=prompts, padding=True, padding_side="right", return_tensors="pt", **named
+        )
+        targets = [self.encode_target(row) for _, _, row in scheduled]
+        padding_id = self.policy.tokenizer.pad_token_id
+        return dict(inputs) | _append_targets(dict(inputs), targets, padding_id=padding_id)
+
+    def encode_target(self, row: SftRow) -> torch.Tensor:
+        """Return the token ids that are taught, shape [tokens]."""
+        tokenizer = self.policy.tokenizer
+        ids = encode_words(tokenizer, row.target)
+        return torch.tensor([*ids, tokenizer.eos_token_id] if row.is_finished else ids)
 
 
-def _rename_metrics(logs: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(logs[name]) for name in _KEPT_METRICS if name in logs}
+def _append_targets(
+    inputs: dict[str, torch.Tensor], targets: Sequence[torch.Tensor], *, padding_id: Any
+) -> dict[str, torch.Tensor]:
+    """Put target ids behind right-padded prompts and label them. Shapes [batch, tokens].
+
+    Prompt and target are never tokenised together: a sampled answer starts on a token, too.
+    """
+    lengths = inputs["attention_mask"].sum(dim=1).tolist()
+
+    def join(name: str, tails: Sequence[torch.Tensor], padding: int) -> torch.Tensor:
+        heads = [row[:length] for row, length in zip(inputs[name], lengths, strict=True)]
+        rows = [torch.cat(pair) for pair in zip(heads, tails, strict=True)]
+        return pad_sequence(rows, batch_first=True, padding_value=padding)
+
+    ones = [torch.ones_like(target) for target in targets]
+    zeros = [torch.zeros_like(target) for target in targets]
+    joined = {
+        "input_ids": join("input_ids", targets, padding_id),
+        "attention_mask": join("attention_mask", ones, 0),
+        **{name: join(name, zeros, 0) for name in TOKEN_TYPES if name in inputs},
+    }
+    labels = torch.full_like(joined["input_ids"], IGNORED)
+    for row, length, target in zip(labels, lengths, targets, strict=True):
+        row[length : length + len(target)] = target
+    return joined | {"labels": labels}
+
+
+class ReadAhead:
+    """Collates batches of consecutive places; the next one is begun when one is asked for.
+
+    Pictures are decoded and scaled by libraries that let other threads run meanwhile. Another batch
+    than the expected one is collated when it is asked for. ``collate`` is called by another thread,
+    one call at a time; places are below ``num_rows``; so many processes read in turn.
+    """
+
+    def __init__(
+        self, collate: Callable[[Sequence[int]], Any], *, num_rows: int, num_processes: int = 1
+    ) -> None:
+        self.collate, self.num_rows, self.num_processes = collate, num_rows, num_processes
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._expected: tuple[list[int], Future[Any]] | None = None
+
+    def __call__(self, places: Sequence[int]) -> Any:
+        """Return the batch of these places; raises what collating it raised."""
+        expected, self._expected = self._expected, None
+        if expected is not None and expected[0] == list(places):
+            batch = expected[1].result()
+        else:
+            batch = self._pool.submit(self.collate, places).result()
+        start = places[-1] + 1 + (self.num_processes - 1) * len(places)
+        coming = list(range(start, min(start + len(places), self.num_rows)))
+        if coming:
+            self._expected = coming, self._pool.submit(self.collate, coming)
+        return batch
+
+
+def augment_picture(
+    picture: Image.Image, settings: PictureAugmentation, *, seed: int
+) -> Image.Image:
+    """Return a changed copy of an RGB picture with the same size."""
+    rng = random.Random(seed)
+    width, height = picture.size
+    # Everything is drawn whether it is used or not: a setting does not move what others draw.
+    left, right = (rng.uniform(0, settings.crop) * width for _ in range(2))
+    top, bottom = (rng.uniform(0, settings.crop) * height for _ in range(2))
+    move_x, move_y = (rng.uniform(-settings.shift, settings.shift) for _ in range(2))
+    if settings.crop or settings.shift:
+        scale_x = (width - left - right) / width
+        scale_y = (height - top - bottom) / height
+        picture = picture.transform(
+            picture.size,
+            Image.Transform.AFFINE,
+            (scale_x, 0, left + move_x * width, 0, scale_y, top + move_y * height),
+            resample=Image.Resampling.BILINEAR,
+            fillcolor=(128, 128, 128),
+        )
+    if rng.random() < settings.grayscale:
+        picture = picture.convert("L").convert("RGB")
+    for enhance, amount in (
+        (ImageEnhance.Brightness, settings.brightness),
+        (ImageEnhance.Contrast, settings.contrast),
+        (ImageEnhance.Color, settings.saturation),
+    ):
+        factor = rng.uniform(1 - amount, 1 + amount)
+        if amount:
+            picture = enhance(picture).enhance(factor)
+    turn = rng.uniform(-settings.hue, settings.hue)
+    if not settings.hue:
+        return picture
+    hue, saturation, value = picture.convert("HSV").split()
+    turned = ImageChops.add_modulo(hue, Image.new("L", hue.size, round(turn * 256) % 256))
+    return Image.merge("HSV", (turned, saturation, value)).convert("RGB")

@@ -1,4 +1,4 @@
-"""Weights that FSDP2 (on the CPU, too) or ZeRO-3 spreads over processes, gathered for a while."""
+"""Weights that FSDP2 spreads over processes, on the CPU, too, gathered for a while."""
 
 import copy
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from trl.models.utils import unwrap_model_for_generation
 
 from groupwise.core import TrainingError
 from groupwise.models import find_quantization
@@ -25,23 +24,7 @@ def is_spread(model: Any) -> bool:
     return isinstance(model, FSDPModule)
 
 
-class WarmupShare:
-    """Lets a warm-up that is a share of all steps end before the last of them.
-
-    Transformers rounds the share up: of a single step it would be all.
-    """
-
-    args: Any
-
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Return the scheduler, with at least one step at the peak."""
-        if self.args.warmup_steps < 1:
-            num_rising = self.args.get_warmup_steps(num_training_steps)
-            self.args.warmup_steps = min(num_rising, num_training_steps - 1)
-        return cast("Any", super()).create_scheduler(num_training_steps, optimizer)
-
-
-class ShardedTraining(WarmupShare):
+class ShardedTraining:
     """Lets a trainer of Transformers spread weights over processes, on the CPU, too.
 
     Accelerate has a list of the devices that it does this for, and the CPU is not on it; nothing
@@ -52,10 +35,19 @@ class ShardedTraining(WarmupShare):
     args: Any
     is_fsdp_enabled: bool
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Let a warm-up that is a share of all steps end before the last of them.
+
+        Transformers rounds the share up: of a single step it would be all.
+        """
+        if self.args.warmup_steps < 1:
+            num_rising = self.args.get_warmup_steps(num_training_steps)
+            self.args.warmup_steps = min(num_rising, num_training_steps - 1)
+        return cast("Any", super()).create_scheduler(num_training_steps, optimizer)
+
     def create_accelerator_and_postprocess(self) -> None:
         """Make the accelerator; where FSDP was asked for in vain, say that it is there."""
-        parent: Any = super()
-        parent.create_accelerator_and_postprocess()
+        cast("Any", super()).create_accelerator_and_postprocess()
         state = self.accelerator.state
         given = self.args.fsdp_plugin_args if self.args.fsdp else None
         if given is None or state.distributed_type != DistributedType.MULTI_CPU:
@@ -74,16 +66,11 @@ class ShardedTraining(WarmupShare):
 
 
 def refuse_quantized(trainer: Any) -> None:
-    """Refuse to spread weights in 4 bits, before anything is trained.
-
-    Raises:
-        TrainingError: if a trainer with such weights was told to.
-    """
-    is_told = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
-    if is_told and find_quantization(trainer.model) is not None:
+    """Refuse to spread weights in 4 bits, before anything is trained."""
+    if trainer.is_fsdp_enabled and find_quantization(trainer.model) is not None:
         raise TrainingError(
             "weights in 4 bits are not spread over processes",
-            got="FSDP" if trainer.is_fsdp_enabled else "DeepSpeed",
+            got="FSDP",
             fix="leave it out, and each process holds all of them; or set model.quantization null",
         )
 
@@ -127,9 +114,6 @@ def gather_weights(model: Any) -> Iterator[None]:
 
     Every process must enter and leave it; what each does inside is its own. Nothing may be trained
     there. A model whose weights are not spread is left as it is.
-
-    Args:
-        model: as the trainer calls it.
     """
     if not is_spread(model):
         yield
@@ -160,30 +144,11 @@ def gather_weights(model: Any) -> Iterator[None]:
         root.reset_iter_state()
 
 
-@contextmanager
-def gather_from_zero3(engine: Any, accelerator: Any) -> Iterator[None]:
-    """Do as ``gather_weights`` where DeepSpeed's ZeRO-3 spreads the weights.
-
-    Args:
-        engine: of DeepSpeed, around the model.
-        accelerator: that made it.
-    """
-    with unwrap_model_for_generation(engine, accelerator) as model:
-        # At each call of the whole it asks all processes whether they are at the same place.
-        asks = dict(model._forward_pre_hooks)
-        model._forward_pre_hooks.clear()
-        yield
-        model._forward_pre_hooks.update(asks)
-
-
 def gather_head(model: Any) -> None:
     """Gather the weights of a model's output head, until the next backward pass has used them.
 
     TRL reads them without calling the head. Where the head is a unit of its own, nothing would have
     gathered them, and its gradient would stay that of each process alone.
-
-    Args:
-        model: as the trainer calls it.
     """
     if is_spread(model):
         root: Any = model

@@ -47,7 +47,6 @@ class Verified:
 
     name = "visual_verifier"
     kind: RewardKind = "judgement"
-    runs_beside_scoring = True
 
     def __init__(self, verifier: VisualVerifier, parser: LabelParser) -> None:
         self.verifier = verifier

@@ -82,4 +82,4 @@ def make_judged(part: JudgePart, judge: ModelJudge, config: TaskConfig) -> Judge
         }
         return Question(texts, example.pictures if part.pictures else ())
 
-    return Judged(judge, ask=ask, pay=part.scale, runs_beside_scoring=part.judge.server is not None)
+    return Judged(judge, ask=ask, pay=part.scale)

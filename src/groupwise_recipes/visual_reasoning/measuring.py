@@ -52,7 +52,6 @@ class ReasoningIou:
 
     name = BOX_IOU
     kind: RewardKind = "truth"
-    runs_beside_scoring = True
 
     def applies_to(self, example: Example) -> bool:
         """Return whether there are reference boxes."""
@@ -81,7 +80,6 @@ class Alignment:
         self.judge = judge
         is_rule = isinstance(judge, RuleEntailment)
         self.kind: RewardKind = "other" if is_rule else "judgement"
-        self.runs_beside_scoring = is_rule
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score of one answer."""

@@ -21,7 +21,6 @@ class Success:
     """
 
     name = "success"
-    runs_beside_scoring = True
 
     def __init__(
         self,

@@ -83,69 +83,6 @@ def test_a_wrong_setting_is_one_problem_and_not_two():
     assert str(refused.value).startswith("1 problem(s)")
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"rewards": {"corect": 1}}, "there is no reward 'corect'; did you mean 'correct'"),
-        ({"rewards": {"correct": -1}}, "greater than or equal to 0"),
-        ({"rewards": {"correct": {"wieght": 1}}}, "did you mean 'weight'"),
-        ({"rewards": {"a.py:f": 1, "b.py:f": 1}}, "two rewards are called f"),
-        ({"rewards": 3}, "rewards: give names, or names with weights; got 3"),
-        (
-            {"sft": {}, "answer": {"kind": "maths"}},
-            "sft teaches the texts of data.columns.target, which is not given",
-        ),
-        ({"answer": {"kind": "lables"}}, "labels"),
-        (
-            {"data": BARE},
-            "rewards.correct compares with data.columns.answer, which is not given",
-        ),
-        (
-            {"data": BARE, "rewards": {"a.py:f": 1, "token_f1": 1}},
-            "rewards.token_f1 compares with data.columns.answer, which is not given",
-        ),
-        (
-            {
-                "data": BARE,
-                "rewards": {
-                    "wit": {"kind": "judge", "judge": {"kind": "generative", "model": "m"}}
-                },
-            },
-            "a judge is asked while GRPO trains and measures nothing",
-        ),
-        ({"measures": ["all_pass"]}, "a measure is a function of a file, file.py:all_pass"),
-        ({"measures": ["a.py:f", "b.py:f"]}, "two measures are called f"),
-        ({"measures": ["a.py:accuracy"]}, "there is a measure accuracy already"),
-        (
-            {
-                "data": BARE,
-                "rewards": ["a.py:f"],
-                "measures": {"a.py:g": {"higher_is_better": False}},
-            },
-            "the first of measures chooses checkpoints",
-        ),
-        (
-            {"data": BARE, "rewards": ["a.py:f"], "measures": ["b.py:f"]},
-            "a measure and another reward are called f",
-        ),
-        (
-            {
-                "data": {
-                    "files": {"train": "a.csv", "test": "b.csv"},
-                    "columns": GIVEN["data"]["columns"],
-                    "near_duplicates": "join",
-                }
-            },
-            "data.near_duplicates: join needs a split by shares",
-        ),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str):
-    with pytest.raises(ConfigError) as refused:
-        load(**values)
-    assert words in str(refused.value)
-
-
 def test_an_answer_is_a_text_where_there_is_no_reference():
     given = {name: value for name, value in GIVEN.items() if name != "answer"}
     bare = load_config(TaskConfig, {**given, "data": BARE, "rewards": ["a.py:f"]})

@@ -15,7 +15,7 @@ from groupwise.data import Problem
 from groupwise.evaluation import Prediction
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.sandbox import Limits
-from groupwise.training.facts import FactCounts
+from groupwise.training.log import FactCounts
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor

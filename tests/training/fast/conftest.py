@@ -69,10 +69,10 @@ def keep_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither trainer shuffles, so that their micro-batches have the same rows."""
     from trl.trainer import grpo_trainer as parent
 
-    from groupwise.training.fast import groups
+    from groupwise.training.fast import round as rounds
 
     monkeypatch.setattr(parent, "shuffle_sequence_dict", lambda batch: batch)
-    monkeypatch.setattr(groups, "shuffle_groups", lambda numbers: torch.arange(len(numbers)))
+    monkeypatch.setattr(rounds, "shuffle_groups", lambda numbers: torch.arange(len(numbers)))
 
 
 @pytest.fixture

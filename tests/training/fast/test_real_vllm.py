@@ -6,12 +6,9 @@ interpreter runs a job that also sees the packages of this one.
 
 import json
 import os
-import re
-import socket
 import subprocess
 import sys
 import sysconfig
-import urllib.request
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -76,32 +73,3 @@ def check_result(result):
 def test_weights_that_a_real_vllm_did_not_get_end_the_training(run_job):
     done = run_job("loses")
     assert "TrainingError: vLLM did not sample from the policy" in done.stderr
-
-
-@pytest.fixture
-def url(text_folder):
-    """A server that takes adapters; it ends with the test."""
-    options = ["--enable-lora", "--max-lora-rank", "8", "--logprobs-mode", "processed_logprobs"]
-    modes = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    with subprocess.Popen(
-        [ROOT / "examples/vllm/serve.sh", text_folder, port, *options],
-        env=os.environ | modes | {"VLLM_VENV": str(VENV)},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as script:
-        yield script.stdout.readline().split()[1]
-        script.terminate()
-
-
-def test_a_real_server_samples_with_each_adapter(fixtures, text_folder, url, tmp_path):
-    """Without vLLM or TRL's weight transfer in this environment."""
-    served = {"mode": "server", "sends": "adapter", "base_url": url}
-    check_result(fixtures("vllm_job").train(str(text_folder), tmp_path / "run", served))
-    with urllib.request.urlopen(f"{url}/v1/models") as answer:
-        base, adapter = (one["id"] for one in json.load(answer)["data"])
-    assert base == str(text_folder)
-    assert re.fullmatch("[0-9a-f]{32}", adapter)
-    assert not list((tmp_path / "run").glob("adapters-*/*"))

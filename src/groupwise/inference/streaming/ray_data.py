@@ -1,13 +1,15 @@
 """Many workers over Ray Data: each loads the policy once and answers its share."""
 
+import os
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import GroupwiseError, ModelError, import_ray
+from groupwise.core import ConfigError, GroupwiseError, ModelError
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
@@ -44,7 +46,14 @@ class RayBackend:
         self._load = partial(
             load_policy, name, dtype=dtype, max_pixels=max_pixels, quantization=quantization
         )
-        self._ray = import_ray("data")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports nothing home
+        try:
+            self._ray: Any = import_module("ray")
+            import_module("ray.data")
+        except ImportError as error:
+            raise ConfigError(
+                f"this needs Ray ({error})", fix="pip install 'groupwise[ray]'"
+            ) from error
 
     def stream(
         self, items: Iterator[WorkItem], *, sampling: Sampling, settings: StreamSettings

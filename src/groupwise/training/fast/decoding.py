@@ -90,12 +90,7 @@ def _open_place(device: int) -> tuple[torch.cuda.Stream, Any]:
 
 
 def can_record(model: Any, max_new_tokens: int | None) -> bool:
-    """Whether passes over one token of ``model`` may be recorded.
-
-    Args:
-        model: whose ``generate`` is called, with or without an adapter.
-        max_new_tokens: of each row.
-    """
+    """Whether passes over one token of ``model``, with or without an adapter, may be recorded."""
     devices = {parameter.device for parameter in model.parameters()}
     return (
         _find_inner(model) not in _refused
@@ -109,12 +104,9 @@ def can_record(model: Any, max_new_tokens: int | None) -> bool:
 
 
 def fill_static_layer(keys: torch.Tensor, values: torch.Tensor, *, room: int) -> StaticLayer:
-    """Return a block's layer that holds these tokens and has room for more.
+    """Return a block's layer that holds these tokens and has room for so many more.
 
-    Args:
-        keys: shape [rows, heads, tokens, size].
-        values: likewise; the size may be another.
-        room: for so many tokens more.
+    Keys and values have the shape [rows, heads, tokens, size]; their sizes may differ.
     """
     length = keys.shape[2]
     layer = StaticLayer(max_cache_len=length + room)
@@ -134,11 +126,7 @@ def recorded_decoding(
     The first pass is launched as ever, the second recorded, and what follows is replayed. Replays
     are compared with launched passes; where one differs by more than rounding, or a pass cannot be
     recorded, a warning says so, and this model's tokens are launched one by one from then on.
-
-    Args:
-        model: whose ``generate`` is called inside the block, with or without an adapter.
-        collected: a list that hooks in the model append to; it is continued as they would.
-        record: what records.
+    ``collected`` is a list that hooks in the model append to; it is continued as they would.
     """
     inner = _find_inner(model)
     if inner in _refused:
@@ -149,7 +137,12 @@ def recorded_decoding(
 
     @wraps(forward)
     def run(*args: Any, **given: Any) -> Any:
-        is_step = not args and _is_step(given)
+        ids, cache = given.get("input_ids"), given.get("past_key_values")
+        # Such a cache's tensors stay in their places, and nothing else is left behind.
+        is_static = isinstance(cache, Cache) and all(
+            type(one) is StaticLayer for one in cache.layers
+        )
+        is_step = not args and ids is not None and ids.shape[1] == 1 and is_static
         return passes.run(given) if is_step else forward(*args, **given)
 
     inner.forward = run
@@ -169,24 +162,8 @@ def _find_inner(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def _is_step(given: Mapping[str, Any]) -> bool:
-    ids = given.get("input_ids")
-    return ids is not None and ids.shape[1] == 1 and _is_static(given.get("past_key_values"))
-
-
-def _is_static(cache: Any) -> bool:
-    """Whether a pass leaves the cache's tensors in their places, and nothing else behind."""
-    return isinstance(cache, Cache) and all(type(layer) is StaticLayer for layer in cache.layers)
-
-
 class _RecordedPasses:
-    """Passes over one token a row: launched, recorded, then replayed.
-
-    Args:
-        forward: of the model.
-        collected: is appended to by hooks in the model.
-        record: what records.
-    """
+    """Passes over one token a row: launched, recorded, then replayed."""
 
     def __init__(
         self, forward: Callable[..., Any], collected: list[torch.Tensor], record: Recorder
@@ -210,27 +187,29 @@ class _RecordedPasses:
         if not self._take(given):
             self._end("its inputs have other shapes than before")
             return self._forward(**given)
-        return self._go_on()
+        if self._num_passes - 1 != _COMPARED_AGAIN:
+            return self._replay_once()
+        return self._compare(self._try_launch())
 
     def _start(self, given: Mapping[str, Any]) -> Any:
         """Launch a pass, record it, replay it, and compare."""
-        self._given = {name: _copy(value) for name, value in given.items()}
+        self._given = {
+            name: one
+            if isinstance(one, Cache)
+            else pytree.tree_map_only(torch.Tensor, torch.clone, one)
+            for name, one in given.items()
+        }
         launched, kept = self._try_launch(), len(self._collected)
         try:
-            self._output, self._replay = self._record(self._launch)
+            self._output, self._replay = self._record(lambda: self._forward(**self._given))
         except RuntimeError as fault:
             del self._collected[kept:]
             self.is_refused = True
             self._end(str(fault).splitlines()[0])
-            return self._launch()
+            return self._forward(**self._given)
         self._tapped = self._collected[kept:]
         del self._collected[kept:]
         return self._compare(launched)
-
-    def _go_on(self) -> Any:
-        if self._num_passes - 1 != _COMPARED_AGAIN:
-            return self._replay_once()
-        return self._compare(self._try_launch())
 
     def _replay_once(self) -> Any:
         assert self._replay is not None
@@ -247,18 +226,15 @@ class _RecordedPasses:
         self._end("a replayed pass differs from a launched one")
         _step_back(self._given["past_key_values"])
         del self._collected[kept:]
-        return self._launch()
+        return self._forward(**self._given)
 
     def _try_launch(self) -> torch.Tensor:
         """Return a launched pass's logits, and leave everything as it was."""
         kept = len(self._collected)
-        logits = self._launch().logits.clone()
+        logits = self._forward(**self._given).logits.clone()
         _step_back(self._given["past_key_values"])
         del self._collected[kept:]
         return logits
-
-    def _launch(self) -> Any:
-        return self._forward(**self._given)
 
     def _take(self, given: Mapping[str, Any]) -> bool:
         """Copy arguments to where the recorded pass reads them; False: they do not fit."""
@@ -278,12 +254,6 @@ class _RecordedPasses:
     def _end(self, fault: str) -> None:
         _log.warning("decoding is not recorded, tokens are launched one by one: %s", fault)
         self._has_ended, self._replay, self._output, self._tapped = True, None, None, []
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Cache):
-        return value
-    return pytree.tree_map_only(torch.Tensor, torch.clone, value)
 
 
 def _fits(old: Any, new: Any) -> bool:

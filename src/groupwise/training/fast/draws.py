@@ -24,11 +24,8 @@ _MAX_REQUESTS = 64
 def draw_from_seeds(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator[None]:
     """Within this context a trainer samples by the ``sampling_seed`` of its rows.
 
-    Rows without one are drawn as TRL draws them, from the generator of the process.
-
-    Args:
-        trainer: a FastGRPOTrainer.
-        rows: of this process's part of a round, groups one after the other.
+    Rows, of this process's part of a round, are groups one after the other. Those without a seed
+    are drawn as TRL draws them, from the generator of the process.
     """
     if "sampling_seed" not in rows[0]:
         yield
@@ -38,7 +35,11 @@ def draw_from_seeds(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator
         first=trainer.accelerator.process_index * len(rows),
         group_size=trainer.num_generations,
     )
-    owner, generate = _seed_requests(trainer, keys) if trainer.use_vllm else _seed(trainer, keys)
+    if trainer.use_vllm:
+        owner, generate = _seed_requests(trainer, keys)
+    else:
+        owner = trainer.accelerator.unwrap_model(trainer.model)
+        generate = partial(owner.generate, custom_generate=draw_by_row(keys))
     before = vars(owner).get("generate")
     owner.generate = generate
     try:
@@ -52,17 +53,9 @@ def draw_from_seeds(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator
 def number_completions(seeds: Sequence[int], *, first: int, group_size: int) -> list[RowKey]:
     """Return each row's seed and the number of its completion in its group.
 
-    Args:
-        seeds: of the rows; those of a group are equal.
-        first: number of the first row in the round of all processes: a group may span two.
-        group_size: completions per prompt.
+    ``first`` is the number of the first row in the round of all processes: a group may span two.
     """
     return [(seed, (first + place) % group_size) for place, seed in enumerate(seeds)]
-
-
-def _seed(trainer: Any, keys: Sequence[RowKey]) -> tuple[Any, Callable[..., Any]]:
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    return model, partial(model.generate, custom_generate=draw_by_row(keys))
 
 
 def _seed_requests(trainer: Any, keys: Sequence[RowKey]) -> tuple[Any, Callable[..., Any] | None]:
@@ -78,21 +71,15 @@ def _seed_requests(trainer: Any, keys: Sequence[RowKey]) -> tuple[Any, Callable[
         parts: list[Any] = [None] * vllm.tensor_parallel_size
         torch.distributed.all_gather_object(parts, seeds, group=vllm.tp_group)
         seeds = [seed for part in parts for seed in part]
-    return vllm.llm, partial(_ask_with_seeds, vllm.llm.generate, seeds)
+    own = vllm.llm.generate
 
+    def generate(prompts: Any, *, sampling_params: Any, **to: Any) -> Any:
+        each = [copy.copy(sampling_params) for _ in seeds]
+        for params, seed in zip(each, seeds, strict=True):
+            params.seed = seed
+        return own(prompts, sampling_params=each, **to)
 
-def _ask_with_seeds(
-    generate: Callable[..., Any],
-    seeds: Sequence[int],
-    prompts: Any,
-    *,
-    sampling_params: Any,
-    **to: Any,
-) -> Any:
-    each = [copy.copy(sampling_params) for _ in seeds]
-    for params, seed in zip(each, seeds, strict=True):
-        params.seed = seed
-    return generate(prompts, sampling_params=each, **to)
+    return vllm.llm, generate
 
 
 def _ask_one_by_one(

@@ -14,7 +14,7 @@ from accelerate.utils import gather_object
 from torch.nn import functional
 
 from groupwise.models import TOKEN_TYPES
-from groupwise.training.fast.picture_rows import Pictures
+from groupwise.training.fast.pictures import Pictures
 from groupwise.training.fast.scoring import PromptRows, ScoredRows
 from groupwise.training.on_policy import PICTURE_NAMES
 
@@ -27,19 +27,16 @@ def collect_prompts(
 ) -> PromptRows | None:
     """Return the prompts of a pass, or None if they cannot be shared.
 
-    Args:
-        ids: of the prompts, padded on the left, shape [rows, prompt].
-        mask: of the same shape.
-        named: what TRL gives beside ids and masks of prompts and completions.
+    Ids and mask have the shape [rows, prompt], padded on the left; ``named`` is what TRL gives
+    beside ids and masks of prompts and completions.
     """
     given = {name for name, value in named.items() if value is not None}
     if not given <= {*PICTURE_NAMES} or int(mask.sum(1).min()) < 2:
         return None
     pictures = None
     if "pixel_values" in given:
-        if "num_images" not in given:
-            return None
-        pictures = Pictures.of(named, named["num_images"], named.get("num_tiles"))
+        if "num_images" in given:
+            pictures = Pictures.of(named, named["num_images"], named.get("num_tiles"))
         if pictures is None:
             return None
     types = {name: named[name][:, : ids.shape[1]] for name in TOKEN_TYPES if name in given}
@@ -56,12 +53,10 @@ def name_plain(rows: ScoredRows) -> dict[str, Any]:
     }
     for name, types in prompts.token_types.items():
         named[name] = functional.pad(types, (0, width))
-    if prompts.pictures is not None:
-        named |= prompts.pictures.copy_fields()
-        named |= {
-            "num_images": prompts.pictures.count(),
-            "num_tiles": prompts.pictures.count_tiles(),
-        }
+    pictures = prompts.pictures
+    if pictures is not None:
+        named |= pictures.copy_fields()
+        named |= {"num_images": pictures.count(), "num_tiles": pictures.count_tiles()}
     return named
 
 
@@ -70,10 +65,6 @@ def vary_batches(rows: ScoredRows, dtype: torch.dtype) -> list[list[ScoredRows]]
 
     In float32 it is less than what logits resolve that these differ by, so that two are enough; in
     less precision few of them would say too little of how far rounding goes.
-
-    Args:
-        rows: of a batch.
-        dtype: in which the model computes.
     """
     if dtype == torch.float32:
         return [[rows], [rows.widen(*_WIDER[0])]]
@@ -91,17 +82,11 @@ def pick_rows(rows: ScoredRows, max_rows: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far log-probabilities are from those of plain passes.
+    """How far log-probabilities are from those of plain passes."""
 
-    Attributes:
-        difference: greatest one of a token, from the plain pass that is nearest.
-        noise: greatest one of a token between two plain passes.
-        ulp: one unit in the last place of logits or log-probabilities, whichever is coarser.
-    """
-
-    difference: float
-    noise: float
-    ulp: float
+    difference: float  # greatest one of a token, from the plain pass that is nearest
+    noise: float  # greatest one of a token between two plain passes
+    ulp: float  # one unit in the last place of logits or log-probabilities, whichever is coarser
 
     @property
     def tolerance(self) -> float:
@@ -114,7 +99,6 @@ class Comparison:
         return self.difference <= self.tolerance < math.inf
 
     def __str__(self) -> str:
-        """Say what was measured."""
         return (
             f"differ by {self.difference:.1e} from plain passes, "
             f"which differ by {self.noise:.1e} from each other"
@@ -122,26 +106,11 @@ class Comparison:
 
 
 def compare_passes(given: torch.Tensor, plain: Sequence[torch.Tensor], *, ulp: float) -> Comparison:
-    """Compare log-probabilities of the same tokens, each of shape [tokens].
-
-    Args:
-        given: what is judged.
-        plain: from passes over batches of different shapes.
-        ulp: one unit in the last place of the logits.
-    """
+    """Compare log-probabilities of the same tokens, each of shape [tokens], with plain passes'."""
     passes = torch.stack([one.detach().double() for one in plain])
     noise = (passes.amax(0) - passes.amin(0)).max()
     difference = (passes - given.detach().double()).abs().amax(1).min()
     return Comparison(float(difference), float(noise), ulp)
-
-
-@torch.no_grad()
-def compute_logits(model: Any, rows: ScoredRows) -> torch.Tensor:
-    """Return a model's logits of the first row, shape [1, tokens, vocabulary]."""
-    named = name_plain(rows.take(torch.arange(1, device=rows.ids.device)))
-    for name in ("num_images", "num_tiles"):
-        named.pop(name, None)
-    return model(**named, use_cache=False).logits
 
 
 def agree(accelerator: Any, fault: str | None) -> str | None:

@@ -6,8 +6,8 @@ groups are left. Here as many prompts are tried as places are open.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import nanstd
 
 from groupwise.core import derive_seed
-from groupwise.training.fast.groups import Groups, find_dead_rows, number_prompts
 from groupwise.training.fast.pictures import process_pictures_once
-from groupwise.training.fast.rounds import Round
+from groupwise.training.fast.round import Groups, Round, find_dead_rows, number_prompts
 from groupwise.training.fast.trainer import FastGRPOTrainer
 from groupwise.training.settings import RefillSettings
 
@@ -32,21 +31,14 @@ ReadRows = Callable[[Sequence[int], int], list[Row]]
 class Candidates:
     """Prompts that may take an open place, and how often their groups had no gradient.
 
-    Args:
-        read: returns their rows.
-        num_prompts: of the data; a place in it names a prompt.
-        settings: how often some are tried, and which come first.
-        seed: of their order.
+    A prompt is named by its place in the data.
     """
 
     def __init__(
         self, read: ReadRows, *, num_prompts: int, settings: RefillSettings, seed: int
     ) -> None:
-        self.read = read
-        self.max_tries = settings.max_tries
-        self._num_prompts = num_prompts
-        self._settings = settings
-        self._seed = seed
+        self.read, self.max_tries = read, settings.max_tries
+        self._num_prompts, self._settings, self._seed = num_prompts, settings, seed
         self._seen: Counter[int] = Counter()
         self._dead: Counter[int] = Counter()
 
@@ -75,30 +67,22 @@ class Candidates:
         return places
 
     def save(self) -> dict[str, dict[int, int]]:
-        """Return how often which groups were seen and had no gradient."""
         return {"seen": dict(self._seen), "dead": dict(self._dead)}
 
     def load(self, saved: Mapping[str, Mapping[int, int]]) -> None:
-        """Take over what ``save`` returned."""
         self._seen, self._dead = Counter(saved["seen"]), Counter(saved["dead"])
 
 
 @dataclass
 class Sampled:
-    """Rows with their completions and rewards.
-
-    Attributes:
-        rows: of this process, groups one after the other.
-        parts: of each of them: ids of the prompt and of the completion, the completion, and the
-            log-probabilities that it was sampled with, if known.
-        kept: the round that each was sampled in, and its place there; None: in another process.
-        rewards: of the rows of all processes, shape [all rows, functions].
-    """
+    """Rows of this process, groups one after the other, with their completions and rewards."""
 
     rows: list[Row]
+    # Of each: ids of the prompt and of the completion, the completion, and the log-probabilities
+    # that it was sampled with, if known.
     parts: list[tuple[Any, ...]]
-    kept: list[tuple[Round, int] | None]
-    rewards: torch.Tensor
+    kept: list[tuple[Round, int] | None]  # in which round, and where; None: in another process
+    rewards: torch.Tensor  # of the rows of all processes, [all rows, functions]
 
 
 class RefillingTrainer(FastGRPOTrainer):
@@ -106,10 +90,6 @@ class RefillingTrainer(FastGRPOTrainer):
 
     What metrics say of rewards and completions is of the prompts as they were laid out: of those
     that were chosen for having a gradient it would be about the choice.
-
-    Args:
-        candidates: prompts that take the places of others.
-        named: FastGRPOTrainer's own arguments.
     """
 
     def __init__(self, *, candidates: Candidates, **named: Any) -> None:
@@ -123,7 +103,15 @@ class RefillingTrainer(FastGRPOTrainer):
         once = self.speed.vision_once
         with process_pictures_once(self.processing_class) if once else nullcontext():
             sampled = self._sample(inputs)
-            told = self._describe_rewards(sampled.rewards)
+            # What TRL would log of them.
+            weighted = sampled.rewards * self.reward_weights.to(sampled.rewards.device)
+            totals = weighted.nansum(1).masked_fill(sampled.rewards.isnan().all(1), torch.nan)
+            is_dead = find_dead_rows(weighted, group_size=self.num_generations)
+            told = {
+                "reward": totals.nanmean().item(),
+                "reward_std": nanstd(totals).item(),
+                "frac_reward_zero_std": is_dead.float().mean().item(),
+            }
             self._fill(sampled)
             inputs[:] = sampled.rows
             self._filled = sampled
@@ -160,11 +148,9 @@ class RefillingTrainer(FastGRPOTrainer):
         return self._filled.rewards
 
     def save_more(self) -> dict[str, Any]:
-        """Return what is known of candidates."""
         return {"candidates": self.candidates.save()}
 
     def load_more(self, saved: Mapping[str, Any]) -> None:
-        """Take over what ``save_more`` returned."""
         self.candidates.load(saved["candidates"])
 
     def _sample(self, rows: Sequence[Row]) -> Sampled:
@@ -206,8 +192,13 @@ class RefillingTrainer(FastGRPOTrainer):
         """Sample prompts for open places, each process as many; return what is still open."""
         num_each = len(tried) // self.accelerator.num_processes
         first = self.accelerator.process_index * num_each
-        with count_apart(self):
+        # Metrics of completions and of rewards that may not be trained on are not kept.
+        kept = self._metrics["train"], self._pending_metrics
+        self._metrics["train"], self._pending_metrics = defaultdict(list), defaultdict(list)
+        try:
             own = self._sample(self._read(tried[first : first + num_each]))
+        finally:
+            self._metrics["train"], self._pending_metrics = kept
         parts = gather_object(own.parts)
         is_dead, is_scored = self._find_dead_groups(own.rewards)
         self.candidates.note(tried, is_dead, is_scored)
@@ -243,25 +234,3 @@ class RefillingTrainer(FastGRPOTrainer):
         size = self.num_generations
         num_scored = (~rewards.isnan().all(1)).view(-1, size).sum(1)
         return self._find_dead_rows(rewards)[::size].tolist(), (num_scored > 1).tolist()
-
-    def _describe_rewards(self, rewards: torch.Tensor) -> dict[str, float]:
-        """Return what TRL would log of them."""
-        weighted = rewards * self.reward_weights.to(rewards.device)
-        totals = weighted.nansum(1).masked_fill(rewards.isnan().all(1), torch.nan)
-        is_dead = find_dead_rows(weighted, group_size=self.num_generations)
-        return {
-            "reward": totals.nanmean().item(),
-            "reward_std": nanstd(totals).item(),
-            "frac_reward_zero_std": is_dead.float().mean().item(),
-        }
-
-
-@contextmanager
-def count_apart(trainer: Any) -> Iterator[None]:
-    """Within this context metrics of completions and of rewards are not kept."""
-    kept = trainer._metrics["train"], trainer._pending_metrics
-    trainer._metrics["train"], trainer._pending_metrics = defaultdict(list), defaultdict(list)
-    try:
-        yield
-    finally:
-        trainer._metrics["train"], trainer._pending_metrics = kept

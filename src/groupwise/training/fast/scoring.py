@@ -8,78 +8,57 @@ from typing import Any, Self
 import torch
 from torch.nn import functional
 
-from groupwise.training.fast.groups import Groups
-from groupwise.training.fast.picture_rows import Pictures
-from groupwise.training.fast.rounds import Round
-from groupwise.training.fast.shared import SharedPass
-from groupwise.training.fast.streams import Packing
+from groupwise.training.fast.pictures import Pictures
+from groupwise.training.fast.round import Groups, Round
+from groupwise.training.fast.shared import Packing, SharedPass
 
 _NO_LABEL = -100
 
 
 @dataclass(frozen=True)
 class PromptRows:
-    """Prompts, padded on the left.
-
-    Attributes:
-        ids, mask: shape [rows, prompt].
-        pictures: of the rows; None without pictures.
-        token_types: 1 where a token stands for a part of a picture, shape [rows, prompt], by the
-            name that the model gives it; empty where it has none.
-    """
+    """Prompts, padded on the left; all tensors have the shape [rows, prompt]."""
 
     ids: torch.Tensor
     mask: torch.Tensor
     pictures: Pictures | None = None
+    # 1 where a token stands for a part of a picture, by the name that the model gives it.
     token_types: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen]."""
         pictures = None if self.pictures is None else self.pictures.take(rows)
-        return replace(self._change(lambda part: part[rows]), pictures=pictures)
-
-    def trim(self) -> Self:
-        """Return the rows without the columns in which all of them are padding."""
-        first = int(self.mask.any(0).int().argmax())
-        return self._change(lambda part: part[:, first:])
-
-    def widen(self, num_columns: int) -> Self:
-        """Return the rows with columns of padding before them."""
-        return self._change(lambda part: functional.pad(part, (num_columns, 0)))
+        return replace(self.change(lambda part: part[rows]), pictures=pictures)
 
     def name_for_masks(self) -> dict[str, torch.Tensor]:
         """Return what a model's own masks need of all tokens but the last."""
         types = self.token_types.get("token_type_ids")
         return {} if types is None else {"token_type_ids": types[:, :-1]}
 
-    def _change(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+    def change(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        """Return the prompts with something done to all that has their shape."""
         types = {name: change(part) for name, part in self.token_types.items()}
         return replace(self, ids=change(self.ids), mask=change(self.mask), token_types=types)
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Rows whose completions are scored.
-
-    Attributes:
-        prompts: of the rows.
-        ids, mask: of the completions, padded on the right, shape [rows, tokens].
-        places: place of each row in its round, shape [rows].
-        prompt_numbers: number of each row's prompt in the round, shape [rows].
-    """
+    """Rows whose completions, padded on the right, are scored."""
 
     prompts: PromptRows
-    ids: torch.Tensor
+    ids: torch.Tensor  # of the completions, [rows, tokens]
     mask: torch.Tensor
-    places: torch.Tensor
-    prompt_numbers: torch.Tensor
+    places: torch.Tensor  # of each row in its round, [rows]
+    prompt_numbers: torch.Tensor  # of each row's prompt in the round, [rows]
 
     def take(self, rows: torch.Tensor) -> Self:
         """Return some of the rows, shape [chosen], without columns that are padding."""
         width = max(1, int(self.mask[rows].sum(1).max()))
+        prompts = self.prompts.take(rows)
+        first = int(prompts.mask.any(0).int().argmax())
         return replace(
             self,
-            prompts=self.prompts.take(rows).trim(),
+            prompts=prompts.change(lambda part: part[:, first:]),
             ids=self.ids[rows, :width],
             mask=self.mask[rows, :width],
             places=self.places[rows],
@@ -90,7 +69,7 @@ class ScoredRows:
         """Return the rows with columns of padding before the prompts and behind completions."""
         return replace(
             self,
-            prompts=self.prompts.widen(num_before),
+            prompts=self.prompts.change(lambda part: functional.pad(part, (num_before, 0))),
             ids=functional.pad(self.ids, (0, num_behind)),
             mask=functional.pad(self.mask, (0, num_behind)),
         )
@@ -98,27 +77,16 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What is kept for later passes of a round, beside sharing prompts in each.
+    """What is kept for later passes of a round, beside sharing prompts in each."""
 
-    Attributes:
-        first_trained: number of the first block in which something trains.
-        keeps_trunk: whether later passes start at that block.
-        keeps_features: whether the output of a frozen vision tower is kept.
-    """
-
-    first_trained: int = 0
-    keeps_trunk: bool = False
-    keeps_features: bool = False
+    first_trained: int = 0  # number of the first block in which something trains
+    keeps_trunk: bool = False  # whether later passes start at that block
+    keeps_features: bool = False  # of a frozen vision tower
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Of completions, 0 where they are padded.
-
-    Attributes:
-        log_probs: shape [rows, tokens].
-        entropy: of the same shape; None where it is not computed.
-    """
+    """Of completions, shape [rows, tokens], 0 where padded; entropy is not always computed."""
 
     log_probs: torch.Tensor
     entropy: torch.Tensor | None
@@ -129,22 +97,25 @@ def score_rows(
 ) -> Scores:
     """Return what TRL's fused head finds for the completions.
 
-    Args:
-        model: the policy as the trainer calls it, wrapped or not.
-        backbone: its unwrapped backbone, after ``install_shared_pass``.
-        scored: the rows.
-        sharing: what is kept.
-        round_: keeps it.
+    The model is as the trainer calls it, wrapped or not; its unwrapped backbone has gone through
+    ``install_shared_pass``. ``round_`` keeps what ``sharing`` says.
     """
     groups = Groups.of(scored.prompt_numbers)
     prompts = scored.prompts.take(groups.first_rows)
     positions = find_positions(backbone, prompts)
     shared = _describe_pass(scored, groups, positions, sharing, round_)
     labels = scored.ids.masked_fill(scored.mask == 0, _NO_LABEL)
-    packing = shared.packings[1]
-    pictures: dict[str, Any] = {}
-    if prompts.pictures is not None:
-        shared, pictures = _add_pictures(shared, prompts.pictures, groups, sharing, round_)
+    packing, pictures = shared.packings[1], prompts.pictures
+    given: dict[str, Any] = {}
+    if pictures is not None and not sharing.keeps_features:
+        given = pictures.copy_fields()  # the vision tower trains
+    elif pictures is not None:
+        features = round_.find_features(groups)
+        if features is not None:
+            shared = replace(shared, features=features)
+        else:
+            keep = partial(round_.keep_features, groups, pictures.count_features())
+            shared = replace(shared, pictures=pictures.copy_fields(), keep_features=keep)
     output = model(
         input_ids=prompts.ids[:, :-1],
         attention_mask=prompts.mask[:, :-1],
@@ -153,23 +124,10 @@ def score_rows(
         shift_labels=packing.pack(labels),
         fused_lm_head=True,
         **prompts.name_for_masks(),
-        **pictures,
+        **given,
     )
     entropy = None if output.entropy is None else packing.unpack(output.entropy)
     return Scores(packing.unpack(output.log_probs), entropy)
-
-
-def _add_pictures(
-    shared: SharedPass, pictures: Pictures, groups: Groups, sharing: Sharing, round_: Round
-) -> tuple[SharedPass, dict[str, Any]]:
-    """Return the pass with what a frozen vision tower gives or is given, or what to train it on."""
-    if not sharing.keeps_features:
-        return shared, pictures.copy_fields()
-    features = round_.find_features(groups)
-    if features is not None:
-        return replace(shared, features=features), {}
-    keep = partial(round_.keep_features, groups, pictures.count_features())
-    return replace(shared, pictures=pictures.copy_fields(), keep_features=keep), {}
 
 
 def put_back(
@@ -180,13 +138,9 @@ def put_back(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return log-probabilities and entropies of all rows, shape [rows, tokens].
 
-    Rows that were not scored get a ratio of 1 and the mean entropy of the others.
-
-    Args:
-        found: places of scored rows, their log-probabilities and their entropies (or None).
-        scored: all rows.
-        unscored_log_probs: of the old policy, shape [rows, tokens]; None: what is scored is its
-            own old policy.
+    Rows that were not scored get a ratio of 1 (``unscored_log_probs`` are the old policy's; without
+    them what is scored is its own old policy) and the mean entropy of the others. What was found
+    are places of scored rows, their log-probabilities and their entropies (or None).
     """
     rows = torch.cat([part[0] for part in found])
     zeros = torch.zeros(scored.ids.shape, device=scored.ids.device)

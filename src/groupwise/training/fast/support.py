@@ -1,7 +1,12 @@
-"""What of a model can be shared, and why not."""
+"""What of a model can be shared, and why not.
+
+A family shares prompts once its shared passes were compared with plain ones: it is an entry here
+and one in the tests; what nobody has tried falls back.
+"""
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MethodType
 from typing import Any
 
@@ -9,10 +14,46 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
-from groupwise.training.fast.families import find_family_obstacle
 from groupwise.training.fast.scoring import Sharing
-from groupwise.training.fast.shared import find_text_model, find_text_name
+from groupwise.training.fast.shared import find_text_model, find_text_name, list_block_types
 from groupwise.training.settings import SpeedSettings
+
+_FULL = frozenset({"full_attention"})
+_WINDOWS = _FULL | {"sliding_attention"}
+_LINEAR = _FULL | {"linear_attention"}
+# Types of blocks that were compared, by the type of the text model.
+_TEXT: Mapping[str, frozenset[str]] = {
+    "gemma3_text": _WINDOWS,
+    "glm": _FULL,
+    "glm4": _FULL,
+    "gpt_oss": _WINDOWS,
+    "llama": _FULL,
+    "mistral": _WINDOWS,
+    "qwen2": _FULL,
+    "qwen2_5_vl_text": _FULL,
+    "qwen2_vl_text": _FULL,
+    "qwen3": _FULL,
+    "qwen3_5_text": _LINEAR,
+    "qwen3_moe": _FULL,
+    "qwen3_vl_moe_text": _FULL,
+    "qwen3_vl_text": _FULL,
+}
+# With attention written out their shared passes were further from plain ones than those are from
+# each other, or than 1e-5.
+_NOT_EAGER = frozenset({"qwen3_5_text", "qwen3_vl_moe_text"})
+# Packages that Transformers takes instead of its own linear attention where they are installed.
+_KERNELS = ("fla", "causal_conv1d")
+_VISION = frozenset(
+    {
+        *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"),
+        *("gemma3", "idefics3", "internvl", "smolvlm"),
+        *("llava", "llava_next", "llava_onevision"),
+    }
+)
+# Each token is changed by itself, and nothing is left to chance.
+_ADAPTERS = "BOFT FOURIERFT HRA IA3 LN_TUNING LORA OFT TRAINABLE_TOKENS VERA"
+_ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
+_BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
@@ -24,7 +65,7 @@ def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
 
     Args:
         model: with an adapter, before one is added, or without; a name is left alone.
-        arguments: of the trainer, which may choose re-entrant checkpointing later (ZeRO-3); None:
+        arguments: of the trainer, in which TRL may choose re-entrant checkpointing later; None:
             TRL's own.
     """
     if isinstance(model, str):
@@ -39,22 +80,6 @@ def keep_inputs_without_gradient(model: Any, arguments: Any) -> None:
     base.enable_input_require_grads = MethodType(ask, base)
 
 
-# Each token is changed by itself, and nothing is left to chance.
-_ADAPTERS = (
-    "BOFT",
-    "FOURIERFT",
-    "HRA",
-    "IA3",
-    "LN_TUNING",
-    "LORA",
-    "OFT",
-    "TRAINABLE_TOKENS",
-    "VERA",
-)
-_ATTENTION = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
-_BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
-
-
 def find_backbone(model: Any) -> Any:
     """Return the part of a model, with or without an adapter, below its output head."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -63,15 +88,27 @@ def find_backbone(model: Any) -> Any:
 
 def find_obstacle(backbone: Any) -> str | None:
     """Return why prompts cannot be shared by this model, or None if they can."""
-    family = find_family_obstacle(backbone)
-    if family is not None:
-        return family
+    text = find_text_model(backbone)
+    if text is not backbone and backbone.config.model_type not in _VISION:
+        return f"models of type {backbone.config.model_type} are not known to allow it"
+    known = _TEXT.get(text.config.model_type)
+    if known is None:
+        return f"models of type {text.config.model_type} are not known to allow it"
+    types = set(list_block_types(text.config))
+    if types - known:
+        return f"its layers are of type {min(types - known)}"
+    attention = text.config._attn_implementation
+    if attention == "eager" and text.config.model_type in _NOT_EAGER:
+        return "with eager attention its passes were not close enough to plain ones"
+    kernels = [*filter(find_spec, _KERNELS), *(["the hub's kernels"] if text.use_kernels else [])]
+    if "linear_attention" in types and kernels:
+        return f"its linear attention is computed by {kernels[0]}: no gradient was compared"
+    if getattr(text.config, "use_bidirectional_attention", False):
+        return "its tokens attend to later ones"
     if not type(backbone).__module__.startswith("transformers."):
         return f"its class {type(backbone).__name__} is not of Transformers"
     if len({parameter.device for parameter in backbone.parameters()}) > 1:
         return "it is spread over devices"
-    text = find_text_model(backbone)
-    attention = text.config._attn_implementation
     if attention not in _ATTENTION:
         return f"its attention implementation is {attention}"
     rotary = find_rotary_by_length(text)
@@ -85,7 +122,7 @@ def find_obstacle(backbone: Any) -> str | None:
 def find_adapter_obstacle(model: Any) -> str | None:
     """Return why prompts cannot be shared with this model's adapters, or None if they can."""
     for config in getattr(model, "peft_config", {}).values():
-        if config.peft_type not in _ADAPTERS:
+        if config.peft_type.value not in _ADAPTERS.split():
             return f"adapters of type {config.peft_type.value} are not known to allow it"
     for part in model.modules():
         for variant in getattr(part, "lora_variant", {}).values():
@@ -105,18 +142,19 @@ def find_rotary_by_length(model: nn.Module) -> str | None:
 
 
 def has_dropout(model: nn.Module) -> bool:
-    """Whether some part of the model drops activations, or an adapter, while it trains."""
-    return any(map(_drops, model.modules()))
+    """Whether some part of the model drops activations, or an adapter, while it trains.
 
-
-def _drops(part: nn.Module) -> bool:
-    """Read rates off a layer for dropout, and off whatever has some, of each adapter or its own."""
-    kept = vars(part)
-    rates = [kept.get("p") if "Dropout" in type(part).__name__ else None]
-    for name, value in kept.items():
-        if "drop" in name:
-            rates += value.values() if isinstance(value, Mapping) else [value]
-    return any(isinstance(rate, int | float) and rate > 0 for rate in rates)
+    Rates are read off a layer for dropout, and off whatever has some, of each adapter or its own.
+    """
+    for part in model.modules():
+        kept = vars(part)
+        rates = [kept.get("p") if "Dropout" in type(part).__name__ else None]
+        for name, value in kept.items():
+            if "drop" in name:
+                rates += value.values() if isinstance(value, Mapping) else [value]
+        if any(isinstance(rate, int | float) and rate > 0 for rate in rates):
+            return True
+    return False
 
 
 def find_first_trained(backbone: nn.Module, num_blocks: int) -> int:

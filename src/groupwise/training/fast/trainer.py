@@ -1,13 +1,12 @@
 """TRL's GRPOTrainer with what the rows of a group have in common computed once.
 
-Every loss of TRL stays valid, because ``_compute_loss`` is inherited. What changes: where
-log-probabilities come from, how completions are sampled, and which rows are scored at all.
+The package's docstring says which of its methods are overridden, and why.
 """
 
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +15,20 @@ from accelerate.utils import gather_object
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
+from groupwise.training import on_policy
+from groupwise.training.fast import guard, support
+from groupwise.training.fast import round as rounds
 from groupwise.training.fast.draws import draw_from_seeds
-from groupwise.training.fast.early_rewards import start_all, start_early
-from groupwise.training.fast.groups import (
-    Groups,
-    find_dead_rows,
-    number_prompts,
-    split_batch,
-    split_groups,
-)
-from groupwise.training.fast.guard import (
-    Comparison,
-    ShapeGuard,
-    agree,
-    collect_prompts,
-    compare_passes,
-    compute_logits,
-    name_plain,
-    pick_rows,
-    vary_batches,
-)
 from groupwise.training.fast.pictures import process_pictures_once
-from groupwise.training.fast.rounds import Round, load_progress, save_progress
 from groupwise.training.fast.sampling import find_sampling_obstacle, sample_round
-from groupwise.training.fast.scoring import (
-    ScoredRows,
-    Scores,
-    Sharing,
-    put_back,
-    score_rows,
-)
+from groupwise.training.fast.scoring import ScoredRows, Scores, Sharing, put_back, score_rows
 from groupwise.training.fast.shared import install_shared_pass
-from groupwise.training.fast.support import (
-    describe_sharing,
-    find_adapter_obstacle,
-    find_backbone,
-    find_obstacle,
-    keep_inputs_without_gradient,
-)
-from groupwise.training.fast.vllm_pictures import show_pictures
-from groupwise.training.fast.vllm_weights import send_merged
-from groupwise.training.on_policy import find_precision, find_resolution, use_plain_attention
+from groupwise.training.fast.vllm import send_merged, show_pictures
 from groupwise.training.settings import SpeedSettings
-from groupwise.training.sharding import (
-    ShardedTraining,
-    gather_from_zero3,
-    gather_head,
-    gather_weights,
-)
-
-LogProbs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+from groupwise.training.sharding import ShardedTraining, gather_head, gather_weights
 
 # In float32, where each costs four whole prompts in a first step, and in less precision.
 _MAX_COMPARED_ROWS = (3, 16)
-
 # TRL leaves open what its attributes hold until training has begun.
 _Base: Any = GRPOTrainer
 
@@ -83,43 +42,57 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     """
 
     def __init__(self, *, speed: SpeedSettings, **named: Any) -> None:
-        keep_inputs_without_gradient(named["model"], named.get("args"))
+        support.keep_inputs_without_gradient(named["model"], named.get("args"))
         super().__init__(**named)
         self.speed = speed
-        if speed.rewards_beside_scoring:
-            self.reward_funcs = [start_early(function) for function in self.reward_funcs]
         self._round: Any = None
         self._micro_batch: Mapping[str, Any] = {}
-        self._guard = ShapeGuard()
+        self._guard = guard.ShapeGuard()
         self._plain: tuple[Any, list[torch.Tensor], float] | None = None
         self._counts: Counter[str] = Counter()
         self._sharing = Sharing()
-        self._shares = speed.shared_prefix != "off" and self._install()
-        self._samples_once = self._shares and speed.prefill_once and self._can_sample_once()
+        self._shares = self._samples_once = False
+        if speed.shared_prefix != "off":
+            self._install()
         if self.use_vllm:
             show_pictures(self.vllm_generation, self.processing_class)
-            if hasattr(self.model, "peft_config"):
-                self._send_merged()
+            if hasattr(self.model, "peft_config") and self._dist.is_fsdp:
+                warnings.warn(
+                    "adapters are merged into the weights and out again for vLLM, which rounds "
+                    "them: they are spread over processes",
+                    stacklevel=2,
+                )
+            elif hasattr(self.model, "peft_config"):
+                send_merged(self.vllm_generation, self.model)
 
-    def _install(self) -> bool:
-        """Make the models take a shared pass; return whether that is possible."""
+    def _install(self) -> None:
+        """Make the models take a shared pass, and read prompts once, where that is possible."""
         given = [m for m in (self.model, self.ref_model) if m is not None]
         models = [self.accelerator.unwrap_model(model) for model in given]
-        self._backbones = [find_backbone(model) for model in models]
-        obstacle = agree(self.accelerator, self._find_obstacle(models))
+        self._backbones = [support.find_backbone(model) for model in models]
+        obstacle = guard.agree(self.accelerator, self._find_obstacle(models))
         if obstacle is not None:
             self._stop_sharing(obstacle)
-            return False
+            return
         for backbone in self._backbones:
             install_shared_pass(backbone)
-        return True
+        self._shares = True
+        if self.use_vllm or self.use_transformers_continuous_batching:
+            return
+        if self.speed.prefill_once:
+            obstacle = find_sampling_obstacle(self.generation_config, models[0].generation_config)
+            self._samples_once = obstacle is None
+        if obstacle is not None:
+            warnings.warn(f"every prompt is read once per completion: {obstacle}", stacklevel=2)
 
     def _find_obstacle(self, models: Sequence[Any]) -> str | None:
         """Return why prompts cannot be shared by these models in this training, or None."""
         if self._dist.fsdp_version == 1:
-            return "its weights are spread over processes by FSDP1; FSDP2 and ZeRO-3 allow it"
+            return "its weights are spread over processes by FSDP1; FSDP2 allows it"
         for model in models:
-            found = find_obstacle(find_backbone(model)) or find_adapter_obstacle(model)
+            found = support.find_obstacle(
+                support.find_backbone(model)
+            ) or support.find_adapter_obstacle(model)
             if found is not None:
                 return found
         reasons = {
@@ -131,26 +104,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         }
         return next((reason for reason, applies in reasons.items() if applies), None)
 
-    def _can_sample_once(self) -> bool:
-        """Whether completions are sampled here, by options that allow it."""
-        if self.use_vllm or self.use_transformers_continuous_batching:
-            return False
-        own = self.accelerator.unwrap_model(self.model).generation_config
-        obstacle = find_sampling_obstacle(self.generation_config, own)
-        if obstacle is not None:
-            warnings.warn(f"every prompt is read once per completion: {obstacle}", stacklevel=2)
-        return obstacle is None
-
-    def _send_merged(self) -> None:
-        if self._dist.is_fsdp or self._dist.is_zero3:
-            warnings.warn(
-                "adapters are merged into the weights and out again for vLLM, which rounds them: "
-                "they are spread over processes",
-                stacklevel=2,
-            )
-        else:
-            send_merged(self.vllm_generation, self.model)
-
     def _stop_sharing(self, reason: str) -> None:
         if self.speed.shared_prefix == "on":
             raise TrainingError(
@@ -161,7 +114,9 @@ class FastGRPOTrainer(ShardedTraining, _Base):
 
     def _find_sharing(self) -> Sharing:
         """Return what is kept in a round; what trains is known when training has begun."""
-        return describe_sharing(self._backbones[0], self.speed) if self._shares else Sharing()
+        return (
+            support.describe_sharing(self._backbones[0], self.speed) if self._shares else Sharing()
+        )
 
     # ---- a round: sampling, rewards, reference -------------------------------------------------
 
@@ -174,7 +129,9 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             # Rows with seeds were laid out in an order that any number of processes shares.
             is_laid_out = "sampling_seed" in generation_batch[0]
             self._buffered_inputs = (
-                split_batch(batch, num_steps, is_shuffled=is_laid_out) if num_steps > 1 else [batch]
+                rounds.split_batch(batch, num_steps, is_shuffled=is_laid_out)
+                if num_steps > 1
+                else [batch]
             )
         return self._buffered_inputs[self._step % num_steps]
 
@@ -185,7 +142,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
                 return super()._generate_and_score_completions(inputs)
             finally:
                 self._round = kept
-        numbers = torch.tensor(number_prompts(inputs), device=self.accelerator.device)
+        numbers = torch.tensor(rounds.number_prompts(inputs), device=self.accelerator.device)
         self._round = self._start_round(numbers)
         self._sharing = self._find_sharing()
         once = self.speed.vision_once
@@ -196,32 +153,14 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         places = torch.arange(len(inputs), device=numbers.device)
         return batch | {"prompt_numbers": numbers, "places": places}
 
-    def _start_round(self, numbers: torch.Tensor) -> Round:
-        return Round(Groups.of(numbers))
-
-    def _generate(self, prompts: list[Any]) -> Any:
-        output = super()._generate(prompts)
-        elsewhere = self.environment_factories or self.rollout_func
-        if self._round is not None and not elsewhere:
-            # They are needed only after old policy and reference are scored.
-            start_all(
-                self.reward_funcs,
-                self._rows,
-                prompts=prompts,
-                completions=output[3],
-                completion_ids=output[1],
-                trainer_state=self.state,
-                log_extra=self._log_completion_extra,
-                log_metric=self._log_metric,
-            )
-        return output
+    def _start_round(self, numbers: torch.Tensor) -> rounds.Round:
+        return rounds.Round(rounds.Groups.of(numbers))
 
     def _calculate_rewards(self, *given: Any, **named: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*given, **named)
-        if not self.model.training:
-            return rewards
-        self._note_dead(rewards)
-        self._count_groups(rewards)
+        if self.model.training:
+            self._note_dead(rewards)
+            self._count_groups(rewards)
         return rewards
 
     def _count_groups(self, rewards: torch.Tensor) -> None:
@@ -240,7 +179,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         if self.multi_objective_aggregation != "sum_then_normalize":
             return torch.zeros(len(rewards), dtype=torch.bool, device=rewards.device)
         weighted = rewards * self.reward_weights.to(rewards.device)
-        return find_dead_rows(weighted, group_size=self.num_generations)
+        return rounds.find_dead_rows(weighted, group_size=self.num_generations)
 
     def _tokenize_prompts(self, prompts: list[Any]) -> tuple[Any, Any, Any]:
         if not self._reads_prompts_once(len(prompts)):
@@ -289,13 +228,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         compute_entropy: bool = False,
         compute_aux_loss: bool = False,
         **named: Any,
-    ) -> LogProbs:
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         if self._shares and self._round is not None and self.model.training:
             scored = self._collect_rows(input_ids, attention_mask, logits_to_keep, named)
             output = self._score(model, scored, batch_size or len(input_ids))
             if output is not None:
-                entropies = output[1] if compute_entropy else None
-                return output[0], entropies, None
+                return output[0], output[1] if compute_entropy else None, None
         gather_head(model)
         return super()._get_per_token_logps_and_entropies(
             model,
@@ -316,12 +254,14 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         places = self._micro_batch.get("places", torch.arange(len(numbers), device=ids.device))
         if len(numbers) != len(ids):
             return None
-        prompts = collect_prompts(ids[:, :-num_tokens], mask[:, :-num_tokens], named)
+        prompts = guard.collect_prompts(ids[:, :-num_tokens], mask[:, :-num_tokens], named)
         if prompts is None:
             return None
         return ScoredRows(prompts, ids[:, -num_tokens:], mask[:, -num_tokens:], places, numbers)
 
-    def _score(self, model: Any, scored: ScoredRows | None, batch_size: int) -> LogProbs | None:
+    def _score(
+        self, model: Any, scored: ScoredRows | None, batch_size: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Return log-probabilities and entropies, shape [rows, tokens]; None: use plain passes.
 
         Every process takes part in the verdict, whatever its rows are.
@@ -330,21 +270,25 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         parts: list[ScoredRows] = []
         if scored is not None:
             alive = self._find_alive_rows(len(scored.ids))
-            chunks = split_groups(alive, scored.prompt_numbers, batch_size)
+            chunks = rounds.split_groups(alive, scored.prompt_numbers, batch_size)
             parts = [scored.take(rows) for rows in chunks]
         compared: dict[int, Scores] = {}
-        new = self._list_new(model, parts)
-        is_spread = self._dist.is_fsdp or self._dist.is_zero3
+        # The first batch of each new shape is compared.
+        is_reference, is_spread = model is self.ref_model, self._dist.is_fsdp
+        new = [
+            place
+            for place, part in enumerate(parts)
+            if part.mask.any() and self._guard.is_new((is_reference, *_describe_shape(part)))
+        ]
         some_are_new = is_spread and bool(self._gather(len(new)).any())
-        with self._gather_weights(model) if some_are_new else nullcontext():
-            fault = agree(self.accelerator, self._find_fault(model, parts, new, compared))
+        with gather_weights(model) if some_are_new else nullcontext():
+            fault = guard.agree(self.accelerator, self._find_fault(model, parts, new, compared))
         if fault is not None:
             self._stop_sharing(fault)
         # Each pass gathers weights from all processes, so that all must do as many.
         counts = self._gather(len(parts)) if is_spread else torch.tensor([len(parts)])
         if scored is None or fault is not None or not counts.all():
             return None
-        is_reference = model is self.ref_model
         if is_spread or self.accelerator.unwrap_model(model) is not model:
             compared = {}  # an update goes through what talks to the other processes
         outputs = [
@@ -358,13 +302,7 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             for rows, output in zip(chunks, outputs, strict=True)
         ]
         old = self._micro_batch.get("old_per_token_logps")
-        return *put_back(found, scored, unscored_log_probs=old), None
-
-    def _gather_weights(self, model: Any) -> AbstractContextManager[None]:
-        if not self._dist.is_zero3:
-            return gather_weights(model)
-        engine = model if model is self.ref_model else self.model_wrapped
-        return gather_from_zero3(engine, self.accelerator)
+        return put_back(found, scored, unscored_log_probs=old)
 
     def _share(self, model: Any, part: ScoredRows, *, is_reference: bool) -> Scores:
         backbone = self._backbones[-1 if is_reference else 0]
@@ -392,15 +330,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         numbers = self._micro_batch["prompt_numbers"]
         return every[numbers == numbers[0]]
 
-    def _list_new(self, model: Any, parts: Sequence[ScoredRows]) -> list[int]:
-        """Return the place of the first batch of each new shape."""
-        is_reference = model is self.ref_model
-        return [
-            place
-            for place, part in enumerate(parts)
-            if part.mask.any() and self._guard.is_new((is_reference, *_describe_shape(part)))
-        ]
-
     def _gather(self, number: int) -> torch.Tensor:
         """Return a number of every process, all of which must take part, shape [processes]."""
         return self.accelerator.gather(torch.tensor([number], device=self.accelerator.device))
@@ -417,79 +346,62 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         # A wrapped one talks to the other processes, whose shapes may not be new.
         model = self.accelerator.unwrap_model(model)
         with self.accelerator.autocast():
-            dtype = find_precision(model)
+            dtype = on_policy.find_precision(model)
         for place in new:
             part = parts[place]
             shared = compared[place] = self._share(model, part, is_reference=is_reference)
-            rows = pick_rows(part, _MAX_COMPARED_ROWS[dtype != torch.float32])
-            found = self._compare(model, part, rows, shared.log_probs, is_reference=is_reference)
+            rows = guard.pick_rows(part, _MAX_COMPARED_ROWS[dtype != torch.float32])
+            chosen = part.take(rows)
+            given = shared.log_probs[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
+            # What the check of a first round computed serves its first update, too.
+            tokens = chosen.prompts.ids.tolist(), chosen.ids.tolist()
+            key = (is_reference, self.state.global_step, part.places[rows].tolist(), tokens)
+            if self._plain is None or self._plain[0] != key:
+                self._plain = (key, *self._pass_plainly(model, chosen, dtype))
+            found = guard.compare_passes(given, self._plain[1], ulp=self._plain[2])
             self._guard.comparisons.append(found)
             if not found.is_close:
                 return f"log-probabilities {found}"
         return None
 
-    def _compare(
-        self,
-        model: Any,
-        part: ScoredRows,
-        rows: torch.Tensor,
-        shared: torch.Tensor,
-        *,
-        is_reference: bool,
-    ) -> Comparison:
-        """Compare some rows of a shared pass, shape [rows, tokens], with plain ones."""
-        chosen = part.take(rows)
-        given = shared[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
-        # What the check of a first round computed serves its first update, too.
-        tokens = chosen.prompts.ids.tolist(), chosen.ids.tolist()
-        key = (is_reference, self.state.global_step, part.places[rows].tolist(), tokens)
-        if self._plain is None or self._plain[0] != key:
-            self._plain = (key, *self._pass_plainly(model, chosen))
-        _, plain, ulp = self._plain
-        return compare_passes(given, plain, ulp=ulp)
-
-    def _pass_plainly(self, model: Any, chosen: ScoredRows) -> tuple[list[torch.Tensor], float]:
+    def _pass_plainly(
+        self, model: Any, chosen: ScoredRows, dtype: torch.dtype
+    ) -> tuple[list[torch.Tensor], float]:
         """Return log-probabilities of plain passes, each of shape [tokens], and their unit."""
         alone = [chosen.take(row) for row in torch.arange(len(chosen.ids)).split(1)]
-        with self.accelerator.autocast():
-            dtype = find_precision(model)
         width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
         with torch.no_grad():
             plain = [
                 torch.cat([self._score_plainly(model, batch) for batch in batches])
-                for batches in vary_batches(chosen, dtype)
+                for batches in guard.vary_batches(chosen, dtype)
             ]
-            with use_plain_attention(width, dtype):
+            with on_policy.use_plain_attention(width, dtype):
                 plain.append(torch.cat([self._score_plainly(model, row) for row in alone]))
-        with self.accelerator.autocast():
-            logits = compute_logits(model, chosen) / self.temperature
-        return plain, find_resolution(logits, plain[0], dtype)
+        first = guard.name_plain(chosen.take(torch.arange(1, device=chosen.ids.device)))
+        given = {name: one for name, one in first.items() if not name.startswith("num_")}
+        with self.accelerator.autocast(), torch.no_grad():
+            logits = model(**given, use_cache=False).logits / self.temperature
+        return plain, on_policy.find_resolution(logits, plain[0], dtype)
 
     def _score_plainly(self, model: Any, rows: ScoredRows) -> torch.Tensor:
         """Return log-probabilities of the real tokens of a plain pass, shape [tokens]."""
-        output = super()._get_per_token_logps_and_entropies(model, **name_plain(rows))
+        output = super()._get_per_token_logps_and_entropies(model, **guard.name_plain(rows))
         return output[0][rows.mask.bool()]
 
     def log(self, logs: dict[str, Any], *given: Any) -> None:
         """Log counts since the last row of a training, too: unlike means they add up."""
         if "loss" in logs:
-            logs |= self._take_counts()
-            self._join_skipped()
+            counts, self._counts = dict(self._counts), Counter()
+            if "num_skipped_rows" in counts:  # of this process; groups are those of all
+                own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
+                counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
+            logs |= counts
+            # The share of skipped rows is that of all processes.
+            shares = gather_object([self._metrics["train"].get("skipped_rows", [])])
+            joined = [share for part in shares for share in part]
+            if joined:
+                self._metrics["train"]["skipped_rows"] = joined
         super().log(logs, *given)
-
-    def _take_counts(self) -> dict[str, int]:
-        counts, self._counts = dict(self._counts), Counter()
-        if "num_skipped_rows" in counts:  # of this process; groups are those of all
-            own = torch.tensor(counts["num_skipped_rows"], device=self.accelerator.device)
-            counts["num_skipped_rows"] = int(self.accelerator.reduce(own, "sum"))
-        return counts
-
-    def _join_skipped(self) -> None:
-        """Let the share of skipped rows be that of all processes."""
-        parts = gather_object([self._metrics["train"].get("skipped_rows", [])])
-        joined = [share for part in parts for share in part]
-        if joined:
-            self._metrics["train"]["skipped_rows"] = joined
 
     # ---- resuming ------------------------------------------------------------------------------
 
@@ -503,12 +415,12 @@ class FastGRPOTrainer(ShardedTraining, _Base):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-        save_progress(self, folder)
+        rounds.save_progress(self, folder)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            load_progress(self, Path(checkpoint))
+            rounds.load_progress(self, Path(checkpoint))
             self._sharing = self._find_sharing()
 
 

@@ -1,0 +1,531 @@
+"""A grid of runs: a loop over run folders, each filled by a ``groupwise run`` of its own.
+
+    DIR/sweep.json      recipe, axes, and every cell with its coordinates and resolved config
+    DIR/cells/NAME/     run folders, which take over finished steps from one another
+    DIR/configs/NAME.json, DIR/logs/NAME.log
+    DIR/failed/NAME.txt how a cell has failed, until it is started again
+
+The cells' folders are the truth about what is done, so a sweep goes on after any end. A folder
+belongs to one grid. It may grow by values; with other axes or other settings its cells would
+differ in more than their coordinates.
+"""
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any, Literal
+
+from groupwise.core import (
+    ChildProcess,
+    Config,
+    ConfigError,
+    DataError,
+    GroupwiseError,
+    RunError,
+    RunFolder,
+    Say,
+    describe_duration,
+    describe_unknown,
+    digest_json,
+    dump_config,
+    is_locked,
+    load_config,
+    read_json,
+    start_child,
+    stop_children,
+    write_json,
+    write_text,
+)
+from groupwise.pipeline.grid import (
+    Axis,
+    list_coordinates,
+    name_cell,
+    parse_axes,
+    parse_coordinates,
+)
+from groupwise.pipeline.recipe import Recipe
+from groupwise.pipeline.reward_audit import check_accepted, plan_steps
+from groupwise.pipeline.run import compare_settings
+from groupwise.pipeline.runner import are_done
+from groupwise.pipeline.step_files import DONE, describe_now
+from groupwise.pipeline.steps import Step, check_plan
+
+CellState = Literal["done", "failed", "running", "waiting"]
+
+_RECORD = "sweep.json"
+_CELLS = "cells"
+_FORMAT = 1
+_MAX_SHOWN = 5
+_POLL_S = 0.05
+_BUSY_POLL_S = 1.0
+_RECORD_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCell:
+    """One run of a sweep.
+
+    Attributes:
+        name: of its folder.
+        coordinates: the text of its value on each axis.
+        folder: its run folder, which may not exist yet.
+        state: ``waiting`` if it was never run, or was interrupted.
+        error: how it failed, else empty.
+    """
+
+    name: str
+    coordinates: Mapping[str, str]
+    folder: Path
+    state: CellState
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A grid of runs, as far as it is.
+
+    Attributes:
+        axes: what varies, in the order it was given.
+        cells: all of them, those not run, too; the last axis varies fastest.
+        recipe: what every cell runs.
+    """
+
+    axes: tuple[Axis, ...]
+    cells: tuple[SweepCell, ...]
+    recipe: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A cell that can be run.
+
+    Attributes:
+        name: of its folder.
+        coordinates: the text of its value on each axis.
+        folder: its run folder, which may not exist yet.
+        config: resolved.
+        steps: what a run of it does.
+        work: of each step, a digest of all that is known to decide its outputs beforehand; the
+            same in two cells if one can take it over from the other.
+    """
+
+    name: str
+    coordinates: Mapping[str, str]
+    folder: Path
+    config: Config
+    steps: Sequence[Step] = field(repr=False)
+    work: Mapping[str, str] = field(repr=False)
+
+    def is_done(self, recipe: Recipe[Any]) -> bool:
+        """Return whether its folder holds the whole run, digesting all of its outputs."""
+        if not RunFolder(self.folder).manifest_path.is_file():
+            return False
+        manifest = RunFolder(self.folder).read_manifest()
+        if manifest.get("config_digest") != digest_json(dump_config(self.config)):
+            return False
+        accepted = manifest.get("accepted_findings", ())
+        steps = self.steps
+        if accepted:
+            steps = plan_steps(recipe, self.config, self.folder, accepted=accepted)
+        return are_done(steps, self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """A grid whose cells can all be run.
+
+    Attributes:
+        recipe: what every cell runs.
+        folder: of the sweep.
+        axes: what varies, in the order it was given.
+        cells: all of them; the last axis varies fastest.
+        accepted: findings of the reward audit that every cell goes on with.
+    """
+
+    recipe: Recipe[Any]
+    folder: Path
+    axes: tuple[Axis, ...]
+    cells: tuple[PlannedCell, ...]
+    accepted: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What ``sweep.json`` says."""
+        configs = [(cell, dump_config(cell.config)) for cell in self.cells]
+        return {
+            "format": _FORMAT,
+            "recipe": self.recipe.name,
+            "axes": [{"key": axis.key, "values": list(axis.values)} for axis in self.axes],
+            "cells": [
+                {
+                    "name": cell.name,
+                    "folder": f"{_CELLS}/{cell.name}",
+                    "config_digest": digest_json(config),
+                    "coordinates": dict(cell.coordinates),
+                    "config": config,
+                }
+                for cell, config in configs
+            ],
+        }
+
+    def find_cell(self, name: str) -> PlannedCell:
+        """Return a cell by its name, or by coordinates in any order and spelling.
+
+        Raises:
+            ConfigError: with the nearest name, if there is none.
+        """
+        typed = parse_coordinates(name)
+        for cell in self.cells:
+            if name == cell.name or typed == cell.coordinates:
+                return cell
+        raise ConfigError(describe_unknown("cell", name, [cell.name for cell in self.cells]))
+
+    def count_work(self) -> dict[str, int]:
+        """Return how many different pieces of work each step has over all cells."""
+        pairs = {pair for cell in self.cells for pair in cell.work.items()}
+        counts = Counter(step for step, _ in pairs)
+        return {step.name: counts[step.name] for cell in self.cells for step in cell.steps}
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return the sweep in a folder, as its files say it; nothing is digested.
+
+    Raises:
+        RunError: if there is no sweep.
+        DataError: if ``sweep.json`` is damaged.
+    """
+    record = _read_record(folder)
+    return Sweep(
+        axes=tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"]),
+        cells=tuple(
+            SweepCell(cell["name"], cell["coordinates"], folder / cell["folder"], *state)
+            for cell in record["cells"]
+            for state in [_read_state(folder, cell)]
+        ),
+        recipe=record["recipe"],
+    )
+
+
+def _read_state(folder: Path, cell: Mapping[str, Any]) -> tuple[CellState, str]:
+    run, failed = folder / cell["folder"], folder / "failed" / f"{cell['name']}.txt"
+    if is_locked(run / ".lock"):
+        return "running", ""
+    if failed.is_file():
+        return "failed", failed.read_text(encoding="utf-8")
+    try:
+        manifest = read_json(run / "manifest.json", dict)
+    except DataError:
+        return "waiting", ""
+    if manifest.get("config_digest") != cell["config_digest"]:
+        return "waiting", "its folder no longer holds the run that was done"
+    steps = manifest.get("plan") or {"": {}}
+    is_done = all((run / step / DONE).is_file() for step in steps)
+    return "done" if is_done else "waiting", ""
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / _RECORD
+    if not path.exists():
+        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid")
+    record = read_json(path, dict)
+    if record.get("format") != _FORMAT:
+        raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
+    return record
+
+
+def plan_sweep(
+    recipe: Recipe[Any],
+    config: Path,
+    grids: Sequence[str],
+    *,
+    out: Path,
+    settings: Sequence[str] = (),
+    accepted: Sequence[str] = (),
+) -> SweepPlan:
+    """Return the cells of a grid, ready to run; nothing is written.
+
+    Args:
+        recipe: what every cell runs.
+        config: the YAML file that all cells start from.
+        grids: ``key=value,value`` texts, one per axis.
+        out: folder of the sweep; if it holds one already, that one goes on or grows.
+        settings: ``key=value`` texts that hold for all cells.
+        accepted: findings of the reward audit to go on with.
+
+    Raises:
+        ConfigError: with every problem of the grid, of any cell, and of ``out``.
+    """
+    axes, problems = parse_axes(grids, settings=settings)
+    try:
+        check_accepted(recipe, accepted)
+    except GroupwiseError as error:
+        problems.append(str(error))
+    coordinates = {name_cell(place): place for place in list_coordinates(axes)}
+    loaded: dict[str, Config] = {}
+    for name, place in coordinates.items():
+        overrides = [*settings, *(f"{key}={text}" for key, text in place.items())]
+        try:
+            loaded[name] = load_config(recipe.load_config_type(), config, overrides=overrides)
+        except ConfigError as error:
+            first, *lines = str(error).split("\n")
+            if any(f"--set {key}" in first for key in place):
+                first = first.replace("--set", "--grid", 1)
+            # What many cells have is told once.
+            found = [line.strip() for line in lines] or [first]
+            problems += [line for line in found if line not in problems]
+    _refuse(problems)
+    return _make_plan(recipe, out, axes, coordinates, loaded, accepted)
+
+
+def plan_recorded(recipe: Recipe[Any], out: Path, *, accepted: Sequence[str] = ()) -> SweepPlan:
+    """Return the cells of the sweep that ``out`` holds, with the configs recorded there.
+
+    Raises:
+        ConfigError: if it is of another recipe, or a config no longer fits.
+        RunError: if there is no sweep.
+    """
+    record = _read_record(out)
+    if record["recipe"] != recipe.name:
+        raise ConfigError(f"{out} holds a sweep of {record['recipe']}, not of {recipe.name}")
+    check_accepted(recipe, accepted)
+    axes = tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"])
+    coordinates = {cell["name"]: cell["coordinates"] for cell in record["cells"]}
+    config_type = recipe.load_config_type()
+    loaded = {c["name"]: load_config(config_type, c["config"]) for c in record["cells"]}
+    return _make_plan(recipe, out, axes, coordinates, loaded, accepted)
+
+
+def _make_plan(
+    recipe: Recipe[Any],
+    out: Path,
+    axes: tuple[Axis, ...],
+    coordinates: Mapping[str, Mapping[str, str]],
+    loaded: Mapping[str, Config],
+    accepted: Sequence[str],
+) -> SweepPlan:
+    """Check all cells, and the folder."""
+    first: dict[str, str] = {}
+    problems: list[str] = []
+    stopped: dict[str, list[str]] = {}
+    for name, config in loaded.items():
+        twin = first.setdefault(digest_json(dump_config(config)), name)
+        if twin != name:  # they differ in how a value is written only
+            problems.append(f"the cells {twin} and {name} have the same configuration")
+        try:
+            found = recipe.preview(config).problems
+        except GroupwiseError as error:
+            found = [str(error)]
+        for problem in found:
+            stopped.setdefault(problem, []).append(name)
+    for problem, names in stopped.items():
+        more = f" and {len(names) - 1} more cell{'s' if len(names) > 2 else ''}"
+        told = f" ({names[0]}{more if len(names) > 1 else ''})"
+        problems.append(problem if len(names) == len(loaded) else f"{problem}{told}")
+    _refuse(problems)
+    planned: list[PlannedCell] = []
+    for name, config in loaded.items():
+        folder = out / _CELLS / name
+        steps = plan_steps(recipe, config, folder, accepted=accepted)
+        check_plan(steps)
+        work: dict[str, str] = {}
+        for step in steps:
+            uses = {used: work[used] for used in step.uses}
+            known = {"name": step.name, "settings": step.settings, "inputs": dict(step.inputs)}
+            work[step.name] = digest_json({**known, "uses": uses})
+        planned.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
+    plan = SweepPlan(recipe, out, axes, tuple(planned), tuple(accepted))
+    _check_folder(out, plan.record)
+    return plan
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        lines = "".join(f"\n  {line}" for line in problems)
+        raise ConfigError(f"{len(problems)} problem(s) stop this sweep:{lines}")
+
+
+def _check_folder(folder: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds something else than this sweep, or a part of it."""
+    if (folder / _RECORD).is_file():
+        conflicts = _list_conflicts(_read_record(folder), record)
+        if conflicts:
+            lines = "".join(f"\n  {line}" for line in conflicts)
+            raise ConfigError(
+                f"{folder} holds another sweep:{lines}\n"
+                "use another --out, or what it was started with (an axis may get more values)"
+            )
+    elif folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder", fix="use another --out")
+    elif folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise ConfigError(f"{folder} has files but holds no sweep", fix="use another --out")
+
+
+def _list_conflicts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what keeps a folder with the record ``before`` from going on with ``after``."""
+    if before["recipe"] != after["recipe"]:
+        return [f"its recipe is {before['recipe']}, not {after['recipe']}"]
+    old, new = ({axis["key"]: axis["values"] for axis in r["axes"]} for r in (before, after))
+    if list(old) != list(new):
+        return [f"its axes are {', '.join(old)}, not {', '.join(new)}"]
+    problems = [
+        f"it has {key}={value}, which is missing now"
+        for key, values in old.items()
+        for value in values
+        if value not in new[key]
+    ]
+    configs = {cell["name"]: cell["config"] for cell in after["cells"]}
+    changed: dict[str, str] = {}
+    for cell in before["cells"]:
+        if cell["name"] in configs:
+            changed |= compare_settings(cell["config"], configs[cell["name"]])
+    lines = [f"{key} was {values}" for key, values in changed.items()]
+    more = [f"and {len(lines) - _MAX_SHOWN} more settings"] if len(lines) > _MAX_SHOWN else []
+    return problems + lines[:_MAX_SHOWN] + more
+
+
+def run_sweep(
+    plan: SweepPlan,
+    *,
+    only: str | None = None,
+    slots: Sequence[str | None] = (None,),
+    say: Say = lambda _: None,
+) -> Sweep:
+    """Run all cells that are not done yet; one that fails is recorded and the others go on.
+
+    Args:
+        plan: what to run.
+        only: the name of the one cell to run, or its coordinates as they may be typed; others may
+            be run elsewhere at the same time.
+        slots: a cell runs in each: on the GPU of that name, or, if None, on whatever is there.
+        say: told a line when something happens to a cell: how far all are, and what it is.
+
+    Returns:
+        The sweep as it is afterwards.
+
+    Raises:
+        RunError: if another process runs this sweep, or works on the one cell.
+        ConfigError: if the folder holds another sweep, or there is no such cell.
+    """
+    if only is None:
+        with RunFolder(plan.folder).lock():
+            _write_record(plan)
+            _run_cells(plan, plan.cells, slots, say)
+        return read_sweep(plan.folder)
+    cell = plan.find_cell(only)
+    ends_s = time.monotonic() + _RECORD_PATIENCE_S
+    while not (plan.folder / _RECORD).is_file() or _read_record(plan.folder) != plan.record:
+        try:
+            with RunFolder(plan.folder).lock():
+                _write_record(plan)
+        except RunError:  # another process may be just about to write it
+            if time.monotonic() > ends_s:
+                raise
+            time.sleep(_POLL_S)
+    with RunFolder(cell.folder).lock():
+        pass
+    _run_cells(plan, [cell], slots, say)
+    return read_sweep(plan.folder)
+
+
+def _write_record(plan: SweepPlan) -> None:
+    _check_folder(plan.folder, plan.record)
+    write_json(plan.folder / _RECORD, plan.record)
+
+
+def _run_cells(
+    plan: SweepPlan,
+    cells: Sequence[PlannedCell],
+    slots: Sequence[str | None],
+    say: Say,
+) -> None:
+    """Run cells until all are done or have failed, as many at once as there are slots."""
+    waiting, free, later_s = [*cells], [*slots], dict[str, float]()
+    running: dict[str, tuple[PlannedCell, ChildProcess, str | None]] = {}
+    counts, finished, took = Counter[str](), set[str](), list[float]()
+
+    def tell(cell: PlannedCell, event: str, what: str) -> None:
+        counts[event] += 1
+        num_done, num_open = counts["kept"] + counts["done"], len(waiting) + len(running)
+        num_left = len(cells) - num_done - counts["failed"] - len(running)
+        numbers = {"failed": counts["failed"], "running": len(running), "left": num_left}
+        parts = [f"{num_done} of {len(cells)} done"]
+        parts += [f"{number} {name}" for name, number in numbers.items() if number]
+        if took and num_open:
+            left_s = mean(took) * num_open / min(len(slots), num_open)
+            parts.append(f"{describe_duration(left_s)} to go")
+        say(f"[{', '.join(parts)}] {cell.name} {what}")
+
+    def keep(cell: PlannedCell) -> bool:
+        if not cell.is_done(plan.recipe):
+            return False
+        waiting.remove(cell)
+        finished.update(cell.work.values())
+        (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
+        tell(cell, "kept", "kept")
+        return True
+
+    def choose() -> PlannedCell | None:
+        """Return the cell that shares the least unfinished work with those that run."""
+        now = time.monotonic()
+        busy = {key for cell, _, _ in running.values() for key in cell.work.values()} - finished
+        found = [cell for cell in waiting if later_s.get(cell.name, 0.0) <= now]
+        return min(found, key=lambda cell: len(busy & {*cell.work.values()}), default=None)
+
+    states = {cell.name: cell.state for cell in read_sweep(plan.folder).cells}
+    for cell in cells:
+        if not keep(cell) and states[cell.name] == "done":
+            tell(cell, "damaged", "was done, but its files have changed: it is run again")
+    # What was started before comes first: it can be continued.
+    waiting.sort(key=lambda cell: not cell.folder.is_dir())
+    try:
+        while waiting or running:
+            while free and (cell := choose()):
+                if is_locked(cell.folder / ".lock"):
+                    if cell.name not in later_s:
+                        tell(cell, "busy", "is another process's work: looked at later")
+                    later_s[cell.name] = time.monotonic() + _BUSY_POLL_S
+                elif not keep(cell):
+                    waiting.remove(cell)
+                    slot = free.pop(0)
+                    running[cell.name] = cell, _start(plan, cell, slot), slot
+                    tell(cell, "started", "started")
+            time.sleep(_POLL_S)
+            for cell, child, slot in [*running.values()]:
+                if child.process.poll() is None:
+                    continue
+                del running[cell.name]
+                free.append(slot)
+                if child.process.returncode:
+                    error = child.describe_failure()
+                    (plan.folder / "failed").mkdir(exist_ok=True)
+                    write_text(plan.folder / "failed" / f"{cell.name}.txt", error)
+                    tell(cell, "failed", "failed: " + error.replace("\n", "\n    "))
+                else:
+                    finished.update(cell.work.values())
+                    took.append(child.duration_s)
+                    tell(cell, "done", f"done in {took[-1]:.1f} s")
+    finally:
+        stop_children([child for _, child, _ in running.values()])
+
+
+def _start(plan: SweepPlan, cell: PlannedCell, slot: str | None) -> ChildProcess:
+    """Start ``groupwise run`` for a cell; its config is written beside the cells first."""
+    (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
+    config = plan.folder / "configs" / f"{cell.name}.json"
+    write_json(config, cell.config.model_dump(mode="json"))
+    accepted = [part for finding in plan.accepted for part in ("--accept", finding)]
+    places = ["--config", str(config), "--out", str(cell.folder)]
+    shared = ["--share-with", str(plan.folder / _CELLS)]
+    words = ["-m", "groupwise.cli", "run", plan.recipe.name, *places, *shared, *accepted]
+    return start_child(
+        # -P: the working folder is no place to import from, as with the installed command.
+        [sys.executable, "-P", *words],
+        log=plan.folder / "logs" / f"{cell.name}.log",
+        title=f"{describe_now()} {' '.join(words)}",
+        env={**os.environ, **({} if slot is None else {"CUDA_VISIBLE_DEVICES": slot})},
+    )
