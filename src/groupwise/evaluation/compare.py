@@ -269,7 +269,7 @@ def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -
     shown: list[DiscordantItem] = []
     for item in unlike[: max(MIN_DISCORDANT, MAX_DISCORDANT // (len(table.systems) - 1))]:
         ours, theirs = one.answers.get(item.id), two.answers.get(item.id)
-        named = {"task": str(ours.fields.get("task") or "") if ours else ""}
+        named: dict[str, Any] = {"task": str(ours.fields.get("task") or "") if ours else ""}
         named["answer_a"] = (ours and ours.text) or item.answer_a
         named["answer_b"] = (theirs and theirs.text) or item.answer_b
         shown.append(replace(item, **named))

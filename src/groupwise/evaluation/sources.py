@@ -214,7 +214,11 @@ def _read_results(
             facts.setdefault((one.system, one.cell), []).append(found)
             results.append(_read_result(one, found, runs[one.folder], measure, question.split))
         else:
-            named = {"state": one.state, "folder": str(one.folder), "error": one.error}
+            named: dict[str, Any] = {
+                "state": one.state,
+                "folder": str(one.folder),
+                "error": one.error,
+            }
             results.append(Result(one.system, one.cell, **named))
     for own in facts.values():
         if len(own) > 1:

@@ -4,22 +4,16 @@ A run fills the rows whose conditions its settings fit. Runs of a row that diffe
 are one arm; runs that differ in more are arms of their own. What a table has is in its file.
 """
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
-
-from pydantic import BeforeValidator, Field, model_validator
+from typing import Any, NamedTuple
 
 from groupwise.core import (
-    Config,
     EvaluationError,
     RunFolder,
     check_records,
     flatten_settings,
-    load_config,
-    repeat_start,
     write_json,
 )
 from groupwise.evaluation import (
@@ -62,162 +56,18 @@ from groupwise.evaluation import (
 from groupwise_recipes.visual_reasoning.config import CHECKPOINTS
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT
+from groupwise_recipes.visual_reasoning.study_tables import (
+    FOLDER,
+    Column,
+    Published,
+    Row,
+    StudyTable,
+    fits_any,
+    read_tables,
+)
 
-FOLDER = Path(__file__).with_name("tables")
-NAMES = ("alignment", "grounding", "transfer", "bias", "prompts")
 NOT_RUN = "?"
-Settings = Mapping[str, Any]
 _MAX_APART = 4
-
-
-class Wanted(Config):
-    """What a setting has to be, all of it; a setting that a run does not have is null.
-
-    ``given`` says whether it, or any setting below it, is more than null.
-    """
-
-    any_of: tuple[Any, ...] | None = None
-    none_of: tuple[Any, ...] = ()
-    above: float | None = None
-    given: bool | None = None
-
-    def fits(self, settings: Settings, key: str) -> bool:
-        """Return whether a run's setting is as wanted."""
-        value = settings.get(key)
-        below = (one for name, one in settings.items() if name.startswith(f"{key}."))
-        is_given = value is not None or any(one is not None for one in below)
-        return (
-            (self.any_of is None or value in self.any_of)
-            and value not in self.none_of
-            and (self.above is None or (value is not None and value > self.above))
-            and self.given in (None, is_given)
-        )
-
-
-def _want(value: Any) -> Any:
-    return value if isinstance(value, Mapping) else {"any_of": [value]}
-
-
-Condition = Mapping[str, Annotated[Wanted, BeforeValidator(_want)]]
-Conditions = Annotated[
-    tuple[Condition, ...],
-    BeforeValidator(lambda value: [value] if isinstance(value, Mapping) else value),
-]
-"""What the settings of a run have to be, by key; of several, one is enough."""
-
-
-def fits_any(conditions: Sequence[Condition], settings: Settings) -> bool:
-    """Return whether settings are as one of the conditions wants them."""
-    return any(all(wanted.fits(settings, key) for key, wanted in one.items()) for one in conditions)
-
-
-class Title(Config):
-    """What something is called."""
-
-    en: str
-    zh: str
-
-    def choose(self, language: Language) -> str:
-        """Return it in a language."""
-        return self.zh if language == "zh" else self.en
-
-
-class Published(Config):
-    """A published value in percent; of how many items and of which split, where somebody says."""
-
-    value: float = Field(ge=0, le=100)
-    n: int | None = Field(default=None, ge=1)
-    split: str | None = None
-
-
-class Row(Config):
-    """An arm: ``policy`` of the runs whose settings fit ``where``; ``settings`` make such a run.
-
-    An extra one is left out as long as no run is there. ``published_apart`` are values by column of
-    other items than those of ``published``; they have a table of their own.
-    """
-
-    name: str
-    title: Title
-    policy: str
-    where: Conditions = ({},)
-    settings: tuple[str, ...] = ()
-    is_extra: bool = False
-    published: Mapping[str, Published] = Field(default_factory=dict)
-    published_apart: Mapping[str, Published] = Field(default_factory=dict)
-
-
-class Column(Config):
-    """A measure, of all items or of a ``part`` of them.
-
-    A part is a field and the values that it may have; a run has the first that it asked about.
-    """
-
-    name: str
-    title: Title
-    measure: str
-    part: tuple[str, tuple[str, ...]] | None = None
-
-
-class StudyTable(Config):
-    """One table: runs whose settings fit ``runs``, made by ``config`` and ``settings``.
-
-    ``pairs`` are rows that are compared: what the second has more than the first.
-    """
-
-    name: Literal["alignment", "grounding", "transfer", "bias", "prompts"]
-    title: Title
-    lead: Title
-    config: str
-    settings: tuple[str, ...] = ()
-    runs: Conditions
-    rows: tuple[Row, ...] = Field(min_length=1)
-    columns: tuple[Column, ...] = Field(min_length=1)
-    pairs: tuple[tuple[str, str], ...] = ()
-    split: str = "test"
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        """Refuse unknown names, and published values of other items in one table."""
-        for listed in (self.rows, self.columns):
-            names = [one.name for one in listed]
-            if len(set(names)) < len(names):
-                raise ValueError(f"a name stands twice among {names}")
-        typed = {name for row in self.rows for name in (*row.published, *row.published_apart)}
-        if unknown := typed - {one.name for one in self.columns}:
-            raise ValueError(f"there are no columns {sorted(unknown)}")
-        if unknown := {x for pair in self.pairs for x in pair} - {one.name for one in self.rows}:
-            raise ValueError(f"pairs: there are no rows {sorted(unknown)}")
-        for kind in ("published", "published_apart"):
-            known: dict[object, tuple[str, int]] = {}
-            for row, column in ((row, column) for row in self.rows for column in self.columns):
-                n = getattr(row, kind)[column.name].n if column.name in getattr(row, kind) else None
-                place = column.part, column.measure == "pair_accuracy"
-                first, num = known.setdefault(place, (column.name, n)) if n else ("", n)
-                if n != num:
-                    raise ValueError(
-                        f"{column.name} was published of n {n} and {first} of n {num}: one table "
-                        "is of the same items"
-                    )
-        return self
-
-    def write_command(self, row: Row, like: Path | None) -> str:
-        """Return the command that makes a run of a row, with the config of a run like it."""
-        settings = (*self.settings, *row.settings)
-        every = [*self.settings, *(one for any_row in self.rows for one in any_row.settings)]
-        own = [one.partition("=")[0] for one in every]
-        start = None if like is None else repeat_start(like, without=own)
-        words = ["groupwise", "run", *(start or ("visual_reasoning", "--config", self.config))]
-        return shlex.join([*words, *(part for one in settings for part in ("--set", one))])
-
-
-def read_tables(folder: Path = FOLDER) -> tuple[StudyTable, ...]:
-    """Return the tables of the five studies.
-
-    Raises:
-        ConfigError: listing every problem of a file.
-    """
-    return tuple(load_config(StudyTable, folder / f"{name}.yaml") for name in NAMES)
 
 
 class _Run(NamedTuple):

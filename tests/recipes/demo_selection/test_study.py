@@ -25,13 +25,11 @@ from groupwise_recipes.demo_selection.cells import Base, Cell, Subsets
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published
 from groupwise_recipes.demo_selection.study import page
+from groupwise_recipes.demo_selection.study.notices import collect_notices, list_unlike, read_kl
 from groupwise_recipes.demo_selection.study.page import (
     change_relatively,
-    collect_notices,
     judge,
     list_reasons,
-    list_unlike,
-    read_kl,
     write_study,
 )
 from groupwise_recipes.demo_selection.study.runs import (

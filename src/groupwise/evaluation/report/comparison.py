@@ -65,19 +65,21 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
     for pair in pairs[:MAX_PAIRS]:
         named = {"first": pair.first, "second": pair.second}
         if len(pair.gaps) > 1:
-            better, worse, equal = pair.counts
-            counts = {"better": better, "worse": worse, "equal": equal, "num_cells": len(pair.gaps)}
-            clear = dict(zip(("better", "worse"), pair.clear, strict=True))
-            clear["num_tested"] = pair.num_tested
+            counts = dict(zip(("better", "worse", "equal"), pair.counts, strict=True))
+            counts |= {"num_cells": len(pair.gaps)}
+            better, worse = pair.clear
+            clear = {"better": better, "worse": worse, "num_tested": pair.num_tested}
             kind = "finding.grid_nothing" if pair.mean is None else "finding.grid"
             told = Statement("grid.clear" if pair.num_tested else "grid.untested", clear)
             values = {"num_compared": sum(pair.counts), "mean": pair.mean, "clear": told}
             yield Statement(kind, named | counts | values)
-        elif pair.gaps[0].difference is None:
-            why = Statement(f"why.{pair.gaps[0].why_none}")
+            continue
+        gap = pair.gaps[-1]
+        if gap.difference is None:
+            why = Statement(f"why.{gap.why_none}")
             yield Statement("finding.not_compared", named | {"why": why})
         else:
-            yield from _state_gap(comparison, pair, pair.gaps[0], named)
+            yield from _state_gap(comparison, pair, gap, named)
     if len(pairs) > MAX_PAIRS:
         yield Statement("finding.more_pairs", {"num": len(pairs) - MAX_PAIRS})
     if not table.is_of_methods and any(pair.num_tested for pair in pairs):

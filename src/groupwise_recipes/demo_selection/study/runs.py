@@ -43,7 +43,9 @@ START = "start"
 LOSS_TOLERANCE = 5e-6
 """So far a logged loss may be from PPO + β · KL: five digits after the point agree."""
 Phase = Literal["rce", "grpo"]
+PHASES: tuple[Phase, ...] = ("rce", "grpo")
 Answers = Mapping[str, CellRow]
+MIN_SEEDS = 3
 _OF_LAST_ROW = ("eval_loss", "advantage_std", "advantage_max", "beta")
 
 
@@ -213,7 +215,10 @@ def _read_run(folder: Path) -> StudyRun:
         raise EvaluationError(f"{folder} is no run of a selector", expected=f"{BETA} and {SEED}")
     if not (evaluation / FACTS).is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
-    gap = read_json(checked, dict) if checked.is_file() else None
+    found = read_json(checked, dict) if checked.is_file() else {}
+    gap = (
+        (max(found["max_log_ratio"], found["max_kl"] or 0.0), found["tolerance"]) if found else None
+    )
     return StudyRun(
         folder=folder,
         beta=float(settings[BETA]),
@@ -233,7 +238,7 @@ def _read_run(folder: Path) -> StudyRun:
             cell: {row.id: row for row in read_cell(evaluation, cell)}
             for cell in list_cells(evaluation)
         },
-        first_gap=gap and (max(gap["max_log_ratio"], gap["max_kl"] or 0.0), gap["tolerance"]),
+        first_gap=gap,
     )
 
 
@@ -287,8 +292,8 @@ class Study:
         """
         axes = {"epoch": sorted(epochs), "items": self.sizes, "shots": self.shots}
         results: list[Result] = []
-        for arm, *place in product(self.arms, *axes.values()):
-            epoch, size, shots = place
+        places = [(x, y, z) for x in axes["epoch"] for y in self.sizes for z in self.shots]
+        for arm, (epoch, size, shots) in product(self.arms, places):
             values: list[float | None] = []
             for run in arm.runs:
                 scored = self.read_scored(run, epoch, shots)
@@ -296,9 +301,11 @@ class Study:
                 is_whole = has_run(run, run.find_trained(epoch, shots), size)
                 values.append(fmean(known) if known and is_whole else None)
             for run, value in zip(arm.runs, values, strict=True):
-                named = {"value": value, "digest": digest_json([arm.seeds, run.subsets.subsets])}
-                named = {"state": "waiting"} if None in values else named
-                cell = tuple(map(str, place))
+                named: dict[str, Any] = {"state": "waiting"}
+                if None not in values:
+                    digest = digest_json([arm.seeds, run.subsets.subsets])
+                    named = {"value": value, "digest": digest}
+                cell = str(epoch), str(size), str(shots)
                 results.append(Result(arm.name, cell, run.seed, folder=str(run.folder), **named))
         nested = len(self.sizes) > 1 and any(run.subsets.nested for run in self.runs)
         shown = (

@@ -21,7 +21,8 @@ from groupwise.pipeline.steps import describe_plan
 from groupwise_recipes.visual_reasoning.box_rivals import ONE_PLACE, OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
 from groupwise_recipes.visual_reasoning.recipe import recipe
-from groupwise_recipes.visual_reasoning.study import FOLDER, NAMES, read_tables, write_study
+from groupwise_recipes.visual_reasoning.study import write_study
+from groupwise_recipes.visual_reasoning.study_tables import FOLDER, NAMES, read_tables
 
 CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
 SILENT = {"inapplicable": ["alignment"]}

@@ -10,7 +10,7 @@ import pytest
 
 from groupwise.core import ConfigError, dump_config, flatten_settings, load_config
 from groupwise_recipes.visual_reasoning.config import VisualConfig
-from groupwise_recipes.visual_reasoning.study import (
+from groupwise_recipes.visual_reasoning.study_tables import (
     NAMES,
     Row,
     StudyTable,
