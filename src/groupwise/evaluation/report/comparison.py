@@ -421,10 +421,14 @@ class ComparisonLayout:
         rows: list[tuple[Cell, ...]] = []
         for pair in self.comparison.pairs:
             (gap,) = pair.gaps
-            test, note, cells = gap.test, "", [Cell(DASH)] * 3
+            test, note, df, cells = gap.test, "", "", [Cell(DASH)] * 3
             if isinstance(test, MethodDifference):
                 note = self.phrases.say("paired_by_seed" if test.is_paired else "not_paired")
-                cells = [_show(test.seed_share, words.format_share)]
+                share = _show(test.seed_share, words.format_share)
+                if test.seed_share is not None:  # The rest is of clusters.
+                    rest = self.phrases.say("of_clusters", share=1 - test.seed_share)
+                    share, df = replace(share, note=rest), f"df {test.df:.1f}"
+                cells = [share]
                 cells += [_show(one, count) for one in (test.seeds_needed, test.items_needed)]
             elif test is not None:
                 wins, losses = test.count_wins(self.table.measure)
@@ -433,7 +437,7 @@ class ComparisonLayout:
                 cells = [_show(effect, words.format_points, decimals=2), won]
                 cells.append(_show(test.num_items_needed, count))
             ends = self.phrases.interval(*gap.ends) if gap.ends else self.phrases.say("untested")
-            interval = Cell(ends, order=gap.ends[0] if gap.ends else None)
+            interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = _show(gap.p_holm, words.format_p_cell)
             rows.append(
                 (Cell(self.name_pair(pair), note), self._show_gap(gap), interval, p, *cells)
