@@ -400,6 +400,7 @@ def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
         accuracy("text_only", 0.52),
         accuracy("grpo", 0.93),
         Metric("grpo/invalid_rate", "test", 0.01, 0.0, 0.03, 400, "d"),
+        Metric("grpo/ece", "test", 0.041, 0.03, 0.05, 400, "d"),
         Metric("grpo/recall:on-task", "test", 0.9, 0.8, 1, 200, "d"),
         Metric("grpo/recall:off-task", "test", 0.96, 0.9, 1, 200, "d"),
     ]
@@ -419,9 +420,10 @@ def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
         "points, −13.0 to −3.0, p = 0.002). Not told apart from SFT control (+8.0 points, −1.0 "
         "to +13.0, p = 0.300). The best baseline, Text only, reaches 52.0 %. Of the items that "
         "are on-task it finds 90.0 %, of those that are off-task 96.0 %. Invalid answers: 1.0 %. "
-        "This is about these checkpoints; for the method, train each side with several seeds."
+        "Its confidence differs from its accuracy by 4.1 points on average. This is about these "
+        "checkpoints; for the method, train each side with several seeds."
     )
-    assert len(list(write_findings(tmp_path, metrics, comparisons, "zh"))) == 9
+    assert len(list(write_findings(tmp_path, metrics, comparisons, "zh"))) == 10
     assert list(write_findings(tmp_path, [accuracy("grpo", 0.9)], [])) == [
         "Accuracy of GRPO on test (400 items) is 90.0 % (95 % interval 87.0–93.0 %)."
     ]

@@ -202,7 +202,7 @@ def test_groups_that_stage_a_failed_on_are_said(tmp_path: Path) -> None:
     predictions = make_predictions("grpo", GRPO)
     said = make_all(tmp_path, predictions, **{EARTH: 1, CABLE: 3})["By mission"].text
     text = said.replace("\u00a0", " ")
-    assert f"1 photo group of {EARTH} and 3 photo groups of {CABLE}" in text
+    assert f"1 photo group of {EARTH}, 3 photo groups of {CABLE}" in text
     assert "Stage A" not in make_all(tmp_path, predictions)["By mission"].text
 
 

@@ -1,4 +1,4 @@
-"""The plots of pages, small single panels that stay readable on a phone, and colours of tables.
+"""The plots of pages: small single panels that stay readable on a phone.
 
 Values with intervals, dots per seed, curves over steps with a band, and reliability. Nothing here
 reads files or computes a metric.

@@ -257,6 +257,8 @@ def _list_findings(report: Report) -> Iterator[Statement]:
         yield Statement("run.labels", labels | values)
     if "invalid_rate" in own:
         yield Statement("run.invalid_share", {"value": own["invalid_rate"].value})
+    if "ece" in own:
+        yield Statement("run.confidence", {"value": own["ece"].value})
     if here:
         yield Statement("run.one_training")
 

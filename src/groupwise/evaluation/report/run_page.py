@@ -102,7 +102,7 @@ class _Layout:
             parts=(
                 *(changes if is_scored else ()),
                 *own[True],
-                self._accuracy(),
+                *self._accuracy(),
                 *self._comparisons(),
                 *(() if is_scored else changes),
                 *show_training(report, self.phrases),
@@ -138,8 +138,8 @@ class _Layout:
             text = say("points_against", policy=one.policy_a)
             yield page.Tile(phrases.format_points(one.difference), text, note)
 
-    def _accuracy(self) -> Part:
-        """Return the headline of every split, beside what else is measured, and a plot of one."""
+    def _accuracy(self) -> Iterator[Part]:
+        """Yield the headline of every split, beside what else is measured, and a plot of one."""
         report, headline = self.report, self.report.headline
         known = [report.define("balanced_accuracy")] if headline is ACCURACY else report.measures
         beside = [one for one in (*known, report.define("invalid_rate")) if one is not headline]
@@ -178,7 +178,8 @@ class _Layout:
                 title = self.say("measure_on", measure=headline, split=split)
                 plot = plots.plot_bars(plots.name_file("accuracy", split), title, bars)
                 blocks.append(page.Plots((plot,), "wide"))
-        return Part("accuracy", self.phrases.name_measure(headline), tuple(blocks))
+        if report.by_split:
+            yield Part("accuracy", self.phrases.name_measure(headline), tuple(blocks))
 
     def _comparisons(self) -> Iterator[Part]:
         report, several = self.report, len(self.report.by_split) > 1
