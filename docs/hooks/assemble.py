@@ -14,7 +14,8 @@ from pkgutil import resolve_name
 from typing import get_args
 
 from api_pages import describe_packages, make_api_pages
-from groupwise.evaluation.monitor import Alarm, AlarmName, advise
+from groupwise.evaluation.alarms import Alarm, AlarmName
+from groupwise.evaluation.report.phrases import Phrases
 from settings_page import describe_section, describe_settings
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,8 @@ def _make(what: str) -> str:
 
 
 def _list_alarms() -> str:
-    rows = [f"| `{name}` | {advise(Alarm(name, 0))} |" for name in get_args(AlarmName)]
+    say = Phrases("en").say
+    rows = [f"| `{name}` | {say(Alarm(name, 0).advice)} |" for name in get_args(AlarmName)]
     return "\n".join(("| alarm | what to do |", "|---|---|", *rows))
 
 

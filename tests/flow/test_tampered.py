@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from groupwise.cli.watch import RunReader
 from groupwise.core import RunError, TrainingError, read_json, write_json, write_text
-from groupwise.evaluation.monitor import RunReader
 from groupwise.flow import open_run
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from groupwise.core import ProgressLine, Score, TrainingError, read_json, read_jsonl
-from groupwise.evaluation.monitor import History
+from groupwise.evaluation.alarms import History
 from groupwise.flow.training import describe_stop
 from groupwise.models import (
     LoraSettings,

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binned_statistic, norm
-from sklearn.metrics import confusion_matrix
 
 from groupwise.evaluation.predictions import Prediction, check_labels
 from groupwise.evaluation.statistics import Floats, Interval, bound_clustered
@@ -48,6 +47,8 @@ def count_confusion(predictions: Sequence[Prediction], labels: Sequence[str]) ->
     Raises:
         EvaluationError: if a label is outside the set.
     """
+    from sklearn.metrics import confusion_matrix
+
     truths, answers = _encode_answers(predictions, labels)
     if not truths:
         return Confusion(tuple(labels), ((0,) * (len(labels) + 1),) * len(labels))

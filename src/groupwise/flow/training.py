@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from groupwise.core import derive_seed, write_json
-from groupwise.evaluation.monitor import History, advise, describe_alarm, find_stop
+from groupwise.evaluation.alarms import History, find_stop
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow.asking import check_heldout, make_ask, open_policy
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import Policy, keep_policy
@@ -114,8 +115,9 @@ def describe_stop(rows: Sequence[Mapping[str, Any]], num_steps: int) -> tuple[st
     alarm = find_stop(History(rows), num_steps=num_steps)
     if alarm is None:
         return None
-    advice = f"{advise(alarm)}; --set stop_on_alarm=false goes on from here"
-    return describe_alarm(alarm), advice
+    phrases = Phrases("en")
+    advice = f"{phrases.say(alarm.advice)}; --set stop_on_alarm=false goes on from here"
+    return phrases.say(alarm.said), advice
 
 
 def _open_check(

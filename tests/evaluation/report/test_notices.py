@@ -212,9 +212,9 @@ NOTICES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], str, str]] = {
     ),
     "run.alarm": (
         {},
-        lambda run: train(run, "grpo", truncated=0.5),
+        lambda run: train(run, "grpo", invalid=0.5),
         "warning",
-        "GRPO, step 12: 50.0 % of the answers reach the length limit",
+        "GRPO, step 12: 50.0 % of the completions are no answer",
     ),
     "looks_many": ({}, record_looks, "warning", "up to 1.0 standard errors above"),
 }  # fmt: skip
@@ -255,15 +255,12 @@ def test_errors_come_first_and_infos_of_audits_are_no_notices(make_run: Make) ->
 
 def test_every_alarm_of_every_training_is_told_with_what_to_do(tmp_path: Path) -> None:
     write_policies(tmp_path, POLICIES)
-    train(tmp_path, "grpo", truncated=0.5, dead_groups=1.0)
-    counts = {"judge": "fit judge", "num_questions": 200, "no_verdict_rate": 0.5}
-    write_json(tmp_path / "grpo/judge.json", counts)
+    train(tmp_path, "grpo", invalid=0.5, dead_groups=1.0)
     flat = [{"step": step, "loss": 2.0} for step in range(1, 21)]
     write_jsonl(tmp_path / "sft/metrics.jsonl", flat)
     text = " ".join(told for _, _, told in list_notices(tmp_path))
-    assert "fit judge gave no verdict on 50.0 % of 200 questions" in text
     assert "SFT warm-up, step 20: the loss is not falling: 2 in the last third of its rows" in text
-    assert "To do: raise max_new_tokens" in text
+    assert "To do: warm up longer" in text
     (dead,) = (
         one for one in build_report(tmp_path).notices if "all_groups_dead" in str(one.values)
     )

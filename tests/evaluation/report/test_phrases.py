@@ -10,7 +10,7 @@ import pytest
 import groupwise
 import groupwise_recipes
 from groupwise.evaluation import LANGUAGES, Metric, Phrases, Policies
-from groupwise.evaluation.monitor import AlarmName
+from groupwise.evaluation.alarms import AlarmName
 from groupwise.evaluation.predictions import ACCURACY
 from groupwise.evaluation.report import phrases as forms
 from groupwise.evaluation.report.phrases import Statement, load_phrases

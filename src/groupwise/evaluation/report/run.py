@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
+from groupwise.evaluation.alarms import History, find_alarms
 from groupwise.evaluation.conditions import read_measures
 from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
-from groupwise.evaluation.monitor import History, find_alarms, state_alarm
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import (
@@ -62,7 +62,6 @@ class Report:
     audit: Record
     reward_audit: Record
     on_policy: Mapping[str, Record]  # by step
-    judges: Mapping[str, Record]  # by step
     manifest: Record | None
     steps: Mapping[str, Record]  # what each step left behind when it ended
     policies: Policies
@@ -181,7 +180,6 @@ def build_report(run_folder: Path) -> Report:
         audit=read("audit/audit.json", read_object, {}),
         reward_audit=read("audit_rewards/audit.json", read_object, {}),
         on_policy={name: check for name, check in checks.items() if check},
-        judges={name: read(f"{name}/judge.json", read_object, {}) for name in logs},
         manifest=read("manifest.json", read_manifest, None),
         steps={path.parent.name: read_object(path) for path in folder.glob("[!.]*/step.json")},
         policies=policies,
@@ -282,8 +280,9 @@ def _list_notices(report: Report) -> Iterator[Statement]:
             if end and sum(end) / len(end) > _MAX_DEAD_SHARE:
                 values = {"policy": name, "share": sum(end) / len(end)}
                 yield Statement("run.dead", values, "info", rows)
-        for alarm in find_alarms(log, judge=report.judges.get(name)):
-            values = {"policy": name, "step": alarm.step, **state_alarm(alarm)}
+        for alarm in find_alarms(log):
+            told = {"said": alarm.said, "advice": alarm.advice}
+            values = {"policy": name, "step": alarm.step, **told}
             yield Statement("run.alarm", values, alarm.level, rows)
     yield from (one for one in report.looks if one.level == "warning")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from groupwise.evaluation.alarms import Series, describe_value, is_share, title_series
 from groupwise.evaluation.facts import find_manifests
-from groupwise.evaluation.monitor import Series, describe_value, is_share, title_series
 from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import (
     Block,
@@ -46,7 +46,7 @@ def show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
     for name, log in report.logs.items():
         rows: list[tuple[str, ...]] = []
         for series in log.list_series():
-            values, title = series.values, title_series(series.key, phrases.language)
+            values, title = series.values, title_series(series.key, phrases)
             if title.startswith(" "):
                 title = say("reward_part", name=title.strip())
             ends = (values[-1], values[0], min(values), max(values))
@@ -93,7 +93,7 @@ def _plot_curves(report: Report, phrases: Phrases) -> Iterator[Plot]:
             heldouts += _draw(log.read(_HELDOUT), phrases.title_policy(name), color, has_marks=True)
             continue
         lines = _draw(log.read("reward"), say("mean_reward"), color)
-        measured = title_series(heldout.key, phrases.language) if heldout else ""
+        measured = title_series(heldout.key, phrases) if heldout else ""
         lines += _draw(heldout, measured, plots.pick_color(1), has_marks=True)
         diamonds = say("diamonds", measure=measured) if measured else ""
         title = say("learning_curve", policy=name)

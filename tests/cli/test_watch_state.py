@@ -1,11 +1,19 @@
+"""A run as ``groupwise watch`` reads it from outside, at any moment of its life."""
+
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from groupwise.cli.watch import RunReader, estimate_left, read_log
 from groupwise.core import (
     RunError,
     RunFolder,
@@ -14,11 +22,48 @@ from groupwise.core import (
     is_locked,
     read_json,
     write_json,
+    write_jsonl,
 )
-from groupwise.evaluation.monitor import RunReader
-from groupwise.evaluation.monitor.state import estimate_left
 
 PLAN = ("prepare", "sft", "grpo", "report")
+
+
+class RunInProgress:
+    """Writes what a run leaves: manifest, markers, rows; ``hold`` makes it run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.began = datetime.now(UTC) - timedelta(minutes=10)
+
+    def write_manifest(self, **more: Any) -> None:
+        manifest = {"recipe": "on_task", "config": {}, "started_at": self.tell(0), **more}
+        write_json(self.folder / "manifest.json", manifest)
+
+    def tell(self, after_s: float) -> str:
+        return (self.began + timedelta(seconds=after_s)).isoformat(timespec="seconds")
+
+    def finish(self, step: str, *, at_s: float, duration_s: float) -> None:
+        (self.folder / step / "started.json").unlink(missing_ok=True)
+        marker = {"finished_at": self.tell(at_s), "duration_s": duration_s}
+        write_json(self.folder / step / "step.json", marker)
+
+    def start(self, step: str, *, at_s: float) -> None:
+        write_json(self.folder / step / "started.json", {"key": "k", "started_at": self.tell(at_s)})
+
+    def log(self, step: str, rows: list[dict[str, Any]]) -> None:
+        write_jsonl(self.folder / step / "metrics.jsonl", rows)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunInProgress:
+    return RunInProgress(tmp_path / "demo")
+
+
+@pytest.fixture
+def held_run(run: RunInProgress) -> Iterator[RunInProgress]:
+    """The same, with a process that works in it."""
+    with RunFolder(run.folder).lock():
+        yield run
 
 
 def read_phases(folder: Path, planned=PLAN) -> tuple[str, dict[str, str]]:
@@ -55,8 +100,6 @@ def test_a_killed_run_is_stopped_and_says_how_to_go_on(run):
     run.start("sft", at_s=61)
     phase, steps = read_phases(run.folder)
     assert (phase, steps["sft"], steps["grpo"]) == ("stopped", "stopped", "left")
-    command = RunReader(run.folder).read().resume_command
-    assert " ".join(command) == f"groupwise run on_task --out {run.folder} --resume"
 
 
 def test_a_run_that_ended_between_steps_is_stopped_where_the_plan_is_known(run):
@@ -115,28 +158,18 @@ def test_a_manifest_alone_is_a_stopped_run(run):
 def test_rows_are_followed_and_judged(held_run):
     held_run.write_manifest()
     held_run.start("grpo", at_s=1)
-    held_run.log("grpo", [{"step": 1, "reward": 0.5, "truncated": 0.9}])
+    held_run.log("grpo", [{"step": 1, "reward": 0.5, "invalid": 0.9}])
     reader = RunReader(held_run.folder)
     training = reader.read().current
     assert training is not None
     assert (training.step, training.history.last_step, training.alarms) == ("grpo", 1, ())
     for step in range(2, 6):
-        append_jsonl(held_run.folder / "grpo/metrics.jsonl", {"step": step, "truncated": 0.9})
+        append_jsonl(held_run.folder / "grpo/metrics.jsonl", {"step": step, "invalid": 0.9})
     training = reader.read().current
-    assert [alarm.name for alarm in training.alarms] == ["truncated"]
-    assert len(training.history.read("truncated")) == 5
-    held_run.log("grpo", [{"step": 1, "reward": 0.5, "truncated": 0.9}])
+    assert [alarm.name for alarm in training.alarms] == ["invalid"]
+    assert len(training.history.read("invalid")) == 5
+    held_run.log("grpo", [{"step": 1, "reward": 0.5, "invalid": 0.9}])
     assert reader.read().current.history.last_step == 1
-
-
-def test_the_judges_counts_raise_their_alarm(held_run):
-    held_run.write_manifest()
-    held_run.start("grpo", at_s=1)
-    held_run.log("grpo", [{"step": 1, "reward": 0.5}])
-    report = {"judge": "J", "num_questions": 100, "no_verdict_rate": 0.4}
-    write_json(held_run.folder / "grpo/judge.json", report)
-    alarms = RunReader(held_run.folder).read().current.alarms
-    assert [(alarm.name, alarm.subject) for alarm in alarms] == [("judge_no_verdict", "J")]
 
 
 def test_time_left_comes_from_the_rows_of_this_attempt(held_run):
@@ -249,3 +282,63 @@ def test_what_a_finished_step_did_not_write_is_refused_and_what_grows_is_not(run
     run.log("sft", [{"step": 1, "loss": 0.5}])
     with pytest.raises(RunError, match=r"got sft/metrics.jsonl, which was changed"):
         RunReader(run.folder).read()
+
+
+def read_losses(path: Path) -> tuple[tuple[float, ...], int]:
+    history, num_damaged = read_log(path)
+    return history.read("loss").values, num_damaged
+
+
+def test_half_a_line_waits_for_its_rest(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 2}\n{"step": 2, "los')
+    assert read_losses(path) == ((2.0,), 0)
+    with path.open("ab") as stream:
+        stream.write(b's": 0.5}\n')
+    assert read_losses(path) == ((2.0, 0.5), 0)
+
+
+def test_damaged_lines_are_counted_and_left_out(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 1}\nnot json\n[2]\n\n{"step": 3, "loss": 3}\n')
+    assert read_losses(path) == ((1.0, 3.0), 2)
+
+
+@given(
+    losses=st.lists(st.floats(min_value=0, max_value=9) | st.none(), max_size=6),
+    note=st.text(),
+    cut=st.integers(min_value=0, max_value=400),
+)
+def test_wherever_a_file_is_cut_its_whole_rows_are_read_in_order(
+    losses: list[float | None], note: str, cut: int, tmp_path_factory: pytest.TempPathFactory
+):
+    path = tmp_path_factory.mktemp("log") / "rows.jsonl"
+    rows = [{"step": n, "loss": loss, "note": note} for n, loss in enumerate(losses)]
+    whole = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    path.write_bytes(whole[:cut])
+    num_rows = whole[:cut].count(b"\n")
+    known = tuple(loss for loss in losses[:num_rows] if loss is not None)
+    assert read_losses(path) == (known, 0)
+
+
+def test_a_log_that_grows_is_replaced_cut_or_removed_is_followed(run):
+    run.write_manifest()
+    run.start("sft", at_s=1)
+    path = run.folder / "sft/metrics.jsonl"
+    reader = RunReader(run.folder)
+
+    def read_steps() -> tuple[int, ...]:
+        trainings = reader.read().trainings
+        return trainings[0].history.read("loss").steps if trainings else ()
+
+    assert read_steps() == ()
+    write_jsonl(path, [{"step": step, "loss": 1} for step in (1, 2)])
+    assert read_steps() == (1, 2)
+    append_jsonl(path, {"step": 3, "loss": 1})
+    assert read_steps() == (1, 2, 3)
+    write_jsonl(path, [{"step": step, "loss": 1} for step in (1, 2, 9)])
+    assert read_steps() == (1, 2, 9)
+    os.truncate(path, len(b'{"step": 1, "loss": 1}\n'))
+    assert read_steps() == (1,)
+    path.unlink()
+    assert read_steps() == ()

@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from groupwise.evaluation.monitor import (
-    AlarmSettings,
-    History,
-    advise,
-    describe_alarm,
-    find_alarms,
-    find_stop,
-)
+from groupwise.evaluation.alarms import History, Series, find_alarms, find_stop
+from groupwise.evaluation.report.phrases import Phrases
 
 
 def make_history(**columns: Sequence[float | None]) -> History:
@@ -28,8 +22,8 @@ def make_history(**columns: Sequence[float | None]) -> History:
     return History(rows)
 
 
-def name_alarms(history: History, **judge: Any) -> list[str]:
-    return [alarm.name for alarm in find_alarms(history, judge=judge or None)]
+def name_alarms(history: History) -> list[str]:
+    return [alarm.name for alarm in find_alarms(history)]
 
 
 def checks(*values: float) -> list[float | None]:
@@ -43,10 +37,6 @@ FALLING_HELDOUT = checks(0.80, 0.90, 0.85, 0.70, 0.72)
 LOOKED = {"heldout_majority": checks(*[0.5] * 5), "heldout_n": checks(*[96] * 5)}
 NONE_EARNED = {"reward": [0.0] * 8}
 RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[float | None]]]] = {
-    "no_gradient": (
-        {"grad_norm": [0.3, 0.2, 0, 0, 0, 0, 0]},
-        {"grad_norm": [0.3, 0.2, 0, 0, 1e-9, 0, 0]},
-    ),
     "all_groups_dead": (
         {"dead_groups": [0.4, 1, 1, 1, 1, 1]},
         {"dead_groups": [0.4, 1, 1, 0.99, 1, 1]},
@@ -63,18 +53,7 @@ RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[fl
         {"entropy": [1.0] * 5 + [0.19] * 5, "reward": [0.7] * 10},
         {"entropy": [1.0] * 5 + [0.21] * 5, "reward": [0.7] * 10},
     ),
-    "length_growth": (
-        {"completion_length": [20] * 5 + [31] * 5},
-        {"completion_length": [20] * 5 + [29] * 5},
-    ),
-    "truncated": ({"truncated": [0.26] * 5}, {"truncated": [0.25] * 5}),
     "invalid": ({"invalid": [0.21] * 5}, {"invalid": [0.19] * 5}),
-    "unscored": ({"unscored": [0.06] * 5}, {"unscored": [0.04] * 5}),
-    "collapsed": ({"reward/collapsed": [0.6] * 5}, {"reward/collapsed": [0.4] * 5}),
-    "grad_spike": (
-        {"grad_norm": [0.1] * 10 + [2.1, 0.1]},
-        {"grad_norm": [0.1] * 10 + [1.9, 0.1]},
-    ),
     "loss_not_falling": (
         {"loss": [3.23] * 10 + [3.40] * 10, "learning_rate": [0.5, *[1.0] * 19]},
         {"loss": [3.23] * 10 + [3.10] * 10, "learning_rate": [0.5, *[1.0] * 19]},
@@ -88,36 +67,6 @@ RAISED: dict[str, tuple[dict[str, Sequence[float | None]], dict[str, Sequence[fl
         {"num_groups": [8] * 8, "num_dead_groups": [8] * 7 + [7], **NONE_EARNED},
     ),
 }
-
-
-@pytest.mark.parametrize("name", RAISED)
-def test_an_alarm_is_raised_by_its_series_and_not_by_a_near_one(name: str):
-    raising, near = RAISED[name]
-    assert name_alarms(make_history(**raising)) == [name]
-    assert name_alarms(make_history(**near)) == []
-
-
-@pytest.mark.parametrize("name", RAISED)
-def test_an_alarm_says_its_numbers_and_what_to_do_in_both_languages(name: str):
-    (alarm,) = find_alarms(make_history(**RAISED[name][0]))
-    assert alarm.step > 0
-    assert alarm.numbers
-    for language in ("en", "zh"):
-        said = describe_alarm(alarm, language) + advise(alarm, language)
-        assert "{" not in said
-        assert said.isascii() == (language == "en") or "\u00a0" in said
-        assert any(digit in said for digit in "0123456789")
-
-
-def test_a_judge_without_verdicts_raises_its_alarm():
-    history = make_history(reward=[0.5] * 3)
-    report = {"judge": "on-task judge", "num_questions": 20, "no_verdict_rate": 0.06}
-    (alarm,) = find_alarms(history, judge=report)
-    assert (alarm.name, alarm.subject, alarm.step) == ("judge_no_verdict", "on-task judge", 3)
-    assert "on-task judge gave no verdict on 6.0\u00a0% of 20 questions" in describe_alarm(alarm)
-    assert name_alarms(history, num_questions=20, no_verdict_rate=0.05) == []
-    assert name_alarms(history, num_questions=19, no_verdict_rate=1.0) == []
-    assert name_alarms(history, num_questions=0, no_verdict_rate=None) == []
 
 
 def test_a_heldout_fall_that_chance_explains_raises_nothing():
@@ -143,7 +92,7 @@ def test_the_heldout_alarm_says_since_when_and_by_how_much():
     assert alarm.numbers == pytest.approx(
         {"best": 0.9, "best_step": 8, "now": 0.72, "reward_then": 0.55, "reward_now": 0.67}
     )
-    assert describe_alarm(alarm) == (
+    assert Phrases("en").say(alarm.said) == (
         "since step 8 the mean reward rose from 0.55 to 0.67, but held-out accuracy fell from "
         "0.9 to 0.72"
     )
@@ -154,11 +103,6 @@ def test_low_entropy_is_right_where_everything_is_solved():
     assert name_alarms(make_history(entropy=entropy, reward=[0.99] * 10)) == []
     assert name_alarms(make_history(entropy=entropy, reward=[0.97] * 10)) == ["entropy_collapse"]
     assert name_alarms(make_history(entropy=entropy)) == []
-
-
-def test_short_answers_may_grow_by_a_few_tokens():
-    assert name_alarms(make_history(completion_length=[4] * 5 + [11] * 5)) == []
-    assert name_alarms(make_history(completion_length=[4] * 5 + [13] * 5)) == ["length_growth"]
 
 
 def test_a_jump_is_the_last_one_and_counts_all():
@@ -198,43 +142,62 @@ def test_one_answer_to_everything_is_an_alarm_early_and_the_end_from_half_of_the
     assert find_stop(history, num_steps=40) == late
 
 
-@pytest.mark.parametrize("changed", [{"heldout_majority": 0.91}, {"heldout_n": 19}])
-def test_one_answer_is_no_fault_where_it_is_nearly_always_right_or_little_was_asked(
-    changed: dict[str, float],
-):
-    looked = {**LOOKED, **{name: checks(*[value] * 5) for name, value in changed.items()}}
-    assert name_alarms(make_history(heldout_commonest=checks(*[1.0] * 5), **looked)) == []
+def test_rows_become_series():
+    rows = [{"step": 1, "loss": 2}, {"step": 4, "loss": 1.5, "kl": 0.1}]
+    history = History(rows)
+    assert history.read("loss") == Series("loss", (1, 4), (2.0, 1.5))
+    assert history.read("kl") == Series("kl", (4,), (0.1,))
+    assert not history.read("reward")
+    assert history.last_step == 4
+    history = History([*rows, {"step": 9, "loss": 1}])
+    assert history.read("loss").values == (2.0, 1.5, 1.0)
+    assert history.last_step == 9
 
 
-@pytest.mark.parametrize(
-    ("num_groups", "reward", "stops"), [(60, 0.0, True), (59, 0.0, False), (60, 1.0, False)]
-)
-def test_groups_that_never_differ_stop_a_training_unless_all_is_earned_or_they_are_few(
-    num_groups: int, reward: float, stops: bool
-):
-    history = make_history(num_groups=[num_groups], num_dead_groups=[num_groups], reward=[reward])
-    assert (find_stop(history, num_steps=1000) is not None) == stops
+def test_what_is_no_number_is_left_out():
+    rows = [
+        {"step": 1, "loss": float("nan"), "note": "x", "is_last": True, "empty": None},
+        {"loss": 3.0},
+        {"step": "2", "loss": 3.0},
+        {"step": 3, "loss": float("inf")},
+    ]
+    history = History(rows)
+    assert [series.key for series in history.list_series()] == []
+    assert History().is_empty
+    assert not history.is_empty
 
 
-def test_what_a_solved_training_raises_does_not_stop_it():
-    history = make_history(dead_groups=[1.0] * 30, grad_norm=[0.0] * 30, reward=[1.0] * 30)
-    assert name_alarms(history) == ["no_gradient", "all_groups_dead"]
-    assert find_stop(history, num_steps=30) is None
+def test_series_stand_in_the_order_people_look_at_them():
+    row = {
+        "tokens_per_s": 1,
+        "zeta": 1,
+        "loss": 1,
+        "heldout/n": 96,
+        "heldout/invalid": 0,
+        "heldout/accuracy": 1,
+        "reward/format": 1,
+        "reward/format_std": 1,
+        "reward": 1,
+        "epoch": 1,
+        "skipped_rows": 0,
+        "step": 1,
+    }
+    assert [series.key for series in History([row]).list_series()] == [
+        "reward",
+        "reward/format",
+        "heldout/accuracy",
+        "heldout/invalid",
+        "loss",
+        "tokens_per_s",
+        "zeta",
+    ]
 
 
-def test_too_few_rows_raise_nothing():
-    for name, (raising, _) in RAISED.items():
-        if name not in ("reward_up_heldout_down", "kl_jump", "grad_spike", "nothing_earned"):
-            assert name_alarms(make_history(**{k: v[-4:] for k, v in raising.items()})) == []
-
-
-def test_errors_come_first_and_thresholds_are_settings():
-    history = make_history(truncated=[0.3] * 5, dead_groups=[1.0] * 5)
-    assert name_alarms(history) == ["all_groups_dead", "truncated"]
-    (alarm,) = find_alarms(history, AlarmSettings(truncated_share=0.5))
-    assert (alarm.name, alarm.level) == ("all_groups_dead", "error")
-
-
-def test_a_held_out_measure_of_which_less_is_better_is_refused() -> None:
-    with pytest.raises(ValueError, match="less is better of invalid_rate; give measures that rise"):
-        AlarmSettings(heldout_measures=("accuracy", "invalid_rate"))
+def test_a_log_is_read_where_it_has_numbers():
+    rows = ({"step": 1, "kl": 0.1}, {"step": 2, "kl": None}, {"kl": 3.0}, {"step": 3, "kl": 0})
+    found = History(rows).read("kl")
+    assert (found.steps, found.values) == ((1, 3), (0.1, 0.0))
+    parts = History([{"step": 1, "reward": 1, "reward/b": 1, "reward/a": 1, "reward/a_std": 0}])
+    assert parts.list_parts() == ["a", "b"]
+    assert parts.is_rewarded
+    assert not History(rows).is_rewarded
