@@ -266,11 +266,6 @@ class Measure:
         """What a difference is multiplied by to be a gain."""
         return 1 if self.is_higher_better else -1
 
-    @property
-    def is_correctness(self) -> bool:
-        """Whether an item counts 1 if it was answered right and 0 if not."""
-        return self.name.startswith(("accuracy", "recall:", "pair_accuracy"))
-
 
 ACCURACY = Measure("accuracy", "Accuracy", "准确率")
 REWARD = Measure("reward", "Reward", "奖励")  # the weighted one, where answers have no reference
