@@ -74,7 +74,7 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
             values = {"num_compared": sum(pair.counts), "mean": pair.mean, "clear": told}
             yield Statement(kind, named | counts | values)
             continue
-        gap = pair.gaps[-1]
+        gap = next(iter(pair.gaps))
         if gap.difference is None:
             why = Statement(f"why.{gap.why_none}")
             yield Statement("finding.not_compared", named | {"why": why})
