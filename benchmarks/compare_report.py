@@ -4,7 +4,7 @@
 
 The runs are a grid of 4 × 5 × 5 cells with 500 items in 125 clusters each, a training log of 300
 steps, and everything the fairness gate reads; they are built first and not measured. "read" is
-from the folders to the material (predictions, facts, gate, intervals, curves), "build" all paired
+from the folders to the table of results (predictions, facts, gate, curves), "build" all paired
 comparisons with their tests and Holm's method, "write" plots, HTML, Markdown and JSON.
 """
 
@@ -20,18 +20,16 @@ from typing import Any
 from groupwise.core import describe_machine, digest_json, write_json, write_jsonl
 from groupwise.evaluation import (
     METRIC_VERSIONS,
+    GridAxis,
     Prediction,
+    Question,
     RunPolicy,
+    Source,
+    compare_results,
+    read_runs,
+    write_comparison,
     write_policies,
     write_predictions,
-)
-from groupwise.evaluation.comparison import (
-    GridAxis,
-    Question,
-    Source,
-    build_comparison,
-    read_sources,
-    write_comparison,
 )
 
 BETAS = ("0.05", "0.1", "0.15", "0.2")
@@ -142,19 +140,20 @@ def build_runs(folder: Path) -> list[Source]:
     for names in product(BETAS, RATES, GROUP_SIZES):
         place = folder / "-".join(names)
         write_run(place, *names)
-        sources.append(Source(names[0], names[1:], place))
+        sources.append(Source(names[0], place, cell=names[1:]))
     return sources
 
 
 def measure_report(sources: list[Source], out: Path) -> dict[str, float]:
     """Return the seconds of each part of one report."""
-    axes = [GridAxis("grpo.learning_rate", RATES), GridAxis("grpo.group_size", GROUP_SIZES)]
+    keys = {"grpo.learning_rate": RATES, "grpo.group_size": GROUP_SIZES}
+    axes = [GridAxis(key=key, values=values) for key, values in keys.items()]
     factors = ("grpo.beta",)
     question = Question(factors=factors, title="bench", system_axis="grpo.beta")
     starts = [time.perf_counter()]
-    material = read_sources(sources, axes, question)
+    table = read_runs(sources, question, axes)
     starts.append(time.perf_counter())
-    comparison = build_comparison(material)
+    comparison = compare_results(table)
     starts.append(time.perf_counter())
     write_comparison(comparison, out, language="zh")
     starts.append(time.perf_counter())

@@ -46,8 +46,10 @@ def read_run(run: Path) -> tuple[str, dict[str, Any]]:
 
 def read_seeds(sweep: Path, command: str) -> tuple[str, dict[str, Any]]:
     """Return recipe and measure of a report over seeds, and what it says of the methods."""
-    report = read(sweep / "methods.json")
-    runs = [Path(folder) for folder in report["methods"][0]["folders"]]
+    report = read(sweep / "comparison.json")
+    first = report["cells"][0]["system"]
+    results = [one for one in report["table"]["results"] if one["system"] == first]
+    runs = [Path(one["folder"]) for one in results]
     manifests = [read(run / "manifest.json") for run in runs]
     same = {name: manifests[0][name] for name in ("git_revision", "packages", "hardware")}
     if any(one["git_revision"] != same["git_revision"] for one in manifests):
@@ -55,19 +57,31 @@ def read_seeds(sweep: Path, command: str) -> tuple[str, dict[str, Any]]:
     result = {
         "command": shlex.split(command),
         **same,
-        "seed": report["methods"][0]["seeds"],
+        "seed": [one["seed"] for one in results],
         "data": [read(run / "evaluate" / "conditions.json")["data"]["test"] for run in runs],
         "methods": {
-            one["name"]: {name: one[name] for name in ("mean", "lowest", "highest", "values")}
-            for one in report["methods"]
+            one["system"]: {
+                "mean": one["value"],
+                "lowest": min(value for _, value in one["seeds"]),
+                "highest": max(value for _, value in one["seeds"]),
+                "values": [value for _, value in one["seeds"]],
+            }
+            for one in report["cells"]
         },
         "above": {
-            f"{one['first']} - {one['second']}": one["found"]
-            | {"p_value_holm": one["p_value_holm"], "alone": one["alone"]}
+            f"{one['first']} - {one['second']}": gap["test"]
+            | {
+                "p_value_holm": gap["p_holm"],
+                "alone": [
+                    dict(zip(("seed", "difference", "p_value"), alone, strict=True))
+                    for alone in gap["alone"]
+                ],
+            }
             for one in report["pairs"]
+            for gap in one["gaps"]
         },
     }
-    measure = report["measure"]["name"]
+    measure = report["table"]["measure"]["name"]
     name = manifests[0]["recipe"]
     return name if measure == "accuracy" else f"{name} {measure}", result
 
@@ -81,7 +95,7 @@ def main() -> None:
     given = parser.parse_args()
     results = read(given.json) if given.json.is_file() else {}
     results |= dict(
-        read_seeds(one, given.command) if (one / "methods.json").is_file() else read_run(one)
+        read_seeds(one, given.command) if (one / "comparison.json").is_file() else read_run(one)
         for one in given.runs
     )
     text = json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False)

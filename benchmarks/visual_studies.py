@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.evaluation import Language
-from groupwise_recipes.visual_reasoning.study.tables import StudyTable, read_tables
+from groupwise_recipes.visual_reasoning.study_tables import StudyTable, read_tables
 
 
 def read(path: Path) -> Any:

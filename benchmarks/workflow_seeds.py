@@ -72,17 +72,21 @@ def main() -> None:
     parser.add_argument("--command", required=True)
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
-    methods = read(arguments.sweep / "methods.json")
-    runs = [Path(folder) for folder in methods["methods"][0]["folders"]]
+    report = read(arguments.sweep / "comparison.json")
+    first = report["cells"][0]["system"]
+    results = [one for one in report["table"]["results"] if one["system"] == first]
+    runs = [Path(one["folder"]) for one in results]
     manifest = read(runs[0] / "manifest.json")
     found = {
         "command": shlex.split(arguments.command),
         **{name: manifest[name] for name in ("git_revision", "packages", "hardware")},
-        "seed": methods["methods"][0]["seeds"],
+        "seed": [one["seed"] for one in results],
         "data": read(runs[0] / "evaluate" / "conditions.json")["data"]["test"],
         "seeds": [describe_run(run) for run in runs],
-        "methods": {one["name"]: one["mean"] for one in methods["methods"]},
-        "above": {f"{one['first']} - {one['second']}": one["found"] for one in methods["pairs"]},
+        "methods": {one["system"]: one["value"] for one in report["cells"]},
+        "above": {
+            f"{one['first']} - {one['second']}": one["gaps"][0]["test"] for one in report["pairs"]
+        },
     }
     arguments.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 

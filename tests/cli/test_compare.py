@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLine
@@ -39,7 +40,7 @@ class TestCompare:
         assert done.stdout.splitlines()[-1] == "report: runs/compare-a-b/comparison.html"
         kinds = sorted(path.suffix for path in folder.glob("comparison.*"))
         assert kinds == [".html", ".json", ".md"]
-        assert json.loads((folder / "comparison.json").read_text())["is_fair"]
+        assert json.loads((folder / "comparison.json").read_text())["table"]["is_fair"]
 
     def test_what_is_not_named_as_varying_confounds(
         self, runs: Path, command_line: CommandLine
@@ -54,15 +55,19 @@ class TestCompare:
         done = command_line("compare", "runs/a:sft", "runs/a:grpo", "--out", "out")
         assert done.returncode == 0
         values = json.loads((runs.parent / "out/comparison.json").read_text())
-        assert values["is_fair"]
-        assert [one["name"] for one in values["systems"]] == ["a:sft", "a:grpo"]
+        assert values["table"]["is_fair"]
+        names = [one["system"] for one in values["table"]["results"]]
+        assert names == ["a:sft", "a:grpo"]
 
     def test_another_measure(self, runs: Path, command_line: CommandLine) -> None:
         metric = ("--metric", "test/recall:on-task")
         done = command_line("compare", "runs/a", "runs/b", *metric, "--out", "out")
         assert done.returncode == 0
         values = json.loads((runs.parent / "out/comparison.json").read_text())
-        assert (values["measure"]["name"], values["cells"][0]["n"]) == ("recall:on-task", 120)
+        assert (values["table"]["measure"]["name"], values["cells"][0]["n"]) == (
+            "recall:on-task",
+            120,
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
@@ -103,6 +108,10 @@ def seeds(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
+def list_seeds(values: dict[str, Any]) -> list[list[int]]:
+    return [[seed for seed, _ in one["seeds"]] for one in values["cells"]]
+
+
 class TestMethods:
     FACTOR = ("--factor", "grpo.beta")
 
@@ -118,27 +127,27 @@ class TestMethods:
         assert (done.returncode, done.stderr) == (0, "")
         assert "points for the method" in done.stdout
         assert "these checkpoints" not in done.stdout
-        values = json.loads((seeds.parent / "out/methods.json").read_text())
-        assert [row["seeds"] for row in values["methods"]] == [[0, 1, 2]] * 2
-        assert values["pairs"][0]["found"]["is_paired"]
-        assert values["is_fair"]
+        values = json.loads((seeds.parent / "out/comparison.json").read_text())
+        assert list_seeds(values) == [[0, 1, 2]] * 2
+        assert values["pairs"][0]["gaps"][0]["test"]["is_paired"]
+        assert values["table"]["is_fair"]
 
     def test_two_policies_of_the_same_runs_are_methods(
         self, seeds: Path, command_line: CommandLine
     ) -> None:
         done = command_line("compare", "runs/a:grpo", "runs/a:sft", "--language", "zh")
         assert done.returncode == 0
-        assert "方法差值" in done.stdout
-        values = json.loads((seeds / "compare-a-grpo-a-sft/methods.json").read_text())
-        assert [row["policy"] for row in values["methods"]] == ["grpo", "sft"]
+        assert "方法的 95 % 区间" in done.stdout
+        values = json.loads((seeds / "compare-a-grpo-a-sft/comparison.json").read_text())
+        assert [one["policy"] for one in values["cells"]] == ["grpo", "sft"]
 
     def test_several_runs_are_reported_as_seeds(
         self, seeds: Path, command_line: CommandLine
     ) -> None:
         done = command_line("report", *(f"runs/a/seed-{seed}" for seed in range(3)))
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.splitlines()[-1] == "report: runs/methods-seed-0/methods.html"
-        values = json.loads((seeds / "methods-seed-0/methods.json").read_text())
+        assert done.stdout.splitlines()[-1] == "report: runs/methods-seed-0/comparison.html"
+        values = json.loads((seeds / "methods-seed-0/comparison.json").read_text())
         assert [(one["first"], one["second"]) for one in values["pairs"]] == [
             ("grpo", "sft"),
             ("grpo", "majority"),
@@ -160,15 +169,15 @@ class TestMethods:
         write_json(seeds / "swept/sweep.json", record)
         done = command_line("report", "runs/swept")
         assert (done.returncode, done.stderr) == (0, "")
-        values = json.loads((seeds / "swept/methods.json").read_text())
-        assert values["methods"][0]["seeds"] == [0, 1, 2]
+        values = json.loads((seeds / "swept/comparison.json").read_text())
+        assert list_seeds(values)[0] == [0, 1, 2]
         done = command_line("compare", "runs/b", "runs/swept", *self.FACTOR, "--out", "out")
         assert done.returncode == 0
         joined = ",".join(f"runs/swept/cells/seed={seed}" for seed in range(3))
         again = command_line("compare", "runs/b", joined, *self.FACTOR, "--out", "again")
         assert again.returncode == 0
         found, other = (
-            json.loads((seeds.parent / f"{name}/methods.json").read_text())["pairs"][0]["found"]
+            json.loads((seeds.parent / f"{name}/comparison.json").read_text())["pairs"][0]["gaps"]
             for name in ("out", "again")
         )
         assert found == other
@@ -215,14 +224,11 @@ class TestMethods:
         write_json(seeds / "two/sweep.json", record)
         done = command_line("report", "runs/two")
         assert (done.returncode, done.stderr) == (0, "")
-        assert (seeds / "two/comparison.html").is_file()
-        values = json.loads((seeds / "two/methods.json").read_text())
-        assert [(row["name"], row["seeds"]) for row in values["methods"]] == [
-            ("beta 0.12", [0, 1, 2]),
-            ("beta 0.15", [0, 1, 2]),
-        ]
-        assert values["is_fair"]
-        assert values["pairs"][0]["found"]["is_paired"]
+        values = json.loads((seeds / "two/comparison.json").read_text())
+        assert [one["system"] for one in values["cells"]] == ["0.12", "0.15"]
+        assert list_seeds(values) == [[0, 1, 2]] * 2
+        assert (values["table"]["is_fair"], values["table"]["axes"]) == (True, [])
+        assert values["pairs"][0]["gaps"][0]["test"]["is_paired"]
 
     def test_a_sweep_with_another_axis_is_no_side(
         self, seeds: Path, command_line: CommandLine
@@ -270,8 +276,9 @@ class TestReport:
         assert "out of memory" in done.stdout
         assert "1 of 4\u00a0cells have not run" in done.stdout
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
-        assert (values["system_axis"], values["is_fair"]) == ("grpo.beta", True)
-        assert [axis["key"] for axis in values["axes"]] == ["evaluation.num_items"]
+        table = values["table"]
+        assert (table["system_axis"], table["is_fair"]) == ("grpo.beta", True)
+        assert [axis["key"] for axis in table["axes"]] == ["evaluation.num_items"]
         assert [cell["state"] for cell in values["cells"]] == ["done", "done", "done", "failed"]
 
     def test_another_axis_may_be_compared(self, tmp_path: Path, command_line: CommandLine) -> None:
@@ -279,8 +286,8 @@ class TestReport:
         done = command_line("report", "sweep", "--factor", "evaluation.num_items", "--out", "out")
         assert done.returncode == 0
         values = json.loads((tmp_path / "out/comparison.json").read_text())
-        assert [one["name"] for one in values["systems"]] == ["120", "240"]
-        assert values["versus"][0]["gaps"][0]["why_none"] == "other_items"
+        assert {one["system"] for one in values["cells"]} == {"120", "240"}
+        assert values["pairs"][0]["gaps"][0]["why_none"] == "other_items"
 
     def test_two_axes_may_be_compared_together(
         self, tmp_path: Path, command_line: CommandLine
@@ -289,8 +296,8 @@ class TestReport:
         named = ("--factor", "grpo.beta", "--factor", "evaluation.num_items")
         assert command_line("report", "sweep", *named).returncode == 0
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
-        assert values["axes"] == []
-        assert values["systems"][0]["name"] == "beta 0.12, num_items 120"
+        assert values["table"]["axes"] == []
+        assert values["cells"][0]["system"] == "beta 0.12, num_items 120"
 
     def test_a_file_of_cells(self, tmp_path: Path, command_line: CommandLine) -> None:
         done = command_line("report", FIXTURE, "--out", "out", "--language", "zh")

@@ -1,9 +1,13 @@
+"""Baselines that a policy must beat; the joint one divides clusters where it validates."""
+
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from agreement import COLOURS, draw_agreement
 from PIL import Image
 
 from groupwise.core import EvaluationError, Example, Message, make_example, read_picture
@@ -14,11 +18,12 @@ from groupwise.evaluation import (
     predict_nearest,
     predict_picture_only,
     predict_text_only,
+    rank_joint_candidates,
 )
+from groupwise.evaluation.joint import pair_words, read_features
 from groupwise.evaluation.predictions import check_labels
 
 LABELS = ("on-task", "off-task")
-Baseline = Callable[..., list[Prediction]]
 ALL = pytest.mark.parametrize(
     "predict",
     [predict_majority, predict_text_only, predict_picture_only, predict_nearest, predict_joint],
@@ -60,9 +65,7 @@ def measure(predictions: list[Prediction]) -> float:
 
 
 @ALL
-def test_predictions_carry_all_that_metrics_need(
-    make_examples: Callable[..., list[Example]], predict: Baseline
-) -> None:
+def test_predictions_carry_all_that_metrics_need(make_examples, predict):
     examples = make_examples(24)
     found = predict(examples[:16], examples[16:], split="test", seed=0)
     check_labels(found, LABELS)
@@ -78,18 +81,14 @@ def test_predictions_carry_all_that_metrics_need(
 
 
 @ALL
-def test_same_seed_same_predictions(
-    make_examples: Callable[..., list[Example]], predict: Baseline
-) -> None:
+def test_same_seed_same_predictions(make_examples, predict):
     examples = make_examples(24, text_tells=False, picture_tells=False)
     first = predict(examples[:16], examples[16:], split="test", seed=1)
     assert predict(examples[:16], examples[16:], split="test", seed=1) == first
 
 
 @ALL
-def test_unlabelled_examples_are_refused(
-    make_examples: Callable[..., list[Example]], predict: Baseline
-) -> None:
+def test_unlabelled_examples_are_refused(make_examples, predict):
     examples = make_examples(4)
     for train, test in (
         ([replace(examples[0], label=None), *examples[1:]], examples),
@@ -100,9 +99,7 @@ def test_unlabelled_examples_are_refused(
             predict(train, test, split="test", seed=0)
 
 
-def test_majority_is_the_most_frequent_training_label(
-    make_examples: Callable[..., list[Example]],
-) -> None:
+def test_majority_is_the_most_frequent_training_label(make_examples):
     examples = make_examples(8)
     train = [*examples[1::2], examples[0]]
     found = predict_majority(train, examples, split="test", seed=0)
@@ -110,54 +107,345 @@ def test_majority_is_the_most_frequent_training_label(
     assert found[0].probabilities == {"off-task": 0.8, "on-task": 0.2}
 
 
-def test_majority_of_equal_counts_is_the_first_by_name(
-    make_examples: Callable[..., list[Example]],
-) -> None:
+def test_majority_of_equal_counts_is_the_first_by_name(make_examples):
     examples = make_examples(4)
     for train in (examples, examples[::-1]):
         assert predict_majority(train, examples, split="t", seed=0)[0].predicted == "off-task"
 
 
-def test_text_only_learns_from_chinese_text_and_nothing_else(
-    make_examples: Callable[..., list[Example]],
-) -> None:
+def test_text_only_learns_from_chinese_text_and_nothing_else(make_examples):
     telling = make_examples(60, picture_tells=False)
     assert measure(predict_text_only(telling[:40], telling[40:], split="t", seed=0)) == 1
     silent = make_examples(60, text_tells=False, picture_tells=True)
     assert measure(predict_text_only(silent[:40], silent[40:], split="t", seed=0)) < 0.8
 
 
-def test_text_only_reads_the_prompt_where_there_is_no_task(
-    make_examples: Callable[..., list[Example]],
-) -> None:
+def test_text_only_reads_the_prompt_where_there_is_no_task(make_examples):
     bare = [replace(example, fields={}) for example in make_examples(60)]
     assert measure(predict_text_only(bare[:40], bare[40:], split="t", seed=0)) == 1
 
 
-def test_text_only_without_text_is_refused(make_examples: Callable[..., list[Example]]) -> None:
+def test_text_only_without_text_is_refused(make_examples):
     empty = [replace(example, fields={"task": " "}) for example in make_examples(4)]
     with pytest.raises(EvaluationError, match="no text"):
         predict_text_only(empty, empty, split="t", seed=0)
 
 
-def test_picture_only_learns_from_pictures_and_nothing_else(
-    make_examples: Callable[..., list[Example]],
-) -> None:
+def test_picture_only_learns_from_pictures_and_nothing_else(make_examples):
     telling = make_examples(60, text_tells=False)
     assert measure(predict_picture_only(telling[:40], telling[40:], split="t", seed=0)) == 1
     silent = make_examples(60, picture_tells=False)
     assert measure(predict_picture_only(silent[:40], silent[40:], split="t", seed=0)) < 0.8
 
 
-def test_picture_only_needs_pictures(make_examples: Callable[..., list[Example]]) -> None:
+def test_picture_only_needs_pictures(make_examples):
     examples = make_examples(4)
     with pytest.raises(EvaluationError, match=r"same number of pictures.*\[0, 1\]"):
         predict_picture_only(examples, [examples[0].with_pictures(())], split="t", seed=0)
 
 
 @pytest.mark.parametrize("predict", [predict_text_only, predict_picture_only])
-def test_one_training_label_is_refused(
-    make_examples: Callable[..., list[Example]], predict: Baseline
-) -> None:
+def test_one_training_label_is_refused(make_examples, predict):
     with pytest.raises(EvaluationError, match="only 'on-task' in training"):
         predict(make_examples(8)[::2], [], split="t", seed=0)
+
+
+CONCEPTS = ("shows", "asks")
+
+
+def write_order(num):
+    """Texts of the same words always; which of two comes first decides."""
+    dice = random.Random(0)
+    for number in range(num):
+        words = [f"step{n}" for n in range(6)] + ["断电", "开盖"]
+        dice.shuffle(words)
+        label = "合规" if words.index("断电") < words.index("开盖") else "违规"
+        yield make_example([Message("user", "；".join(words))], cluster=str(number), label=label)
+
+
+def test_words_in_their_order_are_seen():
+    examples = list(write_order(400))
+    train, test = examples[:300], examples[300:]
+    assert measure(predict_majority(train, test, split="t", seed=0)) < 0.62
+    assert measure(predict_text_only(train, test, split="t", seed=0)) < 0.8
+    assert measure(predict_joint(train, test, split="t", seed=0)) > 0.95
+    assert rank_joint_candidates(train, seed=0)[0].name == "words in their order"
+
+
+@pytest.mark.slow
+def test_whether_a_picture_and_a_text_agree_is_seen(tmp_path):
+    examples = list(draw_agreement(120, tmp_path))
+    train, test = examples[:80], examples[80:]
+    assert measure(predict_text_only(train, test, split="t", seed=0)) < 0.7
+    assert measure(predict_picture_only(train, test, split="t", seed=0)) < 0.7
+    assert measure(predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS)) == 1
+    rated = {
+        one.name: one.accuracy for one in rank_joint_candidates(train, seed=0, concepts=CONCEPTS)
+    }
+    assert rated["whether picture and text agree"] == 1
+    assert rated["pictures"] < 0.7
+    assert rated["words"] < 0.7
+
+
+def test_what_test_examples_tell_is_not_read(tmp_path):
+    examples = list(draw_agreement(60, tmp_path))
+    train, test = examples[:40], examples[40:]
+    told = predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS)
+    lying = [
+        make_example(
+            e.with_pictures(()).prompt,
+            pictures=e.pictures,
+            cluster=e.cluster,
+            label=e.label,
+            fields={"shows": "red", "asks": "red"},
+        )
+        for e in test
+    ]
+    same = predict_joint(train, lying, split="t", seed=0, concepts=CONCEPTS)
+    assert [one.probabilities for one in same] == [one.probabilities for one in told]
+
+
+def test_items_of_one_cluster_do_not_vouch_for_each_other():
+    """Each cluster has words of its own and one label: unknown clusters cannot be told."""
+    dice = random.Random(2)
+    labels = {cluster: dice.choice("ab") for cluster in range(20)}
+    examples = [
+        make_example([Message("user", f"only{c} word{n}")], cluster=str(c), label=label)
+        for c, label in labels.items()
+        for n in range(8)
+    ]
+    assert max(one.accuracy for one in rank_joint_candidates(examples, seed=0)) < 0.75
+
+
+def test_several_pictures_are_seen_together(tmp_path):
+    dice = random.Random(3)
+    examples = []
+    for number in range(60):
+        label = dice.choice(["pass", "fail"])
+        colours = [COLOURS["green"]] * dice.randint(1, 3)
+        colours += [COLOURS["red"]] * (label == "fail")
+        pictures = []
+        for place, colour in enumerate(colours):
+            path = tmp_path / f"{number}-{place}.png"
+            Image.new("RGB", (16, 16), colour).save(path)
+            pictures.append(read_picture(path))
+        prompt = [Message("user", "pass or fail?")]
+        cluster = str(number)
+        examples.append(make_example(prompt, pictures=pictures, cluster=cluster, label=label))
+    assert measure(predict_joint(examples[:40], examples[40:], split="t", seed=0)) == 1
+
+
+def ask(number, *, text="tell me", colours=(), cluster=None, **fields):
+    """A question labelled by whether its number is odd, with a picture of each colour."""
+    return make_example(
+        [Message("user", text)],
+        pictures=colours,
+        cluster=cluster or str(number),
+        label="ab"[number % 2],
+        fields=fields,
+    )
+
+
+@pytest.fixture
+def draw(tmp_path):
+    """A picture of one shade of red."""
+
+    def draw(shade):
+        path = tmp_path / f"{shade}.png"
+        Image.new("RGB", (32, 24), (shade, 0, 0)).save(path)
+        return read_picture(path)
+
+    return draw
+
+
+def test_training_and_test_may_have_other_numbers_of_pictures(draw):
+    dark, bright = draw(20), draw(220)
+    train = [ask(n, text=f"t {n}", colours=[(dark, bright)[n % 2]]) for n in range(20)]
+    test = [ask(30), ask(31, colours=[bright, bright]), ask(33, colours=[bright])]
+    found = predict_joint(train, test, split="t", seed=0)
+    assert [one.predicted for one in found[1:]] == ["b", "b"]
+    mixed = [*train[:16], *(ask(n, text=f"t {n}") for n in range(40, 44))]
+    assert len(predict_joint(mixed, test, split="t", seed=0)) == 3
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        pytest.param([ask(n, text="+-*/"[n % 4]) for n in range(12)], id="no word"),
+        pytest.param([ask(n, text="" if n % 3 else " ") for n in range(12)], id="no letter"),
+        pytest.param([ask(n, text="") for n in range(12)], id="nothing"),
+    ],
+)
+def test_texts_without_words_stop_nothing(train):
+    for predict in (predict_joint, predict_nearest):
+        assert predict(train, [ask(30, text="++")], split="t", seed=0)[0].predicted in "ab"
+    assert all(0 <= one.accuracy <= 1 for one in rank_joint_candidates(train, seed=0))
+
+
+@pytest.mark.parametrize("num_clusters", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_few_clusters_stop_nothing(draw, num_clusters):
+    """Of one nothing can be held out: then what sees most answers, and nothing is rated."""
+    shades = [draw(20 * n) for n in range(12)]
+    train = [
+        ask(
+            n,
+            text=f"t {n}",
+            colours=[shades[n]],
+            cluster=str(n % num_clusters),
+            shows="xy"[n % 2],
+            asks="xy"[n // 2 % 2],
+        )
+        for n in range(12)
+    ]
+    found = predict_joint(train, train[:3], split="t", seed=0, concepts=CONCEPTS)
+    assert [set(one.probabilities) for one in found] == [{"a", "b"}] * 3
+    if num_clusters == 1:
+        with pytest.raises(EvaluationError, match="two clusters"):
+            rank_joint_candidates(train, seed=0, concepts=CONCEPTS)
+    else:
+        rated = rank_joint_candidates(train, seed=0, concepts=CONCEPTS)
+        agree = [one for one in rated if one.name == "whether picture and text agree"]
+        assert len(agree) == (num_clusters > 2)
+
+
+def test_the_nearest_example_answers():
+    def write(text, label):
+        return make_example([Message("user", text)], cluster=text, label=label)
+
+    train = [write("how many apples are left", "12"), write("how long is the wall", "7")]
+    found = predict_nearest(train, [write("how long is the new wall", "9")], split="t", seed=0)
+    assert [one.predicted for one in found] == ["7"]
+    assert predict_nearest(train, [], split="t", seed=0) == []
+
+
+def test_pairs_of_words_keep_their_order():
+    assert pair_words("断电；开盖 a") == ["断电 开盖", "断电 a", "开盖 a"]
+    assert set(pair_words("a b")).isdisjoint(pair_words("b a"))
+
+
+def write_words(examples):
+    """The same items in pictures of noise, with the colour as a word that was read in them."""
+    for number, example in enumerate(examples):
+        path = example.pictures[0].path
+        Image.effect_noise((32, 24), 90 + number % 5).convert("RGB").save(path)
+        yield make_example(
+            example.with_pictures(()).prompt,
+            pictures=[read_picture(path)],
+            cluster=example.cluster,
+            label=example.label,
+            fields={**example.fields, "read": f"the {example.fields['shows']} window"},
+        )
+
+
+@pytest.mark.slow
+def test_words_in_pictures_are_seen_where_a_policy_is_told_them(tmp_path):
+    examples = list(write_words(draw_agreement(75, tmp_path)))
+    train, test = examples[:60], examples[60:]
+    told = {"seed": 0, "concepts": CONCEPTS, "read": "read"}
+    rated = {one.name: one.accuracy for one in rank_joint_candidates(train, **told)}
+    assert rated["whether words in the picture and text agree"] > 0.95
+    assert rated["whether picture and text agree"] < 0.8
+    assert {
+        "pictures, words in them and words",
+        "whether picture with its words and text agree",
+    } < {*rated}
+    assert measure(predict_joint(train, test, split="t", **told)) > 0.9
+
+
+def test_where_nothing_was_read_nothing_is_seen_of_it(tmp_path):
+    examples = list(draw_agreement(6, tmp_path))
+    assert read_features(examples, CONCEPTS, read="gone").words.tolist() == []
+    assert read_features(examples, CONCEPTS).words.tolist() == []
+
+
+def test_test_items_of_which_nothing_was_read_have_as_many_words(tmp_path):
+    examples = list(draw_agreement(6, tmp_path))
+    read = read_features(list(write_words(examples)), CONCEPTS, read="read")
+    assert read_features(examples, read="read", like=read).words.tolist() == [" "] * 6
+    assert (
+        read_features(
+            list(write_words(examples)), read="read", like=read_features(examples)
+        ).words.tolist()
+        == []
+    )
+    assert len(read.take(np.asarray([0, 2])).words) == 2
+
+
+YES_OR_NO = ("no", "yes")
+
+
+def make_telling(num: int, *, start: int = 0) -> list[Example]:
+    """Items whose words say nothing of the label."""
+    rng = np.random.default_rng(start)
+    return [
+        Example(
+            id=str(number),
+            prompt=(Message("user", " ".join(rng.choice(list("abcdefgh"), 6))),),
+            label=YES_OR_NO[number % 2],
+            cluster=str(number // 2),
+            fields={},
+        )
+        for number in range(start, start + num)
+    ]
+
+
+def embed(examples: list[Example]) -> dict[str, np.ndarray]:
+    """Features of which some tell the label, and some tell whose cluster an item is of."""
+    rng = np.random.default_rng(len(examples))
+    noise = rng.normal(size=(len(examples), 20)).astype(np.float32)
+    telling = noise.copy()
+    telling[:, 0] += [4.0 * (example.label == "yes") for example in examples]
+    return {"noise": noise, "telling": telling}
+
+
+def test_the_features_that_tell_most_win_and_are_recorded():
+    train, test = make_telling(60), make_telling(40, start=60)
+    recorded = []
+    found = predict_joint(train, test, split="test", seed=0, embed=embed, record=recorded.extend)
+    assert recorded[0].name == "telling"
+    assert {"words", "noise"} <= {one.name for one in recorded}
+    assert np.mean([one.predicted == one.label for one in found]) > 0.9
+    assert next(one for one in recorded if one.name == "noise").accuracy < 0.75
+
+
+def test_without_features_nothing_else_is_a_candidate():
+    train = make_telling(40)
+    names = {one.name for one in rank_joint_candidates(train, seed=0)}
+    assert names == {"words", "words in their order"}
+    more = {one.name for one in rank_joint_candidates(train, seed=0, embed=embed)}
+    assert more == names | {"noise", "telling"}
+
+
+def test_of_one_cluster_words_are_taken_and_nothing_is_recorded():
+    train = [Example(one.id, one.prompt, one.label, "same", one.fields) for one in make_telling(20)]
+    recorded = []
+    predict_joint(train, train[:3], split="test", seed=0, embed=embed, record=recorded.extend)
+    assert recorded == []
+
+
+def test_features_are_judged_out_of_cluster():
+    """Two items of a cluster have the same features and label: only divided folds see through."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 40)
+    examples = [
+        Example(
+            f"{cluster}-{number}",
+            (Message("user", f"{cluster} {number}"),),
+            YES_OR_NO[labels[cluster]],
+            str(cluster),
+            {},
+        )
+        for cluster in range(40)
+        for number in range(2)
+    ]
+    own = rng.normal(size=(40, 60)).astype(np.float32)
+
+    def embed_clusters(rows: list[Example]) -> dict[str, np.ndarray]:
+        return {"cluster": np.stack([own[int(one.cluster)] for one in rows])}
+
+    [rated] = [
+        one
+        for one in rank_joint_candidates(examples, seed=0, embed=embed_clusters)
+        if one.name == "cluster"
+    ]
+    assert rated.accuracy < 0.75

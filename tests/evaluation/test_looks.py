@@ -22,20 +22,22 @@ from groupwise.core import (
 )
 from groupwise.evaluation import (
     Prediction,
+    Question,
+    Source,
+    compare_results,
     compute_metrics,
     digest_items,
     looks,
     read_predictions,
+    read_runs,
     record_look,
     state_looks,
+    tell_comparison,
     write_metrics,
 )
-from groupwise.evaluation.comparison import Question, Source, build_comparison, read_sources
 from groupwise.evaluation.looks import list_looks
-from groupwise.evaluation.page import Words
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.evaluation.report.run import build_report
-from groupwise.evaluation.seeds import Side, build_methods, read_sides
 
 ITEMS = [
     make_example([Message("user", [f"{number}?"])], cluster="1", label=label)
@@ -163,25 +165,21 @@ def test_the_report_and_the_comparison_say_how_often_their_items_were_looked_at(
     tmp_path: Path,
 ) -> None:
     runs = [make_run(tmp_path / f"runs/{n}", {"manifest.json:config/grpo/beta": n}) for n in "12"]
-    sources = [Source(run.name, (), run) for run in runs]
+    sources = [Source(run.name, run) for run in runs]
     question = Question(factors=("grpo.beta",), chosen=("grpo.beta",))
-    material = read_sources(sources, (), question)
-    digest = material.cells[0].digest
-    assert "looks" not in " ".join(one.kind for one in material.looks)
-    look = {"time": "t", "run": "1", "seed": 0, "items": digest}
+    table = read_runs(sources, question)
+    assert "looks" not in " ".join(one.kind for one in table.notices)
+    look = {"time": "t", "run": "1", "seed": 0, "items": table.results[0].digest}
     for number in range(6):
         row = {**look, "name": str(number), "config": str(number % 4)}
         append_jsonl(tmp_path / f"runs/{number % 2 + 1}/looks.jsonl", row)
-    comparison = build_comparison(read_sources(sources, (), question))
+    comparison = compare_results(read_runs(sources, question))
     kinds = {one.kind: one for one in comparison.notices}
     assert kinds["looks_many"].values["num"] == 6
-    told = Words("en").say(kinds["notice.chosen_on_test"])
-    assert told.startswith("Settings chosen on the test split: this sweep compares grpo.beta by")
-    assert told.endswith("other items with groupwise evaluate RUN ROWS.")
-    methods = build_methods(read_sides([Side(run.name, (run,)) for run in runs], question))
-    of_methods = {one.kind: one for one in methods.notices}
-    assert of_methods["looks_many"].values["num"] == 6
-    assert of_methods["notice.chosen_on_test"].values["keys"] == ("grpo.beta",)
+    assert kinds["notice.chosen_on_test"].values["keys"] == ("grpo.beta",)
+    told = " ".join(tell_comparison(comparison))
+    assert "Settings chosen on the test split: this sweep compares grpo.beta by" in told
+    assert "other items with groupwise evaluate RUN ROWS." in told
     answers = read_predictions(runs[0] / "evaluate/predictions.jsonl")
     write_metrics(runs[0] / "evaluate/metrics.json", compute_metrics(answers, labels=LABELS))
     report = build_report(runs[0])

@@ -1,12 +1,14 @@
-from collections.abc import Callable
+"""Metrics of whole splits, and what they are estimated by."""
+
+import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.stats import hypergeom
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 from statsmodels.stats.proportion import proportion_confint
 
@@ -19,15 +21,16 @@ from groupwise.evaluation import (
     bin_reliability,
     compute_metrics,
     digest_items,
+    read_items,
     read_metrics,
     write_metrics,
 )
 from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
+from groupwise.evaluation.metrics import estimate_pass, list_sampled_measures
 from groupwise.evaluation.predictions import Measure, find_measure
 from groupwise.evaluation.statistics import bound_clustered
 
 LABELS = ("on-task", "off-task")
-Table = Callable[..., list[Prediction]]
 ROW = st.tuples(
     st.sampled_from(LABELS),
     st.sampled_from([*LABELS, None]),
@@ -57,7 +60,7 @@ def predict(rows: list[tuple[str, str | None, int, float | None]]) -> list[Predi
     ]
 
 
-def test_values_of_a_hand_made_table(make_table: Table) -> None:
+def test_values_of_a_hand_made_table(make_table):
     rows = [("on-task", "on-task")] * 6 + [("on-task", "off-task")] * 2
     rows += [("off-task", "off-task")] * 3 + [("off-task", "on-task")] + [("off-task", None)] * 4
     items = make_table(rows)
@@ -82,7 +85,7 @@ def test_values_of_a_hand_made_table(make_table: Table) -> None:
 
 @given(st.lists(ROW, min_size=1, max_size=40))
 @settings(max_examples=30, deadline=None)
-def test_invariants_and_references(rows: list[tuple[str, str | None, int, float | None]]) -> None:
+def test_invariants_and_references(rows):
     items = predict(rows)
     metrics = compute_metrics(items, labels=LABELS)
     by_name = {metric.measure: metric for metric in metrics}
@@ -122,9 +125,7 @@ def score_error(bins: tuple[ReliabilityBin, ...]) -> float | None:
 
 @given(st.lists(ROW, min_size=1, max_size=40))
 @settings(max_examples=60, deadline=None)
-def test_the_resampled_formulas_are_the_reported_metrics(
-    rows: list[tuple[str, str | None, int, float | None]],
-) -> None:
+def test_the_resampled_formulas_are_the_reported_metrics(rows):
     items = predict(rows)
     cells = fill_cells(items, LABELS)
     balanced, error = score_cells(cells.sum(axis=0), LABELS)
@@ -139,14 +140,14 @@ def test_the_resampled_formulas_are_the_reported_metrics(
     assert ratios.get("brier") == pytest.approx(score_brier(items), abs=1e-9)
 
 
-def test_balanced_accuracy_is_scikit_learns(make_table: Table) -> None:
+def test_balanced_accuracy_is_scikit_learns(make_table):
     rows = [("on-task", "on-task")] * 9 + [("on-task", "off-task")] + [("off-task", "on-task")] * 2
     rows += [("off-task", "off-task")]
     found = find(compute_metrics(make_table(rows), labels=LABELS), "grpo/balanced_accuracy")
     assert found.value == pytest.approx(balanced_accuracy_score(*zip(*rows, strict=True)))
 
 
-def test_clustered_interval_is_wider_when_clusters_agree(make_table: Table) -> None:
+def test_clustered_interval_is_wider_when_clusters_agree(make_table):
     # Ten clusters of ten equal items are ten observations, not a hundred.
     rows = [("on-task", "on-task" if n // 10 < 7 else "off-task") for n in range(100)]
     alone = make_table(rows)
@@ -160,7 +161,7 @@ def test_clustered_interval_is_wider_when_clusters_agree(make_table: Table) -> N
     assert (one.low, one.high) == pytest.approx(proportion_confint(70, 100, method="wilson"))
 
 
-def test_that_nobody_erred_is_no_certainty(make_table: Table) -> None:
+def test_that_nobody_erred_is_no_certainty(make_table):
     # Ten clusters of ten: as far as one knows, ten observations.
     rows = [(label, label) for label in ("on-task", "off-task")] * 50
     items = [
@@ -181,13 +182,13 @@ def as_dict(item: Prediction) -> dict:
     return {name: getattr(item, name) for name in Prediction.__dataclass_fields__}
 
 
-def test_one_cluster_says_nothing_about_others(make_table: Table) -> None:
+def test_one_cluster_says_nothing_about_others(make_table):
     rows = [("on-task", "on-task"), ("off-task", "off-task"), ("off-task", None)]
     metrics = compute_metrics(make_table(rows, cluster="only"), labels=LABELS)
     assert {(metric.low, metric.high) for metric in metrics} == {(0, 1)}
 
 
-def test_interval_of_a_biased_statistic_contains_its_value() -> None:
+def test_interval_of_a_biased_statistic_contains_its_value():
     # Five bins with exactly the right share each: any other draw has a greater error.
     rows = [
         ("on-task" if n < right else "off-task", "on-task", len(LABELS), right / 20)
@@ -200,7 +201,7 @@ def test_interval_of_a_biased_statistic_contains_its_value() -> None:
     assert error.low <= error.value < 0.02 < error.high
 
 
-def test_undefined_draws_are_left_out() -> None:
+def test_undefined_draws_are_left_out():
     cells = np.asarray([[1.0, 1.0], [0.0, 0.0]])
     (ends,) = bound_clustered(
         ["a", "b"], cells, lambda sums: (sums[..., 0] / sums[..., 1])[None], seed=0
@@ -208,9 +209,7 @@ def test_undefined_draws_are_left_out() -> None:
     assert ends == (1.0, 1.0)
 
 
-def test_every_rate_of_grouped_items_is_wider_than_that_of_single_ones(
-    make_prediction: Table,
-) -> None:
+def test_every_rate_of_grouped_items_is_wider_than_that_of_single_ones(make_prediction):
     # Half of the clusters answer wrongly, a quarter not at all: items of a cluster are alike.
     answers = (None, "off-task", "on-task", "on-task")
     alone = [
@@ -235,7 +234,7 @@ def test_every_rate_of_grouped_items_is_wider_than_that_of_single_ones(
     assert all(several[name] > 1.4 * single[name] for name in names), (single, several)
 
 
-def test_slices_have_their_own_n_and_skip_items_without_the_field(make_prediction: Table) -> None:
+def test_slices_have_their_own_n_and_skip_items_without_the_field(make_prediction):
     values = ["easy"] * 3 + ["hard"] * 2 + [None]
     items = [
         make_prediction(
@@ -256,13 +255,13 @@ def test_slices_have_their_own_n_and_skip_items_without_the_field(make_predictio
     }
 
 
-def test_too_many_slices_are_refused(make_prediction: Table) -> None:
+def test_too_many_slices_are_refused(make_prediction):
     items = [make_prediction(example_id=f"i{n}", fields={"task": n}) for n in range(21)]
     with pytest.raises(EvaluationError, match="cannot slice by task; got 21 values"):
         compute_metrics(items, labels=LABELS, slices=("task",))
 
 
-def test_latency_quantiles_are_in_seconds(make_prediction: Table) -> None:
+def test_latency_quantiles_are_in_seconds(make_prediction):
     items = [
         make_prediction(example_id=f"i{n:03}", cluster=f"g{n % 20}", latency_s=n / 1000)
         for n in range(101)
@@ -273,7 +272,7 @@ def test_latency_quantiles_are_in_seconds(make_prediction: Table) -> None:
     assert 0.04 < find(metrics, "grpo/latency_p50_s").low < 0.05
 
 
-def test_order_of_rows_and_other_policies_change_nothing(full_run: Path) -> None:
+def test_order_of_rows_and_other_policies_change_nothing(full_run):
     from groupwise.evaluation import read_predictions
 
     rows = read_predictions(full_run / "evaluate/predictions.jsonl")
@@ -285,7 +284,7 @@ def test_order_of_rows_and_other_policies_change_nothing(full_run: Path) -> None
 
 
 @pytest.mark.parametrize("num_labels", [0, 21])
-def test_free_text_has_no_metrics_by_label(make_table: Table, num_labels: int) -> None:
+def test_free_text_has_no_metrics_by_label(make_table, num_labels):
     answers = [f"答案 {n}" for n in range(21)]
     rows = [(text, text if n % 3 else None) for n, text in enumerate(answers)]
     items = make_table(rows)
@@ -296,23 +295,21 @@ def test_free_text_has_no_metrics_by_label(make_table: Table, num_labels: int) -
     assert metrics["accuracy"].low < 14 / 21 < metrics["accuracy"].high
 
 
-def test_twenty_labels_are_labels_still(make_table: Table) -> None:
+def test_twenty_labels_are_labels_still(make_table):
     labels = [f"class {n}" for n in range(20)]
     metrics = compute_metrics(make_table([(name, name) for name in labels]), labels=labels)
     assert find(metrics, "grpo/recall:class 7").value == 1
     assert find(metrics, "grpo/balanced_accuracy").value == 1
 
 
-def test_label_outside_a_large_set_is_refused(make_table: Table) -> None:
+def test_label_outside_a_large_set_is_refused(make_table):
     labels = [f"class {n}" for n in range(21)]
     with pytest.raises(EvaluationError, match="label outside the set"):
         compute_metrics(make_table([("class 1", "class x")]), labels=labels)
 
 
 @pytest.mark.parametrize("labels", [LABELS, ()])
-def test_samples_pairs_and_scores_have_means_with_intervals(
-    make_prediction: Table, labels: tuple[str, ...]
-) -> None:
+def test_samples_pairs_and_scores_have_means_with_intervals(make_prediction, labels):
     items = [
         make_prediction(
             predicted="on-task" if n % 4 else "off-task",
@@ -340,7 +337,7 @@ def test_samples_pairs_and_scores_have_means_with_intervals(
     assert metrics["similarity"].high - metrics["similarity"].low < 0.2
 
 
-def test_sampled_interval_is_by_clusters_and_not_by_samples(make_prediction: Table) -> None:
+def test_sampled_interval_is_by_clusters_and_not_by_samples(make_prediction):
     # Ten clusters that are wholly right or wrong: ten observations, whatever is sampled.
     items = [
         make_prediction(example_id=f"i{n:03}", cluster=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
@@ -350,13 +347,13 @@ def test_sampled_interval_is_by_clusters_and_not_by_samples(make_prediction: Tab
     assert found.high - found.low > 2 * 1.96 * np.sqrt(0.7 * 0.3 / 10)
 
 
-def test_one_cluster_bounds_means_by_nothing(make_prediction: Table) -> None:
+def test_one_cluster_bounds_means_by_nothing(make_prediction):
     items = [make_prediction(example_id=f"i{n}", scores={"iou": 0.5}) for n in range(9)]
     iou = find(compute_metrics(items, labels=LABELS), "grpo/iou")
     assert (iou.low, iou.value, iou.high) == (0, 0.5, 1)
 
 
-def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
+def test_every_family_of_metrics_has_a_version(make_prediction):
     items = [
         make_prediction(
             example_id=f"i{n}",
@@ -387,7 +384,7 @@ def test_every_family_of_metrics_has_a_version(make_prediction: Table) -> None:
     assert {renamed.get(name, name) for name in families} == {*METRIC_VERSIONS} - {"comparison"}
 
 
-def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table: Table) -> None:
+def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table):
     rows = make_table([("on-task", None), ("off-task", None)] * 2)
     rows = [
         replace(p, cluster="g", samples=(False,), pair=f"p{n // 2}") for n, p in enumerate(rows)
@@ -401,7 +398,7 @@ def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table: Table
         assert value == (0.0 if measure.is_higher_better else 1.0), name
 
 
-def test_an_invalid_answer_is_the_worst_of_the_brier_score(make_table: Table) -> None:
+def test_an_invalid_answer_is_the_worst_of_the_brier_score(make_table):
     rows = make_table([("on-task", "on-task"), ("on-task", None), ("on-task", None)] * 20)
     sure = [replace(p, probabilities={"on-task": 1.0}) if p.predicted else p for p in rows]
     found = find(compute_metrics(sure, labels=LABELS), "grpo/brier")
@@ -409,7 +406,7 @@ def test_an_invalid_answer_is_the_worst_of_the_brier_score(make_table: Table) ->
     assert 0.4 < found.low < 0.6 < 0.7 < found.high < 0.9
 
 
-def test_a_part_of_a_score_has_its_direction() -> None:
+def test_a_part_of_a_score_has_its_direction():
     own = [Measure("missed", "Missed", "漏检", is_higher_better=False)]
     part = find_measure("missed[language=zh]", own)
     assert part == Measure(
@@ -419,21 +416,69 @@ def test_a_part_of_a_score_has_its_direction() -> None:
     assert find_measure("other[language=zh]", own) is None
 
 
-def test_no_predictions_are_an_error() -> None:
+def test_no_predictions_are_an_error():
     with pytest.raises(EvaluationError, match="no predictions"):
         compute_metrics([], labels=LABELS)
 
 
-def test_file_round_trip(tmp_path: Path, make_table: Table) -> None:
+def test_file_round_trip(tmp_path, make_table):
     metrics = compute_metrics(make_table([("on-task", "on-task")]), labels=LABELS)
     write_metrics(tmp_path / "metrics.json", metrics)
     assert read_metrics(tmp_path / "metrics.json") == metrics
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 1}', '[{"name": "x"}]'])
-def test_broken_file_is_named(tmp_path: Path, text: str) -> None:
+def test_broken_file_is_named(tmp_path, text):
     (tmp_path / "metrics.json").write_text(text)
     with pytest.raises(
         GroupwiseError, match=r"metrics\.json is (damaged|not JSON|not a JSON list)"
     ):
         read_metrics(tmp_path / "metrics.json")
+
+
+CASES = [(n, c, k) for n in (1, 2, 5, 8) for c in range(n + 1) for k in range(1, n + 1)]
+
+
+@pytest.mark.parametrize(("num_samples", "num_right", "k"), CASES)
+def test_pass_is_the_share_of_all_choices_of_k(num_samples, num_right, k):
+    samples = [n < num_right for n in range(num_samples)]
+    shares = [any(chosen) for chosen in itertools.combinations(samples, k)]
+    assert estimate_pass(num_samples, num_right, k) == pytest.approx(np.mean(shares))
+
+
+def test_pass_is_the_product_of_the_paper_and_the_hypergeometric_chance():
+    for n, c, k in ((100, 3, 10), (200, 40, 100), (1000, 1, 1)):
+        product = 1 - np.prod(1 - k / np.arange(n - c + 1, n + 1))
+        assert estimate_pass(n, c, k) == pytest.approx(product)
+        assert estimate_pass(n, c, k) == pytest.approx(hypergeom.sf(0, n, c, k))
+
+
+def test_none_right_is_exactly_0_and_too_few_wrong_exactly_1():
+    assert estimate_pass(200, 0, 100) == 0.0
+    assert estimate_pass(200, 101, 100) == 1.0
+
+
+def test_estimate_has_no_bias():
+    # k answers drawn afresh are right with 1 - (1 - p)^k; 8 samples estimate it for k = 4.
+    num_right = np.random.default_rng(0).binomial(8, 0.2, size=20_000)
+    mean = np.mean([estimate_pass(8, int(c), 4) for c in num_right])
+    assert mean == pytest.approx(1 - 0.8**4, abs=0.006)
+    plugged_in = np.mean(1 - (1 - num_right / 8) ** 4)
+    assert plugged_in < mean - 0.02
+
+
+def test_measures_are_powers_of_two_and_the_fewest_samples(make_prediction):
+    def names(*counts: int) -> tuple[str, ...]:
+        return list_sampled_measures([make_prediction(samples=(True,) * n) for n in counts])
+
+    assert names(8, 6, 0) == ("pass@1", "pass@2", "pass@4", "pass@6", "mean@6")
+    assert names(4) == ("pass@1", "pass@2", "pass@4", "mean@4")
+    assert names(1) == ("pass@1", "mean@1")
+    assert names(0) == names() == ()
+
+
+def test_item_without_samples_has_no_score(make_prediction):
+    rows = [make_prediction(), make_prediction(example_id="b", samples=(True, False, False, False))]
+    for measure, value in {"mean@4": 0.25, "pass@1": 0.25, "pass@4": 1.0}.items():
+        items = read_items(rows, policy=rows[0].policy, split=rows[0].split, measure=measure)
+        assert (items.ids, items.values.tolist()) == (("b",), [value])

@@ -1,10 +1,14 @@
+"""Comparisons of policies on the same items, and of methods over seeds."""
+
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import binomtest, bootstrap, t, ttest_1samp
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
@@ -23,6 +27,15 @@ from groupwise.evaluation import (
     read_comparisons,
     read_items,
     write_comparisons,
+)
+from groupwise.evaluation.methods import (
+    MethodDifference,
+    compare_methods,
+    count_items_needed,
+    count_seeds_needed,
+    find_half_width,
+    find_power,
+    split_variance,
 )
 
 Table = Callable[..., list[Prediction]]
@@ -46,7 +59,7 @@ def make_pair(make_table: Table) -> Callable[..., list[Prediction]]:
     return make
 
 
-def test_counts_and_difference_of_a_hand_made_table(make_pair: Table) -> None:
+def test_counts_and_difference_of_a_hand_made_table(make_pair):
     rows = [BOTH] * 10 + [ONLY_A] * 2 + [ONLY_B] * 7 + [NONE]
     items = make_pair(rows)
     found = compare_policies(items, "sft", "grpo")
@@ -60,19 +73,19 @@ def test_counts_and_difference_of_a_hand_made_table(make_pair: Table) -> None:
     assert (back.num_a_only, back.num_b_only) == (7, 2)
 
 
-def test_mcnemar_is_exact_with_few_discordant_items(make_pair: Table) -> None:
+def test_mcnemar_is_exact_with_few_discordant_items(make_pair):
     found = compare_policies(make_pair([ONLY_A] * 4 + [ONLY_B] * 20 + [BOTH]), "sft", "grpo")
     assert found.p_value == pytest.approx(binomtest(4, 24).pvalue)
 
 
-def test_mcnemar_is_statsmodels_with_many_discordant_items(make_pair: Table) -> None:
+def test_mcnemar_is_statsmodels_with_many_discordant_items(make_pair):
     found = compare_policies(make_pair([ONLY_A] * 10 + [ONLY_B] * 30 + [BOTH]), "sft", "grpo")
     # (|10 - 30| - 1)^2 / 40 = 9.025, one degree of freedom.
     assert found.p_value == pytest.approx(mcnemar([[1, 10], [30, 0]], exact=False).pvalue)
     assert found.p_value == pytest.approx(0.00266, abs=1e-5)
 
 
-def test_few_single_items_have_the_exact_test(make_pair: Table) -> None:
+def test_few_single_items_have_the_exact_test(make_pair):
     # All six for b: 2 of 2^6 are as extreme.
     found = compare_policies(make_pair([ONLY_B] * 6), "sft", "grpo")
     assert found.p_value_clustered == pytest.approx(2 / 64)
@@ -81,7 +94,7 @@ def test_few_single_items_have_the_exact_test(make_pair: Table) -> None:
     assert (found.low, found.high) == pytest.approx((0.75 - half, 1), abs=1e-4)
 
 
-def test_clusters_and_not_items_are_the_evidence(make_pair: Table) -> None:
+def test_clusters_and_not_items_are_the_evidence(make_pair):
     rows = [ONLY_B] * 40 + [ONLY_A] * 10
     alone = compare_policies(make_pair(rows), "sft", "grpo")
     clustered = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
@@ -92,7 +105,7 @@ def test_clusters_and_not_items_are_the_evidence(make_pair: Table) -> None:
     assert clustered.low <= 0 < alone.low
 
 
-def test_paired_interval_matches_the_normal_approximation(make_pair: Table) -> None:
+def test_paired_interval_matches_the_normal_approximation(make_pair):
     rows = [BOTH] * 250 + [ONLY_A] * 30 + [ONLY_B] * 70 + [NONE] * 50
     found = compare_policies(make_pair(rows), "sft", "grpo")
     gains = np.asarray([b - a for a, b in rows])
@@ -100,7 +113,7 @@ def test_paired_interval_matches_the_normal_approximation(make_pair: Table) -> N
     assert (found.low, found.high) == pytest.approx((0.1 - half, 0.1 + half), abs=0.007)
 
 
-def test_equal_policies_differ_by_nothing_as_far_as_so_many_items_tell(make_pair: Table) -> None:
+def test_equal_policies_differ_by_nothing_as_far_as_so_many_items_tell(make_pair):
     found = compare_policies(make_pair([BOTH, NONE] * 10), "sft", "grpo")
     half = 1.96 * np.sqrt(2 / 22 / 22)
     assert (found.difference, found.low, found.high) == pytest.approx((0, -half, half), abs=1e-4)
@@ -108,12 +121,12 @@ def test_equal_policies_differ_by_nothing_as_far_as_so_many_items_tell(make_pair
     assert found.num_same_answer == 20
 
 
-def test_one_cluster_proves_nothing(make_pair: Table) -> None:
+def test_one_cluster_proves_nothing(make_pair):
     found = compare_policies(make_pair([ONLY_B] * 30, group_size=30), "sft", "grpo")
     assert (found.low, found.high, found.p_value_clustered) == (-1, 1, 1)
 
 
-def test_holm_adjusts_the_clustered_values(full_run: Path) -> None:
+def test_holm_adjusts_the_clustered_values(full_run):
     found = read_comparisons(full_run / "evaluate/comparisons.json")
     raw = [one.p_value_clustered for one in found]
     assert [one.p_value_holm for one in found] == pytest.approx(
@@ -123,28 +136,26 @@ def test_holm_adjusts_the_clustered_values(full_run: Path) -> None:
     assert compare_pairs([], []) == []
 
 
-def test_other_items_are_refused(make_pair: Table) -> None:
+def test_other_items_are_refused(make_pair):
     items = make_pair([BOTH] * 5)
     with pytest.raises(EvaluationError, match="5 and 4 items, 4 in common"):
         compare_policies(items[:-1], "sft", "grpo")
 
 
 @pytest.mark.parametrize("change", [{"label": "off-task"}, {"cluster": "other"}])
-def test_same_items_with_other_labels_or_clusters_are_refused(
-    make_pair: Table, change: dict[str, str]
-) -> None:
+def test_same_items_with_other_labels_or_clusters_are_refused(make_pair, change):
     items = make_pair([BOTH] * 5)
     items[-1] = replace(items[-1], **change)
     with pytest.raises(EvaluationError, match="did not answer the same items"):
         compare_policies(items, "sft", "grpo")
 
 
-def test_missing_policy_is_named(make_pair: Table) -> None:
+def test_missing_policy_is_named(make_pair):
     with pytest.raises(EvaluationError, match="no predictions of prompt on test"):
         compare_policies(make_pair([BOTH]), "prompt", "grpo")
 
 
-def test_split_must_be_named_if_there_are_several(make_pair: Table) -> None:
+def test_split_must_be_named_if_there_are_several(make_pair):
     items = make_pair([BOTH, ONLY_B, ONLY_B])
     items += [replace(item, split="dev") for item in items if item.example_id == "i0000"]
     with pytest.raises(EvaluationError, match=r"more than one split.*dev.*test"):
@@ -153,12 +164,12 @@ def test_split_must_be_named_if_there_are_several(make_pair: Table) -> None:
     assert compare_policies(items, "sft", "grpo", split="test").n == 3
 
 
-def test_order_of_rows_changes_nothing_and_the_seed_little(make_pair: Table) -> None:
+def test_order_of_rows_changes_nothing_and_the_seed_little(make_pair):
     items = make_pair([BOTH] * 30 + [ONLY_A] * 5 + [ONLY_B] * 15)
     assert compare_policies(items[::-1], "sft", "grpo") == compare_policies(items, "sft", "grpo")
 
 
-def test_file_round_trip(tmp_path: Path, make_pair: Table) -> None:
+def test_file_round_trip(tmp_path, make_pair):
     found = compare_pairs(make_pair([BOTH, ONLY_B]), [("sft", "grpo")])
     write_comparisons(tmp_path / "c.json", found)
     assert read_comparisons(tmp_path / "c.json") == found
@@ -184,7 +195,7 @@ def make_items(
     return replace(items, **named)
 
 
-def test_score_is_compared_by_clusters_and_items_where_one_has_more() -> None:
+def test_score_is_compared_by_clusters_and_items_where_one_has_more():
     a = make_items([0.1, 0.5, 0.5, 0.9, 0.2, 0.3, 0.3])
     b = make_items([0.3, 0.5, 0.4, 1.0, 0.5, 0.7, 0.35], policy="grpo")
     found = compare_items(a, b)
@@ -202,7 +213,7 @@ def test_score_is_compared_by_clusters_and_items_where_one_has_more() -> None:
     assert power(found.effect_size, found.num_items_needed - 1, 0.05) < 0.8
 
 
-def test_interval_of_many_items_is_scipys_paired_bootstrap() -> None:
+def test_interval_of_many_items_is_scipys_paired_bootstrap():
     random = np.random.default_rng(0)
     a = random.beta(2, 2, size=600)
     b = np.clip(a + random.normal(0.02, 0.1, size=600), 0, 1)
@@ -211,7 +222,7 @@ def test_interval_of_many_items_is_scipys_paired_bootstrap() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(ends.confidence_interval), abs=3e-3)
 
 
-def test_draws_are_as_many_as_asked_and_repeat_with_the_seed() -> None:
+def test_draws_are_as_many_as_asked_and_repeat_with_the_seed():
     random = np.random.default_rng(0)
     a, b = (make_items(random.random(80) ** 8) for _ in range(2))
     few, again = (compare_items(a, b, num_resamples=500, seed=1) for _ in range(2))
@@ -220,7 +231,7 @@ def test_draws_are_as_many_as_asked_and_repeat_with_the_seed() -> None:
     assert few.low != compare_items(a, b, num_resamples=1000, seed=1).low
 
 
-def test_differences_of_rounding_are_ties() -> None:
+def test_differences_of_rounding_are_ties():
     found = compare_items(make_items([0.1 + 0.2] * 30), make_items([0.3] * 30))
     assert (found.num_a_only, found.num_b_only) == (0, 0)
     assert (found.difference, found.p_value) == (0, 1)
@@ -229,7 +240,7 @@ def test_differences_of_rounding_are_ties() -> None:
     assert (found.effect_size, found.design_effect, found.num_items_needed) == (None, None, None)
 
 
-def test_every_item_better_by_the_same_has_no_spread() -> None:
+def test_every_item_better_by_the_same_has_no_spread():
     found = compare_items(make_items([0.25] * 30), make_items([0.5] * 30))
     end = t.ppf(0.975, 29) ** 2 / (30 + t.ppf(0.975, 29) ** 2)
     assert (found.low, found.high) == pytest.approx((0.25 - end, 0.25 + end))
@@ -237,7 +248,7 @@ def test_every_item_better_by_the_same_has_no_spread() -> None:
     assert (found.effect_size, found.num_items_needed) == (None, None)
 
 
-def test_no_difference_on_average_has_an_effect_of_zero_and_no_number() -> None:
+def test_no_difference_on_average_has_an_effect_of_zero_and_no_number():
     found = compare_items(make_items([0.2, 0.4] * 20), make_items([0.4, 0.2] * 20))
     assert (found.difference, found.effect_size) == (pytest.approx(0), pytest.approx(0))
     assert found.num_items_needed is None
@@ -245,7 +256,7 @@ def test_no_difference_on_average_has_an_effect_of_zero_and_no_number() -> None:
     assert found.low < 0 < found.high
 
 
-def test_clusters_of_very_different_sizes_count_by_their_items() -> None:
+def test_clusters_of_very_different_sizes_count_by_their_items():
     # One cluster of 300 items gains nothing, 30 of one item gain 0.5 each.
     clusters = [0] * 300 + list(range(1, 31))
     a = make_items([0.5] * 330, clusters)
@@ -260,14 +271,14 @@ def test_clusters_of_very_different_sizes_count_by_their_items() -> None:
 
 
 @pytest.mark.parametrize(("num_clusters", "is_few"), [(1, True), (9, True), (10, False)])
-def test_few_clusters_are_remarked(num_clusters: int, is_few: bool) -> None:
+def test_few_clusters_are_remarked(num_clusters, is_few):
     clusters = [n % num_clusters for n in range(40)]
     a = make_items([0.5] * 40, sorted(clusters))
     found = compare_items(a, replace(a, policy="grpo"))
     assert found.few_clusters == is_few
 
 
-def test_design_effect_and_items_needed_know_the_clusters(make_pair: Table) -> None:
+def test_design_effect_and_items_needed_know_the_clusters(make_pair):
     rows = [ONLY_B] * 40 + [ONLY_A] * 10
     alone = compare_policies(make_pair(rows), "sft", "grpo")
     clustered = compare_policies(make_pair(rows, group_size=10), "sft", "grpo")
@@ -278,7 +289,7 @@ def test_design_effect_and_items_needed_know_the_clusters(make_pair: Table) -> N
     assert clustered.num_items_needed > 10 * alone.num_items_needed
 
 
-def test_measure_is_chosen_by_name(make_pair: Table) -> None:
+def test_measure_is_chosen_by_name(make_pair):
     items = [
         replace(item, samples=(item.is_correct, True), scores={"iou": 0.5 + 0.5 * item.is_correct})
         for item in make_pair([BOTH] * 10 + [ONLY_B] * 10)
@@ -289,7 +300,7 @@ def test_measure_is_chosen_by_name(make_pair: Table) -> None:
     assert found.test == "clusters"
 
 
-def test_pairs_are_the_unit_of_pair_accuracy(make_pair: Table) -> None:
+def test_pairs_are_the_unit_of_pair_accuracy(make_pair):
     items = [
         replace(item, pair=f"p{int(item.example_id[1:]) // 2}")
         for item in make_pair([BOTH, ONLY_B] * 12 + [BOTH] * 12, group_size=2)
@@ -300,7 +311,7 @@ def test_pairs_are_the_unit_of_pair_accuracy(make_pair: Table) -> None:
     assert found.num_same_answer == 6
 
 
-def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> None:
+def test_discordant_items_are_listed_with_their_answers(make_pair):
     predictions = make_pair([BOTH, ONLY_A, NONE, ONLY_B], group_size=2)
     a, b = (
         read_items(predictions, policy=policy, split="test", measure="accuracy")
@@ -343,7 +354,7 @@ def test_discordant_items_are_listed_with_their_answers(make_pair: Table) -> Non
         ({"labels": ("x", "z")}, "same ids, labels and clusters"),
     ],
 )
-def test_unlike_items_are_refused(change: dict, words: str) -> None:
+def test_unlike_items_are_refused(change, words):
     a = make_items([0.1, 0.2], labels=("x", "y"))
     with pytest.raises(EvaluationError, match=words):
         compare_items(a, replace(a, **change))
@@ -351,7 +362,7 @@ def test_unlike_items_are_refused(change: dict, words: str) -> None:
         list_discordant(a, replace(a, **change))
 
 
-def test_adjusting_keeps_order_and_all_else() -> None:
+def test_adjusting_keeps_order_and_all_else():
     random = np.random.default_rng(0)
     a = make_items(random.random(30))
     found = [
@@ -367,9 +378,7 @@ def test_adjusting_keeps_order_and_all_else() -> None:
     ]
 
 
-def test_old_files_are_read_and_new_ones_hold_plain_numbers(
-    tmp_path: Path, make_pair: Table
-) -> None:
+def test_old_files_are_read_and_new_ones_hold_plain_numbers(tmp_path, make_pair):
     found = compare_pairs(make_pair([BOTH, ONLY_B, ONLY_A] * 5), [("sft", "grpo")])
     write_comparisons(tmp_path / "c.json", found)
     (row,) = json.loads((tmp_path / "c.json").read_text())
@@ -379,3 +388,162 @@ def test_old_files_are_read_and_new_ones_hold_plain_numbers(
     assert (one.measure, one.value_a, one.num_items_needed) == ("accuracy", None, None)
     assert one.difference == found[0].difference
     assert not one.few_clusters
+
+
+def make_run(values: Sequence[float], *, per_cluster: int = 4, first: int = 0) -> Items:
+    count = range(first, first + len(values))
+    return Items(
+        measure="accuracy",
+        split="test",
+        policy="p",
+        ids=tuple(f"{n:06}" for n in count),
+        clusters=tuple(f"c{n // per_cluster}" for n in count),
+        values=np.asarray(values, float),
+        is_binary=True,
+        split_digest="d",
+    )
+
+
+def draw_method(
+    rng: np.random.Generator, shares: Sequence[float], *, num_items: int = 60, apart: bool = False
+) -> list[Items]:
+    return [
+        make_run(rng.random(num_items) < share, first=1000 * n if apart else 0)
+        for n, share in enumerate(shares)
+    ]
+
+
+def is_shown(found: MethodDifference) -> bool:
+    assert found.low is not None
+    assert found.high is not None
+    return not found.low <= 0 <= found.high
+
+
+@pytest.mark.parametrize("is_paired", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_interval_leaves_out_0_just_where_p_is_below_5_percent(is_paired, apart):
+    rng, shown = np.random.default_rng(3), 0
+    for _ in range(30):
+        a, b = (
+            draw_method(rng, rng.uniform(middle - 0.1, middle + 0.1, 4), apart=apart)
+            for middle in (0.6, 0.7)
+        )
+        if apart and not is_paired:
+            b = [make_run(one.values, first=10_000 + 1000 * n) for n, one in enumerate(b)]
+        found = compare_methods(a, b, is_paired=is_paired)
+        assert found.design == ("nested" if apart else "crossed")
+        assert (found.p_value < 0.05) == is_shown(found)
+        other = compare_methods(b, a, is_paired=is_paired)
+        assert (other.estimate, other.low) == pytest.approx((-found.estimate, -found.high))
+        shown += is_shown(found)
+    assert 0 < shown < 30
+
+
+def test_components_recover_what_was_put_in():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 2000, 5, 40)) * 3
+    b += 2 * rng.normal(size=(2000, 5, 1)) * 8 + 4 * rng.normal(size=(2000, 1, 40))
+    parts = split_variance(a, b, np.full(40, 8.0), is_paired=False)
+    seed, cluster, both = 4 / 5, 16 / 64 / 40, 2 * 9 / 64 / 40 / 5
+    assert parts.seed.mean() == pytest.approx(seed + both, rel=0.06)
+    assert parts.cluster.mean() == pytest.approx(cluster + both, rel=0.06)
+    assert parts.interaction.mean() == pytest.approx(both, rel=0.06)
+    assert parts.estimate.var() == pytest.approx(seed + cluster + both, rel=0.1)
+
+
+@given(seed=st.integers(0, 10**6), is_paired=st.booleans(), num_seeds=st.integers(3, 6))
+def test_interval_is_never_narrower_than_that_of_items_or_of_seeds_alone(
+    seed, is_paired, num_seeds
+):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 9, 12).astype(float)
+    a, b = rng.normal(size=(2, num_seeds, 12))
+    parts = split_variance(a, b, sizes, is_paired=is_paired)
+    items = stats.t.ppf(0.975, parts.cluster_df) * parts.cluster**0.5
+    seeds = stats.t.ppf(0.975, parts.seed_df) * parts.seed**0.5
+    assert find_half_width(parts) >= max(items, seeds) - 1e-12
+
+
+@pytest.mark.parametrize("is_paired", [False, True])
+def test_seeds_with_items_of_their_own_are_compared_by_students_t(is_paired):
+    rng = np.random.default_rng(5)
+    a = draw_method(rng, (0.5, 0.6, 0.7, 0.6), apart=True)
+    b = draw_method(rng, (0.6, 0.7, 0.8, 0.9), apart=True)
+    if not is_paired:
+        b = [make_run(one.values, first=10_000 + 1000 * n) for n, one in enumerate(b)]
+    found = compare_methods(a, b, is_paired=is_paired)
+    means = [[one.value for one in side] for side in (b, a)]
+    want = stats.ttest_rel(*means) if is_paired else stats.ttest_ind(*means, equal_var=False)
+    ends = want.confidence_interval()
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
+    assert (found.p_value, found.df) == pytest.approx((want.pvalue, want.df))
+    assert (found.items_needed, found.num_carrying) == (None, None)
+    assert 0 <= found.seed_share <= 1
+
+
+def test_share_of_seeds_is_large_where_they_differ_and_small_where_they_do_not():
+    rng = np.random.default_rng(8)
+    for apart in (False, True):
+        wild = draw_method(rng, (0.2, 0.5, 0.9, 0.4, 0.7), num_items=400, apart=apart)
+        calm = draw_method(rng, (0.5,) * 5, num_items=400, apart=apart)
+        same = draw_method(rng, (0.5,) * 5, num_items=400, apart=apart)
+        assert compare_methods(calm, wild, is_paired=True).seed_share > 0.8
+        assert compare_methods(calm, same, is_paired=True).seed_share < 0.5
+
+
+@pytest.mark.parametrize(
+    ("runs", "limit"),
+    [
+        ([make_run([0, 1, 1, 0] * 5), make_run([0, 1, 0, 0] * 5)], "few_seeds"),
+        ([make_run([0, 1, 1, 0], per_cluster=9)] * 3, "one_cluster"),
+        ([make_run([0, 1] * 9, first=n) for n in range(3)], "overlapping"),
+        ([make_run([0, 1] * 9)] * 3, "no_spread"),
+    ],
+)
+def test_without_an_interval_there_are_points_and_the_reason(runs, limit):
+    better = [replace(one, values=np.ones(len(one.ids))) for one in runs]
+    a = better if limit == "no_spread" else runs
+    found = compare_methods(a, better, is_paired=True)
+    assert found.limit == limit
+    assert found.estimate == pytest.approx(1 - np.mean([one.value for one in a]))
+    assert {found.low, found.p_value, found.df, found.seeds_needed, found.seed_share} == {None}
+
+
+def test_few_clusters_that_carry_the_gain_are_counted():
+    rng = np.random.default_rng(1)
+    a = draw_method(rng, (0.5,) * 3, num_items=160)
+    b = [replace(one, values=one.values.copy()) for one in a]
+    for n, one in enumerate(b):
+        one.values[: 16 + 4 * n] = 1
+    assert compare_methods(a, b, is_paired=True).num_carrying < 6
+
+
+def test_more_seeds_and_items_show_more():
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=(2, 5, 40)) + rng.normal(size=(2, 5, 1))
+    parts = split_variance(a, b + 0.7, np.ones(40), is_paired=False)
+    seen = [find_power(parts, num) for num in (3, 5, 10, 30)]
+    assert seen == sorted(seen)
+    needed = count_seeds_needed(parts)
+    assert find_power(parts, needed) >= 0.8 > find_power(parts, needed - 1)
+    assert count_items_needed(parts, 40) is None
+    clear = replace(parts, estimate=parts.estimate * 8)
+    items = count_items_needed(clear, 40)
+    shown = [find_power(clear, 5, more_items=num / 40) for num in (items - 1, items)]
+    assert shown[0] < 0.8 <= shown[1]
+
+
+@pytest.mark.parametrize("gain", [1, 10, 1000])
+def test_a_difference_far_beyond_the_spread_needs_few_seeds_and_items(gain):
+    a, b = np.random.default_rng(6).normal(size=(2, 6, 60)) * 0.1
+    parts = split_variance(a, b + gain, np.ones(60), is_paired=True)
+    assert [count_seeds_needed(parts), count_items_needed(parts, 60) < 10] == [3, True]
+
+
+def test_sides_that_do_not_belong_together_are_refused():
+    runs = [make_run([0, 1, 1])] * 3
+    with pytest.raises(EvaluationError, match="3 and 2 seeds"):
+        compare_methods(runs, runs[:2], is_paired=True)
+    other = [make_run([0, 1, 1], first=50)] * 3
+    with pytest.raises(EvaluationError, match="did not answer the same items"):
+        compare_methods(runs, other, is_paired=True)

@@ -1,24 +1,54 @@
-from collections.abc import Callable
-from pathlib import Path
+"""Predictions, the values of a measure by item, policies, and the files of an evaluation."""
 
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+
+import numpy as np
 import pytest
+from run_folders import CONDITIONS, POLICIES
 
-from groupwise.core import EvaluationError, digest_json, read_jsonl, write_jsonl
+from groupwise.core import (
+    EvaluationError,
+    GroupwiseError,
+    digest_json,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+    write_text,
+)
 from groupwise.evaluation import (
+    POLICIES_FILE,
+    Conditions,
+    Items,
+    Policies,
     Prediction,
+    Prompts,
+    Section,
+    compare_pairs,
     compute_metrics,
     digest_items,
     group_by_policy,
+    list_measures,
     mark_items,
+    predict_each,
+    read_comparisons,
+    read_items,
+    read_metrics,
+    read_policies,
     read_predictions,
+    read_recorded,
+    read_sections,
+    write_evaluation,
+    write_policies,
     write_predictions,
 )
-from groupwise.evaluation.predictions import check_labels
+from groupwise.evaluation.predictions import check_labels, read_prompts
 
 Make = Callable[..., Prediction]
 
 
-def test_file_round_trip_keeps_every_field(tmp_path: Path, make_prediction: Make) -> None:
+def test_file_round_trip_keeps_every_field(tmp_path, make_prediction):
     rows = [
         make_prediction(
             probabilities={"on-task": 0.7, "off-task": 0.3},
@@ -35,7 +65,7 @@ def test_file_round_trip_keeps_every_field(tmp_path: Path, make_prediction: Make
     assert read_predictions(tmp_path / "p.jsonl") == rows
 
 
-def test_row_with_other_keys_is_refused_with_its_number(tmp_path: Path) -> None:
+def test_row_with_other_keys_is_refused_with_its_number(tmp_path):
     write_jsonl(tmp_path / "p.jsonl", [{"example_id": "a", "guess": "on-task"}])
     with pytest.raises(EvaluationError, match=r"row 1 is not a prediction.*guess.*probabilities"):
         read_predictions(tmp_path / "p.jsonl")
@@ -62,12 +92,12 @@ def test_row_with_other_keys_is_refused_with_its_number(tmp_path: Path) -> None:
         ({"samples": (True, 1)}, "wrong samples.*true or false each"),
     ],
 )
-def test_contradictions_are_refused(make_prediction: Make, wrong: dict, words: str) -> None:
+def test_contradictions_are_refused(make_prediction, wrong, words):
     with pytest.raises(EvaluationError, match=words):
         make_prediction(**wrong)
 
 
-def test_invalid_answer_is_wrong_and_has_no_confidence(make_prediction: Make) -> None:
+def test_invalid_answer_is_wrong_and_has_no_confidence(make_prediction):
     item = make_prediction(
         "on-task", None, reason="empty", probabilities={"on-task": 0.9, "off-task": 0.1}
     )
@@ -75,14 +105,14 @@ def test_invalid_answer_is_wrong_and_has_no_confidence(make_prediction: Make) ->
     assert item.confidence is None
 
 
-def test_confidence_is_of_the_answer_and_not_of_the_likeliest(make_prediction: Make) -> None:
+def test_confidence_is_of_the_answer_and_not_of_the_likeliest(make_prediction):
     item = make_prediction(
         predicted="off-task", probabilities={"on-task": 0.9, "off-task": 0.1}, label="off-task"
     )
     assert item.confidence == 0.1
 
 
-def test_clusters_by_split_and_policy_as_they_come(make_prediction: Make) -> None:
+def test_clusters_by_split_and_policy_as_they_come(make_prediction):
     names = ["zebra", "grpo", "alpha"]
     rows = [make_prediction(policy=name, example_id=i) for name in names for i in ("b", "a")]
     clustered = group_by_policy(rows)
@@ -90,12 +120,12 @@ def test_clusters_by_split_and_policy_as_they_come(make_prediction: Make) -> Non
     assert [item.example_id for item in clustered["test", "grpo"]] == ["a", "b"]
 
 
-def test_item_answered_twice_is_refused(make_prediction: Make) -> None:
+def test_item_answered_twice_is_refused(make_prediction):
     with pytest.raises(EvaluationError, match="two predictions for item x of test"):
         group_by_policy([make_prediction(example_id="x"), make_prediction(example_id="x")])
 
 
-def test_split_digest_is_of_items_and_labels_only(make_prediction: Make) -> None:
+def test_split_digest_is_of_items_and_labels_only(make_prediction):
     a = make_prediction(example_id="a")
     b = make_prediction("off-task", "on-task", example_id="b", policy="sft")
     expected = digest_json([["a", "on-task"], ["b", "off-task"]])
@@ -111,18 +141,18 @@ def test_split_digest_is_of_items_and_labels_only(make_prediction: Make) -> None
         {"probabilities": {"on-task": 0.5, "maybe": 0.5}},
     ],
 )
-def test_label_outside_the_set_is_refused(make_prediction: Make, wrong: dict) -> None:
+def test_label_outside_the_set_is_refused(make_prediction, wrong):
     with pytest.raises(EvaluationError, match=r"maybe.*on-task.*off-task"):
         check_labels([make_prediction(**wrong)], ("on-task", "off-task"))
 
 
 @pytest.mark.parametrize("labels", [(), ("on-task",), ("on-task", "on-task")])
-def test_label_set_must_have_two_different_labels(labels: tuple[str, ...]) -> None:
+def test_label_set_must_have_two_different_labels(labels):
     with pytest.raises(EvaluationError, match="two or more"):
         check_labels([], labels)
 
 
-def test_rows_of_old_files_are_read(tmp_path: Path, make_prediction: Make) -> None:
+def test_rows_of_old_files_are_read(tmp_path, make_prediction):
     write_predictions(tmp_path / "p.jsonl", [make_prediction()])
     (row,) = read_jsonl(tmp_path / "p.jsonl")
     old = {key: row[key] for key in row if key not in ("scores", "samples", "pair")}
@@ -133,9 +163,7 @@ def test_rows_of_old_files_are_read(tmp_path: Path, make_prediction: Make) -> No
 
 
 @pytest.mark.parametrize("key", ["example_id", "cluster", "fields", "latency_s"])
-def test_row_without_an_older_key_is_refused(
-    tmp_path: Path, make_prediction: Make, key: str
-) -> None:
+def test_row_without_an_older_key_is_refused(tmp_path, make_prediction, key):
     write_predictions(tmp_path / "p.jsonl", [make_prediction()])
     (row,) = read_jsonl(tmp_path / "p.jsonl")
     write_jsonl(tmp_path / "p.jsonl", [{name: row[name] for name in row if name != key}])
@@ -143,7 +171,7 @@ def test_row_without_an_older_key_is_refused(
         read_predictions(tmp_path / "p.jsonl")
 
 
-def test_accuracy_is_measured_without_near_duplicates(make_prediction: Make) -> None:
+def test_accuracy_is_measured_without_near_duplicates(make_prediction):
     rows = [
         make_prediction("on-task", "on-task" if n < 3 else "off-task", example_id=f"e{n}")
         for n in range(4)
@@ -155,3 +183,273 @@ def test_accuracy_is_measured_without_near_duplicates(make_prediction: Make) -> 
     assert found["accuracy[near_duplicate=no]"] == (0.5, 2)
     assert found["accuracy[near_duplicate=yes]"] == (1.0, 2)
     assert mark_items(rows, set(), "near_duplicate") == (rows, ())
+
+
+LABELS = ("on-task", "off-task")
+
+
+@pytest.fixture
+def rows(make_prediction: Make) -> list[Prediction]:
+    """Six items in three pairs and two clusters, answered right, wrong, right, invalid, ..."""
+    answers = ["on-task", "off-task", "on-task", None, "on-task", "off-task"]
+    return [
+        make_prediction(
+            LABELS[n % 2],
+            answer,
+            example_id=f"i{n}",
+            cluster=f"g{n // 4}",
+            fields={"language": ("zh", "en", None)[n % 3], "size": n // 3},
+            scores={"iou": n / 10},
+            samples=(True,) * (n % 3) + (False,) * (4 - n % 3),
+            pair=f"p{n // 2}",
+        )
+        for n, answer in enumerate(answers)
+    ]
+
+
+def read(rows: list[Prediction], measure: str) -> Items:
+    return read_items(rows, policy="grpo", split="test", measure=measure)
+
+
+@pytest.mark.parametrize(
+    ("measure", "ids", "values"),
+    [
+        ("accuracy", "i0 i1 i2 i3 i4 i5", [1, 1, 1, 0, 1, 1]),
+        ("invalid_rate", "i0 i1 i2 i3 i4 i5", [0, 0, 0, 1, 0, 0]),
+        ("recall:off-task", "i1 i3 i5", [1, 0, 1]),
+        ("accuracy[language=zh]", "i0 i3", [1, 0]),
+        ("accuracy[size=1]", "i3 i4 i5", [0, 1, 1]),
+        ("invalid_rate[size=1]", "i3 i4 i5", [1, 0, 0]),
+        ("pair_accuracy[size=0]", "p0", [1]),
+        ("pair_accuracy[size=1]", "p2", [1]),
+        ("mean@4", "i0 i1 i2 i3 i4 i5", [0, 0.25, 0.5, 0, 0.25, 0.5]),
+        ("pass@2", "i0 i1 i2 i3 i4 i5", [0, 1 / 2, 5 / 6, 0, 1 / 2, 5 / 6]),
+        ("pass@3", "i0 i1 i2 i3 i4 i5", [0, 3 / 4, 1, 0, 3 / 4, 1]),
+        ("pass@4", "i0 i1 i2 i3 i4 i5", [0, 1, 1, 0, 1, 1]),
+        ("pair_accuracy", "p0 p1 p2", [1, 0, 1]),
+        ("iou", "i0 i1 i2 i3 i4 i5", [0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("iou[language=en]", "i1 i4", [0.1, 0.4]),
+    ],
+)
+def test_values_by_item(rows, measure, ids, values):
+    found = read(rows[::-1], measure)
+    assert found.ids == tuple(ids.split())
+    assert found.values == pytest.approx(values)
+    assert found.value == pytest.approx(np.mean(values))
+    assert found.is_binary == set(values).issubset({0, 1})
+    assert found.split_digest == digest_items(rows)
+
+
+def test_measures_are_listed_and_each_can_be_read(rows):
+    names = list_measures(rows)
+    assert names == (
+        *("accuracy", "invalid_rate", "recall:off-task", "recall:on-task"),
+        *("accuracy[language=en]", "invalid_rate[language=en]", "iou[language=en]"),
+        *("accuracy[language=zh]", "invalid_rate[language=zh]", "iou[language=zh]"),
+        *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]", "iou[size=0]"),
+        *("accuracy[size=1]", "invalid_rate[size=1]", "pair_accuracy[size=1]", "iou[size=1]"),
+        *("pass@1", "pass@2", "pass@4", "mean@4", "pair_accuracy", "iou"),
+    )
+    for name in names:
+        assert len(read(rows, name).values)
+
+
+def test_values_agree_with_the_metrics(rows):
+    metrics = {
+        metric.measure: metric
+        for metric in compute_metrics(rows, labels=LABELS, slices=("language", "size"))
+    }
+    for name in list_measures(rows):
+        found = read(rows, name)
+        assert metrics[name].value == pytest.approx(found.value), name
+        assert metrics[name].n == len(found.values)
+
+
+def test_what_is_not_there_is_not_listed(make_prediction):
+    many = [
+        make_prediction(f"答案{n}", f"答案{n}", example_id=f"i{n:02}", fields={"task": n, "w": 0.5})
+        for n in range(21)
+    ]
+    assert list_measures(many) == ("accuracy", "invalid_rate")
+    assert "recall:答案1" in list_measures(many[:20])
+
+
+def test_answers_and_truths_go_along(rows):
+    found = read(rows, "recall:off-task")
+    assert found.labels == ("off-task",) * 3
+    assert found.answers == ("off-task", None, "off-task")
+    assert read(rows, "pair_accuracy").answers[1] == '["on-task", null]'
+    assert found.clusters == ("g0", "g0", "g1")
+
+
+def test_unknown_measure_names_the_nearest_and_all(rows):
+    with pytest.raises(EvaluationError, match=r"'acuracy'.* 'accuracy'.*accuracy, invalid_rate"):
+        read(rows, "acuracy")
+
+
+@pytest.mark.parametrize("measure", ["pass@5", "pass@0", "pass@", "mean@2", "recall:maybe"])
+def test_measures_beyond_the_predictions_are_refused(rows, measure):
+    with pytest.raises(EvaluationError, match="no measure"):
+        read(rows, measure)
+
+
+def test_unknown_policy_or_split_is_refused(rows):
+    with pytest.raises(EvaluationError, match=r"no predictions of sft on test.*grpo on test"):
+        read_items(rows, policy="sft", split="test", measure="accuracy")
+
+
+def test_other_policies_and_splits_are_left_out(rows):
+    others = [replace(row, policy="sft", predicted=LABELS[0], reason="") for row in rows]
+    others += [replace(row, split="dev") for row in rows[:2]]
+    assert (read([*others, *rows], "accuracy").values == read(rows, "accuracy").values).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"pair": ""}, "p2 of test.*1 items in 1 clusters"),
+        ({"pair": "p1"}, "p1 of test.*3 items in 2 clusters"),
+        ({"cluster": "g9"}, "p2 of test.*2 items in 2 clusters"),
+    ],
+)
+def test_broken_pairs_are_refused(rows, change, words):
+    rows[-1] = replace(rows[-1], **change)
+    with pytest.raises(EvaluationError, match=words + ".*keep both halves together"):
+        read(rows, "pair_accuracy")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"values": np.asarray([0.5, np.nan])}, "item b has a wrong value.*got nan"),
+        ({"values": np.asarray([np.inf, 0.5])}, "item a has a wrong value.*got inf"),
+        ({"values": np.asarray([0.5, -0.1])}, "item b has a wrong value.*got -0.1"),
+        ({"ids": ("b", "a")}, "ids must ascend"),
+        ({"ids": ("a", "a")}, "ids must ascend"),
+        ({"ids": ()}, "there are no items for accuracy of grpo on test"),
+        ({"clusters": ("g",)}, r"differ in length; got \[1, 2\]"),
+        ({"answers": ("x",)}, r"differ in length; got \[1, 2\]"),
+        ({"is_binary": True}, "not binary"),
+    ],
+)
+def test_items_that_would_mislead_are_refused(change, words):
+    items = Items(
+        *("accuracy", "test", "grpo", ("a", "b"), ("g", "h"), np.asarray([0.5, 1.0])), False, "d"
+    )
+    with pytest.raises(EvaluationError, match=words):
+        replace(items, **change)
+
+
+USUAL = Policies(POLICIES)
+
+
+def test_policies_come_back_as_they_were_written(tmp_path):
+    write_policies(tmp_path, POLICIES)
+    assert read_policies(tmp_path) == USUAL
+
+
+def test_of_a_run_that_wrote_none_nothing_is_known(tmp_path):
+    found = read_policies(tmp_path)
+    assert found == Policies()
+    assert (found.title("rce"), found.find("rce").kind) == ("rce", "unknown")
+    assert found.sort(["b", "a", "b"]) == ["b", "a"]
+    assert found.choose_last(["b", "a"]) == "a"
+
+
+def test_the_budget_is_what_the_training_step_left(tmp_path):
+    counts = {"num_steps": 3.0, "num_samples": 6.0, "num_tokens": 90.0}
+    write_json(tmp_path / "rce" / "budget.json", counts)
+    rce = replace(POLICIES[4], name="rce", step="rce", trained_from=None, budget={})
+    write_policies(tmp_path, [rce])
+    assert read_policies(tmp_path).find("rce").budget == counts
+
+
+def test_a_name_or_a_training_step_has_a_title_and_a_place():
+    two = Policies((replace(POLICIES[-1], step="rce", trained_from=None),))
+    assert [two.title(name) for name in ("grpo", "rce", "dpo")] == ["GRPO", "GRPO", "dpo"]
+    assert [two.rank(name) for name in ("grpo", "rce", "dpo")] == [0, 0, 1]
+
+
+def test_known_policies_stand_in_their_order_and_others_behind_them():
+    assert USUAL.sort(["z", "grpo", "majority", "a"]) == ["majority", "grpo", "z", "a"]
+    assert USUAL.choose_last(["grpo", "z", "majority"]) == "grpo"
+
+
+def test_behind_a_policy_stand_all_that_it_was_trained_from():
+    assert [one.name for one in USUAL.list_ancestors("grpo")] == ["prompt", "sft", "grpo"]
+    assert [one.kind for one in USUAL.list_ancestors("gone")] == ["unknown"]
+
+
+@pytest.mark.parametrize("order", [[POLICIES[4]], [POLICIES[0], POLICIES[0]]])
+def test_a_policy_stands_once_and_behind_what_it_was_trained_from(tmp_path, order):
+    with pytest.raises(EvaluationError, match="behind the one it was trained from"):
+        write_policies(tmp_path, order)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"name": "x"}]', '[{"name": "x", "sees": "all"}]'])
+def test_a_damaged_file_is_one_sentence(tmp_path, text):
+    write_text(tmp_path / POLICIES_FILE, text)
+    with pytest.raises(
+        GroupwiseError, match=r"policies\.json is (damaged|not JSON|not a JSON list)"
+    ):
+        read_policies(tmp_path)
+    unknown = [{**json.loads(json.dumps({"name": "x"})), "title": "x", "kind": "magic"}]
+    write_json(tmp_path / POLICIES_FILE, unknown)
+    with pytest.raises(EvaluationError, match=r"policies\.json is damaged"):
+        read_policies(tmp_path)
+
+
+NAMES = ("sft", "grpo")
+
+
+def test_policies_are_asked_once_and_then_read(tmp_path, make_prediction):
+    asked: list[str] = []
+
+    def ask(policy: str) -> list[Prediction]:
+        asked.append(policy)
+        return [make_prediction(policy=policy), make_prediction(policy=policy, example_id="b")]
+
+    found = [predict_each(NAMES, ask, folder=tmp_path) for _ in range(2)]
+    assert found[0] == found[1]
+    assert [one.policy for one in found[0]] == ["sft", "sft", "grpo", "grpo"]
+    assert asked == [*NAMES]
+
+
+def test_one_that_breaks_off_is_asked_again_and_the_one_before_is_not(tmp_path, make_prediction):
+    asked: list[str] = []
+
+    def ask(policy: str) -> Iterator[Prediction]:
+        asked.append(policy)
+        yield make_prediction(policy=policy)
+        if asked == [*NAMES]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_each(NAMES, ask, folder=tmp_path)
+    assert len(predict_each(NAMES, ask, folder=tmp_path)) == 2
+    assert asked == ["sft", "grpo", "grpo"]
+
+
+def test_an_evaluation_is_where_it_is_looked_for(tmp_path, make_table):
+    rows = [("on-task", "on-task"), ("off-task", "on-task"), ("off-task", None)]
+    predictions = [one for name in NAMES for one in make_table(rows, policy=name)]
+    conditions = replace(Conditions(**CONDITIONS), measures=())
+    metrics = compute_metrics(predictions, labels=("on-task", "off-task"))
+    comparisons = compare_pairs(predictions, [("sft", "grpo")], split="test")
+    write_evaluation(
+        tmp_path / "evaluate",
+        predictions,
+        metrics=metrics,
+        comparisons=comparisons,
+        conditions=conditions,
+        policies=POLICIES,
+        prompts=Prompts(turns={"item": "What?"}),
+        sections=[Section("Missed defects")],
+    )
+    assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
+    assert read_metrics(tmp_path / "evaluate/metrics.json") == metrics
+    assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
+    assert read_recorded(tmp_path) == asdict(conditions)
+    assert read_policies(tmp_path).listed == POLICIES
+    assert read_prompts(tmp_path / "evaluate/prompts.json") == Prompts(turns={"item": "What?"})
+    assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

@@ -162,12 +162,12 @@ def test_two_policies_on_the_same_rows_are_compared_by_item(
     done = command_line("compare", "sft", "grpo", "--out", "both")
     assert done.returncode == 0, done.stderr
     both = json.loads((tmp_path / "both" / "comparison.json").read_text())
-    assert both["is_fair"], done.stdout
-    assert [(one["name"], one["policy"]) for one in both["systems"]] == [
+    assert both["table"]["is_fair"], done.stdout
+    assert [(one["system"], one["policy"]) for one in both["table"]["results"]] == [
         ("sft", "sft"),
         ("grpo", "grpo"),
     ]
     done = command_line("compare", "sft", finished, "--out", "apart")
     apart = json.loads((tmp_path / "apart" / "comparison.json").read_text())
-    assert not apart["is_fair"]
+    assert not apart["table"]["is_fair"]
     assert "they were measured on different items" in done.stdout

@@ -1,17 +1,20 @@
-"""``groupwise compare``: runs or methods side by side, with statistics behind a fairness gate."""
+"""``groupwise compare`` and ``report``: runs, methods over seeds, sweeps and published cells."""
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from groupwise.cli.run import Debug
-from groupwise.core import EvaluationError, read_json
+from groupwise.core import ConfigError, EvaluationError, RunFolder, read_json
+from groupwise.pipeline import Recipe, find_recipe
 
 if TYPE_CHECKING:
-    from groupwise.evaluation.comparison import Material, Source
-    from groupwise.evaluation.seeds import MethodMaterial, Side
+    from groupwise.evaluation.result_table import ResultTable
+    from groupwise.pipeline.sweep import Sweep
 
+Language = Literal["en", "zh"]
 Metric = Annotated[
     str | None,
     typer.Option(
@@ -29,13 +32,10 @@ Factors = Annotated[
         help="A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
     ),
 ]
-ReportLanguage = Annotated[
-    Literal["en", "zh"], typer.Option("--language", help="Language of the report.")
-]
+ReportLanguage = Annotated[Language, typer.Option("--language", help="Language of the report.")]
 
 
-def choose_report_folder(default: str) -> Any:
-    """Return the option for where a report goes; ``default`` says where without it."""
+def _choose_out(default: str) -> Any:
     return typer.Option("--out", metavar="DIR", help="Where to write it.", show_default=default)
 
 
@@ -52,7 +52,7 @@ def compare(
     metric: Metric = None,
     factors: Factors = None,
     language: ReportLanguage = "en",
-    out: Annotated[Path | None, choose_report_folder("runs/compare-<run>-<run>")] = None,
+    out: Annotated[Path | None, _choose_out("runs/compare-<run>-<run>")] = None,
     debug: Debug = False,
 ) -> None:
     """Compare finished runs: what differs, whether it is fair, and what to take.
@@ -60,170 +60,160 @@ def compare(
     The last policy that all runs have is compared, unless RUN:POLICY names another. With several
     runs on a side methods are compared, else these checkpoints.
     """
-    from groupwise.evaluation.comparison import Question, read_sources
+    from groupwise.evaluation.sources import Question, Source, read_runs
 
     if len(runs) < 2:
         raise EvaluationError("a comparison needs two runs", got=runs, fix="name another run")
-    sides = [read_side(run) for run in runs]
-    if len({side.name for side in sides}) < len(sides):
-        sides = [read_side(run, is_whole=True) for run in runs]
-    if any(len(side.folders) > 1 for side in sides):
-        compare_sides(sides, metric, factors or [], out=out, language=language)
+    sides = [_read_side(run) for run in runs]
+    names = [name for name, _, _ in sides]
+    if len(set(names)) < len(names):  # What was typed tells folders of one name apart.
+        names = [run.replace("/", "-") for run in runs]
+    if len(set(names)) < len(names):
+        what = "side" if any(len(folders) > 1 for _, folders, _ in sides) else "run"
+        raise EvaluationError(f"a {what} is named twice", got=runs, fix=f"name each {what} once")
+    is_one_run = len({tuple(_read_origin(x)[0] for x in folders) for _, folders, _ in sides}) == 1
+    sources = [
+        Source(name, folder, policy)
+        for name, (_, folders, policy) in zip(names, sides, strict=True)
+        for folder in folders
+    ]
+    split, measure = _split_metric(metric, sources[0].folder)
+    named = (*(factors or ()), *(("policy",) if is_one_run else ()))
+    question = Question(measure, split, named, title=" · ".join(names))
+    folder = out or Path("runs") / "-".join(["compare", *(n.replace(":", "-") for n in names)])
+    _check_free(folder)
+    _write(read_runs(sources, question), folder, language)
+
+
+def report(
+    targets: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SWEEP_DIR|CELLS.json|RUN...",
+            help="What to report on: several runs are of one recipe and differ in the seed only.",
+        ),
+    ],
+    *,
+    metric: Metric = None,
+    factors: Factors = None,
+    language: ReportLanguage = "en",
+    out: Annotated[Path | None, _choose_out("the sweep's folder, or the file's name")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write the report of a sweep, of cells without items, of several seeds, or of one run again.
+
+    The values of the first axis of a sweep are compared, or those of the axes named --factor; its
+    seeds are repetitions. Of a sweep over seeds alone, and of several runs, the policies are
+    compared. A recipe that has a report of its own for several runs, also of sweeps, writes that
+    one, unless --metric or --factor is given; of one run, it does so with --out.
+    """
+    from groupwise.evaluation import read_published, write_report
+
+    target, *others = targets
+    is_run, is_sweep = ((target / x).is_file() for x in ("manifest.json", "sweep.json"))
+    is_study_wanted = metric is None and not factors and not (is_run and not others and out is None)
+    if is_study_wanted and (study := _find_study(targets)) is not None:
+        folder = out or (Path("runs") / f"study-{target.resolve().name}" if others else target)
+        _check_free(folder)
+        write_study(*study, folder, language)
+    elif others:
+        folder = out or Path("runs") / f"methods-{target.resolve().name}"
+        report_seeds(targets, metric, folder, language)
+    elif is_sweep:
+        report_sweep(target, metric, factors or [], out or target, language)
+    elif target.is_file():
+        folder = out or target.with_suffix("")
+        _check_free(folder)
+        _write(read_published(target), folder, language)
+    elif is_run and out is not None:
+        raise ConfigError(
+            "a run's own report is written into the run",
+            got="--out",
+            fix="leave that out, or compare the run's policies: compare RUN:A RUN:B",
+        )
+    elif is_run:
+        html, _ = write_report(target, language=language)
+        typer.echo(f"report: {html}")
+    else:
+        raise EvaluationError(
+            f"there is nothing to report on at {target}",
+            expected="a sweep, a run or a file of cells",
+            fix="check the path",
+        )
+
+
+def report_sweep(
+    folder: Path, metric: str | None, factors: list[str], out: Path, language: Language
+) -> None:
+    """Write and print the report of a sweep.
+
+    Raises:
+        RunError: if the sweep cannot be read.
+        EvaluationError: as ``read_runs``.
+    """
+    from groupwise.evaluation.result_table import GridAxis
+    from groupwise.evaluation.sources import Question, Source, read_runs
+    from groupwise.pipeline.sweep import read_sweep
+
+    sweep = read_sweep(folder)
+    done = [cell.folder for cell in sweep.cells if cell.state == "done"]
+    keys = [axis.key for axis in sweep.axes]
+    if keys == ["seed"]:
+        report_seeds(done, metric, out, language)
         return
-    sources = name_sources(runs)
-    split, measure = split_metric(metric, sources[0].folder)
-    is_one_run = len({read_origin(source.folder)[0] for source in sources}) == 1
-    policy = ("policy",) if is_one_run else ()
-    names = [source.system for source in sources]
+    chosen = [key for key in keys if key in factors] or [key for key in keys if key != "seed"][:1]
+    rest = [axis for axis in sweep.axes if axis.key not in (*chosen, "seed")]
+    names = _name_systems(sweep, chosen)
+    sources = [
+        Source(
+            system=names[tuple(cell.coordinates[key] for key in chosen)],
+            folder=cell.folder,
+            cell=tuple(cell.coordinates[axis.key] for axis in rest),
+            state=cell.state,
+            error=cell.error,
+        )
+        for cell in sweep.cells
+    ]
+    split, measure = _split_metric(metric, *done)
     question = Question(
         measure=measure,
         split=split,
-        factors=(*(factors or ()), *policy),
-        title=" · ".join(names),
+        factors=tuple(dict.fromkeys((*chosen, *factors))),
+        title=f"{sweep.recipe} · {folder.resolve().name}",
+        system_axis=chosen[0] if len(chosen) == 1 else "",
+        chosen=tuple(key for key in keys if key != "seed"),
     )
-    folder = out or Path("runs") / "-".join(
-        ["compare", *(name.replace(":", "-") for name in names)]
-    )
-    write_and_print(read_sources(sources, (), question), folder, language)
+    _check_free(out)
+    axes = [GridAxis(key=axis.key, values=axis.values) for axis in rest]
+    _write(read_runs(sources, question, axes), out, language)
 
 
-def compare_sides(
-    sides: list["Side"],
-    metric: str | None,
-    factors: list[str],
-    *,
-    chosen: tuple[str, ...] = (),
-    out: Path | None,
-    language: Literal["en", "zh"],
-) -> None:
-    """Write and print the report of methods; ``chosen`` are settings that a sweep chooses.
+def report_seeds(runs: list[Path], metric: str | None, folder: Path, language: Language) -> None:
+    """Write and print the report of the policies of runs that differ in the seed only.
 
     Raises:
-        EvaluationError: if two sides have one name, or as ``read_sides``.
+        EvaluationError: as ``read_policies_of_runs``.
     """
-    from groupwise.evaluation.comparison import Question
-    from groupwise.evaluation.seeds import read_sides
+    from groupwise.evaluation.sources import Question, read_policies_of_runs
 
-    names = [side.name for side in sides]
-    if len(set(names)) < len(names):
-        raise EvaluationError("a side is named twice", got=names, fix="name each side once")
-    split, measure = split_metric(metric, *sides[0].folders[:1])
-    is_one_method = len({side.folders for side in sides}) == 1
-    policy = ("policy",) if is_one_method else ()
-    title = " · ".join(names)
-    question = Question(measure, split, (*factors, *policy), title, chosen=chosen)
-    folder = out or Path("runs") / "-".join(["compare", *(n.replace(":", "-") for n in names)])
-    write_and_print_methods(read_sides(sides, question), folder, language)
+    if not runs:
+        raise EvaluationError("no run is done", fix="run the sweep again")
+    split, measure = _split_metric(metric, *runs)
+    names = [run.resolve().name for run in runs]
+    _check_free(folder)
+    question = Question(measure, split, title=f"{names[0]} … {names[-1]}")
+    _write(read_policies_of_runs(runs, question), folder, language)
 
 
-def read_side(text: str, *, is_whole: bool = False) -> "Side":
-    """Return the runs that one side names: a run, runs joined by commas, or a folder of runs.
-
-    It is called by its first and last folder, whose whole path tells sides of like folders apart.
+def write_study(recipe: Recipe[Any], runs: list[Path], folder: Path, language: Language) -> None:
+    """Write and print a recipe's own report of several runs, if it has one.
 
     Raises:
-        EvaluationError: if a sweep has another axis than the seed.
+        GroupwiseError: if they cannot be compared.
     """
-    from groupwise.evaluation.seeds import Side
-
-    path, policy = split_run(text)
-    parts = [Path(part) for part in split_joined(str(path))]
-    folders = tuple(run for part in parts for run in list_runs(part))
-    named = policy or (read_origin(folders[0])[1] if folders else None)
-    first = "-".join(parts[0].parts) if is_whole else parts[0].resolve().name
-    name = first if len(parts) == 1 else f"{first}…{parts[-1].resolve().name}"
-    return Side(f"{name}:{policy}" if policy else name, folders, named)
-
-
-def split_joined(text: str) -> list[str]:
-    """Return the parts of a text joined by commas; a comma in the name of a folder joins none."""
-    found, waiting = list[str](), ""
-    for part in text.split(","):
-        waiting = f"{waiting},{part}" if waiting else part
-        if Path(waiting).is_dir():
-            found.append(waiting)
-            waiting = ""
-    return [*found, *([waiting] if waiting else [])]
-
-
-def list_runs(folder: Path) -> list[Path]:
-    """Return the finished runs of a sweep over seeds, those in a folder, or the run itself.
-
-    Raises:
-        EvaluationError: if a sweep has another axis than the seed.
-    """
-    from groupwise.pipeline.sweep import read_sweep
-
-    if (folder / "sweep.json").is_file():
-        sweep = read_sweep(folder)
-        others = [axis.key for axis in sweep.axes if axis.key != "seed"]
-        if others:
-            raise EvaluationError(
-                f"{folder} is no sweep over seeds alone",
-                got=f"the axes {', '.join(axis.key for axis in sweep.axes)}",
-                fix="name the runs of each side, joined by commas",
-            )
-        return [cell.folder for cell in sweep.cells if cell.state == "done"] or [folder]
-    if (folder / "manifest.json").is_file():
-        return [folder]
-    return sorted(path.parent for path in folder.glob("[!.]*/manifest.json")) or [folder]
-
-
-def write_and_print_methods(
-    material: "MethodMaterial", folder: Path, language: Literal["en", "zh"]
-) -> None:
-    """Build and write the report of methods; print its warnings and findings.
-
-    Raises:
-        EvaluationError: if the folder holds a run, or as ``build_methods``.
-    """
-    from groupwise.evaluation.report.phrases import unmark_code
-    from groupwise.evaluation.seeds import build_methods, tell_methods, write_methods
-
-    check_free(folder)
-    report = build_methods(material)
-    html = write_methods(report, folder, language=language)
-    for line in tell_methods(report, language=language):
-        typer.echo(unmark_code(line))
-    typer.echo(f"report: {html}")
-
-
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds a run, whose own files would be replaced."""
-    if (folder / "manifest.json").is_file():
-        raise EvaluationError(f"{folder} holds a run", fix="give another --out")
-
-
-def name_sources(runs: list[str]) -> list["Source"]:
-    """Return the runs as systems, called by their folder, or as typed where that is not enough.
-
-    Raises:
-        EvaluationError: if a run is named twice.
-    """
-    from groupwise.evaluation.comparison import Source
-
-    parsed = [split_run(run) for run in runs]
-    short = [
-        f"{path.resolve().name}:{policy}" if policy else path.resolve().name
-        for path, policy in parsed
-    ]
-    names = short if len(set(short)) == len(short) else runs
-    if len(set(names)) < len(names):
-        raise EvaluationError("a run is named twice", got=runs, fix="name each run once")
-    return [
-        Source(name.replace("/", "-"), (), path, policy or read_origin(path)[1])
-        for name, (path, policy) in zip(names, parsed, strict=True)
-    ]
-
-
-def read_origin(folder: Path) -> tuple[Path, str | None]:
-    """Return the run of a folder and the policy it is about, where it is about one.
-
-    A result of ``evaluate`` is about one policy of another folder.
-    """
-    manifest = folder / "manifest.json"
-    origin = read_json(manifest, dict).get("evaluated", {}) if manifest.is_file() else {}
-    return Path(origin.get("run", folder)).resolve(), origin.get("policy")
+    if recipe.report_study is not None and runs:
+        for line in recipe.report_study(runs, folder, language):
+            typer.echo(line)
 
 
 def split_run(run: str) -> tuple[Path, str | None]:
@@ -234,15 +224,74 @@ def split_run(run: str) -> tuple[Path, str | None]:
     return Path(folder), policy
 
 
-def split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
-    """Return split and measure of ``test/accuracy``; None: what heads the report of a run.
+def _write(table: "ResultTable", folder: Path, language: Language) -> None:
+    """Write the report; print its warnings, findings and recommendation."""
+    from groupwise.evaluation.compare import compare_results
+    from groupwise.evaluation.report.comparison import tell_comparison, write_comparison
 
-    Raises:
-        EvaluationError: if one of them is missing.
+    comparison = compare_results(table)
+    html = write_comparison(comparison, folder, language=language)
+    for line in tell_comparison(comparison, language=language):
+        typer.echo(line)
+    typer.echo(f"report: {html}")
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse a folder that holds a run, whose own files would be replaced."""
+    if (folder / "manifest.json").is_file():
+        raise EvaluationError(f"{folder} holds a run", fix="give another --out")
+
+
+def _read_side(text: str) -> tuple[str, list[Path], str | None]:
+    """Return name, runs and policy of a side: a run, runs joined by commas, or a folder of runs.
+
+    It is called by its first and last folder. A comma in the name of a folder joins none.
     """
-    if metric is None:
-        from groupwise.evaluation import read_headline
+    path, policy = split_run(text)
+    parts, waiting = list[Path](), ""
+    for part in str(path).split(","):
+        waiting = f"{waiting},{part}" if waiting else part
+        if Path(waiting).is_dir():
+            parts.append(Path(waiting))
+            waiting = ""
+    parts += [Path(waiting)] if waiting else []
+    folders = [run for part in parts for run in _list_seeds(part)]
+    ends = dict.fromkeys([parts[0].resolve().name, parts[-1].resolve().name])
+    name = "…".join(ends) + (f":{policy}" if policy else "")
+    return name, folders, policy or _read_origin(folders[0])[1]
 
+
+def _list_seeds(folder: Path) -> list[Path]:
+    """Return the finished runs of a sweep over seeds, those in a folder, or the run itself."""
+    from groupwise.pipeline.sweep import read_sweep
+
+    if (folder / "sweep.json").is_file():
+        sweep = read_sweep(folder)
+        keys = [axis.key for axis in sweep.axes]
+        if keys != ["seed"]:
+            raise EvaluationError(
+                f"{folder} is no sweep over seeds alone",
+                got=f"the axes {', '.join(keys)}",
+                fix="name the runs of each side, joined by commas",
+            )
+        return [cell.folder for cell in sweep.cells if cell.state == "done"] or [folder]
+    if (folder / "manifest.json").is_file():
+        return [folder]
+    return sorted(path.parent for path in folder.glob("[!.]*/manifest.json")) or [folder]
+
+
+def _read_origin(folder: Path) -> tuple[Path, str | None]:
+    """Return the run of a folder; of a result of ``evaluate`` that run and its policy."""
+    manifest = folder / "manifest.json"
+    origin = read_json(manifest, dict).get("evaluated", {}) if manifest.is_file() else {}
+    return Path(origin.get("run", folder)).resolve(), origin.get("policy")
+
+
+def _split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
+    """Return split and measure of ``test/accuracy``; None: what heads the report of a run."""
+    from groupwise.evaluation import read_headline
+
+    if metric is None:
         return "test", read_headline(runs[0]).name if runs else "accuracy"
     split, _, measure = metric.partition("/")
     if not split or not measure:
@@ -252,18 +301,35 @@ def split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
     return split, measure
 
 
-def write_and_print(material: "Material", folder: Path, language: Literal["en", "zh"]) -> None:
-    """Build and write the report; print its warnings, findings and recommendation.
+def _find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
+    """Return the recipe of runs and sweeps that reports on several runs itself, and the runs."""
+    from groupwise.pipeline.sweep import read_sweep
 
-    Raises:
-        EvaluationError: if the folder holds a run, whose own report would be replaced.
-    """
-    from groupwise.evaluation.comparison import build_comparison, tell_comparison, write_comparison
-    from groupwise.evaluation.report.phrases import unmark_code
+    found: list[Path] = []
+    for one in targets:
+        if (one / "sweep.json").is_file():
+            found += [cell.folder for cell in read_sweep(one).cells if cell.state == "done"]
+        elif (one / "manifest.json").is_file():
+            found.append(one)
+        else:
+            return None
+    runs = list({run.resolve(): run for run in reversed(found)}.values())[::-1]
+    if not runs:
+        return None
+    try:
+        recipe = find_recipe(RunFolder(runs[0]).read_manifest()["recipe"], run=runs[0])
+    except ConfigError:  # It is not installed here; other reports do not need it.
+        return None
+    return None if recipe.report_study is None else (recipe, runs)
 
-    check_free(folder)
-    comparison = build_comparison(material)
-    written = write_comparison(comparison, folder, language=language)
-    for line in tell_comparison(comparison, language=language):
-        typer.echo(unmark_code(line))
-    typer.echo(f"report: {written.html}")
+
+def _name_systems(sweep: "Sweep", chosen: list[str]) -> dict[tuple[str, ...], str]:
+    """Return the name of each combination of values of the chosen axes."""
+    axes = [axis for axis in sweep.axes if axis.key in chosen]
+    if len(axes) == 1:
+        return {(value,): value for value in axes[0].values}
+    titles = [axis.key.rpartition(".")[2] for axis in axes]
+    return {
+        values: ", ".join(f"{title} {value}" for title, value in zip(titles, values, strict=True))
+        for values in product(*(axis.values for axis in axes))
+    }

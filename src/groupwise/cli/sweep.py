@@ -134,7 +134,7 @@ def _make_plan(
 
 def _report(recipe: Recipe, result: Sweep, folder: Path, language: Literal["en", "zh"]) -> None:
     """Write the recipe's own report, and that of a sweep over seeds alone; say why not."""
-    from groupwise.cli.report import report_seeds, write_study
+    from groupwise.cli.compare import report_seeds, write_study
 
     done = [cell.folder for cell in result.cells if cell.state == "done"]
     metric = f"test/{recipe.headline}" if recipe.headline else None

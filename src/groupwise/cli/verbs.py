@@ -21,7 +21,7 @@ _OWN = {
     "run": "run:run",
     "sweep": "sweep:sweep",
     "compare": "compare:compare",
-    "report": "report:report",
+    "report": "compare:report",
     "predict": "predict:predict",
     "evaluate": "evaluate:evaluate",
     "serve": "serve:serve",

@@ -15,6 +15,7 @@ from groupwise.evaluation.baselines import (
     predict_text_only,
     read_text,
 )
+from groupwise.evaluation.compare import Comparison, compare_results
 from groupwise.evaluation.conditions import (
     CONDITIONS_FILE,
     Conditions,
@@ -33,8 +34,11 @@ from groupwise.evaluation.joint import Candidate, predict_joint, rank_joint_cand
 from groupwise.evaluation.label_metrics import (
     Confusion,
     ReliabilityBin,
+    Temperature,
     bin_reliability,
     count_confusion,
+    fit_temperature,
+    temper,
 )
 from groupwise.evaluation.looks import record_look, state_looks
 from groupwise.evaluation.methods import MethodDifference, compare_methods
@@ -87,6 +91,14 @@ from groupwise.evaluation.predictions import (
     read_predictions,
     write_predictions,
 )
+from groupwise.evaluation.published import read_published
+from groupwise.evaluation.report.comparison import (
+    ComparisonLayout,
+    lay_out_comparison,
+    list_findings,
+    tell_comparison,
+    write_comparison,
+)
 from groupwise.evaluation.report.page import (
     Block,
     Box,
@@ -133,11 +145,17 @@ from groupwise.evaluation.report.tables import (
     tabulate_trainable,
     write_sections,
 )
+from groupwise.evaluation.result_table import GridAxis, Result, ResultTable
 from groupwise.evaluation.results import write_evaluation
 from groupwise.evaluation.sameness import ItemRelation, Sameness, summarize_same
-from groupwise.evaluation.seeds import find_unlike
+from groupwise.evaluation.sources import (
+    Question,
+    Source,
+    find_unlike,
+    read_policies_of_runs,
+    read_runs,
+)
 from groupwise.evaluation.statistics import SIGNIFICANCE, adjust_holm
-from groupwise.evaluation.temperature import Temperature, fit_temperature, temper
 
 __all__ = [
     "CONDITIONS_FILE",
@@ -163,6 +181,8 @@ __all__ = [
     "Bullets",
     "Candidate",
     "Cell",
+    "Comparison",
+    "ComparisonLayout",
     "Conditions",
     "Confusion",
     "Difference",
@@ -170,6 +190,7 @@ __all__ = [
     "FairnessVerdict",
     "FlipMemory",
     "Fold",
+    "GridAxis",
     "Heading",
     "ItemRelation",
     "Items",
@@ -187,12 +208,16 @@ __all__ = [
     "PolicyKind",
     "Prediction",
     "Prompts",
+    "Question",
     "ReliabilityBin",
+    "Result",
+    "ResultTable",
     "RunFacts",
     "RunPolicy",
     "Sameness",
     "Scale",
     "Section",
+    "Source",
     "Statement",
     "Table",
     "Tables",
@@ -211,6 +236,7 @@ __all__ = [
     "compare_methods",
     "compare_pairs",
     "compare_policies",
+    "compare_results",
     "compute_metrics",
     "count_confusion",
     "describe_examples",
@@ -230,7 +256,9 @@ __all__ = [
     "format_share_interval",
     "group_by_policy",
     "is_builtin",
+    "lay_out_comparison",
     "list_discordant",
+    "list_findings",
     "list_measures",
     "make_tile",
     "mark_code",
@@ -249,8 +277,11 @@ __all__ = [
     "read_items",
     "read_metrics",
     "read_policies",
+    "read_policies_of_runs",
     "read_predictions",
+    "read_published",
     "read_recorded",
+    "read_runs",
     "read_sections",
     "read_text",
     "record_look",
@@ -259,8 +290,10 @@ __all__ = [
     "tabulate_metrics",
     "tabulate_policies",
     "tabulate_trainable",
+    "tell_comparison",
     "temper",
     "unmark_code",
+    "write_comparison",
     "write_comparisons",
     "write_conditions",
     "write_evaluation",

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,7 @@ from groupwise.core import EvaluationError, Example, derive_seed, open_picture
 from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import Prediction
 
-THUMBNAIL_SIZE = (32, 24)
-_NUM_TREES = 200
-Pixels = NDArray[np.float32]
+_THUMBNAIL_SIZE, _NUM_TREES = (32, 24), 200
 MAJORITY = RunPolicy(
     name="majority",
     title="Majority label",
@@ -33,7 +30,7 @@ MAJORITY = RunPolicy(
     trained_on=("train",),
     blind_to=("everything",),
 )
-TEXT_ONLY = replace(
+TEXT_ONLY = replace(  # blind in a task with pictures only
     MAJORITY,
     name="text_only",
     title="Text only",
@@ -42,7 +39,6 @@ TEXT_ONLY = replace(
     note_zh="从文字的词与字学得，不用语言模型",
     blind_to=("picture",),
 )
-"""Of a task with pictures; where there are none, it is not blind."""
 PICTURE_ONLY = replace(
     MAJORITY,
     name="picture_only",
@@ -70,15 +66,14 @@ JOINT = replace(
     note_zh="几个小型经典模型中最好的一个；能看到策略所见的一切",
     blind_to=(),
 )
-"""``predict_joint`` is in ``joint``."""
 
 
 def predict_majority(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
-    """Answer the most frequent training label always; probabilities are the training shares.
+    """Answer the most frequent training label always, of equal ones the first by name.
 
-    Of equally frequent labels the first by name is taken, whatever the seed.
+    Probabilities are the training shares; the seed changes nothing.
 
     Raises:
         EvaluationError: if an example has no label or there is no training example.
@@ -92,9 +87,7 @@ def predict_majority(
 def predict_text_only(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
-    """Answer from the task's text: TF-IDF of words and characters with logistic regression.
-
-    The text is ``fields["task"]`` where there is one, else the prompt.
+    """Answer from ``read_text``: TF-IDF of words and characters with logistic regression.
 
     Raises:
         EvaluationError: if an example has no label, or the training labels or texts do not
@@ -105,10 +98,8 @@ def predict_text_only(
 
     if train and not any(read_text(example).strip() for example in train):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
-    model = make_pipeline(
-        count_words([read_text(example) for example in train]),
-        LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only")),
-    )
+    learner = LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only"))
+    model = make_pipeline(count_words([read_text(example) for example in train]), learner)
     names, rows = _learn(model, read_text, train, test)
     return make_predictions(test, TEXT_ONLY.name, split, names, rows)
 
@@ -126,28 +117,28 @@ def predict_picture_only(
 
     numbers = sorted({len(example.pictures) for example in [*train, *test]})
     if len(numbers) != 1 or numbers[0] == 0:
-        raise EvaluationError(
-            "the picture-only baseline needs the same number of pictures in every example",
-            got=f"{numbers} pictures",
-        )
-    model = RandomForestClassifier(
-        n_estimators=_NUM_TREES, n_jobs=-1, random_state=derive_seed(seed, "picture_only")
-    )
-    names, rows = _learn(model, partial(_read_pixels, thumbnails={}), train, test)
+        what = "the picture-only baseline needs the same number of pictures in every example"
+        raise EvaluationError(what, got=f"{numbers} pictures")
+    seed = derive_seed(seed, "picture_only")
+    model = RandomForestClassifier(n_estimators=_NUM_TREES, n_jobs=-1, random_state=seed)
+    thumbnails: dict[str, NDArray[np.float32]] = {}
+
+    def read(example: Example) -> NDArray[np.float32]:
+        for picture in example.pictures:
+            if picture.digest not in thumbnails:
+                small = open_picture(Path(picture.path)).resize(_THUMBNAIL_SIZE)
+                pixels = np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
+                thumbnails[picture.digest] = pixels
+        return np.concatenate([thumbnails[picture.digest] for picture in example.pictures])
+
+    names, rows = _learn(model, read, train, test)
     return make_predictions(test, PICTURE_ONLY.name, split, names, rows)
 
 
 def _learn(
     model: Any, read: Callable[[Example], Any], train: Sequence[Example], test: Sequence[Example]
 ) -> tuple[list[str], Any]:
-    """Return the labels of ``train`` and their probabilities (test, labels).
-
-    Args:
-        model: a classifier of scikit-learn.
-        read: returns what it sees of an example.
-        train: what it learns from.
-        test: what it is asked.
-    """
+    """Return the labels of ``train`` and their probabilities (test, labels) by scikit-learn."""
     labels = read_labels(train)
     require_two(labels)
     model.fit([read(example) for example in train], labels)
@@ -195,19 +186,16 @@ def count_words(texts: Iterable[str]) -> Any:
 def require_two(labels: Sequence[str]) -> None:
     """Refuse labels that do not differ."""
     if len(set(labels)) < 2:
-        raise EvaluationError(
-            "a baseline needs two labels to learn from", got=f"only {labels[0]!r} in training"
-        )
+        what = "a baseline needs two labels to learn from"
+        raise EvaluationError(what, got=f"only {labels[0]!r} in training")
 
 
 def read_labels(examples: Sequence[Example]) -> list[str]:
     """Return the labels; an example without one, or no example at all, is refused."""
     labels = [example.label for example in examples if example.label is not None]
     if not labels or len(labels) < len(examples):
-        raise EvaluationError(
-            "a baseline needs labelled training examples",
-            got=f"{len(labels)} labels for {len(examples)} examples",
-        )
+        given = f"{len(labels)} labels for {len(examples)} examples"
+        raise EvaluationError("a baseline needs labelled training examples", got=given)
     return labels
 
 
@@ -217,15 +205,6 @@ def read_text(example: Example) -> str:
     if isinstance(task, str):
         return task
     return "\n".join(message.text for message in example.prompt)
-
-
-def _read_pixels(example: Example, thumbnails: dict[str, Pixels]) -> Pixels:
-    for picture in example.pictures:
-        if picture.digest not in thumbnails:
-            small = open_picture(Path(picture.path)).resize(THUMBNAIL_SIZE)
-            pixels = np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
-            thumbnails[picture.digest] = pixels
-    return np.concatenate([thumbnails[picture.digest] for picture in example.pictures])
 
 
 def make_predictions(

@@ -38,34 +38,20 @@ _MOST_LABELS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a run's numbers depend on; a digest or version is None where there is no such thing.
+    """What a run's numbers depend on; a digest or version is None where there is no such thing."""
 
-    Attributes:
-        data: by file: ``digest``, ``num_rows`` and further counts (``describe_examples``).
-        prompts: by split: digest of the messages of every item (``digest_prompts``).
-        template: digest of the chat template.
-        tokenizer: digest of the tokenizer.
-        base_weights: digest of the weights that training starts from and of the settings beside
-            them (``digest_weights``).
-        decoding: how the evaluated answers are drawn: sampling parameters, ``max_new_tokens``.
-        parser: settings of the parser that reads answers.
-        normalizer: version of what makes answers alike before they are compared.
-        metrics: version by metric family.
-        is_nested_subset_of: by split: digest of the larger set that its items are drawn from.
-        measures: what the recipe's own scores are called, and whether more of each is better.
-    """
-
-    data: Mapping[str, Mapping[str, Any]]
-    prompts: Mapping[str, str]
-    template: str | None
-    tokenizer: str | None
-    base_weights: str | None
-    decoding: Mapping[str, Any]
-    parser: Mapping[str, Any]
-    normalizer: str | None
-    metrics: Mapping[str, int]
+    data: Mapping[str, Mapping[str, Any]]  # by file: what ``describe_examples`` returns
+    prompts: Mapping[str, str]  # by split: ``digest_prompts``
+    template: str | None  # digest of the chat template
+    tokenizer: str | None  # digest
+    base_weights: str | None  # ``digest_weights`` of what training starts from
+    decoding: Mapping[str, Any]  # how evaluated answers are drawn: sampling, ``max_new_tokens``
+    parser: Mapping[str, Any]  # its settings
+    normalizer: str | None  # version of what makes answers alike before they are compared
+    metrics: Mapping[str, int]  # version by family
+    # By split: digest of the larger set that its items are drawn from.
     is_nested_subset_of: Mapping[str, str] = field(default_factory=dict[str, str])
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[Measure, ...] = ()  # the recipe's own
 
 
 class _Recorded(BaseModel, extra="allow"):
@@ -85,7 +71,7 @@ def write_conditions(path: Path, conditions: Conditions) -> None:
 
 
 def read_recorded(folder: Path) -> dict[str, Any] | None:
-    """Return the conditions of a run as they are, also those of another version, or None.
+    """Return the conditions of a run as they are, also of another version, or None.
 
     Raises:
         DataError: if the file is not a JSON object.
@@ -103,24 +89,19 @@ def read_measures(folder: Path) -> tuple[Measure, ...]:
 def read_headline(folder: Path) -> Measure:
     """Return the measure that heads the report of a run; without metrics it is accuracy.
 
-    Of the metrics only the names are read: a recipe of somebody else's may say less of each.
-
     Raises:
         DataError: if the metrics are damaged.
         EvaluationError: if the conditions have another shape.
     """
     path = folder / "evaluate" / "metrics.json"
+    # Only names are read: a recipe of somebody else's may say less of each metric.
     found: list[dict[str, Any]] = read_json(path, list) if path.is_file() else []
     names = {str(one.get("name", "")).partition("/")[2] for one in found}
     return choose_headline(names, read_measures(folder))
 
 
 def describe_rows(path: Path, **counts: int) -> dict[str, Any]:
-    """Return digest, number of rows and ``counts`` of a JSONL file.
-
-    Raises:
-        DataError: if it cannot be read or a line is not a JSON object.
-    """
+    """Return digest, number of rows and ``counts`` of a JSONL file; errors as ``read_jsonl``."""
     num_rows = len(read_jsonl(path))
     return {"digest": digest_file(path), "num_rows": num_rows, **counts}
 
@@ -128,8 +109,7 @@ def describe_rows(path: Path, **counts: int) -> dict[str, Any]:
 def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
     """Return digest, rows, clusters and rows by label of examples, in the order they are used.
 
-    Labels of which there are many, such as free answers and references, are a digest: a file of
-    results is no place for the data.
+    More than 20 labels, such as free answers, are a digest: results are no place for the data.
     """
     labels = [str(example.label) for example in examples]
     counts = Counter(labels)
@@ -154,30 +134,24 @@ def digest_prompts(examples: Iterable[Example]) -> str:
 def digest_weights(folder: Path) -> str | None:
     """Return the digest of a folder's weights and of what says how to compute with them.
 
-    That are its weight files and the configurations of model, generation, pictures and adapter:
-    the same weights under another activation are another model. The tokenizer does not count, nor
-    where the folder is, which library wrote it, or the place of an adapter's base. None for a
-    folder without weight files.
+    The same weights under another activation are another model; the tokenizer, the folder, the
+    library that wrote it and the place of an adapter's base do not count. None without weights.
     """
     files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
     if not files:
         return None
-    settings = [path for name in _SETTINGS if (path := folder / name).is_file()]
-    return digest_json(
-        [
-            *([path.name, digest_file(path)] for path in files),
-            *([path.name, _digest_settings(path)] for path in settings),
-        ]
-    )
 
-
-def _digest_settings(path: Path) -> str:
     def drop_origin(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: drop_origin(one) for name, one in value.items() if name not in _ORIGIN}
         return value
 
-    try:
-        return digest_json(drop_origin(read_json(path, dict)))
-    except DataError:
-        return digest_file(path)
+    rows = [[path.name, digest_file(path)] for path in files]
+    for path in (folder / name for name in _SETTINGS):
+        if path.is_file():
+            try:
+                digest = digest_json(drop_origin(read_json(path, dict)))
+            except DataError:
+                digest = digest_file(path)
+            rows.append([path.name, digest])
+    return digest_json(rows)

@@ -25,7 +25,7 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.evaluation.conditions import read_recorded
-from groupwise.evaluation.policies import Policies, RunPolicy, read_policies
+from groupwise.evaluation.policies import RunPolicy, read_policies
 from groupwise.evaluation.predictions import (
     Prediction,
     group_by_policy,
@@ -36,12 +36,8 @@ from groupwise.evaluation.predictions import (
 )
 
 EVALUATE = "evaluate"
-_WHOLE = {
-    "template": "digest",
-    "tokenizer": "digest",
-    "base_weights": "digest",
-    "normalizer": "version",
-}
+_DIGESTS = ("template", "tokenizer", "base_weights")
+_WHOLE: Mapping[str, str] = {**dict.fromkeys(_DIGESTS, "digest"), "normalizer": "version"}
 _STRUCTURE = ("data", "prompts", "measures")
 _OF_START = {
     "recipe/name": "recipe",
@@ -72,20 +68,15 @@ class _Manifest(BaseModel, extra="allow"):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which parts of a run stand behind a policy.
+    """Which parts of a run stand behind a policy."""
 
-    Attributes:
-        chain: the policy behind all those that it was trained from; empty where the run does not
-            say.
-        reads: by step behind the policy, ``evaluate`` among them: paths of the config; None where
-            the run does not say.
-        uses: by step of the run: the steps that it uses.
-        effects: of settings that do not simply count, by path.
-    """
-
+    # The policy behind all those that it was trained from; empty where the run does not say.
     chain: tuple[RunPolicy, ...] = ()
+    # Paths of the config by step behind the policy, ``evaluate`` among them; None: not told.
     reads: Mapping[str, Sequence[str]] | None = None
+    # By step of the run: the steps that it uses.
     uses: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    # Of settings that do not simply count, by path.
     effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
 
     @property
@@ -111,51 +102,33 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One system: a run and one of its policies.
+    """One system: a run and one of its policies."""
 
-    Attributes:
-        name: what it is called here, ``FOLDER:POLICY``; ``dataclasses.replace`` gives another.
-        folder: the run.
-        policy: whose answers are compared.
-        facts: JSON values by ``aspect/key``; what is not recorded is not there.
-        answers: its predictions by split and item.
-        scope: what of the run stands behind the policy.
-    """
-
-    name: str
+    name: str  # ``FOLDER:POLICY``; ``dataclasses.replace`` gives another
     folder: Path
-    policy: str
-    facts: Mapping[str, Any]
-    answers: Mapping[str, Mapping[str, Prediction]] = field(
+    policy: str  # whose answers are compared
+    facts: Mapping[str, Any]  # JSON values by ``aspect/key``; what is not recorded is not there
+    answers: Mapping[str, Mapping[str, Prediction]] = field(  # by split and item
         default_factory=dict[str, Mapping[str, Prediction]]
     )
     scope: Scope = field(default_factory=Scope)
 
 
 def read_facts(
-    folder: Path,
-    *,
-    policy: str | None = None,
-    predictions: Sequence[Prediction] | None = None,
+    folder: Path, *, policy: str | None = None, predictions: Sequence[Prediction] | None = None
 ) -> RunFacts:
-    """Read what is known of a run.
+    """Read what is known of a finished run.
 
-    Args:
-        folder: a finished run.
-        policy: whose answers are compared; None: the last one of the run.
-        predictions: those of ``evaluate/predictions.jsonl``, if they have been read already.
+    Without a ``policy`` it is the last one of the run; ``predictions`` are those of the run, if
+    they have been read already.
 
     Raises:
         EvaluationError: if the run is not evaluated, has no such policy or answered an item twice,
             or if a file is damaged.
         DataError: if a file cannot be read.
     """
-    conditions, manifest, policies = (
-        read_recorded(folder),
-        read_finished(folder),
-        read_policies(folder),
-    )
-    rows = predictions
+    conditions, manifest = read_recorded(folder), read_finished(folder)
+    policies, rows = read_policies(folder), predictions
     if rows is None:
         rows = read_predictions(folder / EVALUATE / "predictions.jsonl")
     names = policies.sort(row.policy for row in rows)
@@ -163,14 +136,24 @@ def read_facts(
         raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
     name = policies.choose_last(names) if policy is None else policy
     if name not in names:
-        raise EvaluationError(
-            f"the run {folder} has no policy {policy!r}", expected=f"one of {', '.join(names)}"
-        )
+        what = f"the run {folder} has no policy {policy!r}"
+        raise EvaluationError(what, expected=f"one of {', '.join(names)}")
     answers = {
         split: {row.example_id: row for row in items}
         for (split, _), items in group_by_policy(r for r in rows if r.policy == name).items()
     }
-    scope = _find_scope(manifest, policies, name)
+    plan: Mapping[str, Mapping[str, Sequence[str]]] = manifest.get("plan", {})
+    chain, effects = policies.list_ancestors(name), manifest.get("effects", {})
+    if any(one.kind == "unknown" for one in chain):
+        scope = Scope(effects=effects)
+    else:
+        # What its trainings use, and the evaluation beside the trainings of other policies.
+        uses = {step: row.get("uses", ()) for step, row in plan.items()}
+        own = {one.step for one in chain if one.step}
+        others = {one.step for one in policies.listed if one.step} - own
+        behind = _close(uses, [*own, EVALUATE], without=others - _close(uses, own))
+        reads = {step: plan[step].get("reads", ()) for step in plan if step in behind}
+        scope = Scope(chain, reads if plan else None, uses, effects)
     facts = {
         "policy/name": name,
         **dict(_list_manifest_facts(folder, scope, has_conditions=conditions is not None)),
@@ -183,17 +166,14 @@ def read_facts(
 def _list_manifest_facts(
     folder: Path, scope: Scope, *, has_conditions: bool
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what the manifests in force say: config, seed, inputs, packages, machine.
-
-    Versions of metrics count only without conditions, which say what was measured with.
-    """
+    """Yield what the manifests in force say: config, seed, inputs, packages, machine."""
     manifests = find_manifests(folder, scope.steps or ())
     last = manifests[-1]
     yield from flatten_settings(
         drop_folders({k: v for k, v in last.get("config", {}).items() if k != "seed"}), "config/"
     )
     yield from flatten_settings(last.get("inputs", {}), "inputs/")
-    if not has_conditions:
+    if not has_conditions:  # these say what was measured with
         yield from flatten_settings(last.get("metric_versions", {}), "metrics/")
     for aspect in ("packages", "hardware"):
         for key in sorted({key for manifest in manifests for key in manifest.get(aspect, {})}):
@@ -246,10 +226,8 @@ def _list_step_facts(folder: Path, scope: Scope) -> Iterator[tuple[str, Any]]:
         found = [path for name in _LEFT_BY_TRAINING for path in folder.glob(f"[!.]*/{name}")]
         steps = tuple(sorted({path.parent.name for path in found}))
     for step in steps:
-        resolved, judged = (
-            read_json(path, dict) if path.exists() else {}
-            for path in (folder / step / "resolved.json", folder / step / "judge.json")
-        )
+        paths = (folder / step / name for name in ("resolved.json", "judge.json"))
+        resolved, judged = (read_json(path, dict) if path.exists() else {} for path in paths)
         yield from ((f"resolved/{step}.{name}", value) for name, value in resolved.items())
         yield from ((f"judge/{step}.{name}", judged[name]) for name in _JUDGED if name in judged)
         trainable = folder / step / "trainable.json"
@@ -262,9 +240,7 @@ def _list_step_facts(folder: Path, scope: Scope) -> Iterator[tuple[str, Any]]:
 
 def _covers(paths: Iterable[str], key: str) -> bool:
     """Return whether a setting is one of the paths, in one of them, or a section with one."""
-    return any(
-        key == path or key.startswith(f"{path}.") or path.startswith(f"{key}.") for path in paths
-    )
+    return any(f"{key}.".startswith(f"{path}.") or path.startswith(f"{key}.") for path in paths)
 
 
 def _close(
@@ -280,34 +256,11 @@ def _close(
     return found - set(without)
 
 
-def _find_scope(manifest: Manifest, policies: Policies, name: str) -> Scope:
-    """Return what stands behind a policy.
-
-    That is what its training steps use, and what the evaluation uses beside the trainings of other
-    policies.
-    """
-    plan: Mapping[str, Mapping[str, Sequence[str]]] = manifest.get("plan", {})
-    effects: Mapping[str, Effect] = manifest.get("effects", {})
-    chain = policies.list_ancestors(name)
-    if any(one.kind == "unknown" for one in chain):
-        return Scope(effects=effects)
-    uses = {step: row.get("uses", ()) for step, row in plan.items()}
-    own = {one.step for one in chain if one.step}
-    others = {one.step for one in policies.listed if one.step} - own
-    behind = _close(uses, [*own, EVALUATE], without=others - _close(uses, own))
-    reads = {step: plan[step].get("reads", ()) for step in plan if step in behind}
-    return Scope(chain, reads if plan else None, uses, effects)
-
-
 def read_finished(folder: Path) -> Manifest:
-    """Return the manifest in force when a run was evaluated.
+    """Return the manifest in force when a run was evaluated; refuse one unfinished or too old.
 
     A step that was done again with the outputs that the evaluation used does not age it. Of a run
     that did not record its plan, all trainings are looked at.
-
-    Raises:
-        EvaluationError: with the step that is not finished, if the evaluation is not, or is older
-            than a step that it depends on; or if a file is damaged.
     """
     again = "finish it with the command that started it, and compare then"
     if not (folder / "manifest.json").is_file():
@@ -328,23 +281,13 @@ def read_finished(folder: Path) -> Manifest:
         if is_other:
             is_other = used.get(step) != digest_json(_read_marker(folder, step).get("outputs", {}))
         if (folder / step).is_dir() and (finished_at is None or is_other):
-            raise EvaluationError(
-                f"the evaluation in {folder} is older than its step {step}, which is being redone",
-                fix=again,
-            )
+            older = f"the evaluation in {folder} is older than its step {step}"
+            raise EvaluationError(f"{older}, which is being redone", fix=again)
     return manifest
 
 
 def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
-    """Return the manifests that were in force when the steps and the evaluation ended.
-
-    Each is there once; that of the evaluation is the last.
-
-    Raises:
-        DataError: if a file is not JSON.
-        EvaluationError: if one has another shape.
-        RunError: if one was changed since.
-    """
+    """Return the manifests, each once, in force when the steps and last the evaluation ended."""
     history, single = folder / "history.jsonl", folder / "manifest.json"
     rows = read_jsonl(history) if history.is_file() else []
     for row in rows:
@@ -353,13 +296,9 @@ def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
     starts: list[Manifest] = [parse_open(row, _Manifest, single) for row in rows]
     found: list[Manifest] = []
     for step in (*steps, EVALUATE):
-        finished_at = _read_finish(folder, step)
-        chosen = [
-            row
-            for row in starts
-            if finished_at and parse_as(row.get("started_at"), _TIME, single) <= finished_at
-        ]
-        manifest = (chosen or starts[:1])[-1]
+        end = _read_finish(folder, step)
+        begun = [r for r in starts if end and parse_as(r.get("started_at"), _TIME, single) <= end]
+        manifest = (begun or starts[:1])[-1]
         found = [*(one for one in found if one is not manifest), manifest]
     return found
 
@@ -371,6 +310,5 @@ def _read_marker(folder: Path, step: str) -> Mapping[str, Any]:
 
 
 def _read_finish(folder: Path, step: str) -> datetime | None:
-    marker = _read_marker(folder, step)
-    where = folder / step / "step.json"
+    marker, where = _read_marker(folder, step), folder / step / "step.json"
     return parse_as(marker.get("finished_at"), _TIME, where) if marker else None

@@ -48,6 +48,7 @@ _RECORDED_BY = {
     **dict.fromkeys(_OF_CONDITIONS, RECORDED[0]),
     **dict.fromkeys(("budget", "lineage"), RECORDED[1]),
 }
+_BATCHED = ("generation_batch_size", "prompts_left_out_per_epoch")
 # Only where an argument of TRL has another name than our setting.
 _RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
     "loss": ("loss_type", "epsilon_high"),
@@ -56,13 +57,9 @@ _RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
     "entropy_bonus": ("entropy_coef",),
     "max_new_tokens": ("max_completion_length",),
     "group_size": ("num_generations", "generation_batch_size"),
-    "prompts_per_step": ("generation_batch_size", "prompts_left_out_per_epoch"),
-    "steps_per_generation": ("generation_batch_size", "prompts_left_out_per_epoch"),
-    "gradient_accumulation": (
-        "steps_per_generation",
-        "generation_batch_size",
-        "prompts_left_out_per_epoch",
-    ),
+    "prompts_per_step": _BATCHED,
+    "steps_per_generation": _BATCHED,
+    "gradient_accumulation": ("steps_per_generation", *_BATCHED),
 }
 _CLOSE_RATE = 0.01
 
@@ -71,24 +68,17 @@ _CLOSE_RATE = 0.01
 class Difference:
     """One thing that is not the same in all runs.
 
-    Attributes:
-        aspect: what it is about: ``data``, ``config``, ``seeds``, ``packages`` …
-        key: what exactly: a key of the config, a file, a package.
-        values: by the run's name; a run that has not recorded it is not there.
-        lacking: names of the runs that would have recorded it and have not.
-        kind: ``intended``: it is compared, or follows from that; ``harmless``: it is on the
-            documented list; ``confounding``: everything else.
-        reason: fixed name of the sentence that says why, and what to do.
-        words: what stands in the sentence's places.
+    It is ``intended`` if it is compared or follows from that, ``harmless`` if it is on the
+    documented list, otherwise ``confounding``.
     """
 
-    aspect: str
-    key: str
-    values: Mapping[str, Any]
-    lacking: tuple[str, ...] = ()
+    aspect: str  # ``data``, ``config``, ``seeds``, ``packages`` …
+    key: str  # a key of the config, a file, a package
+    values: Mapping[str, Any]  # by the run's name; one that has not recorded it is not there
+    lacking: tuple[str, ...] = ()  # names of runs that would have recorded it and have not
     kind: DifferenceKind = "confounding"
-    reason: str = "other"
-    words: Mapping[str, str] = field(default_factory=dict[str, str])
+    reason: str = "other"  # fixed name of the sentence that says why, and what to do
+    words: Mapping[str, str] = field(default_factory=dict[str, str])  # for its places
 
     @property
     def name(self) -> str:
@@ -104,17 +94,13 @@ class Difference:
 class FairnessVerdict:
     """What must be known before two runs are compared.
 
-    Attributes:
-        differences: all of them, the confounding ones first.
-        relations: of the items of every two runs.
-        remarks: what is suspiciously the same.
-        is_fair: whether nothing confounds and every training step of every run trained something.
-            If not, nothing is recommended.
+    It is fair if nothing confounds and every training step of every run trained something. If not,
+    nothing is recommended.
     """
 
-    differences: tuple[Difference, ...]
-    relations: tuple[ItemRelation, ...]
-    remarks: tuple[Sameness, ...]
+    differences: tuple[Difference, ...]  # the confounding ones first
+    relations: tuple[ItemRelation, ...]  # of the items of every two runs
+    remarks: tuple[Sameness, ...]  # what is suspiciously the same
     is_fair: bool
 
     @property
@@ -126,13 +112,10 @@ class FairnessVerdict:
 def check_fairness(
     runs: Sequence[RunFacts], *, factors: Sequence[str] = (), split: str = "test"
 ) -> FairnessVerdict:
-    """Hold runs together: every difference, how their items relate, and what is too much the same.
+    """Hold two or more runs together: every difference, their items, and what is too much the same.
 
-    Args:
-        runs: two or more, with different names.
-        factors: what is compared: keys or sections of the config (``grpo.beta``), or aspects
-            (``data``, ``policy``); what follows from it is intended, too.
-        split: whose items are compared.
+    ``factors`` are what is compared: keys or sections of the config (``grpo.beta``), or aspects
+    (``data``, ``policy``); what follows from it is intended, too.
 
     Raises:
         EvaluationError: with fewer than two runs, the same policy of the same folder twice, a run
@@ -172,11 +155,7 @@ def check_fairness(
 def find_differences(
     runs: Sequence[RunFacts], relations: Sequence[ItemRelation], *, factors: Sequence[str] = ()
 ) -> tuple[Difference, ...]:
-    """Return all differences, each classed, the confounding ones first.
-
-    Raises:
-        EvaluationError: if ``factors`` names what no run has.
-    """
+    """Return all differences, each classed, the confounding ones first."""
     facts = sorted({name for run in runs for name in run.facts})
     for name in factors:
         if name in ("items", "labels") or any(is_named(fact, [name]) for fact in facts):
@@ -185,9 +164,22 @@ def find_differences(
         known = {fact.partition("/")[2] for fact in facts if fact.startswith("config/")}
         hint = suggest_name(name, sorted(known | aspects)) or "; give a key of the config"
         raise EvaluationError(f"--factor: no run has {name!r}{hint}")
-    found = [*_find_unlike_items(runs, relations), *_find_unlike_facts(runs)]
-    classes = _Classes(runs, relations, found, factors)
-    classed = [classes.classify(one) for one in found]
+    found = list(_find_unlike_facts(runs))
+    # Of items their number and the digest that metrics have, of labels the first that differs.
+    if other := next((one for one in relations if one.kind != "exact"), None):
+        rows = {run.name: run.answers[other.split].values() for run in runs}
+        values = {n: {"n": len(own), "split_digest": digest_items(own)} for n, own in rows.items()}
+        found.append(Difference("items", other.split, values))
+    if unlike := next((one for one in relations if one.relabelled), None):
+        item = unlike.relabelled[0]
+        answers = {run.name: run.answers[unlike.split].get(item) for run in runs}
+        values = {n: {"item": item, "label": one.label} for n, one in answers.items() if one}
+        found.append(Difference("labels", unlike.split, values))
+    classes, classed = _Classes(runs, relations, found, factors), []
+    for one in found:
+        kind, reason, given = classes.find_class(one)
+        words = {"key": one.key, "cause": "", "runs": ", ".join(one.lacking), **given}
+        classed.append(replace(one, kind=kind, reason=reason, words=words))
     return tuple(sorted(classed, key=lambda one: (_ORDER.index(one.kind), one.aspect, one.key)))
 
 
@@ -201,31 +193,11 @@ def is_named(fact: str, factors: Sequence[str]) -> bool:
     return aspect not in _NOT_NAMEABLE and any(name in (aspect, fact) for name in factors)
 
 
-def _find_unlike_items(
-    runs: Sequence[RunFacts], relations: Sequence[ItemRelation]
-) -> Iterator[Difference]:
-    """Yield what differs in the items and in their labels.
-
-    Of items that is their number and the digest that metrics have, of labels the first item that
-    is labelled in several ways.
-    """
-    if other := next((one for one in relations if one.kind != "exact"), None):
-        rows = {run.name: run.answers[other.split].values() for run in runs}
-        values = {n: {"n": len(own), "split_digest": digest_items(own)} for n, own in rows.items()}
-        yield Difference("items", other.split, values)
-    if unlike := next((one for one in relations if one.relabelled), None):
-        item = unlike.relabelled[0]
-        answers = {run.name: run.answers[unlike.split].get(item) for run in runs}
-        values = {n: {"item": item, "label": one.label} for n, one in answers.items() if one}
-        yield Difference("labels", unlike.split, values)
-
-
 def _find_unlike_facts(runs: Sequence[RunFacts]) -> Iterator[Difference]:
     """Yield the facts that differ or that only some runs have recorded, by name.
 
-    What some run lacks as a whole is one value: a section of the config which is null elsewhere,
-    and the resolved values of a step. What a run would say in one of its files is held together
-    among the runs that have written it; that the others have not is one fact of its own.
+    What some run lacks as a whole (a section that is null elsewhere, a step) is one value. What a
+    file would say is held together among the runs that have it; its absence is a fact of its own.
     """
     names = {name for run in runs for name in run.facts if name.startswith("config/")}
     whole = {name for name in names if any(other.startswith(f"{name}.") for other in names)}
@@ -266,9 +238,8 @@ def _is_same(one: Any, two: Any) -> bool:
 def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
     """Whether a run without this fact would lack it.
 
-    That a run has not written a file is reported once. Of a run that does not say which steps stand
-    behind its policy all steps are there; those that another run knows to be no part of it do not
-    count.
+    A file that a run has not written is reported once. Steps that another run knows to be no part
+    of the policy do not count.
     """
     aspect, _, key = name.partition("/")
     is_of_step = aspect in ("resolved", "trainable", "judge")
@@ -280,10 +251,7 @@ def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
 
 
 class _Classes:
-    """Which rule makes a difference intended or harmless; without one it confounds.
-
-    Naming something with ``factors`` changes classes and never what is listed.
-    """
+    """Which rule makes a difference intended or harmless; without one it confounds."""
 
     def __init__(
         self,
@@ -306,12 +274,7 @@ class _Classes:
             if one.aspect == "data" and not self._is_evaluated(one.key)
         )
 
-    def classify(self, found: Difference) -> Difference:
-        kind, reason, given = self._find_class(found)
-        words = {"key": found.key, "cause": "", "runs": ", ".join(found.lacking), **given}
-        return replace(found, kind=kind, reason=reason, words=words)
-
-    def _find_class(self, found: Difference) -> tuple[DifferenceKind, str, Mapping[str, str]]:
+    def find_class(self, found: Difference) -> tuple[DifferenceKind, str, Mapping[str, str]]:
         """Return the kind, the name of the reason and what stands in its sentence's places."""
         if is_named(found.name, self.factors):
             return "intended", "named", {}

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import TruncatedSVD
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression
@@ -41,23 +42,16 @@ from groupwise.evaluation.baselines import (
 )
 from groupwise.evaluation.predictions import Prediction
 
-NUM_FOLDS = 5
+NUM_FOLDS, _NUM_INNER_FOLDS = 5, 2
 MAX_ROWS = 4000
-_NUM_INNER_FOLDS = 2
-_NUM_TREES = 60
-_NUM_TOPICS = 48
-_NUM_HASHES = 2**17
+_NUM_TREES, _NUM_TOPICS, _NUM_HASHES = 60, 48, 2**17
 _FLOOR = 1e-4
 _PROBE_STRENGTH = 0.01
-_NUM_WORDS = 120
-_REACH = 16
-_SMALL = (24, 18)
-_EDGES = (64, 48)
-_GRID = (12, 4, 16, 4)
+_NUM_WORDS, _REACH = 120, 16
+_SMALL, _EDGES, _GRID = (24, 18), (64, 48), (12, 4, 16, 4)
 _NUM_BINS = 16
 _NUM_FEATURES = 3 * _SMALL[0] * _SMALL[1] + 2 * _GRID[0] * _GRID[2] + 3 * _NUM_BINS
-_WIDTHS = (0, _NUM_FEATURES, 3 * _NUM_FEATURES)
-"""Features of no picture, of one, and of several."""
+_WIDTHS = (0, _NUM_FEATURES, 3 * _NUM_FEATURES)  # features of no picture, of one, and of several
 Numbers = NDArray[np.float64]
 Names = NDArray[np.str_]
 Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
@@ -66,38 +60,31 @@ Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is seen of examples, and what training examples tell beside the label.
-
-    Attributes:
-        texts: (n,).
-        pixels: (n, features); no features where there are no pictures.
-        clusters: (n,).
-        shown: (n,) what the pictures show; empty where that is not told.
-        asked: (n,) what the texts are about, in the same words; empty where that is not told.
-        words: (n,) what was read in the pictures; empty where nothing was read in any.
-        embedded: (n, width) each, features of published models by what they are.
-    """
+    """What is seen of n examples, and what training examples tell beside the label."""
 
     texts: Names
-    pixels: Numbers
+    pixels: Numbers  # (n, features); no features where there are no pictures
     clusters: Names
-    shown: Names
-    asked: Names
-    words: Names
+    shown: Names  # what the pictures show; empty where that is not told
+    asked: Names  # what the texts are about, in the same words; empty where that is not told
+    words: Names  # what was read in the pictures; empty where nothing was read in any
     embedded: Mapping[str, NDArray[np.float32]] = field(
         default_factory=dict[str, NDArray[np.float32]]
     )
 
     def take(self, rows: NDArray[np.intp]) -> "Features":
         """Return some of the examples."""
-        is_told, is_read = len(self.shown) > 0, len(self.words) > 0
+
+        def choose(part: Any) -> Any:
+            return part[rows] if len(part) else part
+
         return Features(
-            texts=self.texts[rows],
-            pixels=self.pixels[rows],
-            clusters=self.clusters[rows],
-            shown=self.shown[rows] if is_told else self.shown,
-            asked=self.asked[rows] if is_told else self.asked,
-            words=self.words[rows] if is_read else self.words,
+            texts=choose(self.texts),
+            pixels=choose(self.pixels),
+            clusters=choose(self.clusters),
+            shown=choose(self.shown),
+            asked=choose(self.asked),
+            words=choose(self.words),
             embedded={name: found[rows] for name, found in self.embedded.items()},
         )
 
@@ -112,17 +99,10 @@ Look = Callable[[Features], tuple[Any, Callable[[Features], Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model.
+    """A model."""
 
-    Attributes:
-        name: what it sees, in a few words.
-        accuracy: share of the training examples that it gets right, each by a model that has
-            seen nothing of the example's cluster.
-        learn: trains it.
-    """
-
-    name: str
-    accuracy: float
+    name: str  # what it sees, in a few words
+    accuracy: float  # share of training examples right, each by one that saw not its cluster
     learn: Learn
 
 
@@ -179,11 +159,7 @@ def rank_joint_candidates(
     read: str | None = None,
     embed: Embed | None = None,
 ) -> list[Candidate]:
-    """Return the candidates, the best by cross-validation first; arguments as above.
-
-    Raises:
-        EvaluationError: likewise.
-    """
+    """Return the candidates, the best first; arguments and errors as of ``predict_joint``."""
     train = _draw(train, seed)
     features = read_features(train, concepts, read=read, embed=embed)
     return _rank(features, np.asarray(read_labels(train)), seed)
@@ -197,13 +173,27 @@ def _draw(train: Sequence[Example], seed: int) -> Sequence[Example]:
 
 
 def _rank(features: Features, labels: Names, seed: int) -> list[Candidate]:
+    """Return the candidates by the share of examples that are right out of fold."""
+
+    def probe(_: Features, name: str) -> tuple[Any, Callable[[Features], Any]]:
+        model = make_pipeline(StandardScaler(), _regress(_PROBE_STRENGTH))
+        return model, lambda other: other.embedded[name]
+
     require_two(labels.tolist())
     folds = _divide(features)
-    probes = [(name, partial(_learn_embedded, name=name)) for name in features.embedded]
-    found = [
-        Candidate(name, _validate(learn, features, labels, folds), learn)
-        for name, learn in chain(_list_models(features, derive_seed(seed, JOINT.name)), probes)
-    ]
+    probes = [(n, partial(_learn, look=partial(probe, name=n))) for n in features.embedded]
+    found: list[Candidate] = []
+    for name, learn in chain(_list_models(features, derive_seed(seed, JOINT.name)), probes):
+        num_right = 0
+        for rows, held in folds:
+            names = np.unique(labels[rows])
+            if len(names) == 1:
+                predicted = np.repeat(names, len(held))
+            else:
+                chances = learn(features.take(rows), labels[rows])(features.take(held))
+                predicted = names[chances.argmax(axis=1)]
+            num_right += int((predicted == labels[held]).sum())
+        found.append(Candidate(name, num_right / len(labels), learn))
     return sorted(found, key=lambda one: -one.accuracy)
 
 
@@ -217,101 +207,65 @@ def _divide(
     return list(folds.split(features.texts, groups=features.clusters))
 
 
-def _validate(learn: Learn, features: Features, labels: Names, folds: Sequence[Any]) -> float:
-    """Return the share of examples that are right out of fold."""
-    num_right = 0
-    for rows, held in folds:
-        names = np.unique(labels[rows])
-        if len(names) == 1:
-            predicted = np.repeat(names, len(held))
-        else:
-            chances = learn(features.take(rows), labels[rows])(features.take(held))
-            predicted = names[chances.argmax(axis=1)]
-        num_right += int((predicted == labels[held]).sum())
-    return num_right / len(labels)
-
-
 def _list_models(features: Features, seed: int) -> Iterator[tuple[str, Learn]]:
+    """Yield the candidates by what they see; what sees most comes last."""
+
+    def grow() -> Any:
+        return ExtraTreesClassifier(_NUM_TREES, random_state=seed, n_jobs=-1)
+
+    def see_both(seen: Features) -> tuple[Any, Callable[[Features], Numbers]]:
+        topics = _find_topics(seen.texts, seed)
+        return grow(), lambda other: np.hstack([other.pixels, topics(other.texts)])
+
+    def look_and_read(seen: Features) -> tuple[Any, Callable[[Features], Numbers]]:
+        topics = _find_topics(seen.words, seed)
+        return grow(), lambda other: np.hstack([other.pixels, topics(other.words)])
+
+    def see_all(seen: Features) -> tuple[Any, Callable[[Features], Numbers]]:
+        topics = _find_topics(seen.texts, seed)
+        model, look = look_and_read(seen)
+        return model, lambda other: np.hstack([look(other), topics(other.texts)])
+
+    def see_order(_: Features) -> tuple[Any, Callable[[Features], Names]]:
+        pairs = HashingVectorizer(
+            analyzer=pair_words,
+            n_features=_NUM_HASHES,
+            alternate_sign=False,
+            norm=None,
+            binary=True,
+        )
+        return make_pipeline(pairs, TfidfTransformer(), _regress(10.0)), lambda other: other.texts
+
+    looks: dict[str, Look] = {}
     do_texts_differ = len(set(features.texts.tolist())) > 1
-    if not do_texts_differ and not features.pixels.shape[1]:
-        yield "nothing", _learn_shares
+    has_pixels, has_words = features.pixels.shape[1] > 0, len(features.words) > 0
+    if not do_texts_differ and not has_pixels:
+        looks["nothing"] = lambda _: (DummyClassifier(), lambda other: other.texts)
     if do_texts_differ:
-        yield "words", _learn_words
-        yield "words in their order", _learn_order
-    if features.pixels.shape[1]:
-        yield "pictures", partial(_learn_pictures, seed=seed)
-    if features.pixels.shape[1] and do_texts_differ:
-        yield "pictures and words", partial(_learn_both, seed=seed)
-        if len(features.words):
-            yield "pictures, words in them and words", partial(_learn_all, seed=seed)
-        # Of what is held out, the rest is divided again.
-        if len(features.shown) and len(set(features.clusters.tolist())) > 2:
-            for name, look in _list_looks(features, seed):
-                yield f"whether {name} and text agree", partial(_learn_agreement, look=look)
+        looks["words"] = lambda seen: (_read(seen.texts, 1.0), lambda other: other.texts)
+        looks["words in their order"] = see_order
+    if has_pixels:
+        looks["pictures"] = lambda _: (grow(), lambda other: other.pixels)
+    if has_pixels and do_texts_differ:
+        looks["pictures and words"] = see_both
+        if has_words:
+            looks["pictures, words in them and words"] = see_all
+    yield from ((name, partial(_learn, look=look)) for name, look in looks.items())
+    # Of what is held out, the rest is divided again.
+    can_agree = len(features.shown) > 0 and len(set(features.clusters.tolist())) > 2
+    if has_pixels and do_texts_differ and can_agree:
+        showing: dict[str, Look] = {"picture": lambda _: (grow(), lambda other: other.pixels)}
+        if has_words:
+            showing["words in the picture"] = lambda seen: (_read(seen.words), lambda o: o.words)
+            showing["picture with its words"] = look_and_read
+        for name, look in showing.items():
+            yield f"whether {name} and text agree", partial(_learn_agreement, look=look)
 
 
-def _list_looks(features: Features, seed: int) -> Iterator[tuple[str, Look]]:
-    """Yield what may tell what a picture shows; what sees most comes last."""
-    yield "picture", lambda seen: (_grow(seed), lambda other: other.pixels)
-    if len(features.words):
-        yield "words in the picture", lambda seen: (_read(seen.words), lambda other: other.words)
-        yield "picture with its words", partial(_look_and_read, seed=seed)
-
-
-def _learn_shares(features: Features, labels: Names) -> Predict:
-    _, counts = np.unique(labels, return_counts=True)
-    return lambda other: np.tile(counts / len(labels), (len(other.texts), 1))
-
-
-def _learn_words(features: Features, labels: Names) -> Predict:
-    model = make_pipeline(count_words(features.texts), _regress(1.0)).fit(features.texts, labels)
-    return lambda other: model.predict_proba(other.texts)
-
-
-def _learn_order(features: Features, labels: Names) -> Predict:
-    pairs = HashingVectorizer(
-        analyzer=pair_words, n_features=_NUM_HASHES, alternate_sign=False, norm=None, binary=True
-    )
-    model = make_pipeline(pairs, TfidfTransformer(), _regress(10.0)).fit(features.texts, labels)
-    return lambda other: model.predict_proba(other.texts)
-
-
-def _learn_pictures(features: Features, labels: Names, *, seed: int) -> Predict:
-    model = _fit(_grow(seed), features.pixels, labels)
-    return lambda other: model.predict_proba(other.pixels)
-
-
-def _learn_both(features: Features, labels: Names, *, seed: int) -> Predict:
-    topics = _find_topics(features.texts, seed)
-
-    def join(seen: Features) -> Numbers:
-        return np.hstack([seen.pixels, topics(seen.texts)])
-
-    model = _fit(_grow(seed), join(features), labels)
-    return lambda other: model.predict_proba(join(other))
-
-
-def _learn_all(features: Features, labels: Names, *, seed: int) -> Predict:
-    topics = _find_topics(features.texts, seed)
-    model, look = _look_and_read(features, seed=seed)
-
-    def join(seen: Features) -> Numbers:
-        return np.hstack([look(seen), topics(seen.texts)])
-
-    _fit(model, join(features), labels)
-    return lambda other: model.predict_proba(join(other))
-
-
-def _learn_embedded(features: Features, labels: Names, *, name: str) -> Predict:
-    model = make_pipeline(StandardScaler(), _regress(_PROBE_STRENGTH))
-    model.fit(features.embedded[name], labels)
-    return lambda other: model.predict_proba(other.embedded[name])
-
-
-def _look_and_read(features: Features, *, seed: int) -> tuple[Any, Callable[[Features], Numbers]]:
-    """Return untrained trees, and the thumbnails with what the words in them are about."""
-    topics = _find_topics(features.words, seed)
-    return _grow(seed), lambda other: np.hstack([other.pixels, topics(other.words)])
+def _learn(features: Features, labels: Names, *, look: Look) -> Predict:
+    model, view = look(features)
+    _fit(model, view(features), labels)
+    return lambda other: model.predict_proba(view(other))
 
 
 def _find_topics(texts: Names, seed: int) -> Callable[[Names], Numbers]:
@@ -357,8 +311,7 @@ def _fit_all(model: Any, given: Any, names: Names, concepts: Names) -> Callable[
         only = (concepts == names[0]) + _FLOOR
         return lambda other: np.tile(only / only.sum(), (len(other), 1))
     _fit(model, given, names)
-    known: Names = model.classes_
-    columns = np.searchsorted(concepts, known)
+    columns = np.searchsorted(concepts, model.classes_)
 
     def predict(other: Any) -> Numbers:
         found = np.full((len(other), len(concepts)), _FLOOR)
@@ -368,20 +321,17 @@ def _fit_all(model: Any, given: Any, names: Names, concepts: Names) -> Callable[
     return predict
 
 
-def _fit(model: Any, given: Any, names: Names) -> Any:
+def _fit(model: Any, given: Any, names: Names) -> None:
     """Fit a model; what grew in several threads answers in one, which adds up the same way."""
     with warnings.catch_warnings():  # texts may be about almost as many things as there are texts
         warnings.filterwarnings("ignore", message="The number of unique classes")
         model.fit(given, names)
-    return model.set_params(n_jobs=1) if isinstance(model, ExtraTreesClassifier) else model
+    if isinstance(model, ExtraTreesClassifier):
+        model.set_params(n_jobs=1)
 
 
-def _grow(seed: int) -> Any:
-    return ExtraTreesClassifier(_NUM_TREES, random_state=seed, n_jobs=-1)
-
-
-def _read(texts: Names) -> Any:
-    return make_pipeline(count_words(texts), _regress(30.0))
+def _read(texts: Names, strength: float = 30.0) -> Any:
+    return make_pipeline(count_words(texts), _regress(strength))
 
 
 def _regress(strength: float) -> Any:
@@ -396,15 +346,10 @@ def read_features(
     like: Features | None = None,
     embed: Embed | None = None,
 ) -> Features:
-    """Return what a model may see of examples.
+    """Return what a model may see of examples, with any number of pictures each.
 
-    Args:
-        examples: with any number of pictures each.
-        concepts: fields that tell what pictures show and what texts are about; what some of the
-            examples do not tell is left out.
-        read: field with what was read in the pictures.
-        like: the features are those of these; None: of as many pictures as the examples have.
-        embed: gives features of published models; None: there are none.
+    Arguments as of ``predict_joint``; a concept that some of the examples do not tell is left out.
+    The features are those of ``like``; without it, of as many pictures as the examples have.
     """
     fields = concepts or ()
     told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in fields]
@@ -441,21 +386,17 @@ def _join_pictures(pictures: Sequence[Picture], width: int, known: dict[str, Num
     """Return the mean (width,) over pictures, or mean, lowest and highest; of none it is 0."""
     if not pictures or not width:
         return np.zeros(width)
-    own = np.stack([_describe(picture, known) for picture in pictures])
-    parts = (own.mean(0), own.min(0), own.max(0))
-    return np.concatenate(parts)[:width]
-
-
-def _describe(picture: Picture, known: dict[str, Numbers]) -> Numbers:
-    """Return a thumbnail, where its edges are, and how often which colours are in it."""
-    if picture.digest not in known:
-        image = open_picture(Path(picture.path))
-        pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
-        gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
-        edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
-        colours = [
-            np.histogram(pixels[..., c], _NUM_BINS, (0, 1))[0] / pixels[..., c].size
-            for c in range(3)
-        ]
-        known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
-    return known[picture.digest]
+    for picture in pictures:
+        if picture.digest not in known:
+            # A thumbnail, where its edges are, and how often which colours are in it.
+            image = open_picture(Path(picture.path))
+            pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
+            gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
+            edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
+            colours = [
+                np.histogram(pixels[..., c], _NUM_BINS, (0, 1))[0] / pixels[..., c].size
+                for c in range(3)
+            ]
+            known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
+    own = np.stack([known[picture.digest] for picture in pictures])
+    return np.concatenate((own.mean(0), own.min(0), own.max(0)))[:width]

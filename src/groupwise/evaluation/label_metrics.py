@@ -1,4 +1,4 @@
-"""What labels say beyond right and wrong: confusion, reliability, and the metrics made of both.
+"""What labels say beyond right and wrong: confusion, reliability, metrics of both, temperature.
 
 Calibration is whether an answer held with confidence 0.8 is right 8 times out of 10. It is about
 label probabilities only; items without them do not take part, but for the Brier score of invalid
@@ -7,12 +7,14 @@ functions of sums over items, so that thousands of draws of clusters cost one ar
 to scikit-learn's.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.stats import binned_statistic, norm
 
 from groupwise.evaluation.predictions import Prediction, check_labels
@@ -21,16 +23,14 @@ from groupwise.evaluation.statistics import Floats, Interval, bound_clustered
 NUM_BINS = 10
 _HALVINGS = 20
 _LEAST_FACTOR = 1e-4
+MIN_ITEMS = 20  # below which no temperature is fitted
+_LIMITS = (1 / 20, 20.0)
+_LEAST = 1e-12  # stands for a probability that was rounded to 0
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Counts of truths (rows) by answers (columns).
-
-    Attributes:
-        labels: names of the L rows and of the first L columns.
-        counts: L rows of L + 1 counts; the last column counts invalid answers.
-    """
+    """Counts of truths (L rows) by answers (L + 1 columns, the last of invalid answers)."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
@@ -68,25 +68,17 @@ def _encode_answers(
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Items whose confidence is in [low, high); the last bin includes its upper edge.
-
-    Attributes:
-        low: lower edge.
-        high: upper edge.
-        confidence: mean confidence of the bin's items, None if it has none.
-        accuracy: share of them that is right, None if it has none.
-        num_items: how many there are.
-    """
+    """Items whose confidence is in [low, high); the last bin includes its upper edge."""
 
     low: float
     high: float
-    confidence: float | None
-    accuracy: float | None
+    confidence: float | None  # mean of the bin's items; None if it has none
+    accuracy: float | None  # share of them that is right
     num_items: int
 
 
 def bin_reliability(
-    predictions: Sequence[Prediction], labels: Sequence[str], *, num_bins: int = NUM_BINS
+    predictions: Sequence[Prediction], labels: Sequence[str]
 ) -> tuple[ReliabilityBin, ...]:
     """Return mean confidence and accuracy of equally wide bins of confidence.
 
@@ -99,24 +91,22 @@ def bin_reliability(
     check_labels(predictions, labels)
     known = [item for item in predictions if item.probabilities is not None]
     confidence, correct = _rate_confidence(_stack_probabilities(known, labels), known, labels)
-    edges = _find_bin_edges(len(labels), num_bins)
+    edges = _find_bin_edges(len(labels))
     if not known:
         return tuple(ReliabilityBin(a, b, None, None, 0) for a, b in pairwise(edges.tolist()))
     means = binned_statistic(confidence, [confidence, correct], "mean", bins=edges).statistic
     counts = binned_statistic(confidence, confidence, "count", bins=edges).statistic
+    rows = zip(pairwise(edges.tolist()), *means, counts, strict=True)
     return tuple(
         ReliabilityBin(low, high, float(mean), float(share), int(count))
         if count
         else ReliabilityBin(low, high, None, None, 0)
-        for (low, high), mean, share, count in zip(
-            pairwise(edges.tolist()), *means, counts, strict=True
-        )
+        for (low, high), mean, share, count in rows
     )
 
 
-def _find_bin_edges(num_labels: int, num_bins: int = NUM_BINS) -> Floats:
-    """Return ``num_bins + 1`` equally spaced edges over [1/L, 1]."""
-    return np.linspace(1 / num_labels, 1, num_bins + 1)
+def _find_bin_edges(num_labels: int) -> Floats:
+    return np.linspace(1 / num_labels, 1, NUM_BINS + 1)
 
 
 def _stack_probabilities(known: Sequence[Prediction], labels: Sequence[str]) -> Floats:
@@ -139,11 +129,6 @@ def _rate_confidence(
     return np.clip(confidence, 1 / len(labels), 1.0), np.asarray(correct, dtype=np.float64)
 
 
-def is_silent(item: Prediction) -> bool:
-    """Whether an item has neither an answer nor probabilities."""
-    return item.predicted is None and item.probabilities is None
-
-
 def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     """Return what each item adds to the sums that metrics are made of, as (items, cells).
 
@@ -160,23 +145,22 @@ def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     places = np.asarray(truths) * (num_labels + 1) + np.asarray(answers)
     confusion[np.arange(len(items)), places] = 1
     calibration = np.zeros((len(items), 3 + 2 * NUM_BINS))
-    calibration[[number for number, item in enumerate(items) if is_silent(item)], :2] = 1
-    known = [number for number, item in enumerate(items) if item.probabilities is not None]
-    calibration[known] = _fill_calibration([items[number] for number in known], labels)
-    return np.hstack([confusion, calibration])
-
-
-def _fill_calibration(known: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+    # An item with neither an answer nor probabilities has the worst Brier term, 1.
+    silent = [item.predicted is None and item.probabilities is None for item in items]
+    calibration[silent, :2] = 1
+    numbers = [number for number, item in enumerate(items) if item.probabilities is not None]
+    known = [items[number] for number in numbers]
     probabilities = _stack_probabilities(known, labels)
     truth = np.asarray([[item.label == label for label in labels] for item in known])
     brier = ((probabilities - truth.reshape(probabilities.shape)) ** 2).sum(axis=1) / 2
     confidence, correct = _rate_confidence(probabilities, known, labels)
     gaps = np.zeros((len(known), NUM_BINS))
-    bins = np.digitize(confidence, _find_bin_edges(len(labels))[1:-1])
+    bins = np.digitize(confidence, _find_bin_edges(num_labels)[1:-1])
     gaps[np.arange(len(known)), bins] = confidence - correct
     spread = np.zeros_like(gaps)
     spread[np.arange(len(known)), bins] = confidence * (1 - confidence)
-    return np.column_stack([brier, np.ones((len(known), 2)), spread, gaps])
+    calibration[numbers] = np.column_stack([brier, np.ones((len(known), 2)), spread, gaps])
+    return np.hstack([confusion, calibration])
 
 
 def rate_cells(cells: Floats, labels: Sequence[str]) -> Iterator[tuple[str, Floats, Floats, int]]:
@@ -191,11 +175,8 @@ def rate_cells(cells: Floats, labels: Sequence[str]) -> Iterator[tuple[str, Floa
     """
     table, rest = _shape_table(cells, labels)
     for index, label in enumerate(labels):
-        hit, true, answered = (
-            table[:, index, index],
-            table[:, index].sum(axis=-1),
-            table[:, :, index].sum(axis=-1),
-        )
+        hit = table[:, index, index]
+        true, answered = table[:, index].sum(axis=-1), table[:, :, index].sum(axis=-1)
         if answered.any():
             yield f"precision:{label}", hit, answered, int(answered.sum())
         if true.any():
@@ -219,30 +200,21 @@ def score_cells(sums: Floats, labels: Sequence[str]) -> Floats:
     hits, num_true = np.diagonal(table, axis1=-2, axis2=-1), table.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         recall = np.where(num_true > 0, hits / num_true, 0)
-        return np.stack(
-            [
-                recall.sum(axis=-1) / (num_true > 0).sum(axis=-1),
-                np.abs(rest[..., -NUM_BINS:]).sum(axis=-1) / rest[..., 2],
-            ]
-        )
+        balanced = recall.sum(axis=-1) / (num_true > 0).sum(axis=-1)
+        return np.stack([balanced, np.abs(rest[..., -NUM_BINS:]).sum(axis=-1) / rest[..., 2]])
 
 
 def debias_error(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> Floats:
-    """Return (...) expected calibration errors without what chance alone adds to them.
+    """Return (...) expected calibration errors of sums (..., cells) without what chance adds.
 
     The mean of absolute gaps is above 0 also where confidence is right: of 100 items in ten bins
     about 0.10, of 10 items 0.25. So the gaps of all bins are shrunk by one factor s in [0, 1], such
     that gaps of s times their size would show, with the noise of so many items, the absolute gaps
-    that were seen. It is 0 where chance alone shows as much.
+    that were seen. It is 0 where chance alone shows as much. ``noise`` is the variance of a bin's
+    gap over that of its items: 1, and 2 in bootstrap draws, which draw anew what is drawn already.
 
     Source: the mean of a folded normal (Leone, Nelson & Nottingham 1961, eq. 3), solved for its
     location; one factor for all bins is our choice, since bins of few items tell nothing alone.
-
-    Args:
-        sums: (..., cells) of items or of draws, as ``fill_cells`` makes them.
-        labels: the label set.
-        noise: variance of a bin's gap over that of its items: 1, and 2 in bootstrap draws, which
-            draw anew what is drawn already.
     """
     rest: Any = _shape_table(sums, labels)[1]
     gaps: Any = np.abs(rest[..., -NUM_BINS:])
@@ -250,9 +222,14 @@ def debias_error(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> 
     seen: Any = gaps.sum(axis=-1)
     low: Any = np.zeros_like(seen)
     high: Any = np.ones_like(seen)
+    safe = np.where(sigma > 0, sigma, 1.0)
     for _ in range(_HALVINGS):
         middle: Any = (low + high) / 2
-        is_less: Any = np.asarray(_fold(middle[..., None] * gaps, sigma).sum(axis=-1) < seen)
+        means = middle[..., None] * gaps
+        ratio = means / safe
+        folded = safe * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
+        folded += means * (1 - 2 * norm.cdf(-ratio))
+        is_less: Any = np.asarray(np.where(sigma > 0, folded, means).sum(axis=-1) < seen)
         low += is_less * (middle - low)
         high -= ~is_less * (high - middle)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -262,14 +239,7 @@ def debias_error(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> 
 def bound_scores(
     clusters: Sequence[str], cells: Floats, labels: Sequence[str], *, seed: int
 ) -> tuple[Interval, Interval]:
-    """Return the intervals of balanced accuracy and of the calibration error without chance.
-
-    Args:
-        clusters: of each item.
-        cells: (items, cells), as ``fill_cells`` makes them.
-        labels: the label set.
-        seed: of the draws.
-    """
+    """Return the intervals of balanced accuracy and of the calibration error without chance."""
 
     def score(sums: Floats) -> Floats:
         return np.stack([score_cells(sums, labels)[0], debias_error(sums, labels, noise=2.0)])
@@ -278,17 +248,53 @@ def bound_scores(
     return balanced or (0.0, 1.0), error or (0.0, 1.0)
 
 
-def _fold(means: Floats, sigma: Floats) -> Floats:
-    """Return the mean of the absolute value of normal variables."""
-    safe = np.where(sigma > 0, sigma, 1.0)
-    ratio = means / safe
-    folded = safe * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
-    folded += means * (1 - 2 * norm.cdf(-ratio))
-    return np.where(sigma > 0, folded, means)
-
-
 def _shape_table(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
     """Return truths by answers (..., L, L + 1) and the other cells."""
     shape = (len(labels), len(labels) + 1)
     num_cells = shape[0] * shape[1]
     return cells[..., :num_cells].reshape(*cells.shape[:-1], *shape), cells[..., num_cells:]
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """What was fitted, or why nothing was."""
+
+    value: float | None  # above 1: the policy was too sure; None: it is not known
+    num_items: int  # with probabilities
+    num_mistakes: int  # of them, those whose likeliest label is wrong
+    reason: str = ""  # why there is none
+
+
+def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]) -> Temperature:
+    """Return the temperature under which the true labels are likeliest, within 1/20 to 20.
+
+    Where all or none of the likeliest labels are right, ever lower or higher ones would fit
+    better: none is known then. ``shares`` are probabilities by label for each item, of the same
+    labels; ``truths`` are among these.
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2.
+    """
+    pairs = zip(shares, truths, strict=True)
+    mistakes = sum(max(one, key=one.__getitem__) != truth for one, truth in pairs)
+    known = (len(shares), mistakes)
+    if len(shares) < MIN_ITEMS:
+        return Temperature(None, *known, f"fewer than {MIN_ITEMS} items")
+    if mistakes in (0, len(shares)):
+        return Temperature(None, *known, "no mistake" if mistakes == 0 else "nothing right")
+    labels = list(shares[0])
+    logs = np.log(np.clip([[one[label] for label in labels] for one in shares], _LEAST, None))
+    true = logs[np.arange(len(logs)), [labels.index(truth) for truth in truths]]
+
+    def lose(log_value: float) -> float:
+        value = math.exp(log_value)
+        return float(np.mean(np.logaddexp.reduce(logs / value, axis=1) - true / value))
+
+    found: float = minimize_scalar(lose, bounds=np.log(_LIMITS), method="bounded").x
+    return Temperature(math.exp(found), *known)
+
+
+def temper(shares: Mapping[str, float], value: float) -> dict[str, float]:
+    """Return probabilities at another temperature; at 1 they stay what they are."""
+    logs = np.log(np.clip(list(shares.values()), _LEAST, None)) / value
+    scaled = np.exp(logs - np.logaddexp.reduce(logs))
+    return dict(zip(shares, scaled.tolist(), strict=True))

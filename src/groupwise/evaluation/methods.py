@@ -10,7 +10,7 @@ random factors).
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -41,25 +41,15 @@ Limit = Literal["", "few_seeds", "one_cluster", "overlapping", "no_spread"]
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What the variance of a difference of methods is made of; arrays of shape (...).
+    """What the variance of a difference of methods is made of; arrays of shape (...)."""
 
-    Attributes:
-        estimate: mean of b minus mean of a.
-        seed: variance of the seeds' means over the number of seeds, both sides added.
-        cluster: variance from drawing clusters, of the difference averaged over seeds.
-        interaction: variance of seed x cluster and seed x item, which is in both of the above.
-        seed_df: degrees of freedom of ``seed``.
-        cluster_df: degrees of freedom of ``cluster``.
-        num_seeds: of the side that has fewer.
-    """
-
-    estimate: Floats
-    seed: Floats
-    cluster: Floats
-    interaction: Floats
+    estimate: Floats  # mean of b minus mean of a
+    seed: Floats  # variance of the seeds' means over the number of seeds, both sides added
+    cluster: Floats  # variance from drawing clusters, of the difference averaged over seeds
+    interaction: Floats  # variance of seed x cluster and seed x item, in both of the above
     seed_df: Floats
     cluster_df: Floats
-    num_seeds: int
+    num_seeds: int  # of the side that has fewer
 
     @property
     def seed_alone(self) -> Floats:
@@ -67,64 +57,42 @@ class Components:
         return np.maximum(self.seed - self.interaction, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MethodDifference:
     """How method b differs from method a, over seeds and clusters like these.
 
-    Attributes:
-        estimate: mean over seeds and items of b minus that of a, in [-1, 1].
-        low: lower end of the 95 % interval; None where ``limit`` says why there is none.
-        high: upper end.
-        p_value: two-sided, below 5 % just where the interval leaves 0 out; None without one.
-        df: degrees of freedom by Satterthwaite, to tell how sure the width is.
-        seed_share: share of the estimate's variance that trainings have; the rest is clusters'.
-            None where nothing is known of it.
-        num_seeds_a: trainings of a.
-        num_seeds_b: trainings of b.
-        num_items: items of the run that has fewest.
-        num_clusters: clusters of the run that has fewest.
-        is_paired: whether the seeds of both sides belong together.
-        design: ``crossed``: every run answered the same items; ``nested``: each seed drew its own;
-            ``overlapping``: neither.
-        limit: empty, or why there are points only: ``few_seeds`` (less than 3 a side),
-            ``one_cluster``, ``overlapping`` items, or ``no_spread``.
-        num_carrying: how many clusters carry the variance; None unless ``design`` is crossed. Below
-            20 the interval of gains that whole rare clusters have is too narrow.
-        seeds_needed: seeds a side that show a difference of this size with 80 % power; None above
-            1000, and without an interval.
-        items_needed: likewise items with these seeds; None where no number of items does.
+    What belongs to the interval is None where ``limit`` says why there is none: less than 3 seeds a
+    side, one cluster, items that overlap, or nothing that spreads.
     """
 
-    estimate: float
-    low: float | None
-    high: float | None
-    p_value: float | None
-    df: float | None
-    seed_share: float | None
+    estimate: float  # mean over seeds and items of b minus that of a, in [-1, 1]
+    low: float | None = None  # ends of the 95 % interval
+    high: float | None = None
+    p_value: float | None = None  # two-sided, below 5 % just where the interval leaves 0 out
+    df: float | None = None  # degrees of freedom by Satterthwaite: how sure the width is
+    seed_share: float | None = None  # of the variance, that of trainings; the rest is clusters'
     num_seeds_a: int
     num_seeds_b: int
-    num_items: int
+    num_items: int  # of the run that has fewest, as the clusters
     num_clusters: int
-    is_paired: bool
-    design: Design
-    limit: Limit
+    is_paired: bool  # the seeds of both sides belong together
+    design: Design  # ``crossed``: all answered the same items; ``nested``: each seed drew its own
+    limit: Limit  # empty where there is an interval
+    # Clusters that carry the variance, of crossed runs. Below 20 the interval of gains that whole
+    # rare clusters have is too narrow.
     num_carrying: float | None = None
-    seeds_needed: int | None = None
-    items_needed: int | None = None
+    seeds_needed: int | None = None  # a side, for 80 % power; None above 1000
+    items_needed: int | None = None  # likewise with these seeds; None where no number of items does
 
 
 def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) -> MethodDifference:
-    """Compare method b with method a, each measured by the items of one run per seed.
+    """Compare method b with method a, each by the items of one run per seed.
 
     The interval is ``find_half_width``'s where runs answered the same items, else Student's t of
     seeds; with fewer than 3 seeds there are points only. Of the same items its coverage is at least
     93 % in every setting of ``benchmarks/coverage.py`` but those in which rare whole clusters carry
-    all the gain. Runs with items of their own were not simulated.
-
-    Args:
-        a: by seed.
-        b: by seed; where paired, run r of b belongs to run r of a.
-        is_paired: whether the seeds of both sides belong together.
+    all the gain. Runs with items of their own were not simulated. Where seeds of both sides belong
+    together (``is_paired``), run r of b belongs to run r of a.
 
     Raises:
         EvaluationError: without runs, if paired sides have unlike numbers of seeds, or if paired
@@ -148,17 +116,8 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
     if parts is not None and half < _NO_SPREAD:
         parts, limit = None, "no_spread"
     estimate = float(np.mean([one.value for one in b]) - np.mean([one.value for one in a]))
-    is_crossed, carrying = parts is not None and design == "crossed", None
-    if is_crossed:
-        (one, sizes), (two, _) = _sum_runs(a), _sum_runs(b)
-        carrying = float(count_carrying(two.mean(axis=0) - one.mean(axis=0), sizes))
-    return MethodDifference(
+    found = MethodDifference(
         estimate=estimate,
-        low=None if parts is None else max(-1.0, estimate - half),
-        high=None if parts is None else min(1.0, estimate + half),
-        p_value=None if parts is None else find_p(parts),
-        df=None if parts is None else _join_df(parts),
-        seed_share=None if parts is None else _find_seed_share(parts, a, b, is_paired=is_paired),
         num_seeds_a=len(a),
         num_seeds_b=len(b),
         num_items=min(len(one.ids) for one in (*a, *b)),
@@ -166,21 +125,32 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
         is_paired=is_paired,
         design=design,
         limit=limit,
-        num_carrying=carrying,
-        seeds_needed=None if parts is None else count_seeds_needed(parts),
-        items_needed=count_items_needed(parts, len(a[0].ids)) if is_crossed and parts else None,
     )
+    if parts is None:
+        return found
+    squares = parts.seed_alone**2 / parts.seed_df + parts.cluster**2 / parts.cluster_df
+    found = replace(
+        found,
+        low=max(-1.0, estimate - half),
+        high=min(1.0, estimate + half),
+        p_value=find_p(parts),
+        df=float((parts.seed_alone + parts.cluster) ** 2 / squares),
+        seed_share=_find_seed_share(parts, a, b, is_paired=is_paired),
+        seeds_needed=count_seeds_needed(parts),
+    )
+    if design != "crossed":
+        return found
+    (one, sizes), (two, _) = _sum_runs(a), _sum_runs(b)
+    carrying = float(count_carrying(two.mean(axis=0) - one.mean(axis=0), sizes))
+    needed = count_items_needed(parts, len(a[0].ids))
+    return replace(found, num_carrying=carrying, items_needed=needed)
 
 
 def _find_design(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) -> Design:
-    """Return how items relate to seeds; a few items that two seeds drew alike are chance.
-
-    Raises:
-        EvaluationError: if paired runs answered other items.
-    """
+    """Return how items relate to seeds; a few items that two seeds drew alike are chance."""
     if is_paired:
         for one, two in zip(a, b, strict=True):
-            subtract_items(one, two)
+            subtract_items(one, two)  # refuses other items
     runs = [*b] if is_paired else [*a, *b]
     if all((one.ids, one.clusters) == (runs[0].ids, runs[0].clusters) for one in (*a, *b)):
         return "crossed"
@@ -197,8 +167,9 @@ def _find_parts(
         return split_variance(one, two, sizes, is_paired=is_paired)
     means = [np.array([one.value for one in side]) for side in (a, b)]
     sides = [means[1] - means[0]] if is_paired else means
-    spread = [(side.var(ddof=1) / len(side), len(side) - 1) for side in sides]
-    seed, df = _join_sides([(np.asarray(variance), count) for variance, count in spread])
+    seed, df = _join_sides(
+        [(np.asarray(side.var(ddof=1) / len(side)), len(side) - 1) for side in sides]
+    )
     none, estimate = np.zeros(()), np.asarray(means[1].mean() - means[0].mean())
     return Components(estimate, seed, none, none, df, np.ones(()), min(map(len, means)))
 
@@ -213,9 +184,9 @@ def _find_seed_share(
     """Return the trainings' share of the variance; of nested runs clusters have theirs in seeds."""
     if parts.cluster > 0:
         return float(parts.seed_alone / (parts.seed_alone + parts.cluster))
-    gains = [subtract_items(one, two) for one, two in zip(a, b, strict=True)] if is_paired else []
-    sides = [list(zip(gains, b, strict=True))] if is_paired else []
-    sides = sides or [[(one.values, one) for one in side] for side in (a, b)]
+    sides = [[(one.values, one) for one in side] for side in (a, b)]
+    if is_paired:
+        sides = [[(subtract_items(one, two), two) for one, two in zip(a, b, strict=True)]]
     clusters = sum(
         float(find_variance(*sum_clusters(values, one.clusters))) / len(side) ** 2
         for side in sides
@@ -227,11 +198,7 @@ def _find_seed_share(
 def split_variance(a: Floats, b: Floats, sizes: Floats, *, is_paired: bool) -> Components:
     """Return the components of mean b minus mean a, where seeds and clusters are crossed.
 
-    Args:
-        a: (..., R_a, G) sums by seed and cluster.
-        b: (..., R_b, G) sums; where paired, seed r of b belongs to seed r of a.
-        sizes: (G,) items of the clusters.
-        is_paired: whether seeds are drawn for both sides together.
+    ``a`` (..., R_a, G) and ``b`` (..., R_b, G) are sums by seed and cluster, ``sizes`` (G,) items.
 
     Source: Owen 2007, section 3; Welch 1938 for the degrees of freedom of unpaired seeds.
     """
@@ -271,9 +238,8 @@ def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
     """Return half the width (...) of the interval of a difference of methods.
 
     sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): each part keeps the quantile
-    of its own degrees of freedom, so that the interval is never narrower than that of items alone.
-    It is never narrower than Student's t of the seeds' means either: with three or four seeds the
-    difference of the variances is often far too small by chance.
+    of its own degrees of freedom. It is never narrower than Student's t of the seeds' means: with
+    three or four seeds the difference of the variances is often far too small by chance.
 
     Source: Howe 1974; Zou & Donner 2008, equation 3 (half-widths add in squares). In simulations
     with 3 to 10 seeds and 10 to 150 clusters its worst coverage is 93.5 %, that of Satterthwaite's
@@ -283,12 +249,6 @@ def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
     cluster = find_quantile(parts.cluster_df, level) ** 2
     both = seed * parts.seed_alone + cluster * parts.cluster
     return np.sqrt(np.maximum(both, seed * parts.seed))
-
-
-def _join_df(parts: Components) -> float:
-    """Return Satterthwaite's degrees of freedom of the whole variance."""
-    squares = parts.seed_alone**2 / parts.seed_df + parts.cluster**2 / parts.cluster_df
-    return float((parts.seed_alone + parts.cluster) ** 2 / squares)
 
 
 def find_p(parts: Components) -> float:
@@ -307,12 +267,8 @@ def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> f
     """Return how likely a difference of this size is shown, in [0, 1], with the right sign.
 
     The estimate over its standard error is taken as noncentral t with Satterthwaite's degrees of
-    freedom, against the quantile that ``find_half_width`` uses at the expected variances.
-
-    Args:
-        parts: measured.
-        num_seeds: seeds a side, 2 or more.
-        more_items: how many times the items there are, in clusters like these.
+    freedom, against the quantile that ``find_half_width`` uses at the expected variances. There are
+    ``num_seeds`` a side, 2 or more, and ``more_items`` times the items in clusters like these.
 
     Source: Cohen 1988, section 2.5 (power by the noncentral t); Satterthwaite 1946.
     """

@@ -32,7 +32,6 @@ from groupwise.evaluation.predictions import (
     read_as,
 )
 from groupwise.evaluation.statistics import (
-    Floats,
     Interval,
     clustered_ratio,
     widen_certain,
@@ -60,7 +59,7 @@ METRIC_VERSIONS: Mapping[str, int] = {
 """Version of each family of metrics; it rises with any change of a value or an interval."""
 MAX_LABELS = MAX_SLICES = 20
 _LATENCY_RESAMPLES = 500
-_QUANTILES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
+_LATENCIES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 Row = tuple[str, float, Interval, int]
 _Unit = tuple[str, str, str | None, str | None, float]
 """Id, cluster, label, answer and value of one item, or of one pair of items."""
@@ -74,10 +73,21 @@ def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     with 20 values or less what ``list_sliced`` names, such as accuracy[FIELD=VALUE].
     """
     labels = sorted({item.label for item in predictions if item.label is not None})
+    fields: dict[str, dict[str, list[Prediction]]] = {}
+    for item in predictions:
+        for name, value in item.fields.items():
+            if isinstance(value, (str, int, bool)):
+                fields.setdefault(name, {}).setdefault(str(value), []).append(item)
     return (
         *list_counted(predictions),
         *(f"recall:{label}" for label in (labels if len(labels) <= MAX_LABELS else ())),
-        *_list_slices(predictions),
+        *(
+            f"{measure}[{name}={value}]"
+            for name, parts in sorted(fields.items())
+            if len(parts) <= MAX_SLICES
+            for value, part in sorted(parts.items())
+            for measure in list_sliced(part)
+        ),
         *list_drawn_measures(predictions),
     )
 
@@ -90,34 +100,18 @@ def list_counted(predictions: Iterable[Prediction]) -> tuple[str, ...]:
 def list_drawn_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return pass@k, mean@k, pair_accuracy and the names in ``scores``, where there are any."""
     has_pairs = any(item.pair for item in predictions)
+    scores = sorted({name for item in predictions for name in item.scores})
     return (
         *list_sampled_measures(predictions),
         *(("pair_accuracy",) if has_pairs else ()),
-        *sorted({name for item in predictions for name in item.scores}),
+        *scores,
     )
 
 
-def _list_slices(predictions: Iterable[Prediction]) -> Iterator[str]:
-    parts: dict[str, dict[str, list[Prediction]]] = {}
-    for item in predictions:
-        for name, value in item.fields.items():
-            if isinstance(value, (str, int, bool)):
-                parts.setdefault(name, {}).setdefault(str(value), []).append(item)
-    for name in sorted(parts):
-        if len(parts[name]) <= MAX_SLICES:
-            for value, part in sorted(parts[name].items()):
-                yield from (f"{measure}[{name}={value}]" for measure in list_sliced(part))
-
-
-def list_sliced(part: Iterable[Prediction]) -> tuple[str, ...]:
-    """Return the measures that a part of the items has, too.
-
-    These are ``list_counted``, pair_accuracy where it has whole pairs, and the names in ``scores``.
-    """
-    rows = list(part)
-    has_pairs = bool(keep_whole_pairs(rows))
-    scores = sorted({name for item in rows for name in item.scores})
-    return (*list_counted(rows), *(("pair_accuracy",) if has_pairs else ()), *scores)
+def list_sliced(part: Sequence[Prediction]) -> tuple[str, ...]:
+    """Return the measures that a part of the items has, too; pair_accuracy with whole pairs."""
+    scores = sorted({name for item in part for name in item.scores})
+    return (*list_counted(part), *(("pair_accuracy",) if keep_whole_pairs(part) else ()), *scores)
 
 
 def keep_whole_pairs(part: Iterable[Prediction]) -> list[Prediction]:
@@ -149,51 +143,35 @@ def read_items(
 
 
 def collect_items(rows: Sequence[Prediction], measure: str) -> Items:
-    """Return the values of a measure for the rows of one policy and split, sorted by id.
-
-    Raises:
-        EvaluationError: as ``read_items``.
-    """
-    _check_measure(rows, measure)
-    name, chosen = _choose_part(rows, measure)
+    """Return the values of a measure for the rows of one policy and split, sorted by id."""
+    known, (kind, _, k) = list_measures(rows), measure.partition("@")
+    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= count_fewest_samples(rows)
+    if measure not in known and not is_pass:
+        where = f"{rows[0].policy} on {rows[0].split}"
+        raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
+    name, chosen = measure, rows
+    whole, _, part = measure.partition("[")
+    if part and whole in list_sliced(rows):
+        field, _, value = part[:-1].partition("=")
+        name = whole
+        chosen = [r for r in rows if r.fields.get(field) is not None]
+        chosen = [row for row in chosen if str(row.fields[field]) == value]
+        chosen = keep_whole_pairs(chosen) if name == "pair_accuracy" else chosen
     units = list(_score_pairs(chosen) if name == "pair_accuracy" else _score_rows(chosen, name))
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
     values = np.asarray(scores, dtype=np.float64)
-    is_binary = bool(np.isin(values, (0, 1)).all())
-    first, digest = rows[0], digest_items(rows)
     return Items(
-        measure,
-        first.split,
-        first.policy,
-        ids,
-        clusters,
-        values,
-        is_binary,
-        digest,
-        labels,
-        answers,
+        measure=measure,
+        split=rows[0].split,
+        policy=rows[0].policy,
+        ids=ids,
+        clusters=clusters,
+        values=values,
+        is_binary=bool(np.isin(values, (0, 1)).all()),
+        split_digest=digest_items(rows),
+        labels=labels,
+        answers=answers,
     )
-
-
-def _check_measure(rows: Sequence[Prediction], measure: str) -> None:
-    known = list_measures(rows)
-    kind, _, k = measure.partition("@")
-    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= count_fewest_samples(rows)
-    if measure in known or is_pass:
-        return
-    where = f"{rows[0].policy} on {rows[0].split}"
-    raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
-
-
-def _choose_part(rows: Sequence[Prediction], measure: str) -> tuple[str, Sequence[Prediction]]:
-    """Return what a measure is without its slice, and the rows that it is of."""
-    name, _, part = measure.partition("[")
-    if name not in list_sliced(rows) or not part:
-        return measure, rows
-    field, _, value = part[:-1].partition("=")
-    has_it = [row.fields.get(field) is not None and str(row.fields[field]) == value for row in rows]
-    chosen = [row for row, is_in in zip(rows, has_it, strict=True) if is_in]
-    return name, keep_whole_pairs(chosen) if name == "pair_accuracy" else chosen
 
 
 def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:
@@ -210,9 +188,14 @@ def _score(item: Prediction, measure: str) -> float | None:
         return item.predicted is None
     if measure.startswith("recall:"):
         return item.is_correct if item.label == measure.removeprefix("recall:") else None
-    if measure.startswith(("pass@", "mean@")):
-        return score_samples(item, measure)
-    return item.scores.get(measure)
+    if not measure.startswith(("pass@", "mean@")):
+        return item.scores.get(measure)
+    num_samples, num_right = len(item.samples), sum(item.samples)
+    if not num_samples:
+        return None
+    if measure.startswith("mean@"):
+        return num_right / num_samples
+    return estimate_pass(num_samples, num_right, int(measure.removeprefix("pass@")))
 
 
 def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
@@ -221,8 +204,7 @@ def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
     for item in rows:
         if item.pair:
             pairs.setdefault(item.pair, []).append(item)
-    for name in sorted(pairs):
-        halves = pairs[name]
+    for name, halves in sorted(pairs.items()):
         clusters = sorted({item.cluster for item in halves})
         if len(halves) != 2 or len(clusters) != 1:
             raise EvaluationError(
@@ -231,18 +213,15 @@ def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
                 expected="two items of one cluster",
                 fix="keep both halves together when splitting and sampling",
             )
-        label, answer = (
-            json.dumps(parts, ensure_ascii=False)
-            for parts in ([item.label for item in halves], [item.predicted for item in halves])
-        )
+        label = json.dumps([item.label for item in halves], ensure_ascii=False)
+        answer = json.dumps([item.predicted for item in halves], ensure_ascii=False)
         yield name, clusters[0], label, answer, all(item.is_correct for item in halves)
 
 
 def estimate_pass(num_samples: int, num_right: int, k: int) -> float:
     """Return the probability that one of ``k`` samples is right, without bias, in [0, 1].
 
-    It is 1 - C(n - c, k) / C(n, k) with n samples, c of them right: one minus the chance that
-    ``k`` of the samples are all wrong. ``k`` is 1 to ``num_samples``.
+    It is 1 - C(n - c, k) / C(n, k) with n samples, c of them right; ``k`` is 1 to n.
 
     Source: Chen et al. 2021, "Evaluating large language models trained on code", equation 1.
     Deviation: whole numbers are divided once, where the paper multiplies fractions, so that 0
@@ -267,39 +246,18 @@ def count_fewest_samples(predictions: Sequence[Prediction]) -> int:
     return min((len(item.samples) for item in predictions if item.samples), default=0)
 
 
-def score_samples(item: Prediction, measure: str) -> float | None:
-    """Return the item's pass@k or mean@k; None if it has no samples."""
-    if not item.samples:
-        return None
-    num_right = sum(item.samples)
-    kind, _, k = measure.partition("@")
-    if kind == "mean":
-        return num_right / len(item.samples)
-    return estimate_pass(len(item.samples), num_right, int(k))
-
-
 @exact
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One measured number.
+    """One measured number."""
 
-    Attributes:
-        name: ``POLICY/METRIC``, such as ``grpo/accuracy`` or ``grpo/accuracy[language=zh]``.
-        split: name of the split.
-        value: the number; shares are in [0, 1], latencies in seconds.
-        low: lower end of the 95 % interval.
-        high: upper end.
-        n: number of items it is computed on.
-        split_digest: digest of the whole split's item ids and labels.
-    """
-
-    name: str
+    name: str  # ``POLICY/METRIC``, such as ``grpo/accuracy`` or ``grpo/accuracy[language=zh]``
     split: str
-    value: float
-    low: float
+    value: float  # shares are in [0, 1], latencies in seconds
+    low: float  # ends of the 95 % interval
     high: float
-    n: int
-    split_digest: str
+    n: int  # items it is computed on
+    split_digest: str  # of the whole split's item ids and labels
 
     @property
     def policy(self) -> str:
@@ -312,9 +270,6 @@ class Metric:
         return self.name.partition("/")[2]
 
 
-_METRICS = TypeAdapter(list[Metric])
-
-
 def compute_metrics(
     predictions: Sequence[Prediction],
     *,
@@ -325,19 +280,16 @@ def compute_metrics(
     """Compute every metric of every policy on every split.
 
     Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
-    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s;
-    accuracy[FIELD=VALUE], invalid_rate[FIELD=VALUE] and SCORE[FIELD=VALUE] of each value of the
-    fields named in ``slices``, and pair_accuracy[FIELD=VALUE] of the pairs that lie within. Where
+    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s; of each value of the
+    fields named in ``slices`` what ``list_sliced`` names, such as accuracy[FIELD=VALUE]. Where
     predictions have them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts
     pairs) and the mean of each of ``scores``.
 
     Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece (which
     is without what chance adds) and latencies that of draws of whole clusters. With a single
     cluster nothing is known about others: the interval is [0, 1] (latencies: lowest to highest).
-
-    Items without truths have no accuracy. Free text, which is ``labels=()`` or more than 20 labels,
-    has no metrics by label (precision, recall, F1, balanced accuracy, Brier score, calibration
-    error).
+    Items without truths have no accuracy; free text (``labels=()``, or more than 20) has no metrics
+    by label, nor Brier score, nor calibration error.
 
     Raises:
         EvaluationError: without predictions, with a label outside the set, an item answered
@@ -364,22 +316,30 @@ def _measure(
         labels = ()
     if labels:
         check_labels(items, labels)
-    by_label = labels if len(labels) <= MAX_LABELS else ()
     for name in (*list_counted(items), *list_drawn_measures(items)):
-        found = collect_items(items, name)
-        yield _average(name, found.values, found.clusters)
-    if by_label:
-        yield from _measure_labels(items, by_label, seed)
+        yield _average(items, name)
+    if 0 < len(labels) <= MAX_LABELS:
+        yield from _measure_labels(items, labels, seed)
     yield from _measure_latency(items, seed)
-    for name in slices:
-        yield from _measure_slices(items, name)
+    for field in slices:
+        parts: dict[str, list[Prediction]] = {}
+        for item in items:
+            if item.fields.get(field) is not None:
+                parts.setdefault(str(item.fields[field]), []).append(item)
+        if len(parts) > MAX_SLICES:
+            given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
+            raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
+        for value, part in sorted(parts.items()):
+            for name in list_sliced(part):
+                rows = keep_whole_pairs(part) if name == "pair_accuracy" else part
+                yield f"{name}[{field}={value}]", *_average(rows, name)[1:]
 
 
-def _average(name: str, values: Floats, clusters: Sequence[str]) -> Row:
-    """Return a mean of items' values in [0, 1]."""
-    array = np.asarray(values, dtype=np.float64)
-    ends = clustered_ratio(array, np.ones(len(array)), clusters)
-    return name, float(array.mean()), ends or (0.0, 1.0), len(array)
+def _average(rows: Sequence[Prediction], measure: str) -> Row:
+    """Return the mean of a measure in [0, 1] over the items that have it."""
+    items = collect_items(rows, measure)
+    ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
+    return measure, items.value, ends or (0.0, 1.0), len(items.values)
 
 
 def _measure_labels(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
@@ -410,37 +370,15 @@ def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
     if not known:
         return
     clusters = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
-    every = np.concatenate(clusters)
-    quantiles = list(_QUANTILES.values())
-
+    every, quantiles = np.concatenate(clusters), list(_LATENCIES.values())
     ends = [(float(every.min()), float(every.max()))] * len(quantiles)
     if len(clusters) > 1:
         size = (_LATENCY_RESAMPLES, len(clusters))
-        drawn: list[list[int]] = (
-            np.random.default_rng(seed).integers(len(clusters), size=size).tolist()
-        )
-        draws = [
-            np.quantile(np.concatenate([clusters[i] for i in draw]), quantiles) for draw in drawn
-        ]
+        drawn = np.random.default_rng(seed).integers(len(clusters), size=size).tolist()
+        draws = [np.quantile(np.concatenate([clusters[i] for i in d]), quantiles) for d in drawn]
         ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=0).T]
-    for name, value, pair in zip(_QUANTILES, np.quantile(every, quantiles), ends, strict=True):
+    for name, value, pair in zip(_LATENCIES, np.quantile(every, quantiles), ends, strict=True):
         yield name, float(value), pair, len(every)
-
-
-def _measure_slices(items: Sequence[Prediction], field: str) -> Iterator[Row]:
-    parts: dict[str, list[Prediction]] = {}
-    for item in items:
-        if item.fields.get(field) is not None:
-            parts.setdefault(str(item.fields[field]), []).append(item)
-    if len(parts) > MAX_SLICES:
-        raise EvaluationError(
-            f"cannot slice by {field}", got=f"{len(parts)} values", expected=f"{MAX_SLICES} or less"
-        )
-    for value, part in sorted(parts.items()):
-        for name in list_sliced(part):
-            rows = keep_whole_pairs(part) if name == "pair_accuracy" else part
-            found = collect_items(rows, name)
-            yield _average(f"{name}[{field}={value}]", found.values, found.clusters)
 
 
 def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:
@@ -449,10 +387,5 @@ def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:
 
 
 def read_metrics(path: Path) -> list[Metric]:
-    """Return the metrics of a file.
-
-    Raises:
-        DataError: if the file is missing or is not a JSON list.
-        EvaluationError: if it is not one of metrics.
-    """
-    return read_as(path, _METRICS)
+    """Return the metrics of a file; errors as those of ``read_as``."""
+    return read_as(path, TypeAdapter(list[Metric]))

@@ -42,64 +42,34 @@ FEW_CLUSTERS, FEW_CARRYING = 10, 20
 class PairedComparison:
     """How policy b differs from policy a on the same items.
 
-    Attributes:
-        policy_a: the policy compared with.
-        policy_b: the policy compared.
-        split: name of the split.
-        n: number of items (of pairs for ``pair_accuracy``).
-        num_clusters: number of clusters they are in.
-        difference: mean of b minus mean of a, in [-1, 1].
-        low: lower end of the 95 % interval of the difference (clusters drawn).
-        high: upper end.
-        num_a_only: items where a has more; of correctness, those only a has right.
-        num_b_only: items where b has more.
-        num_same_answer: items both answered alike, label or invalid.
-        p_value: the p-value of ``test``; McNemar's takes items as independent.
-        p_value_clustered: by clusters (``assess_gains``); McNemar's for items that are right or
-            wrong, each its own cluster.
-        p_value_holm: the clustered value adjusted for all comparisons made together.
-        split_digest: digest of the items' ids and labels.
-        measure: what is compared, such as ``accuracy`` or ``pass@4``.
-        value_a: mean of a, in [0, 1]; None in files of old runs.
-        value_b: mean of b.
-        is_binary: whether every item counts 0 or 1.
-        test: ``mcnemar`` (binary measures) or ``clusters`` (others).
-        effect_size: difference over the standard deviation of the items' differences; None
-            where they do not spread.
-        design_effect: how many times clusters raise the variance of the difference; 1 = items
-            are as good as independent. None where not known.
-        num_items_needed: items, in such clusters, that show a difference of this size with 80 %
-            power at the 5 % level; None where the difference is 0 or does not spread.
-        num_effective_clusters: clusters of one size that are worth as much as these.
-        num_carrying: how many clusters carry the variance of the difference; None where nothing
-            spreads, and where McNemar's test is the one by clusters.
+    The file of comparisons has the same keys, in this order; old runs lack some of the last.
     """
 
     policy_a: str
     policy_b: str
     split: str
-    n: int
+    n: int  # items (pairs for ``pair_accuracy``)
     num_clusters: int
-    difference: float
-    low: float
+    difference: float  # mean of b minus mean of a, in [-1, 1]
+    low: float  # ends of the 95 % interval of the difference (clusters drawn)
     high: float
-    num_a_only: int
+    num_a_only: int  # items where a has more; of correctness, those only a has right
     num_b_only: int
-    num_same_answer: int
-    p_value: float
-    p_value_clustered: float
-    p_value_holm: float
-    split_digest: str
-    measure: str = "accuracy"
-    value_a: float | None = None
+    num_same_answer: int  # items both answered alike, label or invalid
+    p_value: float  # of ``test``; McNemar's takes items as independent
+    p_value_clustered: float  # ``assess_gains``; McNemar's for binary items, each its own cluster
+    p_value_holm: float  # the clustered value adjusted for all comparisons made together
+    split_digest: str  # of the items' ids and labels
+    measure: str = "accuracy"  # or such as ``pass@4``
+    value_a: float | None = None  # mean of a, in [0, 1]
     value_b: float | None = None
-    is_binary: bool = True
-    test: str = "mcnemar"
-    effect_size: float | None = None
-    design_effect: float | None = None
-    num_items_needed: int | None = None
-    num_effective_clusters: float | None = None
-    num_carrying: float | None = None
+    is_binary: bool = True  # every item counts 0 or 1
+    test: str = "mcnemar"  # or ``clusters``, where not binary
+    effect_size: float | None = None  # difference over deviation; None where nothing spreads
+    design_effect: float | None = None  # 1: items are as good as independent; None: not known
+    num_items_needed: int | None = None  # for 80 % power at the 5 % level; None where none do
+    num_effective_clusters: float | None = None  # clusters of one size that are worth these
+    num_carrying: float | None = None  # clusters that carry the variance; see ``Gain``
 
     def count_wins(self, measure: Measure) -> tuple[int, int]:
         """Return on how many items b is better, and on how many a is."""
@@ -125,10 +95,7 @@ class PairedComparison:
 def compare_items(
     a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
 ) -> PairedComparison:
-    """Compare ``b`` with ``a`` item by item.
-
-    With a single cluster the interval is [-1, 1] and the clustered p-value 1: nothing is known
-    about other clusters.
+    """Compare ``b`` with ``a`` item by item; with one cluster the interval is [-1, 1] and p is 1.
 
     Raises:
         EvaluationError: if the two are of another measure or split, or have other items or the
@@ -142,8 +109,7 @@ def compare_items(
         a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
     )
     num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
-    effect = measure_effect(gains)
-    design_effect = measure_design_effect(a.clusters, gains)
+    effect, design_effect = measure_effect(gains), measure_design_effect(a.clusters, gains)
     same = int((gains == 0).sum())
     if a.answers and b.answers:
         same = sum(one == two for one, two in zip(a.answers, b.answers, strict=True))
@@ -187,8 +153,8 @@ def compare_policies(
 ) -> PairedComparison:
     """Compare policy ``b`` with policy ``a`` item by item.
 
-    The split may be left out if the predictions have only one. An item that one of them answered
-    and has no value of is left out, which ``n`` tells.
+    The split may be left out if there is only one. An item that both were asked and one has no
+    value of is left out, which ``n`` tells.
 
     Raises:
         EvaluationError: if a policy is not there, or as ``compare_items``.
@@ -220,20 +186,13 @@ def compare_pairs(
     seed: int = 0,
     measure: str = "accuracy",
 ) -> list[PairedComparison]:
-    """Compare several pairs (a, b) and adjust the clustered p-values.
-
-    Raises:
-        EvaluationError: as ``compare_policies``.
-    """
+    """Compare several pairs (a, b), adjusted together; errors as those of ``compare_policies``."""
     named: Any = {"split": split, "seed": seed, "measure": measure}
     return adjust([compare_policies(predictions, a, b, **named) for a, b in pairs])
 
 
 def adjust(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
-    """Return the comparisons with clustered p-values adjusted for all of them together.
-
-    Source: Holm 1979.
-    """
+    """Return the comparisons with clustered p-values adjusted for all of them (Holm 1979)."""
     adjusted = adjust_holm([one.p_value_clustered for one in comparisons])
     return [replace(one, p_value_holm=p) for one, p in zip(comparisons, adjusted, strict=True)]
 
@@ -244,55 +203,37 @@ def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> No
 
 
 def read_comparisons(path: Path) -> list[PairedComparison]:
-    """Return the comparisons of a file.
-
-    Raises:
-        DataError: if the file is missing or is not a JSON list.
-        EvaluationError: if it is not one of comparisons.
-    """
+    """Return the comparisons of a file; errors as those of ``read_as``."""
     return read_as(path, TypeAdapter(list[PairedComparison]))
 
 
 @dataclass(frozen=True, slots=True)
 class DiscordantItem:
-    """One item on which two policies differ.
-
-    Attributes:
-        id: content id of the item (id of the pair for ``pair_accuracy``).
-        cluster: what the item is clustered by.
-        value_a: what policy a reached, in [0, 1].
-        value_b: what policy b reached.
-        label: the truth; None where the items do not carry it.
-        answer_a: the answer of a; None for an invalid one or where the items carry none.
-        answer_b: the answer of b.
-        task: what the item asks, where that is known.
-    """
+    """One item on which two policies differ; of ``pair_accuracy`` it is a pair."""
 
     id: str
     cluster: str
-    value_a: float
+    value_a: float  # in [0, 1]
     value_b: float
-    label: str | None
-    answer_a: str | None
+    label: str | None  # None where the items do not carry it
+    answer_a: str | None  # None for an invalid answer, or where the items carry none
     answer_b: str | None
-    task: str = ""
+    task: str = ""  # what the item asks, where that is known
 
 
 def list_discordant(a: Items, b: Items) -> tuple[DiscordantItem, ...]:
-    """Return the items on which ``a`` and ``b`` differ, by id.
-
-    Raises:
-        EvaluationError: as ``subtract_items``.
-    """
+    """Return the items on which ``a`` and ``b`` differ, by id; errors as ``compare_items``."""
+    nothing = (None,) * len(a.ids)
+    labels, of_a, of_b = (part or nothing for part in (a.labels, a.answers, b.answers))
     return tuple(
         DiscordantItem(
             id=a.ids[n],
             cluster=a.clusters[n],
             value_a=float(a.values[n]),
             value_b=float(b.values[n]),
-            label=a.labels[n] if a.labels else None,
-            answer_a=a.answers[n] if a.answers else None,
-            answer_b=b.answers[n] if b.answers else None,
+            label=labels[n],
+            answer_a=of_a[n],
+            answer_b=of_b[n],
         )
         for n in np.flatnonzero(subtract_items(a, b))
     )

@@ -24,36 +24,24 @@ Language = Literal["en", "zh"]
 class RunPolicy:
     """One policy of a run.
 
-    Attributes:
-        name: as in predictions.
-        title: for readers, in English.
-        title_zh: the same in Chinese.
-        note: what it is, in a few words.
-        note_zh: the same in Chinese.
-        kind: ``baseline``: no language model answers; ``bound``: it has seen the answers, so it is
-            nothing to be compared with; ``prompted``: the model before any training; ``trained``:
-            what a training step made of it; ``unknown``: the run does not say.
-        step: the step that trained it; None where nothing was trained.
-        trained_from: the policy that training started from; None: the base, or nothing.
-        trained_on: splits that its step reads.
-        blind_to: what of a task it does not see; empty for a policy that sees all of it.
-        weights: folder of its weights in the run folder; None where the run has none of its own.
-        inapplicable: measures that are none of its own: what they would say is not its task.
-        budget: ``num_steps`` (of the optimizer), ``num_samples`` and ``num_tokens`` of its step.
+    ``kind`` is ``baseline``: no language model answers; ``bound``: it has seen the answers, so it
+    is nothing to be compared with; ``prompted``: the model before any training; ``trained``: what a
+    training step made of it; ``unknown``: the run does not say.
     """
 
-    name: str
+    name: str  # as in predictions
     title: str
     title_zh: str
-    note: str = ""
+    note: str = ""  # what it is, in a few words
     note_zh: str = ""
     kind: PolicyKind
-    step: str | None = None
-    trained_from: str | None = None
-    trained_on: tuple[str, ...] = ()
-    blind_to: tuple[Sight, ...] = ()
-    weights: str | None = None
-    inapplicable: tuple[str, ...] = ()
+    step: str | None = None  # that trained it; None where nothing was trained
+    trained_from: str | None = None  # the policy that training started from; None: the base
+    trained_on: tuple[str, ...] = ()  # splits that its step reads
+    blind_to: tuple[Sight, ...] = ()  # what of a task it does not see
+    weights: str | None = None  # folder in the run folder; None where it has none of its own
+    inapplicable: tuple[str, ...] = ()  # measures of what is not its task
+    # ``num_steps`` (of the optimizer), ``num_samples`` and ``num_tokens`` of its step.
     budget: Mapping[str, float] = field(default_factory=dict[str, float])
 
 

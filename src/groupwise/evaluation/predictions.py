@@ -6,8 +6,9 @@ Rows are read and checked here, and matched item by item; nothing is averaged.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,8 @@ from groupwise.core import (
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
-exact = with_config(ConfigDict(extra="forbid"))
-"""Marks a dataclass whose files have no other keys."""
-MAX_TEXT = 400
-"""Characters that are shown of a prompt's last turn, or of an answer as it was given."""
+exact = with_config(ConfigDict(extra="forbid"))  # marks a dataclass whose files have no other keys
+MAX_TEXT = 400  # characters shown of a prompt's last turn, or of an answer as it was given
 _MAX_SHOWN = 6_000
 _SUM_TOLERANCE = 1e-3
 _TIE = 1e-12
@@ -45,7 +44,7 @@ SEEN = "seen_in_training"
 
 
 def read_as(path: Path, shape: TypeAdapter[T], *, kind: type[Any] = list) -> T:
-    """Return what a JSON file of a run holds (``kind``: ``list`` or ``dict``), as ``shape`` has it.
+    """Return what a JSON file of a run holds (a ``kind``: list or dict), as ``shape`` has it.
 
     Raises:
         DataError: if the file cannot be read, is not JSON, or is of another kind.
@@ -70,87 +69,53 @@ def parse_open(value: object, model: type[BaseModel], path: Path) -> dict[str, A
 class Prediction:
     """What one policy answered to one item.
 
-    Attributes:
-        example_id: content id of the item.
-        cluster: what statistics are clustered by (a session).
-        split: the name of the split the item is in.
-        policy: who answered, a name without ``/``.
-        label: the truth; None where nothing but measures of its own say what an answer is worth.
-        predicted: the label answered; None = the answer was invalid, which is never a class.
-        reason: why the answer was invalid; empty for a valid one.
-        text: the answer as it was given.
-        probabilities: probability by label, summing to 1 (a label left out has 0), or None where
-            not known.
-        latency_s: seconds for this answer, or None where not measured.
-        pictures: paths of the item's pictures.
-        picture_digests: of the same; empty where not known. A picture outside the run is shown only
-            where its file still has its digest.
-        fields: the item's JSON values that reports show or slice by.
-        scores: further measures of this answer by name, each in [0, 1].
-        samples: whether each of several sampled answers was right; empty where none were drawn.
-        pair: id of the minimally contrastive pair the item is one half of; empty for none.
-
     Raises:
         EvaluationError: if the row contradicts itself.
     """
 
     example_id: str
-    cluster: str
+    cluster: str  # what statistics are clustered by (a session)
     split: str
-    policy: str
-    label: str | None
-    predicted: str | None
-    reason: str = ""
-    text: str = ""
-    probabilities: Mapping[str, float] | None = None
-    latency_s: float | None = None
-    pictures: tuple[str, ...] = ()
+    policy: str  # who answered, a name without ``/``
+    label: str | None  # the truth; None where only measures of its own judge an answer
+    predicted: str | None  # None: the answer was invalid, which is never a class
+    reason: str = ""  # why the answer was invalid; empty for a valid one
+    text: str = ""  # the answer as it was given
+    probabilities: Mapping[str, float] | None = None  # by label, sum 1 (one left out has 0)
+    latency_s: float | None = None  # None where not measured
+    pictures: tuple[str, ...] = ()  # paths
+    # Of the same, empty where not known; one outside the run is shown only with this digest.
     picture_digests: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    samples: tuple[bool, ...] = ()
-    pair: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # to show or slice by
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])  # own ones, in [0, 1]
+    samples: tuple[bool, ...] = ()  # whether each of several sampled answers was right
+    pair: str = ""  # id of the minimally contrastive pair the item is one half of
 
     def __post_init__(self) -> None:
         where = f"the prediction of {self.policy} for {self.example_id}"
         if not self.policy or "/" in self.policy:
-            raise EvaluationError(
-                "a policy's name is wrong", got=repr(self.policy), expected="a name without '/'"
-            )
+            _refuse("a policy's name is wrong", repr(self.policy), "a name without '/'")
         if (self.predicted is None) != bool(self.reason):
-            raise EvaluationError(
+            _refuse(
                 f"{where} contradicts itself",
-                got=f"predicted {self.predicted!r} with reason {self.reason!r}",
-                expected="a reason for an invalid answer and none for a valid one",
+                f"predicted {self.predicted!r} with reason {self.reason!r}",
+                "a reason for an invalid answer and none for a valid one",
             )
-        if self.probabilities is not None:
-            shares = list(self.probabilities.values())
-            is_sum = abs(sum(shares) - 1) <= _SUM_TOLERANCE
-            if not is_sum or not all(0 <= share <= 1 for share in shares):
-                raise EvaluationError(
-                    f"{where} has wrong probabilities",
-                    got=dict(self.probabilities),
-                    expected="values in [0, 1] that sum to 1",
-                )
+        if (shares := self.probabilities) is not None:
+            is_sum = abs(sum(shares.values()) - 1) <= _SUM_TOLERANCE
+            if not is_sum or not all(0 <= share <= 1 for share in shares.values()):
+                sums = "values in [0, 1] that sum to 1"
+                _refuse(f"{where} has wrong probabilities", dict(shares), sums)
         if self.latency_s is not None and not 0 <= self.latency_s < math.inf:
-            raise EvaluationError(f"{where} has a wrong latency", got=f"{self.latency_s} s")
+            _refuse(f"{where} has a wrong latency", f"{self.latency_s} s")
         for name, value in self.scores.items():
             if not name or is_builtin(name):
-                raise EvaluationError(
-                    f"{where} has a score under a name that is taken",
-                    got=repr(name),
-                    fix="rename it",
-                )
+                taken = f"{where} has a score under a name that is taken"
+                raise EvaluationError(taken, got=repr(name), fix="rename it")
             if not 0 <= value <= 1:
-                raise EvaluationError(
-                    f"{where} has a wrong score",
-                    got=f"{name} = {value}",
-                    expected="a value in [0, 1]",
-                )
+                _refuse(f"{where} has a wrong score", f"{name} = {value}", "a value in [0, 1]")
         if not {type(sample) for sample in self.samples} <= {bool}:
-            raise EvaluationError(
-                f"{where} has wrong samples", got=list(self.samples), expected="true or false each"
-            )
+            _refuse(f"{where} has wrong samples", list(self.samples), "true or false each")
 
     @property
     def is_correct(self) -> bool:
@@ -163,6 +128,10 @@ class Prediction:
         if self.probabilities is None or self.predicted is None:
             return None
         return self.probabilities.get(self.predicted)
+
+
+def _refuse(what: str, got: object, expected: str | None = None) -> NoReturn:
+    raise EvaluationError(what, got=got, expected=expected)
 
 
 _KEYS = {item.name for item in fields(Prediction)}
@@ -183,16 +152,12 @@ def read_predictions(path: Path) -> list[Prediction]:
     """
     found: list[Prediction] = []
     for number, row in enumerate(read_jsonl(path), start=1):
+        where = f"{path} row {number}"
         if not _KEYS - _LATER_KEYS <= set(row) <= _KEYS:
-            raise EvaluationError(
-                f"{path} row {number} is not a prediction",
-                got=f"the keys {sorted(row)}",
-                expected=f"the keys {sorted(_KEYS)}",
-            )
+            keys = (f"the keys {sorted(row)}", f"the keys {sorted(_KEYS)}")
+            _refuse(f"{where} is not a prediction", *keys)
         if not all(isinstance(name, str) for name in row["pictures"]):
-            raise EvaluationError(
-                f"{path} row {number} has pictures that are no paths", got=row["pictures"]
-            )
+            _refuse(f"{where} has pictures that are no paths", row["pictures"])
         for name in ("pictures", "samples", "picture_digests"):
             row[name] = tuple(row.get(name, ()))
         found.append(Prediction(**row))
@@ -218,10 +183,7 @@ def predict_each(
 def mark_items(
     predictions: Sequence[Prediction], ids: Collection[str], field: str
 ) -> tuple[list[Prediction], tuple[str, ...]]:
-    """Return predictions whose ``field`` says which items (by id) are meant, and what to slice by.
-
-    Without ids nothing is marked.
-    """
+    """Return predictions whose ``field`` marks the items of these ids, and what to slice by."""
     if not ids:
         return list(predictions), ()
     marked = [
@@ -263,10 +225,7 @@ def have_truths(predictions: Iterable[Prediction]) -> bool:
 
 
 def find_constant(items: Sequence[Prediction]) -> str | None:
-    """Return the one answer that a policy gave to all of two or more items, None if there is none.
-
-    Invalid answers are no answer: a policy that gives none is told by its invalid rate.
-    """
+    """Return the one valid answer that a policy gave to all of two or more items, or None."""
     answers = {item.predicted for item in items}
     return answers.pop() if len(items) > 1 and len(answers) == 1 else None
 
@@ -280,20 +239,17 @@ def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> No
     """
     allowed = set(labels)
     if len(allowed) != len(labels) or len(labels) < 2:
-        raise EvaluationError("wrong labels", got=list(labels), expected="two or more, each once")
+        _refuse("wrong labels", list(labels), "two or more, each once")
     for item in predictions:
+        where = f"for item {item.example_id}"
         given = {one for one in (item.label, item.predicted) if one is not None}
-        shares = set(item.probabilities or ())
-        for what, names in (
-            ("a label outside the set", given),
-            ("probabilities of other labels", shares),
-        ):
-            if not names <= allowed:
-                raise EvaluationError(
-                    f"{item.policy} has {what} for item {item.example_id}",
-                    got=sorted(names if names is shares else names - allowed),
-                    expected=list(labels),
-                )
+        shares, expected = set(item.probabilities or ()), [*labels]
+        if not given <= allowed:
+            what = f"{item.policy} has a label outside the set {where}"
+            raise EvaluationError(what, got=sorted(given - allowed), expected=expected)
+        if not shares <= allowed:
+            what = f"{item.policy} has probabilities of other labels {where}"
+            raise EvaluationError(what, got=sorted(shares), expected=expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,15 +266,9 @@ class Measure:
         """What a difference is multiplied by to be a gain."""
         return 1 if self.is_higher_better else -1
 
-    @property
-    def is_correctness(self) -> bool:
-        """Whether an item counts 1 if it was answered right and 0 if not."""
-        return self.name.startswith(("accuracy", "recall:", "pair_accuracy"))
-
 
 ACCURACY = Measure("accuracy", "Accuracy", "准确率")
-REWARD = Measure("reward", "Reward", "奖励")
-"""The weighted reward, a measure where answers have no reference."""
+REWARD = Measure("reward", "Reward", "奖励")  # the weighted one, where answers have no reference
 _KNOWN = {
     one.name: one
     for one in (
@@ -359,10 +309,7 @@ def choose_headline(names: Collection[str], own: Sequence[Measure]) -> Measure:
 def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
     """Return a measure by its name; None where nobody says which direction is better.
 
-    Args:
-        name: such as ``accuracy``, ``recall:LABEL``, or a recipe's own score, whole or as
-            SCORE[FIELD=VALUE].
-        own: what the recipe defines.
+    Of the recipe's ``own`` measures the name is whole, or SCORE[FIELD=VALUE].
     """
     if name in _KNOWN:
         return _KNOWN[name]
@@ -373,45 +320,33 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
             return Measure(name, title.format(part), title_zh.format(part), is_higher_better)
     found = {one.name: one for one in own}
     whole, _, part = name.removesuffix("]").partition("[")
-    if name in found or whole not in found or not part:
-        return found.get(name)
-    one = found[whole]
-    titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
-    return replace(one, name=name, **titles)
+    one = found.get(name) or (found.get(whole) if part else None)
+    if one is None or one.name == name:
+        return one
+    return replace(
+        one, name=name, title=f"{one.title} where {part}", title_zh=f"{part} 的{one.title_zh}"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
     """What one policy reached on each item of a split: the rows of one measure.
 
-    Attributes:
-        measure: the measure whose mean this is, such as ``accuracy`` or ``pass@4``.
-        split: name of the split.
-        policy: who answered.
-        ids: content ids of the N items (ids of pairs for ``pair_accuracy``), ascending.
-        clusters: what each item is clustered by.
-        values: (N,) values in [0, 1].
-        is_binary: whether every value is 0 or 1.
-        split_digest: digest of the whole split's item ids and labels.
-        labels: truth of each item, None where there is none; of a pair, a JSON list. May be empty.
-        answers: answer to each item, None for an invalid one; of a pair, a JSON list. May be
-            empty.
-
     Raises:
         EvaluationError: without items, if lengths differ, ids do not ascend or a value is not
             a finite number in [0, 1].
     """
 
-    measure: str
+    measure: str  # whose mean this is, such as ``accuracy`` or ``pass@4``
     split: str
     policy: str
-    ids: tuple[str, ...]
+    ids: tuple[str, ...]  # of the N items (of pairs for ``pair_accuracy``), ascending
     clusters: tuple[str, ...]
-    values: Floats
-    is_binary: bool
-    split_digest: str
-    labels: tuple[str | None, ...] = ()
-    answers: tuple[str | None, ...] = ()
+    values: Floats  # (N,) in [0, 1]
+    is_binary: bool  # every value is 0 or 1
+    split_digest: str  # of the whole split's item ids and labels
+    labels: tuple[str | None, ...] = ()  # truths, None where there is none; of a pair, a JSON list
+    answers: tuple[str | None, ...] = ()  # None for an invalid one; of a pair, a JSON list
 
     def __post_init__(self) -> None:
         where = f"{self.measure} of {self.policy} on {self.split}"
@@ -420,16 +355,13 @@ class Items:
         sizes = {len(self.ids), len(self.clusters), len(self.values)}
         sizes |= {len(part) for part in (self.labels, self.answers) if part}
         if len(sizes) > 1:
-            raise EvaluationError(f"the parts of {where} differ in length", got=sorted(sizes))
-        if any(one >= two for one, two in zip(self.ids, self.ids[1:], strict=False)):
+            _refuse(f"the parts of {where} differ in length", sorted(sizes))
+        if any(one >= two for one, two in pairwise(self.ids)):
             raise EvaluationError(f"ids must ascend, each once, for {where}")
         wrong = np.flatnonzero(~((self.values >= 0) & (self.values <= 1)))
         if len(wrong):
-            raise EvaluationError(
-                f"item {self.ids[wrong[0]]} has a wrong value for {where}",
-                got=float(self.values[wrong[0]]),
-                expected="a finite number in [0, 1]",
-            )
+            what = f"item {self.ids[wrong[0]]} has a wrong value for {where}"
+            _refuse(what, float(self.values[wrong[0]]), "a finite number in [0, 1]")
         if self.is_binary and not np.isin(self.values, (0, 1)).all():
             raise EvaluationError(f"{where} is not binary", expected="values 0 and 1 only")
 
@@ -441,29 +373,25 @@ class Items:
     def keep(self, ids: Collection[str]) -> "Items":
         """Return the items of these ids."""
         places = [place for place, one in enumerate(self.ids) if one in ids]
+
+        def choose(part: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(part[place] for place in places) if part else ()
+
         return replace(
             self,
             values=self.values[places],
-            ids=tuple(self.ids[n] for n in places),
-            clusters=tuple(self.clusters[n] for n in places),
-            labels=tuple(self.labels[n] for n in places) if self.labels else (),
-            answers=tuple(self.answers[n] for n in places) if self.answers else (),
+            ids=choose(self.ids),
+            clusters=choose(self.clusters),
+            labels=choose(self.labels),
+            answers=choose(self.answers),
         )
 
 
 def subtract_items(a: Items, b: Items) -> Floats:
-    """Return ``b`` minus ``a`` item by item, (N,) in [-1, 1]; differences of rounding are none.
-
-    Raises:
-        EvaluationError: if the two are of another measure or split, or have other items or the
-            same items with other labels or clusters.
-    """
+    """Return ``b`` minus ``a`` by item, (N,) in [-1, 1], rounding aside; refuse unlike items."""
     if (a.measure, a.split) != (b.measure, b.split):
-        raise EvaluationError(
-            "unlike things cannot be compared",
-            got=f"{a.measure} on {a.split} and {b.measure} on {b.split}",
-            expected="one measure on one split",
-        )
+        given = f"{a.measure} on {a.split} and {b.measure} on {b.split}"
+        _refuse("unlike things cannot be compared", given, "one measure on one split")
     both_labels = bool(a.labels and b.labels)
     if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
         raise EvaluationError(
@@ -479,19 +407,12 @@ def subtract_items(a: Items, b: Items) -> Floats:
 @exact
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What was asked.
+    """What was asked, cut to what a report shows."""
 
-    Attributes:
-        item: the id of the item that ``shown`` is of.
-        shown: its prompt as the model sees it, cut; empty where that is not known.
-        pictures: the names of its pictures.
-        turns: the text of the last turn of each item's prompt, cut, by the item's id.
-    """
-
-    item: str = ""
-    shown: str = ""
-    pictures: tuple[str, ...] = ()
-    turns: Mapping[str, str] = field(default_factory=dict[str, str])
+    item: str = ""  # the id of the item that ``shown`` is of
+    shown: str = ""  # its prompt as the model sees it; empty where that is not known
+    pictures: tuple[str, ...] = ()  # the names of its pictures
+    turns: Mapping[str, str] = field(default_factory=dict[str, str])  # last turn by the item's id
 
 
 def shorten(text: str, length: int) -> str:
@@ -513,5 +434,5 @@ def collect_prompts(
 
 
 def read_prompts(path: Path) -> Prompts:
-    """Return what was asked; errors as those of ``read_as``."""
+    """Return what was asked, as ``collect_prompts`` made it; errors as those of ``read_as``."""
     return read_as(path, TypeAdapter(Prompts), kind=dict)

@@ -26,15 +26,8 @@ def write_evaluation(
 ) -> None:
     """Write the files of an evaluation, under the names by which they are looked for.
 
-    Args:
-        folder: of the step, in the run folder.
-        predictions: of all policies, in the order of reports.
-        metrics: of these.
-        comparisons: of pairs of policies.
-        conditions: what the numbers depend on.
-        policies: what is known of each policy, in the same order.
-        prompts: what was asked.
-        sections: what the recipe adds to the report.
+    ``folder`` is the step's in the run folder; ``predictions`` of all policies and ``policies`` are
+    in the order of reports; ``sections`` are what the recipe adds to the report.
     """
     write_predictions(folder / "predictions.jsonl", predictions)
     write_metrics(folder / "metrics.json", metrics)

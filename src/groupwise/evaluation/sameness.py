@@ -38,50 +38,32 @@ def explain(reason: str, words: Mapping[str, str], language: Language = "en") ->
 
 @dataclass(frozen=True, slots=True)
 class ItemRelation:
-    """How the items of two runs relate, and how alike their answers to the shared ones are.
+    """How the items of two runs relate, and how alike their answers to the shared ones are."""
 
-    Attributes:
-        a: name of one run.
-        b: name of the other.
-        split: name of the split.
-        kind: ``exact``: the same ids; ``nested``: one set lies in the other; ``overlapping``;
-            ``disjoint``.
-        num_a: items of a.
-        num_b: items of b.
-        num_shared: items of both.
-        relabelled: ids of the shared items whose labels differ, ascending.
-        num_same_text: shared items with the same text.
-        num_same_answer: shared items with the same label given (or both invalid).
-    """
-
-    a: str
+    a: str  # names of the runs
     b: str
     split: str
-    kind: RelationKind
+    kind: RelationKind  # ``exact``: the same ids; ``nested``: one set lies in the other
     num_a: int
     num_b: int
     num_shared: int
-    relabelled: tuple[str, ...]
-    num_same_text: int
-    num_same_answer: int
+    relabelled: tuple[str, ...]  # ids of the shared items whose labels differ, ascending
+    num_same_text: int  # shared items with the same text
+    num_same_answer: int  # shared items with the same label given (or both invalid)
 
 
 @dataclass(frozen=True, slots=True)
 class Sameness:
     """One thing that is suspiciously the same.
 
-    Attributes:
-        level: ``error``: nothing was trained, so the runs cannot be compared; ``warning``: what
-            is compared made no difference; ``info``: nothing is compared that could make one.
-        name: fixed name of the kind, for programs.
-        runs: names of the runs it is about.
-        words: what stands in the sentence's places.
+    Its ``level`` is ``error``: nothing was trained, so the runs cannot be compared; ``warning``:
+    what is compared made no difference; ``info``: nothing is compared that could make one.
     """
 
     level: Literal["error", "warning", "info"]
-    name: str
-    runs: tuple[str, ...]
-    words: Mapping[str, str]
+    name: str  # fixed name of the kind, for programs
+    runs: tuple[str, ...]  # names
+    words: Mapping[str, str]  # what stands in the sentence's places
 
     def explain(self, language: Language = "en") -> str:
         """Return the sentence in a language."""
@@ -89,16 +71,12 @@ class Sameness:
 
 
 def relate_items(runs: Sequence[RunFacts], *, split: str) -> tuple[ItemRelation, ...]:
-    """Return the relation of every two runs, in the order of the runs.
-
-    Raises:
-        EvaluationError: if a run has no items in this split.
-    """
+    """Return the relation of every two runs in their order; refuse runs without such items."""
     for run in runs:
         if not run.answers.get(split):
+            expected = f"one of {', '.join(sorted(run.answers)) or 'none'}"
             raise EvaluationError(
-                f"{run.name} has no items in the split {split!r}",
-                expected=f"one of {', '.join(sorted(run.answers)) or 'none'}",
+                f"{run.name} has no items in the split {split!r}", expected=expected
             )
     found: list[ItemRelation] = []
     for a, b in combinations(runs, 2):
@@ -127,10 +105,7 @@ def relate_items(runs: Sequence[RunFacts], *, split: str) -> tuple[ItemRelation,
 def find_same_answers(
     relation: ItemRelation, runs: Sequence[RunFacts], *, do_differ: bool
 ) -> Iterator[Sameness]:
-    """Yield a remark on two runs that answered all shared items alike.
-
-    Of two that differ in nothing that counts it says whether their weights are the same, too.
-    """
+    """Yield a remark on two runs that answered all shared items alike."""
     names = (relation.a, relation.b)
     words = {"runs": " and ".join(names), "runs_zh": " 与 ".join(names)}
     words["count"] = str(relation.num_shared)
@@ -148,11 +123,7 @@ def find_same_answers(
 
 
 def find_untrained(run: RunFacts) -> Iterator[Sameness]:
-    """Yield the steps behind a run's policy that trained nothing.
-
-    What cannot be compared (no weight files, other names) is not called still. Tensors are read one
-    at a time, up to the first that differs.
-    """
+    """Yield the steps behind a run's policy that trained nothing, where weights can be compared."""
     for before, policy in pairwise((None, *run.scope.chain)):
         if policy is None or policy.step is None:
             continue

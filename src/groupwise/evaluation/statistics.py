@@ -1,8 +1,9 @@
 """Statistics of items in clusters: one interval, one test of paired gains, Holm's adjustment.
 
 Items of one cluster (a session) resemble each other, so clusters are what is drawn at random. In
-shapes ``...`` is any number of data sets, n items and G clusters. How often the intervals hold is
-in ``benchmarks/results/coverage.json``.
+shapes ``...`` is any number of data sets, n items and G clusters; ``sums`` (..., G) are values
+summed by cluster and ``sizes`` (..., G) the clusters' items. How often the intervals hold is in
+``benchmarks/results/coverage.json``.
 
 Source: Bell & McCaffrey 2002, "Bias reduction in standard errors for linear regression with
 multi-stage samples" (variance of a mean and its degrees of freedom, equations 5, 6 and 10).
@@ -38,7 +39,7 @@ def sum_clusters(values: ArrayLike, clusters: Sequence[object]) -> tuple[Floats,
 
 
 def find_mean(sums: Floats, sizes: Floats) -> Floats:
-    """Return means (...) of items from sums (..., G) and sizes (..., G) of clusters."""
+    """Return means (...) of items."""
     return sums.sum(axis=-1) / sizes.sum(axis=-1)
 
 
@@ -51,8 +52,8 @@ def find_residuals(sums: Floats, sizes: Floats) -> Floats:
 def find_variance(sums: Floats, sizes: Floats, adjustment: int = CR2) -> Floats:
     """Return the variance (...) of ``find_mean`` when clusters are drawn at random, >= 0.
 
-    With h a cluster's share of the items and e its residual sum: the sum of e^2 / (1 - h)^a over
-    n^2, where ``adjustment`` a is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none).
+    The sum of e^2 / (1 - h)^a over n^2 with residual sums e and shares of items h; ``adjustment`` a
+    is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none).
     """
     total = sizes.sum(axis=-1, keepdims=True)
     terms = find_residuals(sums, sizes) ** 2 / (1 - sizes / total) ** adjustment
@@ -60,10 +61,7 @@ def find_variance(sums: Floats, sizes: Floats, adjustment: int = CR2) -> Floats:
 
 
 def find_cluster_df(sizes: Floats) -> Floats:
-    """Return the degrees of freedom (...) of ``find_variance``: G - 1 where sizes (..., G) agree.
-
-    tr(B)^2 / tr(B B) of the quadratic form B that the variance is, where items are independent.
-    """
+    """Return degrees of freedom (...) of ``find_variance``, where items are independent."""
     share = sizes / sizes.sum(axis=-1, keepdims=True)
     cross = share * sizes / (1 - share)
     squared = cross.sum(axis=-1) ** 2 - (cross**2).sum(axis=-1)
@@ -71,9 +69,7 @@ def find_cluster_df(sizes: Floats) -> Floats:
 
 
 def find_alike_df(sizes: Floats) -> Floats:
-    """Return degrees of freedom (...) where items of a cluster are wholly alike, at least 1.
-
-    The worst case: a cluster's sum has its size squared as variance.
+    """Return degrees of freedom (...), at least 1, where items of a cluster are wholly alike.
 
     Source: Imbens & Kolesar 2016, "Robust standard errors in small samples: some practical advice".
     """
@@ -88,11 +84,9 @@ def find_alike_df(sizes: Floats) -> Floats:
 
 
 def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
-    """Return degrees of freedom (...) of a variance that few clusters may carry, at least 1.
+    """Return degrees of freedom (...), at least 1, of a variance that few clusters may carry.
 
-    2 (sum of squares)^2 / sum of (squares - their mean)^2 of the clusters' residual sums, at most
-    ``find_cluster_df``: about 2 k where k of many clusters have all errors.
-
+    About 2 k where k of many clusters have all errors, and at most ``find_cluster_df``.
     Source: O'Neill 2014, "Some useful moment results in sampling problems".
     """
     squares, used = find_residuals(sums, sizes) ** 2, sizes > 0
@@ -104,18 +98,14 @@ def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
 
 
 def count_effective(sizes: Floats) -> Floats:
-    """Return how many clusters of one size are worth as much as clusters of sizes (..., G).
-
-    Source: Kish 1965, "Survey sampling", section 8.2: (sum of sizes)^2 / sum of squared sizes.
-    """
+    """Return how many clusters of one size are worth these (Kish 1965, "Survey sampling", 8.2)."""
     return sizes.sum(axis=-1) ** 2 / (sizes**2).sum(axis=-1)
 
 
 def count_carrying(sums: Floats, sizes: Floats) -> Floats:
     """Return how many clusters (...) carry the variance: (sum e^2)^2 / sum e^4 of residual sums e.
 
-    1 = one has all of it; about a third of all clusters where residual sums are normal; 0 = no
-    cluster differs from the mean.
+    About a third of all clusters where e is normal; 0 where no cluster differs from the mean.
     """
     squares = find_residuals(sums, sizes) ** 2
     fourth = (squares**2).sum(axis=-1)
@@ -130,19 +120,11 @@ def find_quantile(df: ArrayLike, level: float = LEVEL) -> Floats:
 def clustered_ratio(
     numerators: ArrayLike, denominators: ArrayLike, clusters: Sequence[object]
 ) -> Interval | None:
-    """Return the 95 % interval of a mean, a rate, a slice's accuracy, a precision, a recall, an F1.
+    """Return the 95 % interval, in [0, 1], of a mean, a rate, a precision, a recall or an F1.
 
-    Where items count 0 or 1 and no cluster has two of the base it is Wilson's.
-
-    Args:
-        numerators: (n,) what counts, between 0 and the denominator: 1 where an answer is right.
-        denominators: (n,) how far the item is in the base: for a precision 1 where the label was
-            answered, for a recall where it is the truth, else 0.
-        clusters: (n,) cluster of each item.
-
-    Returns:
-        Ends in [0, 1]; None where less than two clusters are in the base: nothing is known about
-        others.
+    An item's numerator is between 0 and its denominator, which tells how far the item is in the
+    base (for a recall 1 where the label is the truth). Where items count 0 or 1 and no cluster has
+    two of the base it is Wilson's. None where less than two clusters are in the base.
     """
     both = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
     whole = np.rint(both)
@@ -163,9 +145,9 @@ def clustered_ratio(
 def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats, Floats]:
     """Return low and high ends (...) of ratios of sums (..., G), each with its ratio inside.
 
-    Wilson's interval of as many independent items as have the variance found (CR3), with the
-    quantile of Student's t. Where every item is alike the clusters count as the items. Items that
-    count 0 or 1 (``is_binary``) are at most as many effective ones.
+    Wilson's interval of as many independent items as have the variance found (CR3), with Student's
+    quantile. Where every item is alike the clusters count as the items. Items that count 0 or 1
+    (``is_binary``) are at most as many effective ones.
 
     Source: Korn & Graubard 1998, "Confidence intervals for proportions with small expected number
     of positive counts estimated from survey data", and Dean & Pagano 2015, "Evaluating confidence
@@ -182,10 +164,7 @@ def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats
 
 
 def bound_wilson(ratio: Floats, size: Floats, quantile: Floats) -> tuple[Floats, Floats]:
-    """Return the ends (...) of Wilson's interval of a share of ``size`` items, within [0, 1].
-
-    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
-    """
+    """Return the ends (...) of Wilson's (1927) interval of a share of ``size`` items, in [0, 1]."""
     square = quantile**2
     middle = (ratio * size + square / 2) / (size + square)
     spread = quantile * np.sqrt(size * ratio * (1 - ratio) + square / 4) / (size + square)
@@ -204,8 +183,7 @@ def bound_share(num_hits: float, num_items: float) -> Interval:
 def widen_interval(interval: Interval, value: float) -> Interval:
     """Return the interval, widened to contain its value.
 
-    Rounding moves an end past a share of 0 or 1, and a bootstrap of a biased statistic (the
-    calibration error) can lie wholly above its value.
+    Rounding moves ends past 0 or 1; draws of the calibration error can lie wholly above its value.
     """
     return min(interval[0], value), max(interval[1], value)
 
@@ -216,10 +194,8 @@ def widen_recalls(
     """Return the interval of balanced accuracy, where a recall of 0 or 1 may not spread in draws.
 
     It is then no narrower than what the intervals of the recalls say, whose distances add in
-    squares: a constant answer has recalls of 1 and 0 in every draw.
-
-    Source: Zou & Donner 2008, "Construction of confidence limits about effect measures: a general
-    approach", equation 3, for the mean of independent recalls.
+    squares: a constant answer has recalls of 1 and 0 in every draw. Source: Zou & Donner 2008,
+    "Construction of confidence limits about effect measures: a general approach", equation 3.
     """
     if all(0.0 < recall < 1.0 for recall, _ in recalls):
         return drawn
@@ -245,21 +221,11 @@ def bound_clustered(
     seed: int,
     num_resamples: int = NUM_SHARE_RESAMPLES,
 ) -> list[Interval | None]:
-    """Return bootstrap intervals (95 %) of statistics of sums, drawing whole clusters.
+    """Return bootstrap intervals (95 %) of K statistics (K, ...) of sums, drawing whole clusters.
 
-    Args:
-        clusters: cluster of each item.
-        cells: (items, C) values whose sums over the drawn items the statistics are made of.
-        statistic: takes sums (..., C), returns K statistics (K, ...); NaN where undefined.
-        seed: seed of the draws.
-        num_resamples: number of draws.
-
-    Returns:
-        K intervals; None where the statistic is undefined in every draw or there is only one
-        cluster, about whose like nothing is known.
-
-    Source: Field & Welsh 2007, "Bootstrapping clustered data". Deviation: draws in which a
-    statistic is undefined are left out.
+    The sums (..., C) are of ``cells`` (n, C). None for a statistic that is undefined (NaN) in every
+    draw, and for all with only one cluster. Source: Field & Welsh 2007, "Bootstrapping clustered
+    data". Deviation: draws in which a statistic is undefined are left out.
     """
     by_cell, sizes = sum_clusters(cells.T, clusters)
     sums = np.ascontiguousarray(by_cell.T)
@@ -277,9 +243,7 @@ def find_tail(num_clusters: float) -> float:
     """Return the share of draws to leave out at each end for an interval of 95 %.
 
     Less than 2.5 %: draws of G clusters spread too little by sqrt((G - 1) / G), and the spread is
-    itself only estimated. Clusters of unlike sizes count as ``count_effective`` of them.
-
-    Source: Hesterberg 2015, "What teachers should know about the bootstrap", section 5.3.
+    itself estimated. Source: Hesterberg 2015, "What teachers should know about the bootstrap", 5.3.
     """
     if num_clusters <= 1:
         return 0.0
@@ -288,11 +252,10 @@ def find_tail(num_clusters: float) -> float:
 
 
 def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
-    """Return sums (num_resamples, C) of bootstrap draws of the rows of ``sums`` (G, C).
+    """Return sums (num_resamples, C) of bootstrap draws of G of the rows of ``sums`` (G, C).
 
-    A draw takes G of the G rows with replacement; its sum depends only on how often each row was
-    taken, which is multinomial. Equal rows need one count for all of them (10 000 items that are
-    right or wrong have three different differences), without changing the law of the draws.
+    How often each row is taken is multinomial; equal rows (as of items that are right or wrong)
+    need one count for all of them, without changing the law of the draws.
     """
     random = np.random.default_rng(seed)
     rows, counts = np.unique(sums, axis=0, return_counts=True)
@@ -319,11 +282,8 @@ def is_constant(values: Floats) -> bool:
 def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | None:
     """Return how many times clusters raise the variance of the mean of ``values`` (n,).
 
-    1 where every item is a cluster of its own; None where the values do not spread or there is
-    only one cluster.
-
-    Source: Kish 1965, "Survey sampling", section 8.2, with the variance of a mean that is robust to
-    clusters (Liang & Zeger 1986).
+    1 where every item is a cluster; None where values do not spread or there is one cluster.
+    Source: Kish 1965, section 8.2, with a variance robust to clusters (Liang & Zeger 1986).
     """
     sums, sizes = sum_clusters(values, clusters)
     if len(sums) < 2 or is_constant(values):
@@ -335,21 +295,15 @@ def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | No
 
 
 def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
-    """Return how many independent items would tell a mean as well as these, at most as many.
-
-    Where all are alike the clusters (two or more) count: how far they resemble is not known.
-    """
+    """Return how many independent items would tell a mean as well as these, at most as many."""
     effect = measure_design_effect(clusters, values)
-    if effect is None:
+    if effect is None:  # all are alike: how far those of a cluster resemble is not known
         return float(count_effective(sum_clusters(values, clusters)[1]))
     return len(values) / max(1.0, effect * len(values) / (len(values) - 1))
 
 
 def measure_effect(gains: Floats) -> float | None:
-    """Return the mean of paired differences over their deviation; None where they do not spread.
-
-    Source: Cohen 1988, "Statistical power analysis for the behavioral sciences", section 2.3.5.
-    """
+    """Return the mean of paired gains over their deviation (Cohen 1988); None without spread."""
     return None if is_constant(gains) else float(gains.mean() / gains.std(ddof=1))
 
 
@@ -357,18 +311,14 @@ def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
     """Return McNemar's p-value of independent items: exact below 25 discordant, else corrected."""
     from statsmodels.stats.contingency_tables import mcnemar
 
-    table = [[0, num_a_only], [num_b_only, 0]]
-    return float(
-        mcnemar(table, exact=num_a_only + num_b_only < EXACT_BELOW, correction=True).pvalue
-    )
+    is_exact = num_a_only + num_b_only < EXACT_BELOW
+    found = mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact, correction=True)
+    return float(found.pvalue)
 
 
 def adjust_holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number, in the order given (Holm 1979).
-
-    statsmodels gives the same, and collects garbage every time: a fifth of a second where a model
-    is loaded.
-    """
+    """Return p-values adjusted for their number, in the order given (Holm 1979)."""
+    # statsmodels gives the same, and takes a fifth of a second to collect garbage every time.
     order = np.argsort(p_values, kind="stable")
     raw = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
     adjusted = np.empty(len(order))
@@ -379,9 +329,8 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
 def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
     """Return the items that show a difference of this size with 80 % power at the 5 % level.
 
-    They are in clusters like those measured (``design_effect``, taken as 1 where it is less or not
-    known). None where the difference is 0, not known, or too small for 10^9 items. By statsmodels'
-    ``TTestPower``, which for right and wrong answers stands in for the power of McNemar's test.
+    They are in clusters like those measured (``design_effect``, at least 1). None where the
+    difference is 0, not known, or too small for 10^9 items. Power of a paired t test.
     """
     if not effect_size:
         return None
@@ -448,12 +397,9 @@ def assess_gains(
 
 
 def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return low, high and p (...) of the mean of gains.
+    """Return low, high and p (...) of the mean of gains, of which not all clusters have the same.
 
-    Args:
-        sums: (..., G) gains summed by cluster; where not all clusters' gains are the same.
-        sizes: (..., G) items by cluster.
-        drawn: (..., draws, 5) sums of ``square_sums`` over bootstrap draws of the clusters.
+    ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters.
     """
     mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, CR3))
     df = find_alike_df(sizes)
@@ -480,10 +426,8 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
     ratio = tops / bases
     spreads = squares - 2 * ratio * products + ratio**2 * square_sizes
     with np.errstate(invalid="ignore"):
-        t = (tops - mean[..., None] * bases) / np.sqrt(
-            np.where(spreads > _NO_SPREAD, spreads, np.nan)
-        )
-    ordered = np.sort(t, axis=-1)
+        root = np.sqrt(np.where(spreads > _NO_SPREAD, spreads, np.nan))
+        ordered = np.sort((tops - mean[..., None] * bases) / root, axis=-1)
     known, seen = np.isfinite(ordered).sum(axis=-1), (mean / spread)[..., None]
     more, less = (ordered >= seen).sum(axis=-1), (ordered <= seen).sum(axis=-1)
     p_value = np.minimum(1, 2 * (np.minimum(more, less) + 1) / (known + 1))
@@ -497,10 +441,9 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
 
 
 def _bound_constant(mean: float, sizes: Floats) -> tuple[float, float, float]:
-    """Return low, high and p where every cluster shows the same gain.
+    """Return low, high and p where every cluster shows the same gain: the spread is not known.
 
-    Nothing is known of the spread: Wilson's end of 0 clusters that do otherwise, and the sign test
-    of clusters, where both agree that there is a gain.
+    Wilson's end of 0 clusters that do otherwise, and the sign test, where both show a gain.
     """
     count, square = float(count_effective(sizes)), float(find_quantile(find_cluster_df(sizes))) ** 2
     half, p_value = square / (count + square), float(2 ** (1 - count))

@@ -61,4 +61,4 @@ def _write(
     ]
     table = Table("", (*phrases.say_each("policy"), *head), tuple(rows), kind="headline")
     lead = phrases.say("sources_lead")
-    return Section(phrases.say("sources"), lead, (table,), language=phrases.language)
+    return Section(phrases.say("test_sets"), lead, (table,), language=phrases.language)

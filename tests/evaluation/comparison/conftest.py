@@ -7,47 +7,47 @@ import pytest
 from compared_runs import log_training, make_answers
 from run_folders import VARIED, make_run
 
-from groupwise.evaluation import Prediction
-from groupwise.evaluation.comparison import (
+from groupwise.evaluation import (
     Comparison,
     GridAxis,
+    Prediction,
     Question,
     Source,
-    build_comparison,
-    read_cells_file,
-    read_sources,
+    compare_results,
+    read_published,
+    read_runs,
 )
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
-BETA = {"0.12": {}, "0.15": VARIED}
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"
+THIRD = {**VARIED, "manifest.json:config/grpo/beta": 0.2, "grpo/resolved.json:beta": 0.2}
 
 
 @pytest.fixture
 def published() -> Comparison:
-    return build_comparison(read_cells_file(FIXTURES / "published_beta_table.json"))
+    return compare_results(read_published(FIXTURE))
 
 
 @pytest.fixture
-def compare_two(tmp_path: Path) -> Callable[..., Comparison]:
-    """Compare two runs of another beta: ``changes`` and ``answers`` of each may be given."""
+def compare(tmp_path: Path) -> Callable[..., Comparison]:
+    """Compare runs of other betas: ``changes`` and ``answers`` of each may be given."""
 
-    def compare(
+    def build(
         answers: Sequence[list[Prediction]],
-        changes: Sequence[Mapping[str, object]] = ({}, VARIED),
+        changes: Sequence[Mapping[str, object]] = ({}, VARIED, THIRD),
         *,
         measure: str = "accuracy",
         factors: tuple[str, ...] = ("grpo.beta",),
+        names: Sequence[str] = ("first", "second", "third"),
     ) -> Comparison:
         sources: list[Source] = []
-        names = ("first", "second", "third")
         for name, rows, change in zip(names, answers, changes, strict=False):
-            folder = make_run(tmp_path / name, change, predictions=rows)
+            folder = make_run(tmp_path / f"{name}-{measure}", change, predictions=rows)
             log_training(folder, shift=float(len(sources)))
-            sources.append(Source(name, (), folder))
-        question = Question(measure=measure, factors=factors, title="two runs")
-        return build_comparison(read_sources(sources, (), question))
+            sources.append(Source(name, folder))
+        question = Question(measure=measure, factors=factors, title="some runs")
+        return compare_results(read_runs(sources, question))
 
-    return compare
+    return build
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
     ``first`` shifts the items of each further size.
     """
 
-    def compare(
+    def build(
         accuracies: Mapping[str, float],
         *,
         sizes: Sequence[int] = (120, 240),
@@ -74,13 +74,12 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
                 if state == "done":
                     start = first * sizes.index(size)
                     rows = make_answers(accuracy, name=beta, num_items=size, first=start)
-                    more = (changes or {}) if beta == "0.15" else {}
-                    make_run(folder, {**BETA[beta], **more}, predictions=rows)
-                    log_training(folder, shift=size / 1000)
+                    more = {**VARIED, **(changes or {})} if beta == "0.15" else {}
+                    log_training(make_run(folder, more, predictions=rows), shift=size / 1000)
                 error = "out of memory" if state == "failed" else ""
-                sources.append(Source(beta, (str(size),), folder, None, state, error))
-        axes = [GridAxis("evaluation.num_items", tuple(map(str, sizes)))]
+                sources.append(Source(beta, folder, None, (str(size),), state, error))
+        axes = [GridAxis(key="evaluation.num_items", values=tuple(map(str, sizes)))]
         question = Question(factors=("grpo.beta",), title="a grid", system_axis="grpo.beta")
-        return build_comparison(read_sources(sources, axes, question))
+        return compare_results(read_runs(sources, question, axes))
 
-    return compare
+    return build

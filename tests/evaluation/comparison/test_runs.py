@@ -1,287 +1,194 @@
-"""Comparisons of run folders: fair pairs are recommended from, all others say why not."""
+"""Comparisons of run folders and grids: fair ones are recommended from, all others say why not."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from compared_runs import make_answers
+from compared_runs import list_notices, list_reasons, make_answers
 from run_folders import VARIED, make_run
 
-from groupwise.core import DataError, EvaluationError, write_json
+from groupwise.core import EvaluationError, write_jsonl
 from groupwise.evaluation import (
-    Prediction,
-    Section,
-    Table,
-    read_policies,
-    write_policies,
-    write_sections,
-)
-from groupwise.evaluation.comparison import (
+    LANGUAGES,
     Comparison,
     GridAxis,
+    Prediction,
     Question,
     Source,
-    build_comparison,
-    read_sources,
-    render_html,
-    render_markdown,
+    compare_results,
+    list_findings,
+    read_policies,
+    read_runs,
     tell_comparison,
+    write_policies,
 )
-from groupwise.evaluation.comparison.layout import choose_words, title_recommendation
-from groupwise.evaluation.comparison.tables import tabulate_discordant
-from groupwise.evaluation.page import LANGUAGES, Language, Words
 
 Compare = Callable[..., Comparison]
+MEASURES = ("accuracy", "invalid_rate", "missed")
+ORDERS = (("good", "bad"), ("bad", "good"))
 
 
-def list_reasons(found: Comparison) -> list[str]:
-    return [reason.kind for reason in found.recommendation.reasons]
-
-
-def list_notices(found: Comparison) -> list[str]:
-    return [one.values.get("reason", one.kind) for one in found.notices]
-
-
-def test_a_clear_fair_difference_is_recommended(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.6), make_answers(0.95)])
-    assert found.is_fair
-    assert found.recommendation.system == "second"
-    assert list_reasons(found) == ["evidence.single", "evidence.fair", "evidence.baseline"]
-    (pair,) = found.versus
-    (gap,) = pair.gaps
-    assert gap.difference == pytest.approx(found.cells[0].value - found.cells[1].value)
-    assert gap.difference == pytest.approx(gap.test.difference)
-    assert gap.difference < 0
-    assert gap.is_clear
-    evidence = found.recommendation.reasons[0].values
-    assert evidence["mean"] == pytest.approx(-gap.difference)
-    assert evidence["low"] == pytest.approx(-gap.test.high)
-    assert '<td class="strong"' in render_html(found)
-
-
-def test_a_difference_that_chance_explains_is_not(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.8, name="a1"), make_answers(0.81, name="b1")])
-    assert found.recommendation.system is None
-    assert list_reasons(found) == ["reason.not_clear"]
-    kinds = [finding.kind for finding in found.findings]
-    assert kinds == [
-        *("finding.values", "finding.unclear", "finding.discordant", "finding.power"),
-        "finding.one_training",
-    ]
-
-
-def test_an_unfair_pair_has_no_winner_anywhere(compare_two: Compare) -> None:
-    changes = {**VARIED, "evaluate/conditions.json:data/train/digest": "other"}
-    found = compare_two([make_answers(0.6), make_answers(0.95)], ({}, changes))
-    assert not found.is_fair
-    assert found.versus[0].gaps[0].is_clear
-    assert list_reasons(found) == ["reason.unfair"]
-    assert found.notices[0].values["aspect"] == "data"
-    assert found.findings[0].kind == "finding.confounded"
-    page = render_html(found)
-    assert "strong" not in page.split("</style>")[1]
-    assert "★" not in page
-
-
-def test_a_trained_policy_below_the_baseline_is_not_recommended(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.1), make_answers(0.5)])
-    assert found.versus[0].gaps[0].is_clear
-    assert list_reasons(found) == ["reason.not_above_baseline"]
-    assert found.recommendation.reasons[0].values["baseline"] == 0.5
-
-
-def score(rows: list[Prediction], value: float) -> list[Prediction]:
+def score(value: float, *, rows: list[Prediction] | None = None, name: str = "overlap") -> Any:
     return [
-        replace(row, scores={"overlap": min(1.0, value + (0.01 * (n % 5)))})
-        for n, row in enumerate(rows)
+        replace(row, scores={name: min(1.0, value + 0.01 * (n % 5))})
+        for n, row in enumerate(rows or make_answers(0.8))
     ]
 
 
-def test_a_score_without_a_baseline_is_not_recommended(compare_two: Compare) -> None:
-    policies = ("sft", "grpo")
-    rows = [score(make_answers(0.8, policies=policies), value) for value in (0.3, 0.7)]
-    found = compare_two(rows, measure="overlap")
-    assert list_reasons(found) == ["reason.no_baseline"]
-    assert found.cells[1].value == pytest.approx(0.72)
-
-
-def test_a_baseline_on_other_items_is_none(compare_two: Compare) -> None:
-    rows = [score(make_answers(0.8), value) for value in (0.3, 0.7)]
-    whole = compare_two(rows, measure="overlap")
-    assert list_reasons(whole) != ["reason.no_baseline"]
-    halved = [
-        [row for n, row in enumerate(answers) if row.policy != "majority" or n % 2]
-        for answers in rows
+def spoil(every: int) -> list[Prediction]:
+    """Return answers of which the model's are invalid every so often."""
+    return [
+        replace(row, predicted=None, reason="no label")
+        if n % every == 0 and row.policy != "majority"
+        else row
+        for n, row in enumerate(make_answers(0.8))
     ]
-    assert list_reasons(compare_two(halved, measure="overlap")) == ["reason.no_baseline"]
 
 
-def test_less_is_better_of_invalid_answers(compare_two: Compare) -> None:
-    def spoil(rows: list[Prediction], every: int) -> list[Prediction]:
-        return [
-            replace(row, predicted=None, reason="no label")
-            if n % every == 0 and row.policy != "majority"
-            else row
-            for n, row in enumerate(rows)
-        ]
-
-    rows = [spoil(make_answers(0.8), 3), spoil(make_answers(0.8), 12)]
-    found = compare_two(rows, measure="invalid_rate")
-    assert not found.measure.is_higher_better
-    assert found.versus[0].gaps[0].difference > 0
-    assert found.versus[0].gaps[0].is_clear
-    assert list_reasons(found) == ["reason.not_above_baseline"]
+def drop(policy: str, rows: list[Prediction], *, all_of: bool = False) -> list[Prediction]:
+    return [row for n, row in enumerate(rows) if row.policy != policy or (n % 2 and not all_of)]
 
 
-def test_a_score_of_which_a_run_tells_that_less_is_better(compare_two: Compare) -> None:
-    def rename(rows: list[Prediction]) -> list[Prediction]:
-        return [replace(row, scores={"missed": row.scores["overlap"]}) for row in rows]
-
-    def mix(value: float) -> list[Prediction]:
-        rows = score(make_answers(0.8), value)
-        blind = score(make_answers(0.8), 0.6)
-        return [b if a.policy == "majority" else a for a, b in zip(rows, blind, strict=True)]
-
-    rows = [mix(0.2), mix(0.7)]
-    assert compare_two(rows, measure="overlap").recommendation.system == "second"
-    found = compare_two([rename(one) for one in rows], measure="missed")
-    assert not found.measure.is_higher_better
-    assert found.recommendation.system == "first"
-    [pair] = found.versus
-    assert pair.discordant is not None
-    assert (pair.discordant.num_first_better, pair.discordant.num_second_better) == (240, 0)
+OTHER_DATA = ({}, {**VARIED, "evaluate/conditions.json:data/train/digest": "other"})
+ALONE = make_answers(0.8, policies=("sft", "grpo"))
 
 
-def test_other_items_are_not_compared(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.6), make_answers(0.9, num_items=200)])
-    (gap,) = found.versus[0].gaps
-    assert (gap.difference, gap.test, gap.why_none) == (None, None, "other_items")
-    assert set(list_reasons(found)) == {"reason.unfair", "reason.other_items"}
-    kinds = [finding.kind for finding in found.findings]
-    assert kinds[1:] == ["finding.other_items", "finding.one_training"]
+@pytest.mark.parametrize(
+    ("answers", "named", "recommended", "reasons"),
+    [
+        ([make_answers(x) for x in (0.6, 0.95)], {}, "second", ["single", "fair", "baseline"]),
+        ([make_answers(x, name=str(x)) for x in (0.8, 0.81)], {}, None, ["not_clear"]),
+        ([make_answers(x) for x in (0.6, 0.95)], {"changes": OTHER_DATA}, None, ["unfair"]),
+        ([make_answers(x) for x in (0.1, 0.5)], {}, None, ["not_above_baseline"]),
+        ([score(x, rows=ALONE) for x in (0.3, 0.7)], {"measure": "overlap"}, None, ["no_baseline"]),
+        # A baseline on other items is none.
+        (
+            [drop("majority", score(x)) for x in (0.3, 0.7)],
+            {"measure": "overlap"},
+            None,
+            ["no_baseline"],
+        ),
+        ([spoil(3), spoil(12)], {"measure": "invalid_rate"}, None, ["not_above_baseline"]),
+        (
+            [make_answers(0.6), make_answers(0.9, num_items=200)],
+            {},
+            None,
+            ["unfair", "other_items"],
+        ),
+        # The same items in other clusters are not paired.
+        (
+            [make_answers(0.6), [replace(row, cluster="all") for row in make_answers(0.6)]],
+            {},
+            None,
+            ["other_items"],
+        ),
+        ([make_answers(0.8), make_answers(0.8)], {}, None, ["equal"]),
+        (
+            [make_answers(x, name=str(x)) for x in (0.55, 0.75, 0.97)],
+            {},
+            "third",
+            ["single", "single", "fair", "baseline"],
+        ),
+    ],
+)
+def test_what_is_recommended_and_why_not(
+    compare: Compare,
+    answers: list[list[Prediction]],
+    named: dict[str, Any],
+    recommended: str | None,
+    reasons: list[str],
+) -> None:
+    found = compare(answers, **named)
+    assert (found.recommended, list_reasons(found)) == (recommended, reasons)
+    # The same runs say the same.
+    again = compare(answers, **named)
+    assert (again.pairs, again.notices, again.reasons) == (
+        found.pairs,
+        found.notices,
+        found.reasons,
+    )
 
 
-def test_the_same_items_in_other_clusters_are_not_paired(compare_two: Compare) -> None:
-    rows = make_answers(0.6)
-    found = compare_two([rows, [replace(row, cluster="all") for row in rows]])
-    assert found.versus[0].gaps[0].why_none == "other_items"
+def test_the_evidence_is_the_difference_turned_round(compare: Compare) -> None:
+    found = compare([make_answers(0.6), make_answers(0.95)])
+    ((gap,),) = [pair.gaps for pair in found.pairs]
+    first, second = (one.value for one in found.cells)
+    assert gap.difference == pytest.approx(first - second) == pytest.approx(gap.test.difference)
+    assert gap.is_clear
+    evidence = found.reasons[0].values
+    assert evidence["mean"] == pytest.approx(-gap.difference)
+    assert evidence["interval"].values["ends"] == pytest.approx([-gap.test.high, -gap.test.low])
+    kinds = [one.kind for one in list_findings(found)]
+    assert kinds == [f"finding.{x}" for x in ("values", "gap", "won", "checkpoints")]
+    near = compare([make_answers(0.8, name="a1"), make_answers(0.81, name="b1")])
+    kinds = [one.kind for one in list_findings(near)]
+    assert kinds == [f"finding.{x}" for x in ("values", "gap", "won", "power", "checkpoints")]
 
 
-def test_identical_answers_are_remarked(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.8), make_answers(0.8)])
-    assert "same_predictions" in list_notices(found)
-    assert found.recommendation.system is None
+def test_an_unfair_pair_says_so_first(compare: Compare) -> None:
+    found = compare([make_answers(0.6), make_answers(0.95)], OTHER_DATA)
+    assert found.pairs[0].gaps[0].is_clear
+    assert found.notices[0].values["aspect"] == "data"
+    assert next(list_findings(found)).kind == "finding.confounded"
 
 
-def test_few_items_in_few_clusters_are_remarked(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.5, num_items=40), make_answers(0.9, num_items=40)])
-    assert {"notice.few_items", "notice.few_clusters"} <= set(list_notices(found))
+def test_three_runs_are_compared_in_all_pairs_with_holm(compare: Compare) -> None:
+    found = compare([make_answers(x, name=str(x)) for x in (0.55, 0.75, 0.97)])
+    pairs = [("first", "second"), ("first", "third"), ("second", "third")]
+    assert [(one.first, one.second) for one in found.pairs] == pairs
+    gaps = [one.gaps[0] for one in found.pairs]
+    plain = sorted(gap.test.p_value_clustered for gap in gaps)
+    holm = [min(1, (3 - place) * p) for place, p in enumerate(plain)]
+    holm = [max(holm[: place + 1]) for place in range(3)]
+    assert sorted(gap.p_holm for gap in gaps) == pytest.approx(holm)
 
 
-def test_three_runs_are_compared_in_all_pairs(compare_two: Compare) -> None:
-    answers = [make_answers(x, name=str(x)) for x in (0.55, 0.75, 0.97)]
-    third = {**VARIED, "manifest.json:config/grpo/beta": 0.2, "grpo/resolved.json:beta": 0.2}
-    found = compare_two(answers, ({}, VARIED, third))
-    assert [(one.first, one.second) for one in found.versus] == [
-        ("first", "second"),
-        ("first", "third"),
-        ("second", "third"),
-    ]
-    assert found.recommendation.system == "third"
-    holm = [one.gaps[0].test.p_value_holm for one in found.versus]
-    plain = [one.gaps[0].test.p_value_clustered for one in found.versus]
-    assert all(a >= b for a, b in zip(holm, plain, strict=True))
-    assert max(holm) > max(plain) or holm[1] > plain[1]
+def test_pairs_are_all_until_that_is_too_many(compare_grid: Compare) -> None:
+    betas = {str(n): 0.5 + n / 60 for n in range(22)}
+    found = compare_grid(betas, sizes=(8,))
+    assert [(one.first, one.second) for one in found.pairs] == [("0", x) for x in list(betas)[1:]]
 
 
-def test_discordant_items_come_with_both_answers(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.6), make_answers(0.95)])
-    listed = found.versus[0].discordant
-    assert len(listed.shown) == 20
-    test = found.versus[0].gaps[0].test
-    assert (listed.num_first_better, listed.num_second_better) == (test.num_b_only, test.num_a_only)
-    for one in listed.shown:
+def test_discordant_items_come_with_both_answers(compare: Compare) -> None:
+    found = compare([make_answers(0.6), make_answers(0.95)])
+    (pair,) = found.pairs
+    test = pair.gaps[0].test
+    assert (len(pair.discordant), pair.won) == (20, (test.num_b_only, test.num_a_only, 240))
+    for one in pair.discordant:
         assert {one.value_a, one.value_b} == {0.0, 1.0}
         right = one.answer_a if one.value_a else one.answer_b
         assert right == f"I say {one.label}"
         assert one.task.startswith("任务")
 
 
-def test_items_without_a_truth_have_no_column_for_it(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.6), make_answers(0.95)])
-    [(_, with_truths)] = tabulate_discordant(found, Words("en"))
-    pair = found.versus[0]
-    shown = tuple(replace(one, label=None) for one in pair.discordant.shown)
-    pair = replace(pair, discordant=replace(pair.discordant, shown=shown))
-    [(_, without)] = tabulate_discordant(replace(found, versus=(pair,)), Words("en"))
-    assert with_truths.head == ("Item", "Truth", *without.head[1:])
-    assert [row[1] for row in without.rows] == [row[2] for row in with_truths.rows]
-
-
-def test_the_last_policy_of_all_runs_is_compared(compare_two: Compare) -> None:
-    rows = make_answers(0.8)
-    short = [row for row in make_answers(0.9) if row.policy != "grpo"]
-    found = compare_two([rows, short])
-    assert [one.policy for one in found.systems] == ["sft", "sft"]
+def test_the_last_policy_of_all_runs_is_compared(compare: Compare) -> None:
+    rows, short = make_answers(0.8), drop("grpo", make_answers(0.9), all_of=True)
+    found = compare([rows, short])
+    assert {one.policy for one in found.table.results} == {"sft"}
     with pytest.raises(EvaluationError, match="no policy in common"):
-        compare_two([[r for r in rows if r.policy == "grpo"], short])
+        compare([[r for r in rows if r.policy == "grpo"], short])
 
 
 def test_two_policies_of_one_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", predictions=make_answers(0.8))
-    sources = [Source("a", (), folder, "sft"), Source("b", (), folder, "grpo")]
-    question = Question(factors=("policy",))
-    found = build_comparison(read_sources(sources, (), question))
-    assert found.is_fair
-    assert [one.policy for one in found.systems] == ["sft", "grpo"]
-    assert not build_comparison(read_sources(sources, (), Question())).is_fair
+    sources = [Source("a", folder, "sft"), Source("b", folder, "grpo")]
+    for factors, is_fair in ((("policy",), True), ((), False)):
+        found = read_runs(sources, Question(factors=factors))
+        assert [one.policy for one in found.results] == ["sft", "grpo"]
+        assert found.is_fair == is_fair
 
 
-def test_settings_and_data_stand_side_by_side(compare_two: Compare) -> None:
-    found = compare_two([make_answers(0.6), make_answers(0.9)])
-    rows = {(row.aspect, row.key): row for row in found.configuration}
+def test_settings_and_data_stand_side_by_side(compare: Compare) -> None:
+    found = compare([make_answers(0.6), make_answers(0.9)]).table.sides
+    rows = {(row.aspect, row.key): row for row in found}
     assert rows["config", "grpo.beta"].values == ("0.12", "0.15")
     assert rows["config", "grpo.beta"].kind == "intended"
     assert rows["config", "sft.epochs"].kind is None
-    kinds = [row.kind is None for row in found.configuration]
+    kinds = [row.kind is None for row in found]
     assert kinds == sorted(kinds)
-    data = {(row.aspect, row.key): row.values for row in found.data}
-    assert data["train", "num_rows"] == ("200", "200")
-
-
-def test_the_same_material_gives_the_same_comparison(compare_two: Compare) -> None:
-    answers = [make_answers(0.6), make_answers(0.9)]
-    assert compare_two(answers) == compare_two(answers)
-
-
-def test_counts_of_the_data_audit_stand_side_by_side(tmp_path: Path) -> None:
-    audit = {
-        "num_rows": 100,
-        "drops": {"total": 7},
-        "findings": [{"level": "warning"}],
-        "splits": {"train": {"num_examples": 80, "num_clusters": 20, "labels": {}}},
-    }
-    sources = [
-        Source(name, (), make_run(tmp_path / name, change, predictions=make_answers(0.8)))
-        for name, change in (("a", {}), ("b", VARIED))
-    ]
-    write_json(tmp_path / "a/audit/audit.json", audit)
-    question = Question(factors=("grpo.beta",))
-    found = build_comparison(read_sources(sources, (), question))
-    rows = {row.key: row.values for row in found.data if row.aspect == "audit"}
-    assert rows == {
-        "num_rows": ("100", None),
-        "num_rows_not_used": ("7", None),
-        "num_errors": ("0", None),
-        "num_warnings": ("1", None),
-        "train.num_examples": ("80", None),
-        "train.num_clusters": ("20", None),
-    }
-    (tmp_path / "b/audit").mkdir()
-    (tmp_path / "b/audit/audit.json").write_text("{")
-    with pytest.raises(DataError, match=r"audit\.json is not JSON"):
-        read_sources(sources, (), question)
+    assert rows["data", "train.num_rows"].values == ("200", "200")
 
 
 WEIGHTS = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
@@ -298,94 +205,39 @@ WEIGHTS = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
 def test_a_run_and_its_copy_are_called_identical(
     others: dict[str, float] | None, told: str, tmp_path: Path
 ) -> None:
-    rows = make_answers(0.8)
     sources = [
-        Source(name, (), make_run(tmp_path / name, predictions=rows, weights=weights))
+        Source(name, make_run(tmp_path / name, predictions=make_answers(0.8), weights=weights))
         for name, weights in (("demo", WEIGHTS), ("copy", others))
     ]
-    found = build_comparison(read_sources(sources, (), Question()))
+    found = compare_results(read_runs(sources, Question()))
     assert [n for n in list_notices(found) if n.startswith("identical")] == [told]
-    assert found.is_fair
-    assert list_reasons(found) == ["reason.equal"]
+    assert (found.table.is_fair, list_reasons(found)) == (True, ["equal"])
     said = {name: " ".join(tell_comparison(found, language=name)) for name in LANGUAGES}
     assert "all 240 predictions" in said["en"]
     assert "全部 240 个预测" in said["zh"]
     assert "best mean" not in said["en"]
 
 
-def test_runs_that_differ_in_an_answer_are_not_called_identical(compare_two: Compare) -> None:
-    rows = make_answers(0.8)
-    found = compare_two([rows, make_answers(0.8, name="other")], ({}, {}), factors=())
-    assert not [n for n in list_notices(found) if n.startswith("identical")]
-
-
-def test_a_policy_with_one_answer_for_everything_is_told(compare_two: Compare) -> None:
-    rows = [replace(r, predicted="on-task") for r in make_answers(0.8)]
-    found = compare_two([make_answers(0.8), rows])
-    (notice,) = [one for one in found.notices if one.kind == "notice.constant"]
-    assert (notice.values["name"], notice.values["answers"], notice.values["n"]) == (
-        "second",
-        ["on-task"],
-        240,
-    )
-    assert "gives one answer for all 240\u00a0items: on-task." in render_html(found)
-
-
 @pytest.mark.parametrize(
-    ("language", "said"),
+    ("answers", "told", "untold"),
     [
-        ("en", "One training per side says nothing about the method"),
-        ("zh", "每一方只训练一次，说明不了方法的优劣"),
+        ([make_answers(0.8), make_answers(0.8)], {"same_predictions"}, {"identical"}),
+        ([make_answers(0.8), make_answers(0.8, name="x")], set(), {"same_predictions"}),
+        ([make_answers(x, num_items=40) for x in (0.5, 0.9)], {"small"}, set()),
+        ([spoil(3), make_answers(0.8)], {"invalid"}, {"small"}),
+        (
+            [make_answers(0.8), [replace(r, predicted="on-task") for r in make_answers(0.8)]],
+            {"constant"},
+            {"invalid"},
+        ),
     ],
 )
-def test_one_training_per_side_is_called_a_pair_of_checkpoints(
-    language: Language, said: str, compare_two: Compare
+def test_what_must_be_known_first(
+    compare: Compare, answers: list[list[Prediction]], told: set[str], untold: set[str]
 ) -> None:
-    found = compare_two([make_answers(0.6), make_answers(0.95)])
-    assert said in render_html(found, language=language)
-    assert {"en": "checkpoints", "zh": "检查点"}[language] in title_recommendation(
-        found, choose_words(found, language)
-    )
-
-
-def test_several_seeds_per_side_are_counted(tmp_path: Path) -> None:
-    sources: list[Source] = []
-    for beta, change in (("0.12", {}), ("0.15", VARIED)):
-        for seed in (0, 1, 2):
-            seeded = {**change, "manifest.json:seed": seed, "manifest.json:config/seed": seed}
-            rows = make_answers(0.8, name=f"{beta} {seed}", num_items=40)
-            folder = make_run(tmp_path / f"{beta}-{seed}", seeded, predictions=rows)
-            sources.append(Source(beta, (str(seed),), folder))
-    question = Question(factors=("grpo.beta",), system_axis="grpo.beta")
-    axes = [GridAxis("seed", ("0", "1", "2"))]
-    found = build_comparison(read_sources(sources, axes, question))
-    (scope,) = [one for one in found.findings if one.kind == "finding.seeds"]
-    assert scope.values == {"num": 3}
-
-
-def test_what_the_report_of_each_run_adds_stands_in_the_comparison(
-    compare_two: Compare, tmp_path: Path
-) -> None:
-    table = Table("", ("Type", "Agreed"), (("maths", "9 of 10"),))
-    write_sections(
-        tmp_path / "second" / "evaluate" / "sections.json",
-        [
-            Section("Rules and judge", "One text.", (table,), language="en"),
-            Section("规则与裁判", language="zh"),
-            Section("Costs"),
-        ],
-    )
-    found = compare_two([make_answers(0.6), make_answers(0.95)])
-    assert list(found.sections) == ["second"]
-    english = render_markdown(found)
-    assert "What the report of each says" in english
-    for said in ("Rules and judge", "One text.", "9 of 10", "Costs"):
-        assert said in english
-    assert "规则与裁判" not in english
-    chinese = render_markdown(found, language="zh")
-    assert "规则与裁判" in chinese
-    assert "Costs" in chinese
-    assert "Rules and judge" not in chinese
+    notices = set(list_notices(compare(answers)))
+    assert told <= notices
+    assert not untold & notices
 
 
 def test_a_measure_that_is_none_of_a_policy_is_a_dash(tmp_path: Path) -> None:
@@ -396,19 +248,155 @@ def test_a_measure_that_is_none_of_a_policy_is_a_dash(tmp_path: Path) -> None:
             for row in make_answers(0.8)
         ]
         folder = make_run(tmp_path / name, predictions=rows)
-        listed = [
-            replace(one, inapplicable=() if has_it else ("alignment",))
-            for one in read_policies(folder).listed
-        ]
+        none = () if has_it else ("alignment",)
+        listed = [replace(one, inapplicable=none) for one in read_policies(folder).listed]
         write_policies(folder, listed)
-        sources.append(Source(name, (), folder))
-    found = build_comparison(read_sources(sources, (), Question(measure="alignment")))
-    assert [(cell.state, cell.value) for cell in found.cells] == [
-        ("done", 1.0),
-        ("inapplicable", None),
-    ]
-    shown = render_markdown(found)
-    assert "does not apply" in shown
-    assert "have not run" not in shown
+        sources.append(Source(name, folder))
+    found = compare_results(read_runs(sources, Question(measure="alignment")))
+    shown = [(cell.state, cell.value) for cell in found.cells]
+    assert shown == [("done", 1.0), ("inapplicable", None)]
+    assert list_reasons(found) == ["inapplicable"]
+    assert "missing" not in list_notices(found)
+    assert "does not apply" in " ".join(tell_comparison(found))
     with pytest.raises(EvaluationError, match="alignmnt"):
-        read_sources(sources[:1], (), Question(measure="alignmnt"))
+        read_runs(sources[:1], Question(measure="alignmnt"))
+
+
+def answer(name: str) -> list[Prediction]:
+    """The good one fails on every twelfth item, the bad one on every second, never on the same."""
+    rows: list[Prediction] = []
+    for n, row in enumerate(make_answers(1.0, policies=("grpo",), num_items=120)):
+        fails = n % 12 == 0 if name == "good" else n % 2 == 1
+        if fails:
+            row = replace(row, predicted=None, reason="no label")
+        rows.append(replace(row, scores={"missed": float(fails), "unheard_of": 0.5}))
+    return rows
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_good_run_is_the_better_one_in_every_direction(
+    measure: str, order: tuple[str, str], compare: Compare
+) -> None:
+    found = compare([answer(name) for name in order], measure=measure, names=order)
+    is_first = order[0] == "good"
+    (pair,) = found.pairs
+    assert pair.counts == ((1, 0, 0) if is_first else (0, 1, 0))
+    assert pair.clear == pair.counts[:2]
+    values = {one.kind: one.values for one in list_findings(found)}
+    assert values["finding.gap"]["ending"].values["better"] == "good"
+    won = values["finding.won"]
+    assert (won["only_first"], won["only_second"]) == ((60, 10) if is_first else (10, 60))
+    assert pair.won == (won["only_first"], won["only_second"], 120)
+    for language, said in (("en", "good is the better"), ("zh", "：good 更好")):
+        told = " ".join(tell_comparison(found, language=language)).replace("\u00a0", " ")
+        assert said in told
+        assert said.replace("good", "bad") not in told
+
+
+def test_directions_that_nobody_or_two_define(compare: Compare, tmp_path: Path) -> None:
+    for measure, is_told in (("unheard_of", True), ("missed", False)):
+        found = compare([answer("good"), answer("bad")], measure=measure)
+        assert ("direction" in list_notices(found)) == is_told
+    own = {"name": "missed", "title": "Found", "title_zh": "检出", "is_higher_better": True}
+    changes = ({}, {"evaluate/conditions.json:measures": [own]})
+    sources = [
+        Source(str(n), make_run(tmp_path / str(n), change, predictions=answer("good")))
+        for n, change in enumerate(changes)
+    ]
+    with pytest.raises(EvaluationError, match="better in one run and less in another"):
+        read_runs(sources, Question(measure="missed"))
+
+
+def test_a_whole_grid_is_recommended_from(compare_grid: Compare) -> None:
+    found = compare_grid({"0.12": 0.6, "0.15": 0.95})
+    (pair,) = found.pairs
+    assert (pair.counts, pair.clear, pair.num_tested) == ((0, 2, 0), (0, 2), 2)
+    assert (found.recommended, list_reasons(found)[0]) == ("0.15", "grid")
+    assert found.reasons[0].values["mean"] == pytest.approx(-pair.mean)
+    # Smaller sets of items lie in larger ones, which is told; where they only overlap it is not.
+    assert [one.values for one in found.notices if one.kind == "notice.nested"] == [
+        {"axis": "evaluation.num_items"}
+    ]
+    assert "nested" not in list_notices(compare_grid({"0.12": 0.6, "0.15": 0.95}, first=8))
+
+
+@pytest.mark.parametrize("state", ["waiting", "failed", "running"])
+def test_a_cell_that_has_not_run_stops_the_recommendation(
+    compare_grid: Compare, state: str
+) -> None:
+    found = compare_grid({"0.12": 0.6, "0.15": 0.95}, states={("0.12", 240): state})
+    assert list_reasons(found) == ["missing"]
+    (pair,) = found.pairs
+    assert [gap.why_none for gap in pair.gaps] == ["", "missing"]
+    assert pair.mean == pair.gaps[0].difference
+    (row,) = [row for row in pair.by_axis[0] if row.value == "240"]
+    assert (row.mean, row.num_compared, row.num_cells) == (None, 0, 1)
+    failed = [one.values for one in found.notices if one.kind == "notice.failed"]
+    told = {"name": "0.12", "at": ("240",), "error": "out of memory"}
+    assert failed == ([told] if state == "failed" else [])
+
+
+def test_an_unfair_grid_names_what_differs_once(compare_grid: Compare) -> None:
+    changes = {
+        "evaluate/conditions.json:data/train/digest": "other",
+        "evaluate/conditions.json:parser/labels": ["yes"],
+        "manifest.json:config/sft/epochs": 9,
+    }
+    found = compare_grid({"0.12": 0.6, "0.15": 0.95}, changes=changes)
+    assert (found.pairs[0].clear, found.recommended) == ((0, 2), None)
+    aspects = [one.values["aspect"] for one in found.notices if one.level == "error"]
+    assert sorted(aspects) == ["config", "data", "parser"]
+    assert aspects[0] == "data"
+
+
+def test_one_system_has_nothing_to_be_held_against(compare_grid: Compare) -> None:
+    found = compare_grid({"0.12": 0.8}, sizes=(120, 121))
+    assert (found.pairs, list_reasons(found)) == ((), ["one_system"])
+    assert "same_axis" not in list_notices(found)
+
+
+def test_curves_have_a_band_over_the_runs_of_a_system(compare_grid: Compare) -> None:
+    table = compare_grid({"0.12": 0.6, "0.15": 0.95}).table
+    (curve,) = [c for c in table.curves if (c.system, c.key) == ("0.12", "loss")]
+    assert (curve.num_runs, len(curve.steps)) == (2, 10)
+    ends = curve.low[0], curve.mean[0], curve.high[0]
+    assert ends == pytest.approx((1.12, 1.18, 1.24))
+    rows = [row for row in table.epochs if row.system == "0.12"]
+    assert [(row.epoch, row.num_runs) for row in rows] == [(1, 2), (2, 2)]
+    assert [row.values["reward"] for row in rows] == pytest.approx([0.5, 1.0])
+    assert "kl" not in rows[0].values
+
+
+def test_only_numbers_of_a_log_are_read(tmp_path: Path) -> None:
+    rows = [
+        {"step": 1, "epoch": 0.5, "loss": 2, "kl": None, "reward": True, "entropy": "high"},
+        {"step": 2, "epoch": 1.0, "loss": 1.5, "other": 3.0},
+        {"heldout/accuracy": 0.5},
+    ]
+    folder = make_run(tmp_path / "run", predictions=make_answers(0.8))
+    write_jsonl(folder / "grpo/metrics.jsonl", rows)
+    table = read_runs([Source("a", folder)], Question())
+    assert [(one.key, one.steps, one.mean) for one in table.curves] == [("loss", (1, 2), (2, 1.5))]
+    assert [row.values for row in table.epochs] == [{"loss": 1.5}]
+    assert read_runs([Source("a", folder, "sft")], Question()).curves == ()
+
+
+def test_seeds_of_a_grid_are_repetitions_of_its_cells(tmp_path: Path) -> None:
+    sources: list[Source] = []
+    for beta, change in (("0.12", {}), ("0.15", VARIED)):
+        for size, seed in ((s, n) for s in ("40", "80") for n in range(3)):
+            seeded = {**change, "manifest.json:seed": seed, "manifest.json:config/seed": seed}
+            share = 0.6 if beta == "0.12" else 0.9
+            rows = make_answers(share, name=f"{beta} {seed}", num_items=int(size))
+            folder = make_run(tmp_path / f"{beta}-{size}-{seed}", seeded, predictions=rows)
+            sources.append(Source(beta, folder, None, (size,)))
+    question = Question(factors=("grpo.beta",), system_axis="grpo.beta")
+    axes = [GridAxis(key="size", values=("40", "80"))]
+    found = compare_results(read_runs(sources, question, axes))
+    assert [len(cell.seeds) for cell in found.cells] == [3, 3, 3, 3]
+    gap = found.pairs[0].gaps[0]
+    assert (gap.test.num_seeds_a, gap.test.is_paired) == (3, True)
+    mean = sum(value for _, value in found.cells[0].seeds) / 3
+    assert found.cells[0].value == pytest.approx(mean)
+    assert found.cells[0].low < mean < found.cells[0].high

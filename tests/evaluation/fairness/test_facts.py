@@ -1,29 +1,110 @@
-"""Reading runs: what is refused, which start counts, which policy."""
+"""What a run leaves, and what is known of one of its policies."""
 
 import json
-from pathlib import Path
+from dataclasses import asdict, replace
 
 import pytest
-from run_folders import PARTS, make_predictions, make_run
+from pydantic import TypeAdapter
+from run_folders import CONDITIONS, PARTS, make_predictions, make_run, write_weights
 
 from groupwise.core import (
     EvaluationError,
+    Example,
     GroupwiseError,
+    Message,
     append_jsonl,
     digest_json,
+    make_example,
     write_json,
     write_text,
 )
 from groupwise.evaluation import (
+    CONDITIONS_FILE,
+    Conditions,
+    Measure,
     check_fairness,
+    describe_examples,
+    describe_rows,
     digest_items,
+    digest_prompts,
+    digest_weights,
     read_facts,
     read_predictions,
     read_recorded,
+    write_conditions,
 )
 
 
-def test_the_last_policy_is_compared(tmp_path: Path) -> None:
+def make_items(question: str = "Is it on-task?") -> list[Example]:
+    return [
+        make_example(
+            [Message("user", f"任务 {n}: {question}")], cluster=f"g{n // 2}", label="yn"[n % 2]
+        )
+        for n in range(4)
+    ]
+
+
+def test_conditions_come_back_as_they_were_written(tmp_path):
+    own = TypeAdapter(tuple[Measure, ...]).validate_python(CONDITIONS["measures"])
+    conditions = Conditions(**{**CONDITIONS, "measures": own})
+    write_conditions(tmp_path / CONDITIONS_FILE, conditions)
+    assert json.loads((tmp_path / CONDITIONS_FILE).read_text()) == CONDITIONS
+    assert read_recorded(tmp_path) == asdict(conditions) | {"measures": own}
+    assert own[0].title_zh == "漏检"
+
+
+def test_conditions_of_another_version_are_kept_as_they_are(tmp_path):
+    assert read_recorded(tmp_path) is None
+    write_json(tmp_path / CONDITIONS_FILE, {"retrieval": {"k": 5}})
+    assert read_recorded(tmp_path) == {"retrieval": {"k": 5}}
+
+
+def test_examples_are_counted_by_label_and_cluster():
+    found = describe_examples(make_items())
+    assert {key: found[key] for key in found if key != "digest"} == {
+        "num_rows": 4,
+        "num_clusters": 2,
+        "num_rows:n": 2,
+        "num_rows:y": 2,
+    }
+
+
+def test_free_answers_are_told_by_a_digest_alone():
+    [first, *_] = make_items()
+    items = [replace(first, id=str(n), label=f"reference {n}") for n in range(30)]
+    found = describe_examples(items)
+    assert found.keys() == {"digest", "num_rows", "num_clusters", "num_labels", "labels"}
+    assert (found["num_rows"], found["num_labels"]) == (30, 30)
+    other = [*items[:-1], replace(items[-1], label="another reference")]
+    assert describe_examples(other)["labels"] != found["labels"]
+
+
+def test_order_counts_for_data_and_not_for_prompts():
+    items = make_items()
+    assert describe_examples(items)["digest"] != describe_examples(items[::-1])["digest"]
+    assert digest_prompts(items) == digest_prompts(items[::-1])
+    assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
+    assert digest_prompts(items) != digest_prompts(items[:3])
+
+
+def test_rows_take_further_counts(tmp_path):
+    for number in range(3):
+        append_jsonl(tmp_path / "queries.jsonl", {"n": number})
+    found = describe_rows(tmp_path / "queries.jsonl", num_queries_with_a_positive=1)
+    assert (found["num_rows"], found["num_queries_with_a_positive"]) == (3, 1)
+
+
+def test_weights_are_known_by_content_wherever_they_are(tmp_path):
+    for place, value in (("a", 1.0), ("b/c", 1.0), ("d", 2.0)):
+        write_weights(tmp_path / place, value)
+    write_json(tmp_path / "b/c/tokenizer.json", {"other": True})
+    digests = [digest_weights(tmp_path / place) for place in ("a", "b/c", "d")]
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
+    assert digest_weights(tmp_path) is None
+
+
+def test_the_last_policy_is_compared(tmp_path):
     run = make_run(tmp_path / "one")
     facts = read_facts(run)
     assert (facts.policy, facts.name) == ("grpo", f"{run}:grpo")
@@ -34,14 +115,14 @@ def test_the_last_policy_is_compared(tmp_path: Path) -> None:
         read_facts(run, policy="ppo")
 
 
-def test_policies_that_the_run_describes_come_before_others(tmp_path: Path) -> None:
+def test_policies_that_the_run_describes_come_before_others(tmp_path):
     rows = make_predictions(policies=("sft", "mine"))
     assert read_facts(make_run(tmp_path / "one", predictions=rows)).policy == "sft"
     rows = make_predictions(policies=("a", "mine"))
     assert read_facts(make_run(tmp_path / "two", predictions=rows)).policy == "mine"
 
 
-def test_items_have_the_digest_of_their_metrics(tmp_path: Path) -> None:
+def test_items_have_the_digest_of_their_metrics(tmp_path):
     run = make_run(tmp_path / "one")
     rows = [r for r in read_predictions(run / "evaluate/predictions.jsonl") if r.policy == "grpo"]
     half = [row for row in make_predictions() if row.example_id <= rows[19].example_id]
@@ -51,21 +132,21 @@ def test_items_have_the_digest_of_their_metrics(tmp_path: Path) -> None:
     assert values[f"{run}:grpo"] == {"n": 40, "split_digest": digest_items(rows)}
 
 
-def test_an_item_answered_twice_is_refused(tmp_path: Path) -> None:
+def test_an_item_answered_twice_is_refused(tmp_path):
     rows = make_predictions()
     run = make_run(tmp_path / "one", predictions=[*rows, rows[-1]])
     with pytest.raises(EvaluationError, match="two predictions"):
         read_facts(run)
 
 
-def test_predictions_may_be_given(tmp_path: Path) -> None:
+def test_predictions_may_be_given(tmp_path):
     run = make_run(tmp_path / "one")
     rows = read_predictions(run / "evaluate/predictions.jsonl")
     (run / "evaluate/predictions.jsonl").unlink()
     assert len(read_facts(run, predictions=rows).answers["test"]) == 40
 
 
-def test_no_run_and_no_evaluation_are_refused(tmp_path: Path) -> None:
+def test_no_run_and_no_evaluation_are_refused(tmp_path):
     with pytest.raises(EvaluationError, match="holds no run"):
         read_facts(tmp_path / "nothing")
     run = make_run(tmp_path / "one")
@@ -75,7 +156,7 @@ def test_no_run_and_no_evaluation_are_refused(tmp_path: Path) -> None:
         read_facts(run)
 
 
-def test_a_run_that_is_being_redone_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_is_being_redone_is_refused(tmp_path):
     run = make_run(tmp_path / "one")
     marker = {"key": "k", "outputs": {}, "finished_at": "2026-05-01T11:00:00+00:00"}
     write_json(run / "grpo/step.json", marker)
@@ -86,9 +167,7 @@ def test_a_run_that_is_being_redone_is_refused(tmp_path: Path) -> None:
         read_facts(run)
 
 
-def test_a_step_that_was_redone_with_the_same_outputs_leaves_the_run_comparable(
-    tmp_path: Path,
-) -> None:
+def test_a_step_that_was_redone_with_the_same_outputs_leaves_the_run_comparable(tmp_path):
     run = make_run(tmp_path / "one")
     marker = {"key": "k", "outputs": {"grpo/a": "d"}, "finished_at": "2026-05-01T11:00:00+00:00"}
     write_json(run / "grpo/step.json", marker)
@@ -101,7 +180,7 @@ def test_a_step_that_was_redone_with_the_same_outputs_leaves_the_run_comparable(
         read_facts(run)
 
 
-def test_a_run_without_a_plan_is_checked_by_its_training_steps(tmp_path: Path) -> None:
+def test_a_run_without_a_plan_is_checked_by_its_training_steps(tmp_path):
     run = make_run(tmp_path / "one", {"manifest.json:plan": ...})
     append_jsonl(run / "grpo/metrics.jsonl", {"step": 1})
     read_facts(run)
@@ -110,7 +189,7 @@ def test_a_run_without_a_plan_is_checked_by_its_training_steps(tmp_path: Path) -
         read_facts(run)
 
 
-def test_the_start_that_was_evaluated_counts_and_not_the_last_one(tmp_path: Path) -> None:
+def test_the_start_that_was_evaluated_counts_and_not_the_last_one(tmp_path):
     run = make_run(tmp_path / "one")
     later = {
         **PARTS["manifest.json"],
@@ -125,7 +204,7 @@ def test_the_start_that_was_evaluated_counts_and_not_the_last_one(tmp_path: Path
     assert facts["packages/trl"] == "1.16.0"
 
 
-def test_versions_of_all_starts_that_trained_are_kept(tmp_path: Path) -> None:
+def test_versions_of_all_starts_that_trained_are_kept(tmp_path):
     run = make_run(tmp_path / "one")
     later = {
         **PARTS["manifest.json"],
@@ -152,7 +231,7 @@ def test_versions_of_all_starts_that_trained_are_kept(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("text", ['{"cut', "[1, 2]", "7"])
-def test_a_damaged_file_is_one_sentence(tmp_path: Path, path: str, text: str) -> None:
+def test_a_damaged_file_is_one_sentence(tmp_path, path, text):
     run = make_run(tmp_path / "one")
     (run / "history.jsonl").unlink()
     write_text(run / path, text)
@@ -162,7 +241,7 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, path: str, text: str) ->
 
 
 @pytest.mark.parametrize("name", ["data", "prompts", "parser"])
-def test_conditions_of_another_shape_are_refused(tmp_path: Path, name: str) -> None:
+def test_conditions_of_another_shape_are_refused(tmp_path, name):
     run = make_run(tmp_path / "one", {f"evaluate/conditions.json:{name}": 3})
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
         read_facts(run)
@@ -170,13 +249,13 @@ def test_conditions_of_another_shape_are_refused(tmp_path: Path, name: str) -> N
         read_recorded(run)
 
 
-def test_a_manifest_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_a_manifest_of_another_shape_is_refused(tmp_path):
     run = make_run(tmp_path / "one", {"manifest.json:packages": 3})
     with pytest.raises(EvaluationError, match="damaged"):
         read_facts(run)
 
 
-def test_metric_versions_of_the_manifest_count_without_conditions(tmp_path: Path) -> None:
+def test_metric_versions_of_the_manifest_count_without_conditions(tmp_path):
     old = {"evaluate/conditions.json": None, "manifest.json:metric_versions": {"accuracy": 1}}
     facts = read_facts(make_run(tmp_path / "one", old)).facts
     assert facts["metrics/accuracy"] == 1

@@ -1,25 +1,39 @@
-"""What a verdict says beside the class of each difference (``tests/faults/fairness.jsonl``)."""
+"""What runs differ in, what makes that fair, and what is too much the same."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
-from run_folders import LABELS, NUM_ITEMS, make_predictions, make_run
+from hypothesis import given
+from hypothesis import strategies as st
+from run_folders import LABELS, NUM_ITEMS, apply_changes, make_predictions, make_run
 
-from groupwise.core import EvaluationError
-from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts
+from groupwise.core import Config, EvaluationError, list_effects
+from groupwise.evaluation import (
+    Difference,
+    FairnessVerdict,
+    Prediction,
+    RunFacts,
+    RunPolicy,
+    check_fairness,
+    read_facts,
+    summarize_same,
+)
+from groupwise.evaluation.facts import Scope
 from groupwise.evaluation.fairness import HARMLESS_FACTS
-from groupwise.evaluation.page import LANGUAGES, Language
-from groupwise.evaluation.page.words import load_vocabulary
+from groupwise.evaluation.report import phrases
+from groupwise.pipeline import find_recipes
 
-Judge = Callable[..., FairnessVerdict]
 CORPUS = Path(__file__).parents[2] / "faults" / "fairness.jsonl"
 IN = "evaluate/conditions.json:"
 OF = "manifest.json:"
 
 
-def test_of_a_clean_pair_nothing_else_is_listed(judge_pair: Judge) -> None:
+def test_of_a_clean_pair_nothing_else_is_listed(judge_pair):
     verdict = judge_pair()
     rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
     kinds = {f"{one.aspect}/{one.key}": one.kind for one in verdict.differences}
@@ -31,7 +45,7 @@ def test_of_a_clean_pair_nothing_else_is_listed(judge_pair: Judge) -> None:
 
 
 @pytest.mark.parametrize("fact", ["num_threads", "cpu_flags"])
-def test_other_numerics_are_told(judge_pair: Judge, fact: str) -> None:
+def test_other_numerics_are_told(judge_pair, fact):
     verdict = judge_pair({f"{OF}hardware/{fact}": 2})
     (found,) = (one for one in verdict.differences if one.key == fact)
     assert "sums in another order" in found.explain()
@@ -45,7 +59,7 @@ def test_other_numerics_are_told(judge_pair: Judge, fact: str) -> None:
         (range(100, 140), "disjoint", 0),
     ],
 )
-def test_other_items_are_counted(judge_pair: Judge, ids: range, kind: str, num_shared: int) -> None:
+def test_other_items_are_counted(judge_pair, ids, kind, num_shared):
     verdict = judge_pair(predictions=make_predictions("two", ids=ids))
     (difference,) = verdict.confounding
     assert [values["n"] for values in difference.values.values()] == [40, len(ids)]
@@ -54,7 +68,7 @@ def test_other_items_are_counted(judge_pair: Judge, ids: range, kind: str, num_s
     assert (relation.kind, relation.num_shared) == (kind, num_shared)
 
 
-def test_other_labels_of_the_same_items_are_counted(judge_pair: Judge) -> None:
+def test_other_labels_of_the_same_items_are_counted(judge_pair):
     from dataclasses import replace
 
     rows = make_predictions("two")
@@ -63,7 +77,7 @@ def test_other_labels_of_the_same_items_are_counted(judge_pair: Judge) -> None:
     assert len(relation.relabelled) == NUM_ITEMS // 2
 
 
-def test_differences_are_taken_across_all_runs(tmp_path: Path) -> None:
+def test_differences_are_taken_across_all_runs(tmp_path):
     runs = [make_run(tmp_path / "one"), make_run(tmp_path / "two", answers="two")]
     runs.append(make_run(tmp_path / "three", {f"{IN}template": "x"}, answers="three"))
     verdict = check_fairness([read_facts(run) for run in runs])
@@ -72,7 +86,7 @@ def test_differences_are_taken_across_all_runs(tmp_path: Path) -> None:
     assert len(verdict.relations) == 3
 
 
-def test_runs_without_conditions_are_named_once(tmp_path: Path) -> None:
+def test_runs_without_conditions_are_named_once(tmp_path):
     old = {"evaluate/conditions.json": None}
     one, two = make_run(tmp_path / "one", old), make_run(tmp_path / "two", old, answers="two")
     verdict = check_fairness([read_facts(one), read_facts(two)])
@@ -84,12 +98,12 @@ def test_runs_without_conditions_are_named_once(tmp_path: Path) -> None:
     assert "template" in unknown[0].explain()
 
 
-def test_one_run_is_no_comparison(tmp_path: Path) -> None:
+def test_one_run_is_no_comparison(tmp_path):
     with pytest.raises(EvaluationError, match="two or more"):
         check_fairness([read_facts(make_run(tmp_path / "one"))])
 
 
-def test_what_follows_and_what_is_unused_have_their_reasons(tmp_path: Path) -> None:
+def test_what_follows_and_what_is_unused_have_their_reasons(tmp_path):
     run = make_run(tmp_path / "one")
     runs = [read_facts(run, policy="sft"), read_facts(run, policy="grpo")]
     named = check_fairness(runs, factors=("policy",))
@@ -100,8 +114,7 @@ def test_what_follows_and_what_is_unused_have_their_reasons(tmp_path: Path) -> N
     assert [(one.key, one.reason) for one in verdict.differences] == [("grpo.beta", "unused")]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_what_differs_has_a_name_in_both_languages(language: Language) -> None:
+def test_what_differs_has_a_name():
     rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
     classes = ("confounding", "intended", "harmless")
     told = {
@@ -111,4 +124,360 @@ def test_what_differs_has_a_name_in_both_languages(language: Language) -> None:
         if kind in classes
     } - {"policy", "lineage"}
     told |= {pattern.partition("/")[0] for pattern, _ in HARMLESS_FACTS}
-    assert told - set(load_vocabulary(language)["aspects"]) == set()
+    known = phrases.load_phrases(Path(phrases.__file__).with_name("phrases.yaml"))
+    assert {f"aspect.{one}" for one in told} <= set(known)
+
+
+KINDS = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}
+ON_TASK = KINDS["on_task"]
+FIELDS = [
+    pytest.param(kind, path, effect, id=f"{name}-{path}")
+    for name, kind in KINDS.items()
+    for path, effect in list_effects(kind).items()
+]
+POLICY = RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained", step="grpo")
+SAME = {
+    "conditions/file": "recorded",
+    "policies/file": "recorded",
+    "data/train": {"digest": "d"},
+    "base_weights/digest": "b",
+    "budget/grpo.num_steps": 12,
+}
+
+
+def make_facts(name: str, kind: type[Config], changes: dict[str, Any]) -> RunFacts:
+    scope = Scope((POLICY,), {"grpo": [*kind.model_fields]}, effects=list_effects(kind))
+    return RunFacts(
+        name,
+        Path("/nowhere") / name,
+        "grpo",
+        {**SAME, **changes},
+        {"test": {"a": Prediction("a", "g", "test", "grpo", "x", "x")}},
+        scope,
+    )
+
+
+def change(
+    kind: type[Config], path: str, factors: tuple[str, ...] = (), **more: Any
+) -> FairnessVerdict:
+    """Hold two runs together that differ in one setting, and in what else is given."""
+    one = make_facts("one", kind, {f"config/{path}": 1})
+    two = make_facts("two", kind, {f"config/{path}": 2, **more})
+    return check_fairness([one, two], factors=factors)
+
+
+@pytest.mark.parametrize(("kind", "path", "effect"), FIELDS)
+def test_a_field_alone_is_classed_as_its_effect(kind, path, effect):
+    (found,) = change(kind, path).differences
+    is_harmless = effect.kind in ("harmless", "source")
+    assert found.kind == ("harmless" if is_harmless else "confounding")
+    if effect.kind == "harmless":
+        assert (found.explain(), found.explain("zh")) == (effect.reason, effect.reason_zh)
+    steps = {"budget/grpo.num_steps": 24}
+    named = change(kind, path, (path,), **steps)
+    follows = effect.kind == "budget"
+    assert named.is_fair == follows
+    assert [one.key for one in named.confounding] == ([] if follows else ["grpo.num_steps"])
+
+
+SOURCES = [one for one in FIELDS if one.values[2].kind == "source"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("kind", "path", "effect"), SOURCES)
+def test_a_source_counts_by_its_content(kind, path, effect):
+    if effect.reason == "items":
+        one = make_facts("one", kind, {f"config/{path}": 1})
+        two = make_facts("two", kind, {f"config/{path}": 2})
+        two.answers["test"]["a"] = replace(one.answers["test"]["a"], label="y")  # type: ignore[index]
+        found = check_fairness([one, two])
+    else:
+        key = {"data": "data/train", "base_weights": "base_weights/digest"}[effect.reason]
+        found = change(kind, path, **{key: {"digest": "other"}})
+    assert path in [one.key for one in found.confounding]
+
+
+def test_every_recipe_is_looked_at():
+    assert {"group_qc", "on_task", "task"} <= set(KINDS)
+    trained = [name for name, recipe in find_recipes().items() if recipe.task is not None]
+    assert set(KINDS) - set(trained) == {"bootstrap"}  # It makes rows and trains nothing.
+    for name in trained:
+        sections = {p.partition(".")[0] for p in list_effects(KINDS[name])}
+        assert {"seed", "model", "data", "grpo", "evaluation"} <= sections, name
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_type_of_weights_always_counts(kind):
+    found = {p: e.kind for p, e in list_effects(kind).items() if p.endswith("dtype")}
+    assert found
+    assert set(found.values()) == {"counts"}
+
+
+def test_a_field_that_only_one_run_calls_harmless_counts():
+    one = make_facts("one", ON_TASK, {"config/judge.cache": 1})
+    two = make_facts("two", ON_TASK, {"config/judge.cache": 2})
+    assert check_fairness([one, two]).is_fair
+    two = replace(two, scope=replace(two.scope, effects={}))
+    assert not check_fairness([one, two]).is_fair
+
+
+TRAINED = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
+
+
+def list_names(verdict: FairnessVerdict) -> list[str]:
+    return [remark.name for remark in verdict.remarks]
+
+
+def test_identical_predictions_are_remarked(judge_pair):
+    verdict = judge_pair(answers="one")
+    (remark,) = verdict.remarks
+    assert (remark.name, remark.level) == ("same_predictions", "warning")
+    assert "all 40 items" in remark.explain()
+    assert "全部 40 题" in remark.explain("zh")
+    assert verdict.relations[0].num_same_text == verdict.relations[0].num_same_answer == 40
+    assert verdict.is_fair
+
+
+def test_a_name_that_does_not_vary_is_remarked(judge_pair):
+    verdict = judge_pair(factors=("grpo.beta", "grpo.learning_rate", "data"))
+    assert [remark.words["key"] for remark in verdict.remarks] == ["grpo.learning_rate", "data"]
+
+
+@pytest.mark.parametrize("still", ["sft", "grpo"])
+def test_weights_that_did_not_move_are_an_error(judge_pair, still):
+    before = {"sft": 0.0, "grpo": 1.0}[still]
+    verdict = judge_pair(weights={**TRAINED, f"{still}/policy": before})
+    assert list_names(verdict) == ["unmoved_weights"]
+    assert verdict.remarks[0].level == "error"
+    assert f"step {still}" in verdict.remarks[0].explain()
+    assert not verdict.is_fair
+    assert not verdict.confounding
+
+
+def test_bfloat16_weights_are_read(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    one, two = make_run(tmp_path / "1"), make_run(tmp_path / "2", answers="two")
+    for place in ("prepare/base", "sft/policy"):
+        (one / place).mkdir(parents=True, exist_ok=True)
+        save_file({"w": torch.ones(3, dtype=torch.bfloat16)}, one / place / "model.safetensors")
+    assert list_names(check_fairness([read_facts(one), read_facts(two)])) == ["unmoved_weights"]
+
+
+def cell(result: Any, **coordinates: str) -> tuple[dict[str, str], Any]:
+    return coordinates, result
+
+
+def test_identical_epochs_mean_that_nothing_was_trained():
+    cells = [
+        cell(value, epoch=epoch, shots=shots, beta="0.12")
+        for epoch in ("1", "2")
+        for shots, value in (("1", 57.0), ("2", 56.1), ("3", 55.1), ("4", 55.2))
+    ]
+    (remark,) = summarize_same(cells)
+    assert remark.name == "same_epochs"
+    assert remark.words == {"key": "epoch", "cause": "1, 2", "count": "4"}
+    assert remark.explain() == (
+        "epoch 1, 2 are identical in all 4 cells: nothing was trained between them"
+    )
+
+
+def test_an_axis_value_that_changed_nothing_is_named():
+    digests = {("1", "a"): "x", ("1", "b"): "x", ("1", "c"): "x", ("1", "d"): "y"}
+    cells = [cell(digest, n=n, beta=beta) for (n, beta), digest in digests.items()]
+    (remark,) = summarize_same(cells)
+    assert (remark.name, remark.words["cause"]) == ("same_axis", "a, b, c")
+
+
+def test_cells_that_differ_somewhere_are_not_the_same():
+    cells = [
+        cell(value, beta=beta, shots=shots)
+        for beta, row in {"0.12": (57.0, 55.2), "0.15": (58.8, 55.2)}.items()
+        for shots, value in zip("14", row, strict=True)
+    ]
+    assert summarize_same(cells) == ()
+
+
+def test_one_pair_of_equal_numbers_may_be_chance_and_of_texts_not():
+    assert summarize_same([cell(0.5, beta="1"), cell(0.5, beta="2")]) == ()
+    assert len(summarize_same([cell("d", beta="1"), cell("d", beta="2")])) == 1
+
+
+def test_cells_that_were_not_run_say_nothing():
+    cells = [cell(None, beta=b, n=n) for b in "12" for n in "12"]
+    assert summarize_same(cells) == ()
+    assert summarize_same([]) == ()
+
+
+def test_remarks_are_plain_values(judge_pair):
+    from dataclasses import asdict
+
+    verdict = judge_pair(answers="one")
+    assert json.loads(json.dumps(asdict(verdict)))["is_fair"] is True
+
+
+def test_two_runs_that_are_labelled_apart_are_not_called_identical():
+    """Whichever item a third run makes the named one."""
+    labels = {"one": "xx", "two": "yx", "three": "yy"}
+    runs = [
+        RunFacts(
+            name=name,
+            folder=Path(f"/nowhere/{name}"),
+            policy="grpo",
+            facts={},
+            answers={
+                "test": {
+                    i: Prediction(i, "g", "test", "grpo", label, "x")
+                    for i, label in zip("ab", given, strict=True)
+                }
+            },
+        )
+        for name, given in labels.items()
+    ]
+    for order in permutations(runs):
+        found = check_fairness(order).remarks
+        assert {one.name for one in found} == {"same_predictions"}
+        assert len(found) == 3
+
+
+NAMES = (
+    "conditions/file",
+    "policies/file",
+    "config/grpo.beta",
+    "config/grpo.epochs",
+    "config/sft.augmentation",
+    "config/sft.augmentation.hue",
+    "config/data.root",
+    "config/data.drawn.num_sessions",
+    "data/train",
+    "data/test",
+    "prompts/train",
+    "template/digest",
+    "base_weights/digest",
+    "resolved/grpo.beta",
+    "budget/grpo.num_steps",
+    "budget/grpo.num_tokens",
+    "seeds/seed",
+    "packages/torch",
+    "hardware/num_cpus",
+    "judge/grpo.no_verdict_rate",
+    "something/new",
+)
+VARYING = ("grpo.beta", "sft", "data", "seed", "packages", "policy", "grpo.epochs", "items")
+READS = {"prepare": ["data"], "sft": ["sft"], "grpo": ["grpo"], "evaluate": ["evaluation"]}
+USES = {"sft": ["prepare"], "grpo": ["sft"], "evaluate": ["sft", "grpo"]}
+SFT, GRPO = (
+    RunPolicy(name=name, title=name, title_zh=name, kind="trained", step=name)
+    for name in ("sft", "grpo")
+)
+SCOPES = (
+    Scope(),
+    Scope((SFT, GRPO), READS, USES),
+    Scope((SFT,), {name: READS[name] for name in ("prepare", "sft")}, USES),
+)
+values = st.one_of(
+    st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["1.0+cpu", "1.0", "2.0"])
+)
+
+
+@st.composite
+def list_runs(draw: st.DrawFn, num_runs: int = 3) -> list[RunFacts]:
+    runs: list[RunFacts] = []
+    for number in range(num_runs):
+        facts = draw(st.dictionaries(st.sampled_from(NAMES), values))
+        if "config/sft.augmentation.hue" in facts:
+            facts.pop("config/sft.augmentation", None)
+        ids = draw(st.sets(st.sampled_from("abcd"), min_size=1))
+        answers = {
+            i: Prediction(i, "g", "test", "grpo", draw(st.sampled_from("xy")), "x")
+            for i in sorted(ids)
+        }
+        runs.append(
+            RunFacts(
+                name=f"run {number}",
+                folder=Path(f"/nowhere/{number}"),
+                policy="grpo",
+                facts={"policy/name": draw(st.sampled_from(["sft", "grpo"])), **facts},
+                answers={"test": answers},
+                scope=draw(st.sampled_from(SCOPES)),
+            )
+        )
+    return runs
+
+
+def list_kinds(differences: Sequence[Difference]) -> Mapping[tuple[str, str], str]:
+    return {(one.aspect, one.key): one.kind for one in differences}
+
+
+def judge(runs: Sequence[RunFacts], factors: Sequence[str] = ()) -> FairnessVerdict:
+    facts = {name for run in runs for name in run.facts}
+    known = [name for name in factors if is_known(name, facts)]
+    return check_fairness(runs, factors=known)
+
+
+def is_known(name: str, facts: set[str]) -> bool:
+    starts = (f"{name}/", f"config/{name}.")
+    return (
+        name == "items"
+        or f"config/{name}" in facts
+        or (name == "seed" and "seeds/seed" in facts)
+        or any(fact.startswith(starts) for fact in facts)
+    )
+
+
+subsets = st.lists(st.sampled_from(VARYING), unique=True)
+
+
+@given(list_runs(), subsets, st.randoms())
+def test_the_order_of_runs_does_not_count(runs, factors, rng):
+    shuffled = rng.sample(runs, len(runs))
+    one, two = judge(runs, factors), judge(shuffled, factors)
+    assert list_kinds(one.differences) == list_kinds(two.differences)
+    assert one.is_fair == two.is_fair
+    by_place = {(d.aspect, d.key): d for d in two.differences}
+    for difference in one.differences:
+        if difference.aspect != "labels":
+            assert difference.values == by_place[difference.aspect, difference.key].values
+    assert sorted(r.kind for r in one.relations) == sorted(r.kind for r in two.relations)
+    assert {r.name for r in one.remarks} == {r.name for r in two.remarks}
+
+
+@given(list_runs(2), subsets)
+def test_another_identical_run_changes_no_kinds(runs, factors):
+    again = replace(runs[0], name="again", folder=Path("/nowhere/again"))
+    one, two = judge(runs, factors), judge([*runs, again], factors)
+    assert list_kinds(one.differences) == list_kinds(two.differences)
+
+
+@given(list_runs(), subsets)
+def test_naming_changes_kinds_and_never_what_is_listed(runs, factors):
+    plain, named = list_kinds(judge(runs).differences), list_kinds(judge(runs, factors).differences)
+    assert plain.keys() == named.keys()
+    assert "intended" not in plain.values()
+    for place, kind in named.items():
+        assert kind == plain[place] or kind == "intended"
+
+
+@given(list_runs(2))
+def test_equal_runs_differ_in_nothing(runs):
+    again = replace(runs[0], name="again", folder=Path("/nowhere/again"))
+    places = list_kinds(judge([runs[0], again]).differences)
+    assert set(places) <= {("conditions", "file"), ("policies", "file")}
+
+
+@given(list_runs(2))
+def test_every_fact_that_differs_is_listed(runs):
+    listed = {(d.aspect, d.key) for d in judge(runs).differences}
+    one, two = (run.facts for run in runs)
+    for name in ("template/digest", "seeds/seed", "something/new", "packages/torch"):
+        aspect, _, key = name.partition("/")
+        is_asked = aspect != "template" or all("conditions/file" in run.facts for run in runs)
+        is_alike = (name in one) == (name in two) and repr(one.get(name)) == repr(two.get(name))
+        if is_asked and not is_alike:
+            assert (aspect, key) in listed
+
+
+def test_changes_of_the_fixture_leave_the_parts_alone():
+    parts = {"file": {"a": {"b": 1}}}
+    assert apply_changes(parts, {"file:a/b": 2}) == {"file": {"a": {"b": 2}}}
+    assert parts == {"file": {"a": {"b": 1}}}

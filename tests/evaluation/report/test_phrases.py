@@ -51,6 +51,7 @@ def test_every_shared_phrase_is_used_and_every_used_one_is_there() -> None:
     known = load_phrases(SHARED)
     quoted = set(re.findall(r"""["']([\w.]+)["']""", text))
     built = ("count.", "level.", "series.", "hardware.", "field.", "part.", "step.", "signal.")
+    built += ("aspect.", "kind.", "power.", "reason.", "why.", "notice.", "recommended_")
     built += ("alarm.", "advice.", "changes.", "verdict.", "run.above", "run.below", "run.close")
     assert {key for key in known if not key.startswith(built)} <= quoted
     ours = "\n".join(path.read_text() for path in ROOT.glob("evaluation/report/*.py"))

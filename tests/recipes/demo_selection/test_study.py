@@ -19,26 +19,30 @@ from study_runs import (
 )
 
 from groupwise.core import EvaluationError, read_json, write_json, write_jsonl
-from groupwise.evaluation import LANGUAGES, choose_arrow
+from groupwise.evaluation import LANGUAGES, ComparisonLayout, Phrases, compare_results
 from groupwise.evaluation.report.phrases import load_phrases
-from groupwise_recipes.demo_selection import study as study_package
 from groupwise_recipes.demo_selection.cells import Base, Cell, Subsets
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published
-from groupwise_recipes.demo_selection.study.arms import read_arms
-from groupwise_recipes.demo_selection.study.epochs import Epoch, read_epochs
-from groupwise_recipes.demo_selection.study.grids import tabulate_by, tabulate_differences
-from groupwise_recipes.demo_selection.study.notices import collect_notices, list_unlike
-from groupwise_recipes.demo_selection.study.page import write_study
-from groupwise_recipes.demo_selection.study.reading import change_relatively, list_reasons, read_kl
-from groupwise_recipes.demo_selection.study.values import Place, make_study
-from groupwise_recipes.demo_selection.study.verdict import judge
-from groupwise_recipes.demo_selection.study.words import choose_words, show_points
+from groupwise_recipes.demo_selection.study import page
+from groupwise_recipes.demo_selection.study.notices import collect_notices, list_unlike, read_kl
+from groupwise_recipes.demo_selection.study.page import (
+    change_relatively,
+    judge,
+    list_reasons,
+    write_study,
+)
+from groupwise_recipes.demo_selection.study.runs import (
+    Epoch,
+    make_study,
+    read_arms,
+    read_epochs,
+)
 
 SUBSETS = "other_subsets"
 EVERY = len(SIZES) * len(SHOTS)
 FALLING = tuple(one[:3] for one in PUBLISHED)
-STUDY = Path(study_package.__file__).parent
+PHRASES = Phrases("en", own=Path(page.__file__).with_name("phrases.yaml"))
 
 
 def make_arms(folder, *, seeds=(0,), betas=(0.12, 0.15), of=None, **same):
@@ -56,8 +60,15 @@ def name_notices(study, level=None):
     return [one.kind for one in collect_notices(study) if level in (None, one.level)]
 
 
-def judge_alike(study):
-    return judge(study, is_alike=not list_unlike(study))
+def measure(study, arm, *place):
+    cell = tuple(map(str, place))
+    return study.tabulate((place[0],)).summarize(arm.name, cell).value
+
+
+def subtract(study, first, second, epochs):
+    """Return the comparison of two arms in the cells of some epochs."""
+    names = [(first.name, second.name)]
+    return compare_results(study.tabulate(epochs), pairs=names)
 
 
 @pytest.fixture(scope="module")
@@ -110,24 +121,27 @@ def test_what_has_not_run_is_a_question_mark_and_counts_nowhere(tmp_path):
     left = ["grpo-epoch-1-shots-4", "grpo-epoch-3-shots-2"]
     study = make_arms(tmp_path, of={0.15: {"skipped": left}})
     low, high = study.arms
-    place = Place(1, SIZES[-1], 4)
-    assert study.measure(low, place) is not None
-    assert study.measure(high, place) is None
-    assert study.subtract(high, low, place).value is None
-    found = study.summarize(high, low, study.list_places([1]))
-    assert (found.num_known, found.num_cells) == (EVERY - len(SIZES), EVERY)
-    assert judge_alike(study).shots == (1, 3, 4)
-    (found,) = [one for one in collect_notices(study) if one.kind == "not_run"]
-    assert found.values == {"num": 2 * len(SIZES), "all": 2 * 4 * EVERY}
-    (table,) = tabulate_by(study, "shots", choose_words("en"))
-    shown = {row[0].text: [one.text == "?" for one in row[1:]] for row in table.cells}
+    assert measure(study, low, 1, SIZES[-1], 4) is not None
+    assert measure(study, high, 1, SIZES[-1], 4) is None
+    found = subtract(study, high, low, [1])
+    (pair,) = found.pairs
+    assert (sum(pair.counts), len(pair.gaps)) == (EVERY - len(SIZES), EVERY)
+    assert judge(study).shots == (1, 3, 4)
+    (notice,) = [one for one in collect_notices(study) if one.kind == "not_run"]
+    assert notice.values == {"num": 2 * len(SIZES), "all": 2 * 4 * EVERY}
+    (pair,) = subtract(study, high, low, study.epochs).pairs
     # Epochs that did not run the same cells have no trend.
-    assert shown["4"] == [True, False, False, True]
-    assert shown["2"] == [False, False, True, True]
-    assert shown["1"] == [False] * 4
-    (table,) = tabulate_by(study, "size", choose_words("en"))
-    assert {row[1].note for row in table.cells} == {"3 of 4"}
-    assert {row[-1].text for row in table.cells} == {"?"}
+    by_epoch, by_size, by_shots = pair.by_axis
+    assert {row.value: row.trend is None for row in by_shots} == {
+        "1": False,
+        "2": True,
+        "3": False,
+        "4": True,
+    }
+    assert all(row.trend is None for row in by_size)
+    assert {row.num_compared for row in by_size} == {4 * 3 - 2}
+    assert pair.trends == (None, None, None)
+    assert by_epoch[1].num_compared == EVERY
 
 
 def test_a_subset_that_was_not_asked_as_a_whole_has_not_run(tmp_path):
@@ -136,9 +150,9 @@ def test_a_subset_that_was_not_asked_as_a_whole_has_not_run(tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     study = make_study(read_arms([run]))
     (arm,) = study.arms
-    known = [study.measure(arm, Place(3, size, 2)) is not None for size in SIZES]
+    known = [measure(study, arm, 3, size, 2) is not None for size in SIZES]
     assert known == [True, True, False]
-    assert judge_alike(study).shots == (1, 3, 4)
+    assert judge(study).shots == (1, 3, 4)
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(1, 0.0), (2, 1.0), (None, 1.0)])
@@ -150,7 +164,7 @@ def test_grpo_is_held_against_the_epoch_it_starts_from(small, epoch, expected):
     }
     run = replace(run, cells=cells, settings={**run.settings, "grpo_from_epoch": epoch})
     arm = replace(small.arms[0], runs=(run,))
-    assert make_study([arm]).measure(arm, Place(0, SIZES[0], 1)) == expected
+    assert measure(make_study([arm]), arm, 0, SIZES[0], 1) == expected
 
 
 def test_systems_of_a_run_are_measured_by_their_own_cells(small):
@@ -179,8 +193,8 @@ def test_a_failed_evaluation_is_left_out_in_every_arm(tmp_path):
 
     study = make_arms(tmp_path, of={0.12: {"accuracy": answer}, 0.15: {"accuracy": fail}})
     for arm in study.arms:
-        assert study.measure(arm, Place(1, SIZES[0], 2)) == 0
-        assert study.measure(arm, Place(1, SIZES[0], 3)) == 1 / SIZES[0]
+        assert measure(study, arm, 1, SIZES[0], 2) == 0
+        assert measure(study, arm, 1, SIZES[0], 3) == 1 / SIZES[0]
     (found,) = [one for one in collect_notices(study) if one.kind == "failed_evaluations"]
     assert found.values == {"num": 1, "all": 2 * 4 * len(SHOTS) * NUM_ITEMS}
 
@@ -190,11 +204,11 @@ def test_a_failed_evaluation_is_left_out_in_every_arm(tmp_path):
 def test_differences_turn_round_with_the_arms(small, shares):
     a, b = (set_accuracy(*one) for one in zip(small.arms, shares, strict=True))
     study = make_study([a, b])
-    one, two = (study.summarize(*pair, study.list_places([1])) for pair in ((a, b), (b, a)))
+    one, two = (subtract(study, *pair, [1]).pairs[0] for pair in ((a, b), (b, a)))
     assert one.mean == pytest.approx(shares[0] - shares[1])
     assert one.mean == pytest.approx(-two.mean)
-    assert (one.num_up, one.num_down) == (two.num_down, two.num_up)
-    assert one.best.value == pytest.approx(-two.worst.value)
+    assert one.counts == (two.counts[1], two.counts[0], two.counts[2])
+    assert one.best.difference == pytest.approx(-two.worst.difference)
 
 
 def set_accuracy(arm, share):
@@ -205,14 +219,6 @@ def set_accuracy(arm, share):
         if cell.system == "grpo"
     }
     return replace(arm, runs=(replace(run, cells=cells),))
-
-
-@given(st.floats(-1, 1))
-def test_arrows_say_what_the_number_says(value):
-    shown = show_points(value).text
-    assert (
-        {"+": "⬆️", "−": "⬇️", "±": "➡️"}[shown[0]] == choose_arrow(value) == shown.split("\u00a0")[1]
-    )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +265,7 @@ def check_refused(small, run, kind):
     (found,) = list_unlike(study)
     assert (found.kind, found.level) == (kind, "error")
     assert collect_notices(study)[0] == found
-    verdict = judge_alike(study)
+    verdict = judge(study)
     assert (verdict.outcome, verdict.arm) == ("unlike", None)
 
 
@@ -322,7 +328,7 @@ def test_training_on_one_published_file_and_comparing_with_the_other_is_refused(
     }
     assert things["thing.data"] == things["thing.pools"] == "other_condition"
     assert things["thing.prompt"] == "unknown_condition"
-    assert judge_alike(study).outcome == "unlike"
+    assert judge(study).outcome == "unlike"
 
 
 def test_lists_that_are_all_the_same_are_named(tmp_path):
@@ -359,14 +365,14 @@ def test_epochs_of_one_arm_stand_apart(tmp_path):
     study = make_arms(tmp_path, of={0.15: {"epochs": FALLING[:2]}})
     low, high = study.arms
     assert study.epochs == (1, 2)
-    assert (study.list_own_epochs(low), study.list_own_epochs(high)) == ((3,), ())
-    assert judge_alike(study).epoch == 2
+    assert (low.epochs, high.epochs) == ({1, 2, 3}, {1, 2})
+    assert judge(study).epoch == 2
     write_study([one.folder for arm in study.arms for one in arm.runs], tmp_path / "out")
     text = (tmp_path / "out" / "study.md").read_text()
-    own, rest = text.split("## Epochs that not every arm has")[1].split("## What training changed")
-    assert own.count("| 3 |") == len(SIZES)
-    assert "3 | " not in text.split("### Summary by epoch")[1].split("### By shots")[0]
-    assert rest
+    accuracies, rest = text.split("## Accuracies")[1].split("## Differences")
+    assert accuracies.count("| 3 |") == 2 * len(SIZES)
+    assert accuracies.count("| 3 | 5 | ? |") == 1
+    assert "| 3 | " not in rest.split("## What training changed")[0].split("### Every cell")[1]
 
 
 def test_unfinished_epochs_are_told_against_the_plan(tmp_path):
@@ -391,7 +397,7 @@ def test_kl_is_read_with_care(tmp_path, epochs, gap, kind):
     assert found.kind == kind
     assert (kind in name_notices(study, "warning")) == (kind == "kl_falls")
     assert ("off_policy" in name_notices(study, "error")) == (gap == 0.5)
-    text = choose_words("en").say(found)
+    text = PHRASES.say(found)
     assert ("further from" in text) == (kind == "kl_rises")
     assert ("before RCE" in text) == (kind == "kl_falls")
 
@@ -424,14 +430,13 @@ def test_a_beta_is_recommended_by_an_interval_over_seeds(tmp_path, seeds, gain, 
         for seed in seeds
     ]
     study = make_study(read_arms(runs))
-    verdict = judge_alike(study)
+    verdict = judge(study)
     assert verdict.outcome == outcome
     assert verdict.arm == ("β = 0.15" if outcome in ("checkpoint", "recommended") else None)
     (found,) = verdict.differences
-    assert found.of_method == (len(seeds) > 1)
+    assert found["of_method"] == (len(seeds) > 1)
     assert ("few_seeds" in name_notices(study)) == (len(seeds) < 3)
-    words = choose_words("en")
-    told = " ".join(map(words.say, list_reasons(study, verdict, command="again")))
+    told = " ".join(map(PHRASES.say, list_reasons(study, verdict, command="again")))
     assert ("Nothing is recommended of β" in told) == (outcome == "checkpoint")
     assert ("each interval for the method leaves 0 out" in told) == (outcome == "recommended")
     assert ("again" in told) == (outcome != "recommended")
@@ -454,8 +459,10 @@ def test_arms_without_a_seed_in_common_are_not_subtracted(tmp_path):
     ]
     study = make_study(read_arms(runs))
     assert name_notices(study, "error") == ["no_shared_seed"]
-    assert judge_alike(study).differences == ()
-    (table,) = tabulate_differences(study, choose_words("en"))
+    assert judge(study).differences == ()
+    found = subtract(study, *study.arms, study.epochs)
+    layout = ComparisonLayout(found, PHRASES).show_differences()
+    (table,) = layout[-1].tables
     assert {one.text for row in table.cells for one in row[2:]} == {"≠"}
 
 
@@ -483,7 +490,7 @@ def test_the_page_of_three_arms(tmp_path, language):
     runs = [one.folder for arm in study.arms for one in arm.runs]
     write_study(runs, tmp_path / "out", language=language)
     html = (tmp_path / "out" / "study.html").read_text()
-    for text in ("β = 0.18 − 0.12", "β = 0.18 − 0.15", "β = 0.15 − 0.12"):
+    for text in ("0.18 − β = 0.12", "0.18 − β = 0.15", "0.15 − β = 0.12"):
         assert text in html
     found = json.loads((tmp_path / "out" / "study.json").read_text())
     assert found["verdict"]["outcome"] == "tied"
@@ -491,8 +498,8 @@ def test_the_page_of_three_arms(tmp_path, language):
 
 
 def test_every_sentence_is_used_and_every_used_one_is_there():
-    source = "\n".join(path.read_text() for path in STUDY.glob("*.py"))
-    said = set(load_phrases(STUDY / "phrases.yaml"))
+    source = "\n".join(path.read_text() for path in Path(page.__file__).parent.glob("*.py"))
+    said = set(load_phrases(Path(page.__file__).parent / "phrases.yaml"))
     quoted = set(re.findall(r'"([\w.]+)"', source))
     prefixes = (
         "thing.",
@@ -503,7 +510,7 @@ def test_every_sentence_is_used_and_every_used_one_is_there():
         "column_",
         "count.",
         "systems.",
-        "kind_",
+        "axis.",
     )
     assert {key for key in said if not key.startswith(prefixes)} <= quoted
-    assert set(re.findall(r'Statement\(\s*"([\w.]+)"', source)) <= said
+    assert set(re.findall(r'(?:Statement|_warn)\(\s*"([\w.]+)"', source)) <= said

@@ -9,8 +9,15 @@ import pytest
 
 from groupwise.core import Completion, ConfigError, Example, Score, load_config
 from groupwise.data import read_examples
-from groupwise.evaluation import Policies, Prediction, RunPolicy, Section, compute_metrics
-from groupwise.evaluation.comparison import build_comparison, read_cells_file
+from groupwise.evaluation import (
+    Policies,
+    Prediction,
+    RunPolicy,
+    Section,
+    compare_results,
+    compute_metrics,
+    read_published,
+)
 from groupwise.inference import ResponderSettings, Sampling
 from groupwise.judges import Judge
 from groupwise.models import write_tiny_policy
@@ -318,14 +325,14 @@ def test_the_published_table_is_refused_and_its_halves_are_not(
     half: str, n: int, values: list[float | None]
 ) -> None:
     with pytest.raises(ConfigError, match=r"n 340 at .*accuracy.* n 350 at .*alignment"):
-        read_cells_file(PUBLISHED)
+        read_published(PUBLISHED)
     path = PUBLISHED.with_name(f"alignment-{half}.yaml")
-    found = build_comparison(read_cells_file(path))
+    found = compare_results(read_published(path))
     assert [cell.n for cell in found.cells] == [n] * 3
     assert [cell.value for cell in found.cells] == [
         one if one is None else pytest.approx(one) for one in values
     ]
-    assert found.recommendation.system is None
+    assert found.recommended is None
     for page in ("README.md", "README.zh.md"):
         told = (PUBLISHED.parents[1] / page).read_text(encoding="utf-8")
         assert f"report src/groupwise_recipes/visual_reasoning/published/{path.name} " in told

@@ -14,7 +14,7 @@ from groupwise.core import Completion, Example, load_config, read_json
 from groupwise.rewards import RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import VisualConfig
-from groupwise_recipes.visual_reasoning.study.tables import StudyTable, read_tables
+from groupwise_recipes.visual_reasoning.study_tables import StudyTable, read_tables
 from groupwise_recipes.visual_reasoning.task import TASK
 
 CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"

@@ -21,8 +21,8 @@ from groupwise.pipeline.steps import describe_plan
 from groupwise_recipes.visual_reasoning.box_rivals import ONE_PLACE, OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
 from groupwise_recipes.visual_reasoning.recipe import recipe
-from groupwise_recipes.visual_reasoning.study.page import write_study
-from groupwise_recipes.visual_reasoning.study.tables import FOLDER, NAMES, read_tables
+from groupwise_recipes.visual_reasoning.study import write_study
+from groupwise_recipes.visual_reasoning.study_tables import FOLDER, NAMES, read_tables
 
 CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
 SILENT = {"inapplicable": ["alignment"]}
@@ -536,7 +536,7 @@ def test_the_command_line_reports_on_several_runs_and_on_one_with_a_folder(tmp_p
     done = CliRunner().invoke(
         app, ["report", *runs, "--metric", "test/accuracy", "--out", str(tmp_path / "seeds")]
     )
-    assert (done.exit_code, (tmp_path / "seeds" / "methods.md").is_file()) == (0, True), done.output
+    assert (done.exit_code, (tmp_path / "seeds/comparison.md").is_file()) == (0, True), done.output
 
 
 @pytest.mark.parametrize(

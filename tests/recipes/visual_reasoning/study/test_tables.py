@@ -10,7 +10,7 @@ import pytest
 
 from groupwise.core import ConfigError, dump_config, flatten_settings, load_config
 from groupwise_recipes.visual_reasoning.config import VisualConfig
-from groupwise_recipes.visual_reasoning.study.tables import (
+from groupwise_recipes.visual_reasoning.study_tables import (
     NAMES,
     Row,
     StudyTable,
@@ -42,7 +42,7 @@ def resolve(config: str, *overrides: str) -> dict[str, Any]:
 
 
 def list_studies(settings: dict[str, Any]) -> list[str]:
-    return [name for name, table in TABLES.items() if table.fits(settings)]
+    return [name for name, table in TABLES.items() if fits_any(table.runs, settings)]
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
@@ -90,7 +90,7 @@ def test_runs_on_published_sets_fill_the_rows_of_their_arms(
 
 def list_readme_runs(readme: Path) -> Iterator[dict[str, Any]]:
     """Yield the settings of every run that the commands of the section on tables make."""
-    section = readme.read_text(encoding="utf-8").split("study/tables/")[1]
+    section = readme.read_text(encoding="utf-8").split("tables/*.yaml")[1]
     for line in section.splitlines():
         if not line.startswith(("    groupwise run ", "    groupwise sweep ")):
             continue
@@ -111,7 +111,7 @@ def test_the_commands_of_the_readme_fill_every_row_of_every_table(name: str) -> 
         (table.name, row.name)
         for table in TABLES.values()
         for row in table.rows
-        if not any(table.fits(one) and fits_any(row.where, one) for one in runs)
+        if not any(fits_any(table.runs, one) and fits_any(row.where, one) for one in runs)
     ]
     # A row that only stands where a run is there needs no command.
     assert [one for one in empty if not find(TABLES[one[0]], one[1]).is_extra] == []

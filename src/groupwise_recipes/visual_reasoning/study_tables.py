@@ -18,11 +18,7 @@ Settings = Mapping[str, Any]
 class Wanted(Config):
     """What a setting has to be, all of it; a setting that a run does not have is null.
 
-    Attributes:
-        any_of: one of these.
-        none_of: none of these.
-        above: a number above this.
-        given: whether it, or any setting below it, is more than null.
+    ``given`` says whether it, or any setting below it, is more than null.
     """
 
     any_of: tuple[Any, ...] | None = None
@@ -72,13 +68,7 @@ class Title(Config):
 
 
 class Published(Config):
-    """A value that was published, in percent.
-
-    Attributes:
-        value: of 0 to 100.
-        n: items that it is of; None: nobody says it.
-        split: that it is of; None: nobody says it.
-    """
+    """A published value in percent; of how many items and of which split, where somebody says."""
 
     value: float = Field(ge=0, le=100)
     n: int | None = Field(default=None, ge=1)
@@ -86,18 +76,10 @@ class Published(Config):
 
 
 class Row(Config):
-    """An arm: a policy of the runs that were made so.
+    """An arm: ``policy`` of the runs whose settings fit ``where``; ``settings`` make such a run.
 
-    Attributes:
-        name: unique in its table.
-        title: for readers.
-        policy: whose answers are measured.
-        where: what the settings of its runs have to be.
-        settings: beside those of the table, those that make such a run.
-        is_extra: whether it is left out as long as no run is there.
-        published: values by column.
-        published_apart: values of other items than those of ``published``; they have a table of
-            their own.
+    An extra one is left out as long as no run is there. ``published_apart`` are values by column of
+    other items than those of ``published``; they have a table of their own.
     """
 
     name: str
@@ -111,14 +93,9 @@ class Row(Config):
 
 
 class Column(Config):
-    """A measure, of all items or of a part of them.
+    """A measure, of all items or of a ``part`` of them.
 
-    Attributes:
-        name: unique in its table.
-        title: for readers.
-        measure: such as ``accuracy``.
-        part: a field of items and the values that it may have; a run has the first that it asked
-            about. None: all items.
+    A part is a field and the values that it may have; a run has the first that it asked about.
     """
 
     name: str
@@ -128,19 +105,9 @@ class Column(Config):
 
 
 class StudyTable(Config):
-    """One table.
+    """One table: runs whose settings fit ``runs``, made by ``config`` and ``settings``.
 
-    Attributes:
-        name: of the study.
-        title: for readers.
-        lead: how it is read.
-        config: that its runs are made by.
-        settings: beside the config, those that make its runs.
-        runs: what the settings of a run of the study are.
-        rows: arms.
-        columns: measures.
-        pairs: rows that are compared: what the second has more than the first.
-        split: that everything is measured on.
+    ``pairs`` are rows that are compared: what the second has more than the first.
     """
 
     name: Literal["alignment", "grounding", "transfer", "bias", "prompts"]
@@ -155,58 +122,35 @@ class StudyTable(Config):
     split: str = "test"
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
+    def _check(self) -> Self:
+        """Refuse unknown names, and published values of other items in one table."""
         for listed in (self.rows, self.columns):
             names = [one.name for one in listed]
             if len(set(names)) < len(names):
                 raise ValueError(f"a name stands twice among {names}")
         typed = {name for row in self.rows for name in (*row.published, *row.published_apart)}
-        unknown = typed - set(self.list_columns())
-        if unknown:
+        if unknown := typed - {one.name for one in self.columns}:
             raise ValueError(f"there are no columns {sorted(unknown)}")
-        unknown = {name for pair in self.pairs for name in pair} - {one.name for one in self.rows}
-        if unknown:
+        if unknown := {x for pair in self.pairs for x in pair} - {one.name for one in self.rows}:
             raise ValueError(f"pairs: there are no rows {sorted(unknown)}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_items(self) -> Self:
-        """Refuse published values of other items in one table, as far as their numbers say so."""
-        for typed in ("published", "published_apart"):
-            self._check_typed([getattr(row, typed) for row in self.rows])
-        return self
-
-    def _check_typed(self, rows: Sequence[Mapping[str, Published]]) -> None:
-        known: dict[object, tuple[str, int]] = {}
-        for row in rows:
-            for column in self.columns:
-                n = row[column.name].n if column.name in row else None
-                kind = (column.part, column.measure == "pair_accuracy")
-                first, num = known.setdefault(kind, (column.name, n)) if n else ("", n)
+        for kind in ("published", "published_apart"):
+            known: dict[object, tuple[str, int]] = {}
+            for row, column in ((row, column) for row in self.rows for column in self.columns):
+                n = getattr(row, kind)[column.name].n if column.name in getattr(row, kind) else None
+                place = column.part, column.measure == "pair_accuracy"
+                first, num = known.setdefault(place, (column.name, n)) if n else ("", n)
                 if n != num:
                     raise ValueError(
                         f"{column.name} was published of n {n} and {first} of n {num}: one table "
                         "is of the same items"
                     )
-
-    def list_columns(self) -> list[str]:
-        """Return the names of the columns."""
-        return [one.name for one in self.columns]
-
-    def fits(self, settings: Settings) -> bool:
-        """Return whether a run with these settings is one of the study."""
-        return fits_any(self.runs, settings)
+        return self
 
     def write_command(self, row: Row, like: Path | None) -> str:
-        """Return the command that makes a run with a row's arm.
-
-        Args:
-            row: of the table.
-            like: a run whose config and further settings it has; None: the study's own config.
-        """
+        """Return the command that makes a run of a row, with the config of a run like it."""
         settings = (*self.settings, *row.settings)
-        own = [one.partition("=")[0] for any_row in self.rows for one in any_row.settings]
-        own += [one.partition("=")[0] for one in self.settings]
+        every = [*self.settings, *(one for any_row in self.rows for one in any_row.settings)]
+        own = [one.partition("=")[0] for one in every]
         start = None if like is None else repeat_start(like, without=own)
         words = ["groupwise", "run", *(start or ("visual_reasoning", "--config", self.config))]
         return shlex.join([*words, *(part for one in settings for part in ("--set", one))])

@@ -1,0 +1,447 @@
+"""Comparisons of the systems of a table of results: differences, notices, a recommendation.
+
+Two systems are subtracted cell by cell, first minus second: items are paired where each side is one
+run; seeds and clusters are drawn where a side is several; Holm's method is over all differences.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise, product
+from statistics import fmean
+from typing import Any, Literal
+
+from groupwise.core import digest_json
+from groupwise.evaluation.methods import MethodDifference, compare_methods
+from groupwise.evaluation.paired import (
+    DiscordantItem,
+    PairedComparison,
+    compare_items,
+    list_discordant,
+)
+from groupwise.evaluation.predictions import find_constant
+from groupwise.evaluation.report.phrases import LEVELS, Statement
+from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
+from groupwise.evaluation.sameness import summarize_same
+from groupwise.evaluation.sources import tell_sameness
+from groupwise.evaluation.statistics import NUM_RESAMPLES, SIGNIFICANCE, adjust_holm
+
+SAME = 1e-12
+MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS, FEW_CARRYING = 0.05, 100, 20, 20
+MAX_COMPARISONS, MANY_COMPARISONS, FEWER_RESAMPLES, RESAMPLES_ALONE = 200, 20, 1_999, 2_000
+MAX_DISCORDANT, MIN_DISCORDANT, MAX_FAILED = 20, 5, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The difference of two systems in one cell, first minus second.
+
+    It is None where ``why_none`` says ``missing``, ``inapplicable`` or ``other_items``. The test,
+    whose b is the first system, draws clusters of items, or seeds and clusters where a system has
+    several; ``p_holm`` is adjusted for all differences. ``alone`` are seed, difference and p-value
+    of runs that alone would have said (p < 0.05) what the methods do not: first the other sign.
+    """
+
+    cell: Coordinates
+    difference: float | None
+    why_none: Literal["", "missing", "inapplicable", "other_items"] = ""
+    test: PairedComparison | MethodDifference | None = None
+    p_holm: float | None = None
+    alone: tuple[tuple[int, float, float], ...] = ()
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it survives Holm's method."""
+        return self.p_holm is not None and self.p_holm < SIGNIFICANCE
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The 95 % interval; None where there is none."""
+        if self.test is None or self.test.low is None or self.test.high is None:
+            return None
+        return self.test.low, self.test.high
+
+    def state_interval(self, side: Literal[1, -1] = 1) -> Statement | str:
+        """Return its interval and p as a statement, turned round for side -1; empty without one."""
+        if self.ends is None:
+            return ""
+        values: dict[str, Any] = {"ends": sorted(side * end for end in self.ends), "p": self.p_holm}
+        if not isinstance(self.test, MethodDifference):
+            return Statement("interval.items", values)
+        num = min(self.test.num_seeds_a, self.test.num_seeds_b)
+        return Statement("interval.methods", values | {"num": num})
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMean:
+    """Mean difference over the cells with one value of an axis, and over how many of them.
+
+    ``trend`` is its change from the first to the last epoch, where epochs are another axis and
+    all of them have a difference in the same cells.
+    """
+
+    value: str
+    mean: float | None
+    num_compared: int
+    num_cells: int
+    trend: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two systems: ``counts`` are the cells in which the first is better, worse and equal.
+
+    ``clear`` are those, better and worse, that survive Holm's method; ``best`` and ``worst`` are
+    where the first gains and loses most. ``trends`` has, for an axis of epochs, the change from
+    the first to the last. ``discordant`` are items of ``discordant_cell``, the tested cell that
+    differs most; ``won``: on how many of these the first is better, the second is, and all.
+    """
+
+    first: str
+    second: str
+    gaps: tuple[Gap, ...]
+    mean: float | None
+    counts: tuple[int, int, int]
+    num_tested: int
+    clear: tuple[int, int]
+    best: Gap | None
+    worst: Gap | None
+    by_axis: tuple[tuple[AxisMean, ...], ...]
+    trends: tuple[float | None, ...]
+    discordant: tuple[DiscordantItem, ...] = ()
+    discordant_cell: Coordinates = ()
+    won: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What a comparison says, but for words.
+
+    ``cells`` are the means over seeds; ``recommended`` is the system to take, with the evidence as
+    ``reasons``, None: what stands against taking any.
+    """
+
+    table: ResultTable
+    cells: tuple[Result, ...]
+    pairs: tuple[Pair, ...]
+    notices: tuple[Statement, ...]
+    recommended: str | None
+    reasons: tuple[Statement, ...]
+
+
+def compare_results(
+    table: ResultTable, *, pairs: Sequence[tuple[str, str]] | None = None, seed: int = 0
+) -> Comparison:
+    """Compare the systems of a table; the same table and seed of the draws say the same.
+
+    Without ``pairs`` policies of the same runs are compared with the last, methods with the first;
+    of runs all pairs are, or each with the first where that is more than 200 differences.
+
+    Raises:
+        EvaluationError: if runs answered the same items with other labels.
+    """
+    names, every = table.systems, list(combinations(table.systems, 2))
+    if pairs is not None:
+        pass
+    elif table.policies.listed:
+        known = {one.system for one in table.results if one.state != "inapplicable"}
+        last, *others = [name for name in reversed(names) if name in known]
+        pairs = [(last, other) for other in others]
+    elif table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS:
+        pairs = [(names[0], other) for other in names[1:]]
+    else:
+        pairs = every
+    gaps, num = _adjust(_subtract_all(table, pairs, seed)), len(table.cells)
+    found = tuple(
+        _join_gaps(table, pair, gaps[place * num : (place + 1) * num])
+        for place, pair in enumerate(pairs)
+    )
+    cells = tuple(table.summarize(*at) for at in product(names, table.cells))
+    notices = [*_note_pairs(found), *table.notices, *_note_results(table)]
+    notices += [*_note_cells(table, cells), *_note_axes(table)]
+    recommended, reasons = _recommend(table, cells, found)
+    by_level = sorted(notices, key=lambda one: LEVELS.index(one.level))
+    return Comparison(table, cells, found, tuple(by_level), recommended, tuple(reasons))
+
+
+def _are_same_items(one: Result, two: Result) -> bool:
+    """Whether two results are not known to be of other items, labels or clusters."""
+    if any(a and b and a != b for a, b in ((one.digest, two.digest), (one.n, two.n))):
+        return False
+    a, b = one.items, two.items
+    return a is None or b is None or (a.ids, a.clusters) == (b.ids, b.clusters)
+
+
+def _subtract_all(table: ResultTable, pairs: Sequence[tuple[str, str]], seed: int) -> list[Gap]:
+    """Return the gap of every pair and cell, in their order."""
+    places = list(product(pairs, table.cells))
+    sides = [(table.select(a, cell), table.select(b, cell)) for (a, b), cell in places]
+    num_tests = sum(bool(a and b and a[0].items and _are_same_items(a[0], b[0])) for a, b in sides)
+    num_resamples = NUM_RESAMPLES if num_tests <= MANY_COMPARISONS else FEWER_RESAMPLES
+    found: list[Gap] = []
+    for (names, cell), (ours, theirs) in zip(places, sides, strict=True):
+        if not ours or not theirs:
+            states = {table.summarize(name, cell).state for name in names} - {"done"}
+            found.append(
+                Gap(cell, None, "inapplicable" if states == {"inapplicable"} else "missing")
+            )
+            continue
+        is_paired = [one.seed for one in ours] == [
+            one.seed for one in theirs
+        ] or not table.is_of_methods
+        is_paired = is_paired and all(map(_are_same_items, ours, theirs))
+        items = [[one.items for one in side if one.items] for side in (ours, theirs)]
+        if not is_paired and not (table.is_of_methods and all(items)):
+            found.append(Gap(cell, None, "other_items"))
+            continue
+        one, two = (fmean(result.value or 0.0 for result in side) for side in (ours, theirs))
+        gap = Gap(cell, 0.0 if abs(one - two) < SAME else one - two)
+        if all(items) and table.is_of_methods:
+            alone: list[tuple[int, float, float]] = []
+            for result, a, b in zip(ours, *items, strict=True) if is_paired and ours[1:] else ():
+                test = compare_items(b, a, num_resamples=RESAMPLES_ALONE)
+                if test.p_value_clustered < SIGNIFICANCE:
+                    alone.append((result.seed, test.difference, test.p_value_clustered))
+            gap = replace(gap, test=compare_methods(*reversed(items), is_paired=is_paired))
+            gap = replace(gap, alone=tuple(alone))
+        elif all(items):
+            test = compare_items(items[1][0], items[0][0], seed=seed, num_resamples=num_resamples)
+            gap = replace(gap, test=test)
+        found.append(gap)
+    return found
+
+
+def _adjust(gaps: Sequence[Gap]) -> list[Gap]:
+    """Return the gaps with Holm's p-values, and alone only what contradicts the methods."""
+    tests = [gap.test for gap in gaps if gap.test is not None]
+    values = [x.p_value_clustered if isinstance(x, PairedComparison) else x.p_value for x in tests]
+    adjusted = iter(adjust_holm([value for value in values if value is not None]))
+    found: list[Gap] = []
+    for gap in gaps:
+        if gap.ends is not None:
+            gap = replace(gap, p_holm=next(adjusted))
+        can_be_alike = gap.p_holm is not None and not gap.is_clear
+        told = sorted((one[1] * (gap.difference or 0.0) > 0, one[2], one) for one in gap.alone)
+        kept = tuple(one for is_alike, _, one in told if can_be_alike or not is_alike)
+        found.append(replace(gap, alone=kept))
+    return found
+
+
+def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -> Pair:
+    known = [gap for gap in gaps if gap.difference is not None]
+    sign = table.measure.sign
+    gains = {gap.cell: sign * (gap.difference or 0.0) for gap in known}
+    signs = [(gain > 0) - (gain < 0) for gain in gains.values()]
+    clear = [gains[gap.cell] > 0 for gap in known if gap.is_clear]
+    epochs = next((place for place, axis in enumerate(table.axes) if axis.has_epochs), None)
+    by_axis: list[tuple[AxisMean, ...]] = []
+    for place, axis in enumerate(table.axes):
+        rows: list[AxisMean] = []
+        for value in axis.values:
+            here = [gap for gap in gaps if gap.cell[place] == value]
+            values = [gap.difference for gap in here if gap.difference is not None]
+            trend = None if epochs == place else _find_trend(here, epochs)
+            mean = fmean(values) if values else None
+            rows.append(AxisMean(value, mean, len(values), len(here), trend))
+        by_axis.append(tuple(rows))
+    found = Pair(
+        *pair,
+        gaps=tuple(gaps),
+        mean=fmean(gap.difference or 0.0 for gap in known) if known else None,
+        counts=(signs.count(1), signs.count(-1), signs.count(0)),
+        num_tested=sum(gap.ends is not None for gap in gaps),
+        clear=(clear.count(True), clear.count(False)),
+        best=max(known, key=lambda gap: gains[gap.cell], default=None),
+        worst=min(known, key=lambda gap: gains[gap.cell], default=None),
+        by_axis=tuple(by_axis),
+        trends=tuple(
+            _find_trend(gaps, epochs) if epochs == place else None
+            for place in range(len(table.axes))
+        ),
+    )
+    tested = [gap for gap in known if isinstance(gap.test, PairedComparison)]
+    if not tested:
+        return found
+    cell = max(tested, key=lambda gap: abs(gap.difference or 0.0)).cell
+    (one,), (two,) = (table.select(name, cell) for name in pair)
+    assert one.items is not None
+    assert two.items is not None
+    unlike = list_discordant(one.items, two.items)
+    shown: list[DiscordantItem] = []
+    for item in unlike[: max(MIN_DISCORDANT, MAX_DISCORDANT // (len(table.systems) - 1))]:
+        ours, theirs = one.answers.get(item.id), two.answers.get(item.id)
+        named: dict[str, Any] = {"task": str(ours.fields.get("task") or "") if ours else ""}
+        named["answer_a"] = (ours and ours.text) or item.answer_a
+        named["answer_b"] = (theirs and theirs.text) or item.answer_b
+        shown.append(replace(item, **named))
+    better = [sign * (item.value_a - item.value_b) > 0 for item in unlike]
+    won = better.count(True), better.count(False), len(one.items.ids)
+    return replace(found, discordant=tuple(shown), discordant_cell=cell, won=won)
+
+
+def _find_trend(gaps: Sequence[Gap], epochs: int | None) -> float | None:
+    """Return the mean difference in the last epoch minus that in the first.
+
+    None: there are no epochs (``epochs`` is their place in a cell), or not the same cells of each.
+    """
+    if epochs is None:
+        return None
+    found: dict[str, dict[Coordinates, float]] = {}
+    for gap in gaps:
+        own = found.setdefault(gap.cell[epochs], {})
+        if gap.difference is not None:
+            own[gap.cell[:epochs] + gap.cell[epochs + 1 :]] = gap.difference
+    first, *others = found.values()
+    if not first or not others or any(one.keys() != first.keys() for one in others):
+        return None
+    return fmean(others[-1].values()) - fmean(first.values())
+
+
+def _recommend(
+    table: ResultTable, cells: Sequence[Result], pairs: Sequence[Pair]
+) -> tuple[str | None, list[Statement]]:
+    """Return the system to take with the evidence, or every reason against taking one.
+
+    It takes a fair comparison, every cell run on the same items, a difference to every other system
+    that survives Holm's method in one cell at least and in none against it, and the near end of
+    its interval on the better side of a baseline. What has seen the answers is never taken.
+    """
+    missing = sum(one.value is None and one.state != "inapplicable" for one in table.results)
+    silent = [*dict.fromkeys(one.system for one in cells if one.state == "inapplicable")]
+    silent = [] if table.policies.listed else silent
+    other = {gap.cell for one in pairs for gap in one.gaps if gap.why_none == "other_items"}
+    against: dict[str, tuple[object, dict[str, Any]]] = {
+        "unfair": (table.is_fair is False, {}),
+        "one_system": (len(table.systems) < 2, {}),
+        "missing": (missing, {"num_missing": missing, "num_cells": len(table.results)}),
+        "inapplicable": (silent, {"names": silent}),
+        "no_items": (not any(one.items for one in table.results), {}),
+        "other_items": (other, {"num_cells": len(other)}),
+    }
+    reasons = [Statement(f"reason.{kind}", one) for kind, (holds, one) in against.items() if holds]
+    if reasons:
+        return None, reasons
+    sign = table.measure.sign
+    means = {
+        name: sign * fmean(one.value or 0.0 for one in cells if one.system == name)
+        for name in table.systems
+        if table.policies.find(name).kind != "bound"
+        and any(c.value is not None for c in cells if c.system == name)
+    }
+    best, *equals = [name for name in means if max(means.values()) - means[name] < SAME]
+    if equals:
+        return None, [Statement("reason.equal", {"names": [best, *equals]})]
+    rivals = [one for one in pairs if best in (one.first, one.second)]
+    rivals = [one for one in rivals if one.first in means and one.second in means]
+    evidence: list[Statement] = []
+    if untold := len(means) - 1 - len(rivals):
+        reasons.append(Statement("reason.not_compared", {"best": best, "num": untold}))
+    for pair in rivals:
+        side = 1 if pair.first == best else -1
+        better, worse = pair.clear[::side]
+        values = {"best": best, "rival": pair.second if side > 0 else pair.first, "worse": worse}
+        values |= {"num_cells": len(pair.gaps), "better": better, "mean": side * (pair.mean or 0.0)}
+        if not better or worse:
+            reasons.append(Statement("reason.mixed" if better else "reason.not_clear", values))
+        is_single = len(pair.gaps) == 1 and pair.gaps[0].ends is not None
+        values["interval"] = pair.gaps[0].state_interval(side) if is_single else ""
+        evidence.append(Statement("evidence.single" if is_single else "evidence.grid", values))
+    if table.is_fair:
+        evidence.append(Statement("evidence.fair"))
+    ends = [one.low if sign > 0 else one.high for one in cells if one.system == best]
+    known = [one.baseline for one in table.results if one.system == best]
+    near, base = ([one for one in found if one is not None] for found in (ends, known))
+    if len(base) < len(known) or (len(near) < len(ends) and not reasons):
+        reasons.append(Statement("reason.no_baseline"))
+    elif len(near) == len(ends):
+        values = {"best": best, "end": fmean(near), "baseline": fmean(base)}
+        evidence.append(Statement("evidence.baseline", values))
+        if sign * (values["end"] - values["baseline"]) <= 0:
+            reasons.append(Statement("reason.not_above_baseline", values))
+    return (None, reasons) if reasons else (best, evidence)
+
+
+def _note_pairs(pairs: Sequence[Pair]) -> Iterator[Statement]:
+    """Say what one run alone would have said, what has other items, and what limits methods."""
+    limits: dict[str, Statement] = {}
+    for pair in pairs:
+        named = {"first": pair.first, "second": pair.second}
+        num_other = sum(gap.why_none == "other_items" for gap in pair.gaps)
+        if num_other and len(pair.gaps) > 1:  # of one cell the fairness gate says it
+            yield Statement("notice.other_items", named | {"num_cells": num_other}, "error")
+        for gap in pair.gaps:
+            test = gap.test
+            if not isinstance(test, MethodDifference):
+                continue
+            num = min(test.num_seeds_a, test.num_seeds_b)
+            for seed, difference, p in gap.alone[:1]:
+                values = named | {"seed": seed, "alone": difference, "p": p, "num": num}
+                values |= {"difference": gap.difference, "interval": gap.state_interval()}
+                yield Statement("notice.seed_alone", values, "warning")
+            kinds = {"few_seeds": "one_seed" if num == 1 else "few_seeds", "no_spread": ""}
+            if kind := kinds.get(test.limit, test.limit):
+                limits[kind] = Statement(f"notice.{kind}", {"num": num}, "warning")
+            elif test.design == "nested":
+                limits["own_items"] = Statement("notice.own_items")
+            if test.num_carrying is not None and test.num_carrying < FEW_CARRYING:
+                values = {"num_carrying": round(test.num_carrying)}
+                limits["carrying"] = Statement("notice.carrying", values, "warning")
+    yield from limits.values()
+
+
+def _note_results(table: ResultTable) -> Iterator[Statement]:
+    """Say what has failed, has not run, has no items, or is always the same answer."""
+    for one in [one for one in table.results if one.state == "failed"][:MAX_FAILED]:
+        values = {"name": one.system, "at": one.cell, "error": one.error}
+        yield Statement("notice.failed", values, "warning")
+    missing = sum(one.value is None and one.state != "inapplicable" for one in table.results)
+    if missing:
+        values = {"num_missing": missing, "num_cells": len(table.results)}
+        yield Statement("notice.missing", values, "warning")
+    done = [one for one in table.results if one.value is not None]
+    if done and not any(one.items for one in done):
+        yield Statement("notice.no_items", {}, "warning")
+    for name in table.systems:
+        own = [[*one.answers.values()] for one in done if one.system == name and one.answers]
+        constant = [answer for answer in map(find_constant, own) if answer is not None]
+        if constant and not table.policies.is_baseline(name):  # some baselines are no more
+            values = {"name": name, "answers": sorted(set(constant)), "num": len(constant)}
+            yield Statement("notice.constant", values | {"num_cells": len(own)}, "warning")
+
+
+def _note_cells(table: ResultTable, cells: Sequence[Result]) -> Iterator[Statement]:
+    """Say how many answers are invalid where they are most, and how small the smallest cell is."""
+    for name in table.systems:
+        own = [one for one in cells if one.system == name]
+        worst = max(own, key=lambda one: one.invalid_rate or 0.0)
+        if (worst.invalid_rate or 0.0) > MAX_INVALID_RATE:
+            values = {"name": name, "rate": worst.invalid_rate, "at": worst.cell}
+            yield Statement("notice.invalid", values, "warning")
+    n = min((one.n for one in cells if one.n), default=MIN_ITEMS)
+    clusters = min((one.num_clusters for one in cells if one.num_clusters), default=None)
+    if n < MIN_ITEMS or (clusters or MIN_CLUSTERS) < MIN_CLUSTERS:
+        told = Statement("run.in_clusters", {"num": clusters}) if clusters else ""
+        values = {"n": n, "in_clusters": told, "num_cells": len(cells)}
+        yield Statement("notice.small", values, "warning")
+
+
+def _note_axes(table: ResultTable) -> Iterator[Statement]:
+    """Say along which axes items are nested, and which values gave the same results."""
+    for place, axis in enumerate(table.axes):
+        sets: dict[object, set[frozenset[str]]] = {}
+        for one in table.results:
+            if one.items is not None:
+                rest = (one.system, one.seed, one.cell[:place] + one.cell[place + 1 :])
+                sets.setdefault(rest, set()).add(frozenset(one.items.ids))
+        several = [sorted(found, key=len) for found in sets.values() if len(found) > 1]
+        is_nested = several and all(a < b for found in several for a, b in pairwise(found))
+        if is_nested or (not sets and axis.nested):
+            yield Statement("notice.nested", {"axis": axis.key})
+    keys = [table.system_axis, *(axis.key for axis in table.axes), "seed"]
+    results: list[tuple[dict[str, str], str | float | None]] = []
+    for one in table.results if table.axes else ():
+        place = one.system, *one.cell, str(one.seed if table.is_of_methods else "")
+        rows = [[i, row.predicted, row.text] for i, row in sorted(one.answers.items())]
+        results.append(
+            (dict(zip(keys, place, strict=True)), digest_json(rows) if rows else one.value)
+        )
+    yield from map(tell_sameness, summarize_same(results))

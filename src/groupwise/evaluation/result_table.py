@@ -1,0 +1,228 @@
+"""One table of results: whatever is measured of runs, seeds, sweeps and published cells.
+
+A row is (system, run, seed, cell, split, item, measure, value). Rows that share all but the item
+are one ``Result`` with their values as an array. Beside them stands what the fairness gate says of
+the runs, and what they recorded of settings, data and training.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from groupwise.core import Config
+from groupwise.evaluation.fairness import DifferenceKind
+from groupwise.evaluation.methods import compare_methods
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import ACCURACY, Items, Measure, Prediction
+from groupwise.evaluation.report.phrases import Statement
+from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.statistics import clustered_ratio
+
+Coordinates = tuple[str, ...]
+State = Literal["done", "failed", "running", "waiting", "inapplicable"]
+Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
+
+
+class GridAxis(Config):
+    """One axis of the cells: a key and its values in order.
+
+    ``nested`` says whether the items along it lie in one another; None: they are the same, or it
+    is not known.
+    """
+
+    key: str
+    values: tuple[Name, ...] = Field(min_length=1)
+    nested: bool | None = None
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether its values are epochs, by its key."""
+        return any(word in self.key.lower() for word in ("epoch", "checkpoint"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """The rows of one system, run, seed and cell, or what several seeds come to.
+
+    ``value`` is the mean of ``items`` in [0, 1], None unless it is done; a published value has no
+    items, and ``low`` and ``high`` as they were published. ``baseline`` is the best value, on the
+    same items, of a policy that does not see the whole task, or of always saying the commonest
+    label. ``answers`` are predictions by item, ``digest`` is of the items' ids and labels. Of
+    several seeds ``seeds`` has the values, ``n`` and ``num_clusters`` are of the one with fewest,
+    and ``limit`` says why there is no interval, as ``MethodDifference`` does.
+    """
+
+    system: str
+    cell: Coordinates = ()
+    seed: int = 0
+    state: State = "done"
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    num_clusters: int | None = None
+    digest: str = ""
+    items: Items | None = None
+    answers: Mapping[str, Prediction] = field(default_factory=dict[str, Prediction])
+    baseline: float | None = None
+    policy: str = ""
+    folder: str = ""
+    error: str = ""
+    invalid_rate: float | None = None
+    seeds: tuple[tuple[int, float], ...] = ()
+    limit: str = ""
+
+    @classmethod
+    def of_items(cls, system: str, items: Items, **more: Any) -> Self:
+        """Return the result that items come to; ``more`` are further fields."""
+        known = {"n": len(items.ids), "num_clusters": len(set(items.clusters)), "items": items}
+        return cls(system, value=items.value, digest=items.split_digest, **known, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class SideRow:
+    """A setting or a count: a text per system, None where it was not recorded.
+
+    ``kind`` is how the fairness gate classes the difference, None where there is none; ``reason``
+    is the name of what it says of it, ``why`` the sentence by language.
+    """
+
+    aspect: str
+    key: str
+    values: tuple[str | None, ...]
+    kind: DifferenceKind | None = None
+    reason: str = ""
+    why: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A logged number of a training step: mean, lowest and highest run of a system by step."""
+
+    step_name: str
+    key: str
+    system: str
+    num_runs: int
+    steps: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+class EpochRow(Config):
+    """The last logged values within one epoch of a training step, means over ``num_runs`` runs."""
+
+    system: Name
+    epoch: int
+    values: dict[str, float]
+    step: str = ""
+    num_runs: int = 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ResultTable:
+    """The results of one measure on one split, and what stands beside them in a report.
+
+    Attributes:
+        results: in the order of systems and cells.
+        axes: of the cells.
+        title: what is compared.
+        measure: by what.
+        split: on which items.
+        system_axis: key whose values are the systems; empty for runs.
+        policies: that the systems are, where they are those of the same runs.
+        is_fair: whether the systems differ in nothing but what is compared; None: not asked.
+        sides: settings and data side by side, those that differ first.
+        notices: what is to be known of the sources.
+        curves: logged numbers of training.
+        epochs: the last values of every epoch.
+        sections: by system, what its recipe adds to its report.
+    """
+
+    results: tuple[Result, ...]
+    axes: tuple[GridAxis, ...] = ()
+    title: str = ""
+    measure: Measure = ACCURACY
+    split: str = "test"
+    system_axis: str = ""
+    policies: Policies = field(default_factory=Policies)
+    is_fair: bool | None = True
+    sides: tuple[SideRow, ...] = ()
+    notices: tuple[Statement, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    epochs: tuple[EpochRow, ...] = ()
+    sections: Mapping[str, tuple[Section, ...]] = field(
+        default_factory=dict[str, tuple[Section, ...]]
+    )
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, Coordinates], list[Result]]:
+        found: dict[tuple[str, Coordinates], list[Result]] = {}
+        for one in sorted(self.results, key=lambda one: one.seed):
+            found.setdefault((one.system, one.cell), []).append(one)
+        return found
+
+    @cached_property
+    def systems(self) -> tuple[str, ...]:
+        """Names of the systems, in their order."""
+        return tuple(dict.fromkeys(one.system for one in self.results))
+
+    @cached_property
+    def cells(self) -> tuple[Coordinates, ...]:
+        """Places of the grid, in their order; one empty place without axes."""
+        return tuple(dict.fromkeys(one.cell for one in self.results))
+
+    @cached_property
+    def is_of_methods(self) -> bool:
+        """Whether a system has several seeds in a cell."""
+        return any(len(found) > 1 for found in self._by_place.values())
+
+    def select(self, system: str, cell: Coordinates = ()) -> list[Result]:
+        """Return the results of a system in a cell that have run, by seed."""
+        found = self._by_place.get((system, cell), [])
+        return [one for one in found if one.value is not None]
+
+    def summarize(self, system: str, cell: Coordinates = ()) -> Result:
+        """Return what the seeds of a system come to in a cell, without items.
+
+        The 95 % interval of one seed draws clusters of items, that of three or more seeds and
+        clusters.
+        """
+        done = self.select(system, cell)
+        if not done:
+            found = self._by_place.get((system, cell), [Result(system, cell, state="waiting")])
+            return found[0]
+        low, high, limit = done[0].low, done[0].high, ""
+        items = [one.items for one in done if one.items is not None]
+        if len(done) > 1:
+            low = high = None
+            if items:  # The mean is a difference to always having 0.
+                zeros = [replace(one, values=np.zeros_like(one.values)) for one in items]
+                found = compare_methods(zeros, items, is_paired=True)
+                limit = found.limit
+                if found.low is not None and found.high is not None:
+                    low, high = max(0.0, found.low), min(1.0, found.high)
+        elif items:  # A single cluster says nothing about others.
+            ones = np.ones(len(items[0].ids))
+            low, high = clustered_ratio(items[0].values, ones, items[0].clusters) or (0.0, 1.0)
+        answers = [one.answers.values() for one in done if one.answers]
+        rates = [fmean(row.predicted is None for row in rows) for rows in answers]
+        return replace(
+            done[0],
+            value=fmean(one.value or 0.0 for one in done),
+            low=low,
+            high=high,
+            n=min((one.n for one in done if one.n is not None), default=None),
+            num_clusters=min((one.num_clusters for one in done if one.num_clusters), default=None),
+            digest=" ".join(sorted({one.digest for one in done})),
+            items=None,
+            answers={},
+            invalid_rate=fmean(rates) if rates else None,
+            seeds=tuple((one.seed, one.value or 0.0) for one in done),
+            limit=limit,
+        )
