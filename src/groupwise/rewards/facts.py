@@ -13,7 +13,7 @@ class FactCounts:
     """What rewards tell of completions: truth values, numbers and texts, added up between rows."""
 
     num: int = 0  # completions, whether anything is told of them or not
-    shares: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    shares: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
     sums: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     texts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
