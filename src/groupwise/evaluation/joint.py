@@ -227,13 +227,8 @@ def _list_models(features: Features, seed: int) -> Iterator[tuple[str, Learn]]:
         return model, lambda other: np.hstack([look(other), topics(other.texts)])
 
     def see_order(_: Features) -> tuple[Any, Callable[[Features], Names]]:
-        pairs = HashingVectorizer(
-            analyzer=pair_words,
-            n_features=_NUM_HASHES,
-            alternate_sign=False,
-            norm=None,
-            binary=True,
-        )
+        given: dict[str, Any] = {"analyzer": pair_words, "norm": None, "n_features": _NUM_HASHES}
+        pairs = HashingVectorizer(alternate_sign=False, binary=True, **given)
         return make_pipeline(pairs, TfidfTransformer(), _regress(10.0)), lambda other: other.texts
 
     looks: dict[str, Look] = {}

@@ -91,7 +91,7 @@ def bin_reliability(
     check_labels(predictions, labels)
     known = [item for item in predictions if item.probabilities is not None]
     confidence, correct = _rate_confidence(_stack_probabilities(known, labels), known, labels)
-    edges = _find_bin_edges(len(labels))
+    edges: Any = _find_bin_edges(len(labels))
     if not known:
         return tuple(ReliabilityBin(a, b, None, None, 0) for a, b in pairwise(edges.tolist()))
     means = binned_statistic(confidence, [confidence, correct], "mean", bins=edges).statistic

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import brentq
@@ -260,7 +260,8 @@ def find_p(parts: Components) -> float:
 
     if miss(math.log(_LEAST_P)) < 0:
         return _LEAST_P
-    return math.exp(brentq(miss, math.log(_LEAST_P), 0.0)) if gap else 1.0
+    root: Any = brentq(miss, math.log(_LEAST_P), 0.0) if gap else 0.0
+    return math.exp(root)
 
 
 def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> float:

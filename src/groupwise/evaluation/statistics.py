@@ -12,6 +12,7 @@ multi-stage samples" (variance of a mean and its degrees of freedom, equations 5
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -176,8 +177,8 @@ def bound_share(num_hits: float, num_items: float) -> Interval:
     """Return Wilson's 95 % interval of ``num_hits / num_items`` of independent items, in [0, 1]."""
     from statsmodels.stats.proportion import proportion_confint
 
-    low, high = proportion_confint(num_hits, num_items, alpha=1 - LEVEL, method="wilson")
-    return widen_interval((float(low), float(high)), num_hits / num_items)
+    ends: Any = proportion_confint(num_hits, num_items, alpha=1 - LEVEL, method="wilson")
+    return widen_interval((float(ends[0]), float(ends[1])), num_hits / num_items)
 
 
 def widen_interval(interval: Interval, value: float) -> Interval:
@@ -312,7 +313,7 @@ def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
     from statsmodels.stats.contingency_tables import mcnemar
 
     is_exact = num_a_only + num_b_only < EXACT_BELOW
-    found = mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact, correction=True)
+    found: Any = mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact, correction=True)
     return float(found.pvalue)
 
 
