@@ -1,6 +1,7 @@
 """The audit of rewards on the command line: its table, ``run``'s refusal, and ``--accept``."""
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -194,7 +195,9 @@ class TestRun:
         for name in ("report.md", "report.html"):
             text = (folder / name).read_text(encoding="utf-8")
             told = text.index("Accepted with --accept reward/pays-empty: an empty answer")
-            assert told < text.index("metrics.json is not there")
+            absent = re.search("metrics.json(`|</code>) is not there", text)
+            assert absent
+            assert told < absent.start()
         again = rewarded.call("run", "rewarded", *DEFAULT, *accept(*FAULTS))
         assert (again.returncode, again.stderr.count("reused")) == (0, 4)
 

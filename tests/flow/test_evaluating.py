@@ -47,7 +47,7 @@ def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
     assert list_verbs(NoRows()) == ["predict", "serve", "export-model"]
     # The report offers none of them: a policy that learned nothing is not for use.
     report = (finished / "report.md").read_text("utf-8")
-    assert "GRPO is not offered for use here" in report
+    assert "GRPO is not offered for use" in report
     assert "groupwise evaluate run ROWS" not in report
 
 

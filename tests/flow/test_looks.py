@@ -16,7 +16,8 @@ def test_sft_is_looked_at_on_held_out_items(finished: Path, name: str) -> None:
     assert all(row["heldout/accuracy"] + row["heldout/invalid"] <= 1 for row in looks)
     assert "num_looks" not in read_json(finished / name / "budget.json", dict)
     page = (finished / "report.md").read_text()
-    assert f"loss-and-accuracy-{name}.png" in page
+    assert "(report/loss.svg)" in page
+    assert "(report/heldout-accuracy.svg)" in page
     shown = CliRunner().invoke(app, ["watch", str(finished), "--once", "--step", name])
     assert shown.exit_code == 0
     assert "Held-out accuracy" in shown.stdout
