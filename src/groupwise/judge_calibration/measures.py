@@ -6,10 +6,11 @@ a verdict are left out of all but their own rate. What cannot be computed is lef
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from statsmodels.stats.inter_rater import cohens_kappa
 
 from groupwise.core import derive_seed
 from groupwise.evaluation.label_metrics import (
@@ -158,9 +159,10 @@ def _measure_kappa(given: Sequence[VerdictRow], labels: Sequence[str]) -> Iterat
     by_chance = table.sum(axis=1) @ table.sum(axis=0) / max(len(items), 1) ** 2
     if not items or np.isclose(by_chance, 1):
         return
+    measure: Any = import_module("statsmodels.stats.inter_rater").cohens_kappa
     with np.errstate(invalid="ignore"):
-        value = float(cohens_kappa(table).kappa)
-        found = cohens_kappa(table * (_count_independent(items) / len(items)))
+        value = float(measure(table).kappa)
+        found = measure(table * (_count_independent(items) / len(items)))
     ends = [float(end) for end in np.nan_to_num([found.kappa_low, found.kappa_upp], nan=value)]
     yield "kappa", value, (max(-1.0, ends[0]), min(1.0, ends[1])), len(items)
 
