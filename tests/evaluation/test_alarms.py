@@ -201,3 +201,52 @@ def test_a_log_is_read_where_it_has_numbers():
     assert parts.list_parts() == ["a", "b"]
     assert parts.is_rewarded
     assert not History(rows).is_rewarded
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_an_alarm_is_raised_by_its_series_and_not_by_a_near_one(name: str):
+    raising, near = RAISED[name]
+    assert name_alarms(make_history(**raising)) == [name]
+    assert name_alarms(make_history(**near)) == []
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_an_alarm_says_its_numbers_and_what_to_do_in_both_languages(name: str):
+    (alarm,) = find_alarms(make_history(**RAISED[name][0]))
+    assert alarm.step > 0
+    assert alarm.numbers
+    for language in ("en", "zh"):
+        said = Phrases(language).say(alarm.said) + Phrases(language).say(alarm.advice)
+        assert "{" not in said
+        assert said.isascii() == (language == "en") or "\u00a0" in said
+        assert any(digit in said for digit in "0123456789")
+
+
+@pytest.mark.parametrize("changed", [{"heldout_majority": 0.91}, {"heldout_n": 19}])
+def test_one_answer_is_no_fault_where_it_is_nearly_always_right_or_little_was_asked(
+    changed: dict[str, float],
+):
+    looked = {**LOOKED, **{name: checks(*[value] * 5) for name, value in changed.items()}}
+    assert name_alarms(make_history(heldout_commonest=checks(*[1.0] * 5), **looked)) == []
+
+
+@pytest.mark.parametrize(
+    ("num_groups", "reward", "stops"), [(60, 0.0, True), (59, 0.0, False), (60, 1.0, False)]
+)
+def test_groups_that_never_differ_stop_a_training_unless_all_is_earned_or_they_are_few(
+    num_groups: int, reward: float, stops: bool
+):
+    history = make_history(num_groups=[num_groups], num_dead_groups=[num_groups], reward=[reward])
+    assert (find_stop(history, num_steps=1000) is not None) == stops
+
+
+def test_what_a_solved_training_raises_does_not_stop_it():
+    history = make_history(dead_groups=[1.0] * 30, grad_norm=[0.0] * 30, reward=[1.0] * 30)
+    assert name_alarms(history) == ["all_groups_dead"]
+    assert find_stop(history, num_steps=30) is None
+
+
+def test_too_few_rows_raise_nothing():
+    for name, (raising, _) in RAISED.items():
+        if name not in ("reward_up_heldout_down", "kl_jump", "nothing_earned"):
+            assert name_alarms(make_history(**{k: v[-4:] for k, v in raising.items()})) == []
