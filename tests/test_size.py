@@ -4,11 +4,17 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-TABLE = Path(__file__).with_name("sizes.yaml")
-LOWER = "python tests/test_size.py"
+BOUNDS = {
+    "src": 95_500,
+    "tests": 74_400,
+    "src/groupwise/training": 5_200,
+    "src/groupwise/evaluation": 3_700,
+}
+"""What is owed: lines that these are still above (docs/decisions/0048-half-the-house.md)."""
 
 
 def count_lines(root: Path) -> dict[str, int]:
@@ -25,20 +31,26 @@ def count_lines(root: Path) -> dict[str, int]:
 
 
 def test_no_folder_grows_and_what_shrank_stays_small() -> None:
-    allowed = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    allowed = yaml.safe_load((ROOT / "tests/sizes.yaml").read_text("utf-8"))
     counted = count_lines(ROOT)
-    grown = {name: (allowed.get(name, 0), num) for name, num in counted.items()}
-    grown = {name: pair for name, pair in grown.items() if pair[1] > pair[0]}
+    both = {name: (allowed.get(name, 0), counted.get(name, 0)) for name in {**allowed, **counted}}
+    grown = {name: pair for name, pair in both.items() if pair[1] > pair[0]}
     assert not grown, f"folders have more lines than sizes.yaml allows: {grown}"
-    shrunk = {name: (num, counted.get(name, 0)) for name, num in allowed.items()}
-    shrunk = {name: pair for name, pair in shrunk.items() if pair[1] < pair[0]}
-    assert not shrunk, f"lower sizes.yaml by `{LOWER}`: {shrunk}"
+    shrunk = {name: pair for name, pair in both.items() if pair[1] < pair[0]}
+    assert not shrunk, f"lower sizes.yaml by `python tests/test_size.py`: {shrunk}"
 
 
-if __name__ == "__main__":  # lowers the table; what grew has to be made smaller by hand
-    allowed = yaml.safe_load(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {}
+@pytest.mark.xfail(reason="the halving is not done", strict=True)
+@pytest.mark.parametrize("folder", BOUNDS)
+def test_the_bound_of_the_halving_is_kept(folder: str) -> None:
+    counted = count_lines(ROOT).items()
+    assert sum(n for name, n in counted if f"{name}/".startswith(f"{folder}/")) <= BOUNDS[folder]
+
+
+if __name__ == "__main__":  # lowers the table; what grew, or is new, has to be dealt with by hand
+    allowed = yaml.safe_load((ROOT / "tests/sizes.yaml").read_text("utf-8"))
     counted = count_lines(ROOT)
-    grown = {name: num for name, num in counted.items() if num > allowed.get(name, num)}
-    table = {name: min(num, allowed.get(name, num)) for name, num in counted.items()}
-    TABLE.write_text(yaml.safe_dump(table), encoding="utf-8")
-    sys.exit(f"still larger than allowed: {grown}" if grown else 0)
+    grown = {name: num for name, num in counted.items() if num > allowed.get(name, 0)}
+    table = {name: min(num, counted[name]) for name, num in allowed.items() if name in counted}
+    (ROOT / "tests/sizes.yaml").write_text(yaml.safe_dump(table), "utf-8")
+    sys.exit(f"not allowed by the table: {grown}" if grown else 0)

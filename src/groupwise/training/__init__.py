@@ -22,7 +22,6 @@ from groupwise.training.processes import (
     SHARDING,
     ask_first,
     count_processes,
-    find_local_rank,
     find_rank,
     is_first_process,
 )
@@ -64,7 +63,6 @@ __all__ = [
     "end_progress",
     "find_dead_groups",
     "find_last_checkpoint",
-    "find_local_rank",
     "find_rank",
     "is_first_process",
     "make_control_settings",

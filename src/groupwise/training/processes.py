@@ -21,11 +21,6 @@ def find_rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def find_local_rank() -> int:
-    """Return the number of this process among those of its machine, from 0 on."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
-
-
 def is_first_process() -> bool:
     """Return whether this process writes what a training leaves: the others only compute."""
     return find_rank() == 0
