@@ -168,20 +168,9 @@ def test_what_is_no_number_is_left_out():
 
 
 def test_series_stand_in_the_order_people_look_at_them():
-    row = {
-        "tokens_per_s": 1,
-        "zeta": 1,
-        "loss": 1,
-        "heldout/n": 96,
-        "heldout/invalid": 0,
-        "heldout/accuracy": 1,
-        "reward/format": 1,
-        "reward/format_std": 1,
-        "reward": 1,
-        "epoch": 1,
-        "skipped_rows": 0,
-        "step": 1,
-    }
+    keys = "tokens_per_s zeta loss heldout/n heldout/invalid heldout/accuracy reward/format"
+    keys += " reward/format_std reward epoch skipped_rows step"
+    row = dict.fromkeys(keys.split(), 1)
     assert [series.key for series in History([row]).list_series()] == [
         "reward",
         "reward/format",
@@ -250,3 +239,9 @@ def test_too_few_rows_raise_nothing():
     for name, (raising, _) in RAISED.items():
         if name not in ("reward_up_heldout_down", "kl_jump", "nothing_earned"):
             assert name_alarms(make_history(**{k: v[-4:] for k, v in raising.items()})) == []
+
+
+def test_errors_come_first():
+    history = make_history(invalid=[0.3] * 5, dead_groups=[1.0] * 5)
+    found = [(alarm.name, alarm.level) for alarm in find_alarms(history)]
+    assert found == [("all_groups_dead", "error"), ("invalid", "warning")]

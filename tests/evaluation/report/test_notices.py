@@ -411,12 +411,13 @@ def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
     comparisons = [replace(CLEAR, num_carrying=7.2), *others]
     assert " ".join(write_findings(tmp_path, metrics, comparisons)) == (
         "Accuracy of GRPO on test (400 items) is 93.0 % (95 % interval 90.0–96.0 %). Clearly "
-        "better than SFT warm-up (+8.0 points, +3.0 to +13.0, p = 0.002). Few clusters carry "
-        "1 difference (one about 7). Where whole rare clusters have all the gain, p falls below "
-        "5 % in up to 15 % of cases without any difference. Clearly worse than Prompting (−8.0 "
-        "points, −13.0 to −3.0, p = 0.002). Not told apart from SFT control (+8.0 points, −1.0 "
-        "to +13.0, p = 0.300). The best baseline, Text only, reaches 52.0 %. Of the items that "
-        "are on-task it finds 90.0 %, of those that are off-task 96.0 %. Invalid answers: 1.0 %. "
+        "better than SFT warm-up (+8.0 points, +3.0 to +13.0, p = 0.002). Resting on few "
+        "clusters: 1 difference (about 7 carry the variance of one). Where whole rare clusters "
+        "have all the gain, p falls below 5 % in up to 15 % of cases without any difference. "
+        "Clearly worse than Prompting (−8.0 points, −13.0 to −3.0, p = 0.002). Not told apart "
+        "from SFT control (+8.0 points, −1.0 to +13.0, p = 0.300). The best baseline, Text "
+        "only, reaches 52.0 %. Of the items that are on-task it finds 90.0 %, of those "
+        "that are off-task 96.0 %. Invalid answers: 1.0 %. "
         "Its confidence differs from its accuracy by 4.1 points on average. This is about these "
         "checkpoints; for the method, train each side with several seeds."
     )
