@@ -18,19 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, digest_json, write_json, write_jsonl
-from groupwise.evaluation import (
-    METRIC_VERSIONS,
-    GridAxis,
-    Prediction,
-    Question,
-    RunPolicy,
-    Source,
-    compare_results,
-    read_runs,
-    write_comparison,
-    write_policies,
-    write_predictions,
-)
+from groupwise.evaluation.compare import compare_results
+from groupwise.evaluation.metrics import METRIC_VERSIONS
+from groupwise.evaluation.policies import RunPolicy, write_policies
+from groupwise.evaluation.predictions import Prediction, write_predictions
+from groupwise.evaluation.report.comparison import write_comparison
+from groupwise.evaluation.result_table import GridAxis
+from groupwise.evaluation.sources import Question, Source, read_runs
 
 BETAS = ("0.05", "0.1", "0.15", "0.2")
 RATES = ("1e-05", "2e-05", "5e-05", "1e-04", "2e-04")

@@ -32,7 +32,9 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation import compare_pairs, predict_joint, read_predictions
+from groupwise.evaluation.joint import predict_joint
+from groupwise.evaluation.paired import compare_pairs
+from groupwise.evaluation.predictions import read_predictions
 from groupwise.feedback import (
     FeedbackItem,
     FeedbackStore,

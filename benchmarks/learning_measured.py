@@ -16,7 +16,7 @@ from typing import Any
 
 from groupwise.core import read_json, read_jsonl, write_json
 from groupwise.data import read_examples
-from groupwise.evaluation import Prediction, read_predictions
+from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.flow import FinishedRun, ask_policy, make_ask, open_policy, open_run
 from groupwise.learning.certificate import CANDIDATE, SERVED
 from groupwise.learning.rows import ORIGIN

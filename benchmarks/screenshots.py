@@ -41,15 +41,10 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import TextReader, describe_ocr, load_screenshots, read_examples
-from groupwise.evaluation import (
-    Prediction,
-    compare_pairs,
-    predict_joint,
-    predict_majority,
-    predict_text_only,
-    read_predictions,
-    write_predictions,
-)
+from groupwise.evaluation.baselines import predict_majority, predict_text_only
+from groupwise.evaluation.joint import predict_joint
+from groupwise.evaluation.paired import compare_pairs
+from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.flow import FinishedRun, open_run
 from groupwise.flow.asking import make_ask, open_policy

@@ -37,13 +37,9 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import Screenshot, TextReader, describe_ocr, load_screenshots
-from groupwise.evaluation import (
-    FLIP_WINDOW_S,
-    Prediction,
-    flag_flips,
-    predict_majority,
-    predict_text_only,
-)
+from groupwise.evaluation.baselines import predict_majority, predict_text_only
+from groupwise.evaluation.flips import FLIP_WINDOW_S, flag_flips
+from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.judges import ReplyCache
 from groupwise.pipeline import find_config, find_recipe

@@ -17,6 +17,7 @@ import typer.main
 import groupwise
 import groupwise_drawn
 import groupwise_recipes
+from groupwise import evaluation
 from groupwise.cli.main import app
 from groupwise.core import load_config
 from groupwise.pipeline import find_config, find_recipe, find_recipes, list_configs
@@ -31,6 +32,12 @@ PACKAGES = [
         *(m.name for m in pkgutil.walk_packages(root.__path__, f"{root.__name__}.") if m.ispkg),
     )
 ]
+MODULES_OF_EVALUATION = [
+    m.name
+    for m in pkgutil.walk_packages(evaluation.__path__, f"{evaluation.__name__}.")
+    if not m.ispkg
+]
+"""They are public themselves."""
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".j2", ".css", ".html", ""}
 
 
@@ -92,7 +99,8 @@ def test_recipes_use_public_names_only():
         and (node.module or "").startswith(("groupwise.", "groupwise_drawn."))
     }
     assert imported
-    assert {module for module in imported if module.count(".") > 1} == set()
+    private = {module for module in imported if module.count(".") > 1}
+    assert {module for module in private if module not in MODULES_OF_EVALUATION} == set()
 
 
 def test_every_config_of_every_recipe_is_valid():
@@ -147,6 +155,12 @@ def test_what_is_public_is_documented():
     packages = [importlib.import_module(name) for name in PACKAGES]
     public = {
         f"{p.__name__}.{n}": getattr(p, n) for p in packages for n in getattr(p, "__all__", [])
+    }
+    public |= {
+        f"{value.__module__}.{n}": value
+        for module in map(importlib.import_module, MODULES_OF_EVALUATION)
+        for n, value in vars(module).items()
+        if not n.startswith("_") and getattr(value, "__module__", None) == module.__name__
     }
     kinds = (type, FunctionType)
     assert any(isinstance(value, kinds) for value in public.values())

@@ -1,9 +1,10 @@
 """A page for each public package, which mkdocstrings fills from its docstrings."""
 
 import ast
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import iter_modules, walk_packages
 
 import groupwise
 
@@ -13,7 +14,16 @@ NOT_FOR_IMPORT = ("cli",)
 
 def make_api_pages() -> dict[str, str]:
     """Return the texts of the pages by place."""
-    return {f"api/{name}.md": f"::: groupwise.{name}\n" for name in _list_packages()}
+    return {f"api/{name}.md": _write_page(f"groupwise.{name}") for name in _list_packages()}
+
+
+def _write_page(package: str) -> str:
+    """A package without ``__all__`` is public by its modules."""
+    found = import_module(package)
+    if hasattr(found, "__all__"):
+        return f"::: {package}\n"
+    names = [m.name for m in walk_packages(found.__path__, f"{package}.") if not m.ispkg]
+    return "".join(f"::: {name}\n\n" for name in [package, *names])
 
 
 def describe_packages() -> str:

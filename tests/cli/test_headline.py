@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.cli.printing import print_headline
-from groupwise.evaluation import Metric, read_metrics, write_metrics
+from groupwise.evaluation.metrics import Metric, read_metrics, write_metrics
 
 
 def make_metric(name: str, value: float, n: int) -> Metric:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.evaluation import read_metrics
+from groupwise.evaluation.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "own_task"

@@ -5,7 +5,7 @@ from pathlib import Path
 from page_blocks import list_blocks
 
 from assemble import DOCS
-from groupwise.evaluation import read_published
+from groupwise.evaluation.published import read_published
 
 
 def test_the_file_of_cells_in_the_docs_is_one(tmp_path: Path) -> None:

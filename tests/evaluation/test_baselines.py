@@ -11,17 +11,19 @@ from agreement import COLOURS, draw_agreement
 from PIL import Image
 
 from groupwise.core import EvaluationError, Example, Message, make_example, read_picture
-from groupwise.evaluation import (
-    Prediction,
-    predict_joint,
+from groupwise.evaluation.baselines import (
     predict_majority,
     predict_nearest,
     predict_picture_only,
     predict_text_only,
-    rank_joint_candidates,
 )
-from groupwise.evaluation.joint import pair_words, read_features
-from groupwise.evaluation.predictions import check_labels
+from groupwise.evaluation.joint import (
+    pair_words,
+    predict_joint,
+    rank_joint_candidates,
+    read_features,
+)
+from groupwise.evaluation.predictions import Prediction, check_labels
 
 LABELS = ("on-task", "off-task")
 ALL = pytest.mark.parametrize(

@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
-from groupwise.evaluation import (
+from groupwise.evaluation.label_metrics import (
+    MIN_ITEMS,
     Confusion,
-    Metric,
-    Prediction,
     bin_reliability,
-    compute_metrics,
     count_confusion,
+    fill_cells,
     fit_temperature,
+    rate_cells,
+    score_cells,
     temper,
 )
-from groupwise.evaluation.label_metrics import MIN_ITEMS, fill_cells, rate_cells, score_cells
+from groupwise.evaluation.metrics import Metric, compute_metrics
+from groupwise.evaluation.predictions import Prediction
 
 LABELS = ("on-task", "off-task")
 

@@ -20,24 +20,15 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.evaluation import (
-    Prediction,
-    Question,
-    Source,
-    compare_results,
-    compute_metrics,
-    digest_items,
-    looks,
-    read_predictions,
-    read_runs,
-    record_look,
-    state_looks,
-    tell_comparison,
-    write_metrics,
-)
-from groupwise.evaluation.looks import list_looks
+from groupwise.evaluation import looks
+from groupwise.evaluation.compare import compare_results
+from groupwise.evaluation.looks import list_looks, record_look, state_looks
+from groupwise.evaluation.metrics import compute_metrics, write_metrics
+from groupwise.evaluation.predictions import Prediction, digest_items, read_predictions
+from groupwise.evaluation.report.comparison import tell_comparison
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.evaluation.report.run import build_report
+from groupwise.evaluation.sources import Question, Source, read_runs
 
 ITEMS = [
     make_example([Message("user", [f"{number}?"])], cluster="1", label=label)

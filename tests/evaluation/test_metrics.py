@@ -13,21 +13,24 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, 
 from statsmodels.stats.proportion import proportion_confint
 
 from groupwise.core import EvaluationError, GroupwiseError
-from groupwise.evaluation import (
-    METRIC_VERSIONS,
-    Metric,
-    Prediction,
+from groupwise.evaluation.label_metrics import (
     ReliabilityBin,
     bin_reliability,
+    fill_cells,
+    rate_cells,
+    score_cells,
+)
+from groupwise.evaluation.metrics import (
+    METRIC_VERSIONS,
+    Metric,
     compute_metrics,
-    digest_items,
+    estimate_pass,
+    list_sampled_measures,
     read_items,
     read_metrics,
     write_metrics,
 )
-from groupwise.evaluation.label_metrics import fill_cells, rate_cells, score_cells
-from groupwise.evaluation.metrics import estimate_pass, list_sampled_measures
-from groupwise.evaluation.predictions import Measure, find_measure
+from groupwise.evaluation.predictions import Measure, Prediction, digest_items, find_measure
 from groupwise.evaluation.statistics import bound_clustered
 
 LABELS = ("on-task", "off-task")
@@ -273,7 +276,7 @@ def test_latency_quantiles_are_in_seconds(make_prediction):
 
 
 def test_order_of_rows_and_other_policies_change_nothing(full_run):
-    from groupwise.evaluation import read_predictions
+    from groupwise.evaluation.predictions import read_predictions
 
     rows = read_predictions(full_run / "evaluate/predictions.jsonl")
     grpo = [row for row in rows if row.policy == "grpo"]

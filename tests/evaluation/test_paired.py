@@ -15,19 +15,6 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation import (
-    Items,
-    Prediction,
-    adjust,
-    compare_items,
-    compare_pairs,
-    compare_policies,
-    digest_items,
-    list_discordant,
-    read_comparisons,
-    read_items,
-    write_comparisons,
-)
 from groupwise.evaluation.methods import (
     MethodDifference,
     compare_methods,
@@ -37,6 +24,17 @@ from groupwise.evaluation.methods import (
     find_power,
     split_variance,
 )
+from groupwise.evaluation.metrics import read_items
+from groupwise.evaluation.paired import (
+    adjust,
+    compare_items,
+    compare_pairs,
+    compare_policies,
+    list_discordant,
+    read_comparisons,
+    write_comparisons,
+)
+from groupwise.evaluation.predictions import Items, Prediction, digest_items
 
 Table = Callable[..., list[Prediction]]
 BOTH, ONLY_A, ONLY_B, NONE = (1, 1), (1, 0), (0, 1), (0, 0)

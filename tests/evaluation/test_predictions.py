@@ -17,33 +17,25 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.evaluation import (
-    POLICIES_FILE,
-    Conditions,
+from groupwise.evaluation.conditions import Conditions, read_recorded
+from groupwise.evaluation.metrics import compute_metrics, list_measures, read_items, read_metrics
+from groupwise.evaluation.paired import compare_pairs, read_comparisons
+from groupwise.evaluation.policies import POLICIES_FILE, Policies, read_policies, write_policies
+from groupwise.evaluation.predictions import (
     Items,
-    Policies,
     Prediction,
     Prompts,
-    Section,
-    compare_pairs,
-    compute_metrics,
+    check_labels,
     digest_items,
     group_by_policy,
-    list_measures,
     mark_items,
     predict_each,
-    read_comparisons,
-    read_items,
-    read_metrics,
-    read_policies,
     read_predictions,
-    read_recorded,
-    read_sections,
-    write_evaluation,
-    write_policies,
+    read_prompts,
     write_predictions,
 )
-from groupwise.evaluation.predictions import check_labels, read_prompts
+from groupwise.evaluation.report.tables import Section, read_sections
+from groupwise.evaluation.results import write_evaluation
 
 Make = Callable[..., Prediction]
 

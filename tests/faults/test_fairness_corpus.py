@@ -13,7 +13,9 @@ import pytest
 from run_folders import LABELS, PARTS, VARIED, make_predictions, make_run, write_weights
 
 from groupwise.core import GroupwiseError, append_jsonl, write_json
-from groupwise.evaluation import FairnessVerdict, check_fairness, digest_weights, read_facts
+from groupwise.evaluation.conditions import digest_weights
+from groupwise.evaluation.facts import read_facts
+from groupwise.evaluation.fairness import FairnessVerdict, check_fairness
 
 Row = dict[str, Any]
 ROWS: list[Row] = [

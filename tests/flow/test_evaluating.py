@@ -7,9 +7,9 @@ from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import Completion, Example, Message, make_example, read_json
 from groupwise.data import read_examples
-from groupwise.evaluation import Measure, read_metrics
 from groupwise.evaluation.looks import list_looks
-from groupwise.evaluation.predictions import read_prompts
+from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.predictions import Measure, read_prompts
 from groupwise.flow import Task, asking
 from groupwise.flow.evaluating import list_slices, list_verbs
 from groupwise.models import load_policy

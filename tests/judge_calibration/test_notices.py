@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.evaluation import Phrases
 from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.judge_calibration import report
 from groupwise.judge_calibration.measures import JudgeMeasures
 from groupwise.judge_calibration.report import list_notices

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from groupwise.core import Config
-from groupwise.evaluation import METRIC_VERSIONS
+from groupwise.evaluation.metrics import METRIC_VERSIONS
 from groupwise.pipeline import Planner, Step, StepContext, run_steps
 from groupwise.pipeline.plans import digest_code
 

@@ -19,7 +19,7 @@ from one_language import list_foreign
 import groupwise
 import groupwise_recipes
 from groupwise.core import Message, make_example
-from groupwise.evaluation import Phrases
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.inference import RequestCause
 from groupwise.rewards.audit.rows import Evidence, Outcome, Rule, point_at
 from groupwise.sandbox.result import Status

@@ -107,7 +107,8 @@ def report(
     compared. A recipe that has a report of its own for several runs, also of sweeps, writes that
     one, unless --metric or --factor is given; of one run, it does so with --out.
     """
-    from groupwise.evaluation import read_published, write_report
+    from groupwise.evaluation.published import read_published
+    from groupwise.evaluation.report.run_page import write_report
 
     target, *others = targets
     is_run, is_sweep = ((target / x).is_file() for x in ("manifest.json", "sweep.json"))
@@ -289,7 +290,7 @@ def _read_origin(folder: Path) -> tuple[Path, str | None]:
 
 def _split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
     """Return split and measure of ``test/accuracy``; None: what heads the report of a run."""
-    from groupwise.evaluation import read_headline
+    from groupwise.evaluation.conditions import read_headline
 
     if metric is None:
         return "test", read_headline(runs[0]).name if runs else "accuracy"

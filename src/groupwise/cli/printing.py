@@ -31,7 +31,7 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     path = folder / "evaluate" / "metrics.json"
     if not path.is_file():
         return
-    from groupwise.evaluation import read_headline
+    from groupwise.evaluation.conditions import read_headline
 
     headline = read_headline(folder)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -58,7 +58,7 @@ def print_headline(folder: Path, *, first: str = "") -> None:
 
 
 def _print_looks(folder: Path, digests: set[str]) -> None:
-    from groupwise.evaluation import state_looks
+    from groupwise.evaluation.looks import state_looks
     from groupwise.evaluation.report.phrases import Phrases
 
     for look in (one for items in sorted(digests) for one in state_looks(folder, items)):

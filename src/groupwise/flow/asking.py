@@ -16,7 +16,7 @@ from groupwise.core import (
     TrainingError,
     derive_seed,
 )
-from groupwise.evaluation import Prediction
+from groupwise.evaluation.predictions import Prediction
 from groupwise.flow.policies import LENIENT
 from groupwise.flow.task import Task
 from groupwise.inference import LocalEngine, Sampling, time_answers

@@ -9,23 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, Example, read_json, write_json
-from groupwise.evaluation import (
-    DASH,
-    LANGUAGES,
-    Metric,
-    Phrases,
-    Policies,
-    Prediction,
-    RunPolicy,
-    Section,
-    Table,
-    Temperature,
-    compute_metrics,
-    describe_metric,
-    fit_temperature,
-    format_plain,
-    temper,
-)
+from groupwise.evaluation.label_metrics import Temperature, fit_temperature, temper
+from groupwise.evaluation.metrics import Metric, compute_metrics
+from groupwise.evaluation.policies import Policies, RunPolicy
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain
+from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise.flow.asking import choose_items, make_ask, open_policy, share_labels
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import digest_base

@@ -7,34 +7,37 @@ from typing import Any
 
 from groupwise.core import Example, digest_json, dump_config, write_json
 from groupwise.data import list_near_examples
-from groupwise.evaluation import (
-    MAX_SLICES,
-    METRIC_VERSIONS,
-    NEAR_DUPLICATE,
+from groupwise.evaluation.conditions import (
     Conditions,
-    Metric,
-    PairedComparison,
-    Prediction,
-    Prompts,
-    RunPolicy,
-    Section,
-    choose_headline,
-    collect_prompts,
-    compare_pairs,
-    compute_metrics,
     describe_examples,
     describe_rows,
     digest_prompts,
     digest_weights,
+)
+from groupwise.evaluation.looks import record_look
+from groupwise.evaluation.metrics import (
+    MAX_SLICES,
+    METRIC_VERSIONS,
+    Metric,
+    compute_metrics,
     list_measures,
+)
+from groupwise.evaluation.paired import PairedComparison, compare_pairs
+from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.predictions import (
+    NEAR_DUPLICATE,
+    Prediction,
+    Prompts,
+    choose_headline,
+    collect_prompts,
     mark_items,
     predict_each,
     read_predictions,
-    record_look,
-    write_evaluation,
     write_predictions,
-    write_report,
 )
+from groupwise.evaluation.report.run_page import write_report
+from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.results import write_evaluation
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE

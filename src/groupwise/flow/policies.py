@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json
-from groupwise.evaluation import JOINT, Phrases, RunPolicy, format_share
+from groupwise.evaluation.baselines import JOINT
+from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.report.phrases import Phrases, format_share
 from groupwise.pipeline import StepContext
 
 if TYPE_CHECKING:

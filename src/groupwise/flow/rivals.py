@@ -21,7 +21,10 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.evaluation import LANGUAGES, Phrases, Policies, Prediction, RunPolicy, Section
+from groupwise.evaluation.policies import Policies, RunPolicy
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
+from groupwise.evaluation.report.tables import Section
 from groupwise.flow.settings import RivalSettings
 from groupwise.flow.stages import Stage
 from groupwise.flow.task import Task, read_splits

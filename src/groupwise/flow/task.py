@@ -22,7 +22,7 @@ from groupwise.core import (
     dump_config,
 )
 from groupwise.data import DropLog, read_asked_rows, read_examples
-from groupwise.evaluation import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
+from groupwise.evaluation.baselines import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import RunConfig
 from groupwise.judges import Judge
 from groupwise.models import NAMED_MODELS, pin_base
@@ -32,7 +32,10 @@ from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
     from groupwise.data import DataAudit
-    from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
+    from groupwise.evaluation.metrics import Metric
+    from groupwise.evaluation.policies import RunPolicy
+    from groupwise.evaluation.predictions import Measure, Prediction
+    from groupwise.evaluation.report.tables import Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.other_data import Labelled
     from groupwise.flow.stages import Stage
@@ -348,13 +351,13 @@ class Task(Generic[C]):
         self, config: C, context: StepContext, train: Sequence[Example], test: Sequence[Example]
     ) -> list[Prediction]:
         """Return the predictions of what needs no policy; where answers are labels, of more."""
-        from groupwise.evaluation import (
-            predict_joint,
+        from groupwise.evaluation.baselines import (
             predict_majority,
             predict_nearest,
             predict_picture_only,
             predict_text_only,
         )
+        from groupwise.evaluation.joint import predict_joint
         from groupwise.flow.probing import Probes
 
         told = {"split": "test", "seed": config.seed}

@@ -22,7 +22,7 @@ from groupwise.core import (
     seal,
     write_json,
 )
-from groupwise.evaluation import Prediction, read_predictions
+from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.evaluation.statistics import sum_clusters
 from groupwise.feedback import FeedbackItem, FeedbackStore
 from groupwise.feedback.sides import Sides, name_session

@@ -5,7 +5,12 @@ from typing import Any
 
 from groupwise.core import Example, write_json
 from groupwise.data import find_seen, read_examples, write_examples
-from groupwise.evaluation import Prediction, predict_each, read_predictions, write_predictions
+from groupwise.evaluation.predictions import (
+    Prediction,
+    predict_each,
+    read_predictions,
+    write_predictions,
+)
 from groupwise.feedback import FeedbackItem, read_items
 from groupwise.flow import Task, ask_policy, name_version, open_policy
 from groupwise.learning.certificate import (

@@ -234,6 +234,6 @@ class Planner:
 
 
 def _list_metric_versions() -> dict[str, int]:
-    from groupwise.evaluation import METRIC_VERSIONS
+    from groupwise.evaluation.metrics import METRIC_VERSIONS
 
     return dict(METRIC_VERSIONS)

@@ -6,19 +6,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from groupwise.core import read_json
-from groupwise.evaluation import (
-    DASH,
-    LANGUAGES,
-    Metric,
-    Phrases,
-    Policies,
-    Section,
-    Table,
-    Tile,
-    format_share,
-    make_tile,
-    tabulate_policies,
-)
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.report.page import Table, Tile
+from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share
+from groupwise.evaluation.report.tables import Section, make_tile, tabulate_policies
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.demonstration_use import UseFigure
 from groupwise_recipes.demo_selection.evaluation import REVERSED

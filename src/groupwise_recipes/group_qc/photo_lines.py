@@ -8,16 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from groupwise import evaluation
-from groupwise.evaluation import (
-    LANGUAGES,
-    Language,
-    Metric,
-    Prediction,
-    Section,
-    compute_metrics,
-    describe_metric,
-    tabulate_metrics,
-)
+from groupwise.evaluation.metrics import Metric, compute_metrics
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.phrases import LANGUAGES, Language
+from groupwise.evaluation.report.tables import Section, describe_metric, tabulate_metrics
 from groupwise_recipes.group_qc.verdicts import MISSED
 from groupwise_recipes.group_qc.words import Words
 

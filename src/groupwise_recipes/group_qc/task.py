@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Message, digest_json, dump_config, read_json, write_json
 from groupwise.data import DropLog, read_examples
-from groupwise.evaluation import (
-    JOINT,
-    MAJORITY,
-    PICTURE_ONLY,
-    TEXT_ONLY,
-    Metric,
-    Phrases,
-    Policies,
-    Prediction,
-    Section,
-)
+from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.phrases import Phrases
+from groupwise.evaluation.report.tables import Section
 from groupwise.flow import (
     POLICY,
     Ask,

@@ -35,7 +35,9 @@ from groupwise_recipes.on_task.verified import VISUAL_VERIFIER, open_verifier, p
 from groupwise_recipes.on_task.words import check_reader, describe_reader
 
 if TYPE_CHECKING:
-    from groupwise.evaluation import Metric, Prediction, Section
+    from groupwise.evaluation.metrics import Metric
+    from groupwise.evaluation.predictions import Prediction
+    from groupwise.evaluation.report.tables import Section
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.on_task"

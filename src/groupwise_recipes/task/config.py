@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data import TableSettings
-from groupwise.evaluation import REWARD, Measure, is_builtin
+from groupwise.evaluation.predictions import REWARD, Measure, is_builtin
 from groupwise.flow import DataSettings, FlowConfig, RivalSettings
 from groupwise.judge_calibration import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser

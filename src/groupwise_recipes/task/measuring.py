@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from groupwise.core import Completion, Example
-from groupwise.evaluation import REWARD, Measure
+from groupwise.evaluation.predictions import REWARD, Measure
 from groupwise.rewards import Fluency, FunctionReward
 from groupwise_recipes.task.config import FLUENT, MeasurePart, TaskConfig, show_name
 from groupwise_recipes.task.judging import Judges, list_judged

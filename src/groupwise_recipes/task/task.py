@@ -41,7 +41,10 @@ from groupwise_recipes.task.rows import (
 )
 
 if TYPE_CHECKING:  # a dry run waits for none of these
-    from groupwise.evaluation import Measure, Metric, Prediction, RunPolicy, Section
+    from groupwise.evaluation.metrics import Metric
+    from groupwise.evaluation.policies import RunPolicy
+    from groupwise.evaluation.predictions import Measure, Prediction
+    from groupwise.evaluation.report.tables import Section
     from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from groupwise.core import Example
-from groupwise.evaluation import Prediction, RunPolicy
+from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.predictions import Prediction
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.teaching import write_target
 

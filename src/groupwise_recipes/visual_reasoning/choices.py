@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from groupwise.core import Example
-from groupwise.evaluation import Prediction, RunPolicy
+from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.predictions import Prediction
 
 CHOICES = RunPolicy(
     name="choices",

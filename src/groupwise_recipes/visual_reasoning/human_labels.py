@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from groupwise.core import DataError, Message, load_config, make_example
-from groupwise.evaluation import describe_metric
+from groupwise.evaluation.report.tables import describe_metric
 from groupwise.judge_calibration import (
     Calibration,
     VerdictRow,

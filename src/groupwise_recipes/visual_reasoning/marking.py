@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groupwise.core import Example
-from groupwise.evaluation import Phrases
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.rewards import Box, BoxParser
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS

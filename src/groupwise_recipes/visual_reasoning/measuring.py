@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Completion, Example, Score
-from groupwise.evaluation import MARKS, Measure, Policies, Prediction, RunPolicy
+from groupwise.evaluation.policies import Policies, RunPolicy
+from groupwise.evaluation.predictions import MARKS, Measure, Prediction
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     AnswerFormat,

@@ -4,17 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from groupwise.evaluation import (
-    DASH,
-    LANGUAGES,
-    Metric,
-    Phrases,
-    Policies,
-    Prediction,
-    Section,
-    Table,
-    describe_metric,
-)
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
+from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT

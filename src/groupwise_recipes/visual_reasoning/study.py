@@ -16,43 +16,38 @@ from groupwise.core import (
     flatten_settings,
     write_json,
 )
-from groupwise.evaluation import (
-    DASH,
-    LEVELS,
+from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.methods import MethodDifference, compare_methods
+from groupwise.evaluation.metrics import list_measures, read_items
+from groupwise.evaluation.policies import Policies, read_policies
+from groupwise.evaluation.predictions import Items, Prediction, read_predictions
+from groupwise.evaluation.report.page import (
     Block,
     Bullets,
     Cell,
     Fold,
-    Items,
-    Language,
-    MethodDifference,
     Notice,
     Page,
     Paragraph,
     Part,
-    Phrases,
-    Policies,
-    Prediction,
-    Result,
-    ResultTable,
-    RunFacts,
-    Statement,
     Table,
     Verbatim,
-    compare_methods,
-    find_unlike,
+    write_page,
+)
+from groupwise.evaluation.report.phrases import (
+    DASH,
+    LEVELS,
+    Language,
+    Phrases,
+    Statement,
     format_points,
     format_share,
     format_share_interval,
-    list_measures,
     mark_code,
-    read_facts,
-    read_items,
-    read_policies,
-    read_predictions,
     unmark_code,
-    write_page,
 )
+from groupwise.evaluation.result_table import Result, ResultTable
+from groupwise.evaluation.sources import find_unlike
 from groupwise_recipes.visual_reasoning.config import CHECKPOINTS
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT

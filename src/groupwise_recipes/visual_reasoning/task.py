@@ -52,7 +52,10 @@ from groupwise_recipes.visual_reasoning.teaching import (
 from groupwise_recipes.visual_reasoning.traces import find_traced, sample_traces, teach_traces
 
 if TYPE_CHECKING:
-    from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
+    from groupwise.evaluation.metrics import Metric
+    from groupwise.evaluation.policies import RunPolicy
+    from groupwise.evaluation.predictions import Prediction
+    from groupwise.evaluation.report.tables import Section
     from groupwise.training import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
@@ -244,7 +247,7 @@ class VisualReasoning(Task[VisualConfig]):
         test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return the test sets side by side, how far reasoning entails answers, and its faults."""
-        from groupwise.evaluation import Policies
+        from groupwise.evaluation.policies import Policies
         from groupwise_recipes.visual_reasoning.sections import make_sections
         from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 

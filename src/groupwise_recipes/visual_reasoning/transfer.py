@@ -3,16 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from groupwise.evaluation import (
-    DASH,
-    LANGUAGES,
-    Metric,
-    Phrases,
-    Policies,
-    Section,
-    Table,
-    describe_metric,
-)
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
+from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise_recipes.visual_reasoning.measuring import BOX_IOU
 
 PHRASES = Path(__file__).with_name("phrases.yaml")

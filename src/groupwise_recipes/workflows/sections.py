@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.data import find_place_problem
-from groupwise.evaluation import (
-    DASH,
-    LANGUAGES,
-    Cell,
-    Phrases,
-    Policies,
-    Prediction,
-    Section,
-    Table,
-)
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.page import Cell, Table
+from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
+from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.workflows.agreement import Agreement, Opinions, count_agreement
 from groupwise_recipes.workflows.config import PLACES, WorkflowsConfig
 from groupwise_recipes.workflows.measuring import (

@@ -38,7 +38,10 @@ from groupwise_recipes.workflows.rewards import Success, make_success
 from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 
 if TYPE_CHECKING:
-    from groupwise.evaluation import Metric, Prediction, RunPolicy, Section
+    from groupwise.evaluation.metrics import Metric
+    from groupwise.evaluation.policies import RunPolicy
+    from groupwise.evaluation.predictions import Prediction
+    from groupwise.evaluation.report.tables import Section
     from groupwise.inference import ResponderSettings
     from groupwise.serving import Request
     from groupwise.training import RowsOfEpoch
@@ -232,7 +235,7 @@ class Workflows(Task[WorkflowsConfig]):
         test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return what programs cost, which were written, and what rules and judge say of them."""
-        from groupwise.evaluation import Policies
+        from groupwise.evaluation.policies import Policies
         from groupwise_recipes.workflows.measuring import OWN, predict_own
         from groupwise_recipes.workflows.prompt_stage import find_search
         from groupwise_recipes.workflows.sections import make_sections

@@ -8,19 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from groupwise.core import DataError, read_jsonl
-from groupwise.evaluation import (
-    LANGUAGES,
+from groupwise.evaluation.report.page import (
     Block,
-    Language,
     Notice,
     Page,
     Paragraph,
     Part,
-    Phrases,
     Table,
     Verbatim,
     write_page,
 )
+from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
 from groupwise_recipes.workflows.sections import PHRASES
 

@@ -7,16 +7,11 @@ import pytest
 from compared_runs import log_training, make_answers
 from run_folders import VARIED, make_run
 
-from groupwise.evaluation import (
-    Comparison,
-    GridAxis,
-    Prediction,
-    Question,
-    Source,
-    compare_results,
-    read_published,
-    read_runs,
-)
+from groupwise.evaluation.compare import Comparison, compare_results
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.published import read_published
+from groupwise.evaluation.result_table import GridAxis
+from groupwise.evaluation.sources import Question, Source, read_runs
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"
 THIRD = {**VARIED, "manifest.json:config/grpo/beta": 0.2, "grpo/resolved.json:beta": 0.2}

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from compared_runs import make_answers
 
-from groupwise.evaluation import LANGUAGES, Comparison, Language, write_comparison
+from groupwise.evaluation.compare import Comparison
+from groupwise.evaluation.report.comparison import write_comparison
+from groupwise.evaluation.report.phrases import LANGUAGES, Language
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

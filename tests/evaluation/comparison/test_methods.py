@@ -9,18 +9,10 @@ from compared_runs import list_notices, list_reasons, make_answers, render
 from run_folders import VARIED, make_run
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation import (
-    LANGUAGES,
-    Comparison,
-    Question,
-    Source,
-    compare_results,
-    list_findings,
-    read_policies_of_runs,
-    read_runs,
-    tell_comparison,
-    write_comparison,
-)
+from groupwise.evaluation.compare import Comparison, compare_results
+from groupwise.evaluation.report.comparison import list_findings, tell_comparison, write_comparison
+from groupwise.evaluation.report.phrases import LANGUAGES
+from groupwise.evaluation.sources import Question, Source, read_policies_of_runs, read_runs
 
 QUESTION = Question(title="seeds")
 

@@ -10,20 +10,13 @@ from compared_runs import list_notices, list_reasons, make_answers
 from run_folders import VARIED, make_run
 
 from groupwise.core import EvaluationError, write_jsonl
-from groupwise.evaluation import (
-    LANGUAGES,
-    Comparison,
-    GridAxis,
-    Prediction,
-    Question,
-    Source,
-    compare_results,
-    list_findings,
-    read_policies,
-    read_runs,
-    tell_comparison,
-    write_policies,
-)
+from groupwise.evaluation.compare import Comparison, compare_results
+from groupwise.evaluation.policies import read_policies, write_policies
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.comparison import list_findings, tell_comparison
+from groupwise.evaluation.report.phrases import LANGUAGES
+from groupwise.evaluation.result_table import GridAxis
+from groupwise.evaluation.sources import Question, Source, read_runs
 
 Compare = Callable[..., Comparison]
 MEASURES = ("accuracy", "invalid_rate", "missed")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from run_folders import VARIED, make_run
 
-from groupwise.evaluation import FairnessVerdict, check_fairness, read_facts
+from groupwise.evaluation.facts import read_facts
+from groupwise.evaluation.fairness import FairnessVerdict, check_fairness
 
 Judge = Callable[..., FairnessVerdict]
 

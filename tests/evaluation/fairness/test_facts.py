@@ -18,21 +18,19 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.evaluation import (
+from groupwise.evaluation.conditions import (
     CONDITIONS_FILE,
     Conditions,
-    Measure,
-    check_fairness,
     describe_examples,
     describe_rows,
-    digest_items,
     digest_prompts,
     digest_weights,
-    read_facts,
-    read_predictions,
     read_recorded,
     write_conditions,
 )
+from groupwise.evaluation.facts import read_facts
+from groupwise.evaluation.fairness import check_fairness
+from groupwise.evaluation.predictions import Measure, digest_items, read_predictions
 
 
 def make_items(question: str = "Is it on-task?") -> list[Example]:

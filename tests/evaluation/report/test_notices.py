@@ -11,29 +11,27 @@ from agreement import draw_agreement
 from run_folders import POLICIES
 
 from groupwise.core import Example, append_jsonl, write_json, write_jsonl
-from groupwise.evaluation import (
-    Measure,
-    Metric,
-    PairedComparison,
-    Phrases,
-    Policies,
-    Prediction,
-    RunPolicy,
-    compare_pairs,
-    compute_metrics,
-    predict_joint,
+from groupwise.evaluation.baselines import (
+    JOINT,
+    MAJORITY,
+    PICTURE_ONLY,
+    TEXT_ONLY,
     predict_majority,
     predict_picture_only,
     predict_text_only,
+)
+from groupwise.evaluation.joint import predict_joint
+from groupwise.evaluation.metrics import Metric, compute_metrics, write_metrics
+from groupwise.evaluation.paired import PairedComparison, compare_pairs, write_comparisons
+from groupwise.evaluation.policies import Policies, RunPolicy, write_policies
+from groupwise.evaluation.predictions import (
+    Measure,
+    Prediction,
     read_predictions,
-    write_comparisons,
-    write_metrics,
-    write_policies,
     write_predictions,
 )
-from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.evaluation.report.page import render_html
-from groupwise.evaluation.report.phrases import LANGUAGES, Language, load_phrases
+from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases, load_phrases
 from groupwise.evaluation.report.run import build_report, judge_difference, remark_carrying
 from groupwise.evaluation.report.run_page import lay_out
 

@@ -17,21 +17,9 @@ from markdown_it import MarkdownIt
 from run_folders import POLICIES
 
 from groupwise.core import DataError, EvaluationError
-from groupwise.evaluation import (
-    Confusion,
-    Metric,
-    Phrases,
-    Policies,
-    Scale,
-    Section,
-    describe_metric,
-    mark_code,
-    read_sections,
-    tabulate_metrics,
-    tabulate_policies,
-    tabulate_trainable,
-    write_sections,
-)
+from groupwise.evaluation.label_metrics import Confusion
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.report.page import (
     Box,
     Bullets,
@@ -55,6 +43,7 @@ from groupwise.evaluation.report.page import (
     render_markdown,
     write_page,
 )
+from groupwise.evaluation.report.phrases import Phrases, mark_code
 from groupwise.evaluation.report.plots import (
     Bar,
     Line,
@@ -66,7 +55,17 @@ from groupwise.evaluation.report.plots import (
     render_svg,
     smooth,
 )
-from groupwise.evaluation.report.tables import tabulate_confusion
+from groupwise.evaluation.report.tables import (
+    Scale,
+    Section,
+    describe_metric,
+    read_sections,
+    tabulate_confusion,
+    tabulate_metrics,
+    tabulate_policies,
+    tabulate_trainable,
+    write_sections,
+)
 
 LINE = Line("rising", (1, 2, 3), (0.1, 0.2, 0.4), "#123456", low=(0.0, 0.1, 0.3), high=(1, 1, 1))
 PLOTS = (

@@ -9,11 +9,12 @@ import pytest
 
 import groupwise
 import groupwise_recipes
-from groupwise.evaluation import LANGUAGES, Metric, Phrases, Policies
 from groupwise.evaluation.alarms import AlarmName
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import ACCURACY
 from groupwise.evaluation.report import phrases as forms
-from groupwise.evaluation.report.phrases import Statement, load_phrases
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases, Statement, load_phrases
 
 ROOT = Path(groupwise.__file__).parent
 SHARED = ROOT / "evaluation/report/phrases.yaml"

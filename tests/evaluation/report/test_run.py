@@ -15,28 +15,16 @@ from PIL import Image
 from run_folders import POLICIES
 
 from groupwise.core import DataError, EvaluationError, digest_file, write_json, write_jsonl
-from groupwise.evaluation import (
-    MARKS,
-    Measure,
-    Metric,
-    Prediction,
-    Section,
-    Table,
-    Tile,
-    compute_metrics,
-    count_confusion,
-    read_metrics,
-    write_metrics,
-    write_policies,
-    write_predictions,
-    write_report,
-    write_sections,
-)
-from groupwise.evaluation.report.page import list_plots, render_html, render_markdown
+from groupwise.evaluation.label_metrics import count_confusion
+from groupwise.evaluation.metrics import Metric, compute_metrics, read_metrics, write_metrics
+from groupwise.evaluation.policies import write_policies
+from groupwise.evaluation.predictions import MARKS, Measure, Prediction, write_predictions
+from groupwise.evaluation.report.page import Table, Tile, list_plots, render_html, render_markdown
 from groupwise.evaluation.report.phrases import LANGUAGES, Language, format_share
 from groupwise.evaluation.report.plots import render_svg
 from groupwise.evaluation.report.run import build_report
-from groupwise.evaluation.report.run_page import choose_mistakes, lay_out
+from groupwise.evaluation.report.run_page import choose_mistakes, lay_out, write_report
+from groupwise.evaluation.report.tables import Section, write_sections
 
 Rows = Callable[..., list[Prediction]]
 One = Callable[..., Prediction]

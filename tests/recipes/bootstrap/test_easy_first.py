@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from groupwise.core import load_config, read_json, write_jsonl
-from groupwise.evaluation import Phrases
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow import training
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig

@@ -21,7 +21,7 @@ from vqa_files import write_questions
 
 from groupwise.core import load_config, read_jsonl, read_picture, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import read_metrics
+from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow import run as run_task
 from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.demo_selection import list_stages

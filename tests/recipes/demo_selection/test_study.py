@@ -19,8 +19,9 @@ from study_runs import (
 )
 
 from groupwise.core import EvaluationError, read_json, write_json, write_jsonl
-from groupwise.evaluation import LANGUAGES, ComparisonLayout, Phrases, compare_results
-from groupwise.evaluation.report.phrases import load_phrases
+from groupwise.evaluation.compare import compare_results
+from groupwise.evaluation.report.comparison import ComparisonLayout
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases, load_phrases
 from groupwise_recipes.demo_selection.cells import Base, Cell, Subsets
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published

@@ -8,7 +8,7 @@ import pytest
 from group_words import FAIL, PARSER, PASS, WORDS, make_question
 
 from groupwise.core import Example
-from groupwise.evaluation import read_predictions
+from groupwise.evaluation.predictions import read_predictions
 from groupwise_recipes.group_qc.data_stages import report_orders
 from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, try_orders
 from groupwise_recipes.group_qc.verdicts import OBEYED

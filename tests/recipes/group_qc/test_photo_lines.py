@@ -11,7 +11,7 @@ from group_words import WORDS
 from tile_photos import MISSION, TEXTS, name_defect
 
 from groupwise.core import ConfigError, load_config, read_json, write_json, write_jsonl
-from groupwise.evaluation import Prediction
+from groupwise.evaluation.predictions import Prediction
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import prepare_groups, read_groups

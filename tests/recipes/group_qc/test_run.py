@@ -12,7 +12,8 @@ from recipe_runs import POLICIES
 
 from groupwise.core import load_config, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import read_metrics, read_predictions
+from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow import open_policy
 from groupwise.inference import LocalBackend, LocalEngine
 from groupwise.pipeline import find_config, find_recipe

@@ -11,7 +11,7 @@ from recipe_runs import POLICIES, RecipeJob
 
 from groupwise.core import digest_file, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import read_metrics
+from groupwise.evaluation.metrics import read_metrics
 from groupwise_drawn.cabinets import write_cabinets
 
 pytestmark = pytest.mark.slow

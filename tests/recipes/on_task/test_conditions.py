@@ -8,14 +8,12 @@ from recipe_runs import RecipeJob
 
 from groupwise.core import digest_file, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import (
-    METRIC_VERSIONS,
-    check_fairness,
-    read_facts,
-    read_policies,
-    read_predictions,
-    read_recorded,
-)
+from groupwise.evaluation.conditions import read_recorded
+from groupwise.evaluation.facts import read_facts
+from groupwise.evaluation.fairness import check_fairness
+from groupwise.evaluation.metrics import METRIC_VERSIONS
+from groupwise.evaluation.policies import read_policies
+from groupwise.evaluation.predictions import read_predictions
 
 pytestmark = pytest.mark.slow
 

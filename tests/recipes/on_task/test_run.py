@@ -11,7 +11,8 @@ from recipe_runs import POLICIES, RecipeJob
 
 from groupwise.core import read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import digest_items, read_metrics, read_predictions
+from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.predictions import digest_items, read_predictions
 
 
 def test_every_stage_there_is_did_its_work_with_what_it_declares(

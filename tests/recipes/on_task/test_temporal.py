@@ -7,10 +7,12 @@ import pytest
 
 from groupwise.core import DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import Language, Prediction, Section, format_share
+from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.page import render_markdown
+from groupwise.evaluation.report.phrases import Language, format_share
 from groupwise.evaluation.report.run import build_report
 from groupwise.evaluation.report.run_page import lay_out
+from groupwise.evaluation.report.tables import Section
 from groupwise.flow import evaluate_on, open_run
 from groupwise.pipeline import StepContext, find_recipe
 from groupwise.serving import Request

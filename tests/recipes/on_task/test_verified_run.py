@@ -9,7 +9,7 @@ from command_line import CommandLine
 from recipe_runs import POLICIES, RecipeJob
 
 from groupwise.core import read_json, read_jsonl
-from groupwise.evaluation import read_metrics
+from groupwise.evaluation.metrics import read_metrics
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from groupwise.core import (
     load_config,
     make_example,
 )
-from groupwise.evaluation import compute_metrics
+from groupwise.evaluation.metrics import compute_metrics
 from groupwise.inference import LabelShares
 from groupwise.pipeline import find_recipe
 from groupwise_recipes.on_task.config import OnTaskConfig

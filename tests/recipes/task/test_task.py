@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from groupwise.cli.main import app
 from groupwise.core import Config, ConfigError, DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation import read_metrics
+from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow.preparing import run_prepare
 from groupwise.pipeline import StepContext, find_config, find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps

@@ -9,15 +9,12 @@ import pytest
 
 from groupwise.core import Completion, ConfigError, Example, Score, load_config
 from groupwise.data import read_examples
-from groupwise.evaluation import (
-    Policies,
-    Prediction,
-    RunPolicy,
-    Section,
-    compare_results,
-    compute_metrics,
-    read_published,
-)
+from groupwise.evaluation.compare import compare_results
+from groupwise.evaluation.metrics import compute_metrics
+from groupwise.evaluation.policies import Policies, RunPolicy
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.published import read_published
+from groupwise.evaluation.report.tables import Section
 from groupwise.inference import ResponderSettings, Sampling
 from groupwise.judges import Judge
 from groupwise.models import write_tiny_policy

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from groupwise.cli.main import app, describe_failure
 from groupwise.core import read_json
-from groupwise.evaluation import read_predictions
+from groupwise.evaluation.predictions import read_predictions
 from groupwise.models import find_weights, write_tiny_policy
 
 SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=3")

@@ -12,7 +12,7 @@ from recipe_runs import TINY_SCENES, RecipeJob
 
 from groupwise.core import Completion, Example, load_config, read_json
 from groupwise.data import read_examples
-from groupwise.evaluation import read_predictions
+from groupwise.evaluation.predictions import read_predictions
 from groupwise.rewards import audit_rewards
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows

@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from groupwise.evaluation import (
-    Policies,
-    Prediction,
-    RunPolicy,
-    Section,
-    Table,
-    compute_metrics,
-)
+from groupwise.evaluation.metrics import compute_metrics
+from groupwise.evaluation.policies import Policies, RunPolicy
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.visual_reasoning.config import LABELS
 from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 

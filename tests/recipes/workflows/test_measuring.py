@@ -3,7 +3,9 @@
 from typing import Any
 
 from groupwise.core import load_config
-from groupwise.evaluation import Policies, Prediction, Section
+from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.tables import Section
 from groupwise.pipeline import find_recipe
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.sections import make_sections

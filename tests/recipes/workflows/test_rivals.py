@@ -6,7 +6,8 @@ import pytest
 from workflow_problems import CHOICE, CODE, SUM
 
 from groupwise.data import Problem
-from groupwise.evaluation import Phrases, Prediction
+from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise_recipes.workflows.forms import FAULTY_SHARE, draw_form, list_sound_forms
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import check_program

@@ -12,7 +12,7 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, make_abilities
 
 from groupwise.core import Completion
 from groupwise.data import Problem
-from groupwise.evaluation import Prediction
+from groupwise.evaluation.predictions import Prediction
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits

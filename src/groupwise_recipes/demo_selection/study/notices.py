@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from groupwise.evaluation import LEVELS, Statement
+from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise_recipes.demo_selection.conditions import find_differences
 from groupwise_recipes.demo_selection.study.runs import (
     MIN_SEEDS,

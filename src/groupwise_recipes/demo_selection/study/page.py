@@ -13,36 +13,37 @@ from statistics import fmean
 from typing import Any, Literal
 
 from groupwise.core import repeat_start, write_json
-from groupwise.evaluation import (
-    DASH,
+from groupwise.evaluation.compare import compare_results
+from groupwise.evaluation.methods import MethodDifference
+from groupwise.evaluation.report.comparison import ComparisonLayout
+from groupwise.evaluation.report.page import (
     Block,
     Box,
     Bullets,
     Cell,
-    ComparisonLayout,
     Fold,
     Heading,
-    Language,
-    MethodDifference,
     Notice,
     Page,
     Paragraph,
     Part,
-    Phrases,
-    Result,
-    ResultTable,
-    Statement,
     Table,
     Tables,
+    write_page,
+)
+from groupwise.evaluation.report.phrases import (
+    DASH,
+    Language,
+    Phrases,
+    Statement,
     choose_arrow,
-    compare_results,
     format_points,
     format_share,
     mark_code,
-    pick_color,
     unmark_code,
-    write_page,
 )
+from groupwise.evaluation.report.plots import pick_color
+from groupwise.evaluation.result_table import Result, ResultTable
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.study.notices import (
     collect_notices,

@@ -24,7 +24,8 @@ from groupwise.core import (
     read_json,
     read_jsonl,
 )
-from groupwise.evaluation import GridAxis, Items, Result, ResultTable
+from groupwise.evaluation.predictions import Items
+from groupwise.evaluation.result_table import GridAxis, Result, ResultTable
 from groupwise_recipes.demo_selection.cells import (
     FACTS,
     Cell,
