@@ -365,7 +365,7 @@ def test_stopped_in_a_second_pass_over_a_round(name, train, tmp_path, whole, mon
 
 @pytest.mark.slow
 def test_others_are_tried_in_some_rounds_and_not_in_all(whole):
-    """Or what is known of candidates could not matter above."""
+    """Or the equality of refilled rounds above would show nothing."""
     _, rows = read_outcome(whole("refilled"))
     tried = [row.get("num_refills", 0) for row in rows if "reward" in row]
     assert len(tried) == 4

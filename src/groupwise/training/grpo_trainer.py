@@ -46,9 +46,7 @@ def make_grpo_trainer(
             return list(make_prompt_rows(examples, layout, seed=seed))
 
         base = RefillingTrainer
-        named["candidates"] = Candidates(
-            read, num_prompts=len(examples), settings=settings.refill, seed=seed
-        )
+        named["candidates"] = Candidates(read, len(examples), settings.refill.max_tries, seed)
 
     class _Trainer(base):
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

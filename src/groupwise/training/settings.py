@@ -243,12 +243,10 @@ class RefillSettings(Config):
 
     Attributes:
         max_tries: how often a round samples others for the places that are still open.
-        first: which prompts are tried first: ``any``: in random order; ``alive``: those whose
-            groups are least expected to be dead again, by what was sampled of them so far.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"first": ("any",)}
     max_tries: int = Field(default=3, ge=1, le=1000)
-    first: Literal["any", "alive"] = "any"
 
 
 class GrpoSettings(TrainerSettings):

@@ -42,9 +42,8 @@ class Data:
 @pytest.fixture
 def make(pairs):
     def run(data, family="qwen2", *, trained="last", speed=None, refill=None, **options):
-        candidates = Candidates(
-            data.read, num_prompts=NUM_PROMPTS, settings=RefillSettings(**(refill or {})), seed=0
-        )
+        settings = RefillSettings(**(refill or {}))
+        candidates = Candidates(data.read, NUM_PROMPTS, settings.max_tries, seed=0)
         return pairs.make(
             family,
             trained,
@@ -205,49 +204,18 @@ def test_states_of_sampling_are_kept_for_filled_places(grpo, make):
 PLACES = st.lists(st.integers(0, NUM_PROMPTS - 1), unique=True)
 
 
-def make_candidates(**settings):
-    return Candidates(
-        lambda *_: [], num_prompts=NUM_PROMPTS, settings=RefillSettings(**settings), seed=3
-    )
+CANDIDATES = Candidates(lambda *_: [], NUM_PROMPTS, max_tries=3, seed=3)
 
 
-@given(without=PLACES, step=st.integers(0, 99), first=st.sampled_from(["any", "alive"]))
-def test_every_other_prompt_is_ranked_once(without, step, first):
-    found = make_candidates(first=first).rank(without=without, step=step)
+@given(without=PLACES, step=st.integers(0, 99))
+def test_every_other_prompt_has_its_turn_once(without, step):
+    found = CANDIDATES.order(without=without, step=step)
     assert sorted([*found, *without]) == list(range(NUM_PROMPTS))
-    assert found == make_candidates(first=first).rank(without=without, step=step)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, NUM_PROMPTS - 1), st.booleans(), st.booleans()), max_size=40)
-)
-def test_those_least_expected_to_be_dead_come_first(seen):
-    candidates = make_candidates(first="alive")
-    for place, dead, scored in seen:
-        candidates.note([place], [dead], [scored])
-    shares = [candidates.estimate_dead_share(place) for place in range(NUM_PROMPTS)]
-    for place, share in enumerate(shares):
-        known = [dead for p, dead, scored in seen if p == place and scored]
-        assert share == (sum(known) + 1) / (len(known) + 2)
-    ranked = candidates.rank(without=(), step=0)
-    assert [shares[place] for place in ranked] == sorted(shares)
-    again = make_candidates(first="alive")
-    again.load(torch.load(_write(candidates.save()), weights_only=True))
-    assert again.rank(without=(), step=0) == ranked
-
-
-def _write(saved):
-    import io
-
-    stream = io.BytesIO()
-    torch.save(saved, stream)
-    stream.seek(0)
-    return stream
+    assert found == CANDIDATES.order(without=without, step=step)
 
 
 def test_steps_try_others_in_another_order():
-    candidates = make_candidates()
-    orders = {tuple(candidates.rank(without=(), step=step)) for step in range(9)}
+    orders = {tuple(CANDIDATES.order(without=(), step=step)) for step in range(9)}
     assert len(orders) > 5
 
 

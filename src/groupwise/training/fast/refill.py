@@ -5,7 +5,7 @@ groups are left. Here as many prompts are tried as places are open.
 """
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,48 +21,26 @@ from groupwise.core import derive_seed
 from groupwise.training.fast.pictures import process_pictures_once
 from groupwise.training.fast.round import Groups, Round, find_dead_rows, number_prompts
 from groupwise.training.fast.trainer import FastGRPOTrainer
-from groupwise.training.settings import RefillSettings
 
 Row = Mapping[str, Any]
 ReadRows = Callable[[Sequence[int], int], list[Row]]
 """Returns a row of each place in the data, to be sampled at a step of the trainer."""
 
 
+@dataclass(frozen=True)
 class Candidates:
-    """Prompts, by their place in the data, for open places, and how often each was dead."""
+    """Prompts, by their place in the data, for open places."""
 
-    def __init__(
-        self, read: ReadRows, *, num_prompts: int, settings: RefillSettings, seed: int
-    ) -> None:
-        self.read, self.max_tries = read, settings.max_tries
-        self._num_prompts, self._settings, self._seed = num_prompts, settings, seed
-        self._seen: Counter[int] = Counter()
-        self._dead: Counter[int] = Counter()
+    read: ReadRows
+    num_prompts: int
+    max_tries: int
+    seed: int
 
-    def note(
-        self, places: Sequence[int], is_dead: Sequence[bool], is_scored: Sequence[bool]
-    ) -> None:
-        for place, dead, scored in zip(places, is_dead, is_scored, strict=True):
-            self._seen[place] += scored
-            self._dead[place] += dead and scored
-
-    def estimate_dead_share(self, place: int) -> float:
-        """Return the mean of the posterior after a uniform prior (Laplace's rule of succession)."""
-        return (self._dead[place] + 1) / (self._seen[place] + 2)
-
-    def rank(self, *, without: Sequence[int], step: int) -> list[int]:
+    def order(self, *, without: Sequence[int], step: int) -> list[int]:
         taken = set(without)
-        places = [place for place in range(self._num_prompts) if place not in taken]
-        random.Random(derive_seed(self._seed, "refill", step)).shuffle(places)
-        if self._settings.first == "alive":
-            places.sort(key=self.estimate_dead_share)
+        places = [place for place in range(self.num_prompts) if place not in taken]
+        random.Random(derive_seed(self.seed, "refill", step)).shuffle(places)
         return places
-
-    def save(self) -> dict[str, dict[int, int]]:
-        return {"seen": dict(self._seen), "dead": dict(self._dead)}
-
-    def load(self, saved: Mapping[str, Mapping[int, int]]) -> None:
-        self._seen, self._dead = Counter(saved["seen"]), Counter(saved["dead"])
 
 
 @dataclass
@@ -137,12 +115,6 @@ class RefillingTrainer(FastGRPOTrainer):
         self._note_dead(self._filled.rewards)
         return self._filled.rewards
 
-    def save_more(self) -> dict[str, Any]:
-        return {"candidates": self.candidates.save()}
-
-    def load_more(self, saved: Mapping[str, Any]) -> None:
-        self.candidates.load(saved["candidates"])
-
     def _sample(self, rows: Sequence[Row]) -> Sampled:
         numbers = torch.tensor(number_prompts(rows), device=self.accelerator.device)
         self._sharing = self._find_sharing()
@@ -161,8 +133,7 @@ class RefillingTrainer(FastGRPOTrainer):
         self._count_groups(sampled.rewards)
         is_dead, is_scored = self._find_dead_groups(sampled.rewards)
         places = gather_object([row["place"] for row in sampled.rows[:: self.num_generations]])
-        self.candidates.note(places, is_dead, is_scored)
-        others = self.candidates.rank(without=places, step=self._step)
+        others = self.candidates.order(without=places, step=self._step)
         still_open = [n for n, dead in enumerate(is_dead) if dead and is_scored[n]]
         # In an order that any number of processes shares, as that of the candidates is.
         still_open.sort(key=places.__getitem__)
@@ -186,8 +157,7 @@ class RefillingTrainer(FastGRPOTrainer):
         finally:
             self._metrics["train"], self._pending_metrics = kept
         parts = gather_object(own.parts)
-        is_dead, is_scored = self._find_dead_groups(own.rewards)
-        self.candidates.note(tried, is_dead, is_scored)
+        is_dead, _ = self._find_dead_groups(own.rewards)
         alive = [number for number, dead in enumerate(is_dead) if not dead][: len(still_open)]
         self._counts["num_refills"] += len(tried)
         self._counts["num_dead_refills"] += sum(is_dead)

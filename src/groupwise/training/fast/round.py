@@ -186,7 +186,6 @@ def save_progress(trainer: Any, folder: Path) -> None:
         "compared": sorted(trainer._guard.compared),
         "buffered": trainer._buffered_inputs if is_inside else None,
         "round": packed if is_inside else None,
-        **trainer.save_more(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(state, folder / f"grpo_progress_{trainer.accelerator.process_index}.pt")
@@ -216,4 +215,3 @@ def load_progress(trainer: Any, folder: Path) -> None:
     trainer._guard.compared = set(state["compared"])
     trainer._buffered_inputs, packed = state["buffered"], state["round"]
     trainer._round = None if packed is None else Round(Groups.of(packed.pop("numbers")), **packed)
-    trainer.load_more(state)

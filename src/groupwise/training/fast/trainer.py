@@ -386,12 +386,6 @@ class FastGRPOTrainer(ShardedTraining, _Base):
 
     # ---- resuming ------------------------------------------------------------------------------
 
-    def save_more(self) -> dict[str, Any]:
-        return {}
-
-    def load_more(self, saved: Mapping[str, Any]) -> None:
-        """Take over what ``save_more`` returned; ``saved`` holds other things, too."""
-
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
