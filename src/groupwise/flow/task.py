@@ -352,12 +352,12 @@ class Task(Generic[C]):
     ) -> list[Prediction]:
         """Return the predictions of what needs no policy; where answers are labels, of more."""
         from groupwise.evaluation.baselines import (
+            predict_joint,
             predict_majority,
             predict_nearest,
             predict_picture_only,
             predict_text_only,
         )
-        from groupwise.evaluation.joint import predict_joint
         from groupwise.flow.probing import Probes
 
         told = {"split": "test", "seed": config.seed}
