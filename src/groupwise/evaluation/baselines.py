@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import EvaluationError, Example, derive_seed, open_picture
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, RunPolicy
 
 Numbers = NDArray[np.float64]
 Names = NDArray[np.str_]

@@ -33,8 +33,7 @@ from groupwise.serving import Predictor, Request
 if TYPE_CHECKING:
     from groupwise.data import DataAudit
     from groupwise.evaluation.metrics import Metric
-    from groupwise.evaluation.policies import RunPolicy
-    from groupwise.evaluation.predictions import Measure, Prediction
+    from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.other_data import Labelled

@@ -17,8 +17,7 @@ from groupwise.evaluation.baselines import (
     predict_text_only,
 )
 from groupwise.evaluation.metrics import Metric, compute_metrics
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Measure, Prediction
+from groupwise.evaluation.predictions import Measure, Policies, Prediction
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import (

@@ -23,11 +23,13 @@ from groupwise.evaluation.baselines import (
 )
 from groupwise.evaluation.metrics import Metric, compute_metrics, write_metrics
 from groupwise.evaluation.paired import PairedComparison, compare_pairs, write_comparisons
-from groupwise.evaluation.policies import Policies, RunPolicy, write_policies
 from groupwise.evaluation.predictions import (
     Measure,
+    Policies,
     Prediction,
+    RunPolicy,
     read_predictions,
+    write_policies,
     write_predictions,
 )
 from groupwise.evaluation.report.page import render_html
