@@ -20,8 +20,12 @@ from typing import Any
 from groupwise.core import describe_machine, digest_json, write_json, write_jsonl
 from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import METRIC_VERSIONS
-from groupwise.evaluation.policies import RunPolicy, write_policies
-from groupwise.evaluation.predictions import Prediction, write_predictions
+from groupwise.evaluation.predictions import (
+    Prediction,
+    RunPolicy,
+    write_policies,
+    write_predictions,
+)
 from groupwise.evaluation.report.comparison import write_comparison
 from groupwise.evaluation.result_table import GridAxis
 from groupwise.evaluation.sources import Question, Source, read_runs

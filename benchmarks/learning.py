@@ -32,7 +32,7 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.joint import predict_joint
+from groupwise.evaluation.baselines import predict_joint
 from groupwise.evaluation.paired import compare_pairs
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.feedback import (

@@ -31,7 +31,7 @@ import numpy as np
 from agreement import revision
 
 from groupwise.core import Example, Message, describe_machine, read_jsonl, read_picture, write_json
-from groupwise.evaluation.joint import rank_joint_candidates, read_features
+from groupwise.evaluation.baselines import rank_joint_candidates, read_features
 from groupwise.flow import Probes
 from groupwise.models import ModelSettings
 from groupwise.pipeline import StepContext

@@ -38,11 +38,11 @@ from groupwise.core import (
 )
 from groupwise.data import Screenshot, TextReader, describe_ocr, load_screenshots
 from groupwise.evaluation.baselines import predict_majority, predict_text_only
-from groupwise.evaluation.flips import FLIP_WINDOW_S, flag_flips
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.judges import ReplyCache
 from groupwise.pipeline import find_config, find_recipe
+from groupwise.serving.flips import FLIP_WINDOW_S, flag_flips
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example
 from groupwise_recipes.on_task.screens import cross_screens, split_screens

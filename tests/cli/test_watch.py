@@ -53,9 +53,15 @@ def log_training(folder: Path, *, num_rows: int = 12, **last: float) -> None:
         restate(folder)
 
 
-def test_a_finished_run_is_shown_and_ends_with_0(tiny):
+@pytest.fixture
+def logged(tiny) -> Path:
+    """The training of a finished run, with its rows."""
     tiny.call("run", "tiny")
     log_training(tiny.work / "runs/tiny-demo/write")
+    return tiny.work / "runs/tiny-demo/write"
+
+
+def test_a_finished_run_is_shown_and_ends_with_0(tiny, logged):
     done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -68,12 +74,9 @@ def test_a_finished_run_is_shown_and_ends_with_0(tiny):
     assert "\x1b" not in done.stdout
 
 
-def test_what_was_told_of_the_last_answers_is_shown_with_its_counts(tiny):
-    tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/tiny-demo/write")
-    folder = tiny.work / "runs/tiny-demo/write"
-    append_jsonl(folder / "metrics.jsonl", {"step": 13, "heldout/accuracy": 0.5})
-    restate(folder)
+def test_what_was_told_of_the_last_answers_is_shown_with_its_counts(tiny, logged):
+    append_jsonl(logged / "metrics.jsonl", {"step": 13, "heldout/accuracy": 0.5})
+    restate(logged)
     said = tiny.call("watch", "runs/tiny-demo", "--once").stdout
     assert re.search(r"^  executed +47 of 97  48\.5.% ", said, re.M)
     assert re.search(r"^  tokens, mean +12\.5 ", said, re.M)
@@ -93,13 +96,10 @@ def test_what_was_told_of_the_last_answers_is_shown_with_its_counts(tiny):
     assert "47 / 97" in chinese
 
 
-def test_the_memory_of_each_process_is_shown(tiny):
-    tiny.call("run", "tiny")
-    folder = tiny.work / "runs/tiny-demo/write"
-    log_training(folder)
+def test_the_memory_of_each_process_is_shown(tiny, logged):
     told = {"device": "H100 (cuda:0)", "now_mib": 1234, "peak_mib": 45678, "total_mib": 81559}
-    write_json(folder / "memory.json", {"step": 12, "processes": [told, told | {"now_mib": 9}]})
-    restate(folder)
+    write_json(logged / "memory.json", {"step": 12, "processes": [told, told | {"now_mib": 9}]})
+    restate(logged)
     said = tiny.call("watch", "runs/tiny-demo", "--once").stdout
     memory = "MiB now, 45\u202f678 MiB at most, of 81\u202f559 MiB (H100 (cuda:0))"
     assert f"memory\n  process 0: 1\u202f234 {memory}\n  process 1: 9 {memory}\n" in said
@@ -206,15 +206,12 @@ def test_a_sweep_names_its_cells(tiny):
     assert "give one of its 1 cells:\n  sweep/cells/beta-1" in done.stderr
 
 
-def test_alarms_are_printed_with_what_to_do(tiny):
-    tiny.call("run", "tiny")
-    folder = tiny.work / "runs/tiny-demo/write"
-    log_training(folder)
+def test_alarms_are_printed_with_what_to_do(tiny, logged):
     for step in range(13, 18):
-        append_jsonl(folder / "metrics.jsonl", {"step": step, "dead_groups": 1.0})
-    with (folder / "metrics.jsonl").open("a") as stream:
+        append_jsonl(logged / "metrics.jsonl", {"step": step, "dead_groups": 1.0})
+    with (logged / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 18, "rew')
-    restate(folder)
+    restate(logged)
     done = tiny.call("watch", "runs/tiny-demo", "--once")
     assert "! all_groups_dead (step 17): all completions of a group earned" in done.stdout
     assert "  do: raise the temperature" in done.stdout
@@ -240,9 +237,7 @@ def test_every_width_holds_the_page(tiny, monkeypatch, columns: int):
     assert max(map(len, done.stdout.splitlines())) <= columns
 
 
-def test_a_plain_encoding_gets_plain_signs(tiny, monkeypatch):
-    tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/tiny-demo/write")
+def test_a_plain_encoding_gets_plain_signs(tiny, logged, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     monkeypatch.setenv("PYTHONUTF8", "0")
     tiny.use_real_torch()
@@ -252,11 +247,9 @@ def test_a_plain_encoding_gets_plain_signs(tiny, monkeypatch):
     assert "?" not in done.stdout
 
 
-def test_another_training_can_be_shown(tiny):
-    tiny.call("run", "tiny")
-    log_training(tiny.work / "runs/tiny-demo/write")
-    write_jsonl(tiny.work / "runs/tiny-demo/prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
-    restate(tiny.work / "runs/tiny-demo/prepare")
+def test_another_training_can_be_shown(tiny, logged):
+    write_jsonl(logged.parent / "prepare/metrics.jsonl", [{"step": 7, "loss": 0.5}])
+    restate(logged.parent / "prepare")
     done = tiny.call("watch", "runs/tiny-demo", "--once", "--step", "prepare")
     assert "prepare  step 7" in done.stdout
     assert "Reward" not in done.stdout

@@ -20,9 +20,10 @@ from groupwise.core import (
 from groupwise.evaluation.conditions import Conditions, read_recorded
 from groupwise.evaluation.metrics import compute_metrics, list_measures, read_items, read_metrics
 from groupwise.evaluation.paired import compare_pairs, read_comparisons
-from groupwise.evaluation.policies import POLICIES_FILE, Policies, read_policies, write_policies
 from groupwise.evaluation.predictions import (
+    POLICIES_FILE,
     Items,
+    Policies,
     Prediction,
     Prompts,
     check_labels,
@@ -30,12 +31,14 @@ from groupwise.evaluation.predictions import (
     group_by_policy,
     mark_items,
     predict_each,
+    read_policies,
     read_predictions,
     read_prompts,
+    write_policies,
     write_predictions,
 )
 from groupwise.evaluation.report.tables import Section, read_sections
-from groupwise.evaluation.results import write_evaluation
+from groupwise.flow import write_evaluation
 
 Make = Callable[..., Prediction]
 

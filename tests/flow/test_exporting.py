@@ -13,7 +13,7 @@ from run_folders import restate
 from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.evaluation.policies import RunPolicy, read_policies, write_policies
+from groupwise.evaluation.predictions import RunPolicy, read_policies, write_policies
 from groupwise.evaluation.report.tables import describe_metric
 from groupwise.flow import export_run, open_run
 from groupwise.flow.exporting import find_licence, render_card

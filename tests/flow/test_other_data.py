@@ -11,8 +11,7 @@ from small_task import LORA, SmallConfig, SmallTask
 from groupwise.core import ConfigError, DataError, RunError, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.evaluation.policies import read_policies
-from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.flow import Task, evaluate_on, open_run, run
 
 SEEN = 3

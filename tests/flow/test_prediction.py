@@ -13,7 +13,7 @@ from groupwise.core import (
     RunFolder,
     make_example,
 )
-from groupwise.evaluation.policies import RunPolicy, write_policies
+from groupwise.evaluation.predictions import RunPolicy, write_policies
 from groupwise.flow import Task, finished, open_run, predict_rows
 from groupwise.pipeline import Preview, Recipe
 from groupwise.serving import Answer

@@ -9,8 +9,7 @@ from PIL import Image
 from transformers import BertConfig, BertModel, BertTokenizerFast, Dinov2Config, Dinov2Model
 
 from groupwise.core import Example, Message, read_json, read_picture
-from groupwise.evaluation.baselines import JOINT
-from groupwise.evaluation.joint import Candidate
+from groupwise.evaluation.baselines import JOINT, Candidate
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.flow import policies, probing
 from groupwise.flow.probing import Probes

@@ -10,8 +10,7 @@ from small_task import GreedyTask, SmallConfig, SmallTask
 from groupwise.core import ConfigError, read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.evaluation.policies import read_policies
-from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.flow import open_run, predict_rows, rate_baselines, run
 from groupwise.flow.running import find_address
 from groupwise.pipeline import find_recipe

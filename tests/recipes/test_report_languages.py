@@ -19,14 +19,20 @@ from groupwise.evaluation.conditions import Conditions
 from groupwise.evaluation.label_metrics import Temperature
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.paired import compare_pairs
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import NEAR_DUPLICATE, Measure, Prediction, Prompts
+from groupwise.evaluation.predictions import (
+    NEAR_DUPLICATE,
+    Measure,
+    Policies,
+    Prediction,
+    Prompts,
+    RunPolicy,
+)
 from groupwise.evaluation.report.page import render_html, render_markdown
 from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.report.run import build_report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import write_evaluation
+from groupwise.flow import write_evaluation
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals

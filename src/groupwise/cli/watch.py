@@ -24,17 +24,15 @@ from groupwise.core import STEP_DONE, RunError, check_records, check_sealed, is_
 from groupwise.evaluation.alarms import (
     Alarm,
     History,
-    Series,
     describe_value,
     find_alarms,
     title_series,
 )
 from groupwise.evaluation.report.phrases import Phrases, format_duration
 
-_MAX_CELLS, _NARROW, _WORD, _LINES = 8, 60, 40, 8
-"""Cells of a sweep that are named; columns below which a table has fewer; letters up to which texts
-are listed with their counts; lines that are shown of a longer one."""
-_BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
+_MAX_CELLS, _WORD, _LINES = 8, 40, 8
+"""Cells of a sweep that are named; letters up to which texts are listed with their counts; lines
+that are shown of a longer one."""
 _MARKS = {
     "done": ("✓", "+", "green"),
     "reused": ("✓", "+", "dim"),
@@ -123,65 +121,41 @@ def watch(
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """One step of a run.
-
-    ``reused``: done by an earlier start of the run; ``stopped``: begun, but the process is gone.
-    ``duration_s`` is what its work took, or has taken so far; None if it has not begun.
-    """
+    """One step of a run."""
 
     name: str
-    phase: StepPhase
-    duration_s: float | None = None
+    phase: StepPhase  # reused: done by an earlier start; stopped: begun, but the process is gone
+    duration_s: float | None = None  # what its work took, or has taken so far
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """One training step and what it has logged.
-
-    Attributes:
-        step: name of the run's step.
-        phase: of that step.
-        history: its rows.
-        alarms: errors first.
-        num_steps: training steps in all, None where it is not known.
-        left_s: seconds until its last step, estimated from its last row; None where not known.
-        row_age_s: seconds since its last row was written; None without rows.
-        num_damaged: lines of its log that could not be read.
-        memory: of each of its processes, ``device``, ``now_mib``, ``peak_mib``, ``total_mib``.
-    """
+    """One training step and what it has logged."""
 
     step: str
     phase: StepPhase
     history: History
-    alarms: tuple[Alarm, ...] = ()
-    num_steps: int | None = None
-    left_s: float | None = None
-    row_age_s: float | None = None
-    num_damaged: int = 0
+    alarms: tuple[Alarm, ...] = ()  # errors first
+    num_steps: int | None = None  # in all; None where it is not known
+    left_s: float | None = None  # seconds until its last step, estimated from its last row
+    row_age_s: float | None = None  # seconds since its last row was written; None without rows
+    num_damaged: int = 0  # lines of its log that could not be read
+    # Of each of its processes, ``device``, ``now_mib``, ``peak_mib``, ``total_mib``.
     memory: Sequence[_Record] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run at one moment.
-
-    Attributes:
-        folder: its folder.
-        recipe: its name; "" while there is no manifest.
-        phase: ``waiting``: nothing has begun; ``stopped``: killed, or ended by an error.
-        steps: in the order of the plan where it is known, else as they were begun.
-        trainings: the steps that log rows, in the same order.
-        elapsed_s: since its last start until now, or until its last step was done.
-        is_plan_known: whether ``steps`` has those that have not begun, too.
-    """
+    """A run at one moment."""
 
     folder: Path
-    recipe: str
+    recipe: str  # "" while there is no manifest
+    # waiting: nothing has begun; stopped: killed, or ended by an error
     phase: Literal["waiting", "running", "stopped", "finished"]
-    steps: tuple[StepState, ...] = ()
-    trainings: tuple[TrainingState, ...] = ()
-    elapsed_s: float | None = None
-    is_plan_known: bool = False
+    steps: tuple[StepState, ...] = ()  # in the order of the plan, else as they were begun
+    trainings: tuple[TrainingState, ...] = ()  # the steps that log rows, in the same order
+    elapsed_s: float | None = None  # since its last start until now, or its last step was done
+    is_plan_known: bool = False  # whether ``steps`` has those that have not begun, too
 
     @property
     def current(self) -> TrainingState | None:
@@ -220,68 +194,83 @@ class RunReader:
                 self._checked[step] = stamp
         is_held, now = is_locked(self.folder / ".lock"), datetime.now(UTC)
         began, planned = _moment(manifest), tuple(manifest.get("plan", ()))
-        markers = self._read_markers(planned)
-        steps = _list_steps(markers, began, now if is_held else None)
-        ends = [_moment(done) for step in steps if (done := markers[step.name][1])]
-        end = now if is_held else max(ends, default=None)
+        steps, end = self._read_steps(planned, began, now if is_held else None)
         is_whole = bool(steps) and all(step.phase in ("done", "reused") for step in steps)
         return RunState(
             folder=self.folder,
             recipe=str(manifest["recipe"]),
             phase="running" if is_held else "finished" if is_whole else "stopped",
             steps=steps,
-            trainings=tuple(self._list_trainings(steps, now)),
+            trainings=tuple(one for step in steps if (one := self._read_training(step, now))),
             elapsed_s=None if end is None else max(0.0, (end - began).total_seconds()),
             is_plan_known=bool(planned),
         )
 
-    def _read_markers(
-        self, planned: Sequence[str]
-    ) -> dict[str, tuple[_Record | None, _Record | None]]:
-        """Return both markers of the planned steps, or else of those begun."""
-        paths = [*self.folder.glob("*/started.json"), *self.folder.glob("*/step.json")]
-        found: dict[str, tuple[_Record | None, _Record | None]] = {
-            name: (
+    def _read_steps(
+        self, planned: Sequence[str], began: datetime, now: datetime | None
+    ) -> tuple[tuple[StepState, ...], datetime | None]:
+        """Return the state of the planned steps, or else of those begun, and when the last ended.
+
+        ``now`` is None where no process works in the run. Left out are steps that have not begun
+        although a later one has. Steps are done in order, so this run's plan did not have them: the
+        recipe got them afterwards.
+        """
+        files = [*self.folder.glob("*/started.json"), *self.folder.glob("*/step.json")]
+        markers = [
+            (
+                name,
                 _read_object(self.folder / name / "started.json"),
                 _read_object(self.folder / name / "step.json"),
             )
-            for name in planned or sorted({path.parent.name for path in paths})
-        }
-        if planned:
-            return found
-        begun = [(name, both) for name, both in found.items() if any(both)]
-        return dict(
-            sorted(begun, key=lambda one: (one[1][0] is not None, _moment(one[1][0] or one[1][1])))
-        )
+            for name in planned or sorted({path.parent.name for path in files})
+        ]
+        if not planned:
+            markers = [one for one in markers if one[1] or one[2]]
+            markers.sort(key=lambda one: (one[1] is not None, _moment(one[1] or one[2])))
+        found: list[StepState] = []
+        is_past = False  # behind the running step, results are those of an earlier start
+        for name, started, done in markers:
+            if started is not None:
+                is_past = True
+                passed_s = None if now is None else (now - _moment(started)).total_seconds()
+                found.append(StepState(name, "stopped" if now is None else "running", passed_s))
+            elif done is None or is_past:
+                found.append(StepState(name, "left"))
+            else:
+                phase = "reused" if _moment(done) < began else "done"
+                found.append(StepState(name, phase, done["duration_s"]))
+        last = max((place for place, step in enumerate(found) if step.phase != "left"), default=-1)
+        steps = [s for place, s in enumerate(found) if s.phase != "left" or place > last]
+        names = {step.name for step in steps}
+        ends = [_moment(done) for name, _, done in markers if done and name in names]
+        return tuple(steps), now or max(ends, default=None)
 
-    def _list_trainings(self, steps: Sequence[StepState], now: datetime) -> Iterator[TrainingState]:
-        for step in steps:
-            folder = self.folder / step.name
-            progress = _read_object(folder / "progress.json")
-            path = folder / "metrics.jsonl"
-            row_time, history, num_damaged = None, History(), 0
-            if (stamp := _read_stamp(path)) is not None:
-                if path not in self._logs or self._logs[path][0] != stamp:
-                    self._logs[path] = stamp, *read_log(path)
-                _, history, num_damaged = self._logs[path]
-                row_time = datetime.fromtimestamp(stamp[1] / 1e9, UTC)
-            if history.is_empty and progress is None:
-                continue
-            left_s = None
-            if step.phase == "running" and progress is not None and row_time is not None:
-                left_s = estimate_left(progress, history.last_step, row_time=row_time, now=now)
-            num_steps = None if progress is None else progress["num_steps"]
-            yield TrainingState(
-                step=step.name,
-                phase=step.phase,
-                history=history,
-                alarms=find_alarms(history, num_steps=num_steps),
-                num_steps=num_steps,
-                left_s=left_s,
-                row_age_s=None if row_time is None else (now - row_time).total_seconds(),
-                num_damaged=num_damaged,
-                memory=(_read_object(folder / "memory.json") or {}).get("processes", ()),
-            )
+    def _read_training(self, step: StepState, now: datetime) -> TrainingState | None:
+        folder = self.folder / step.name
+        progress, path = _read_object(folder / "progress.json"), folder / "metrics.jsonl"
+        row_time, history, num_damaged = None, History(), 0
+        if (stamp := _read_stamp(path)) is not None:
+            if path not in self._logs or self._logs[path][0] != stamp:
+                self._logs[path] = stamp, *read_log(path)
+            _, history, num_damaged = self._logs[path]
+            row_time = datetime.fromtimestamp(stamp[1] / 1e9, UTC)
+        if history.is_empty and progress is None:
+            return None
+        left_s = None
+        if step.phase == "running" and progress is not None and row_time is not None:
+            left_s = estimate_left(progress, history.last_step, row_time=row_time, now=now)
+        num_steps = None if progress is None else progress["num_steps"]
+        return TrainingState(
+            step=step.name,
+            phase=step.phase,
+            history=history,
+            alarms=find_alarms(history, num_steps=num_steps),
+            num_steps=num_steps,
+            left_s=left_s,
+            row_age_s=None if row_time is None else (now - row_time).total_seconds(),
+            num_damaged=num_damaged,
+            memory=(_read_object(folder / "memory.json") or {}).get("processes", ()),
+        )
 
 
 def read_log(path: Path) -> tuple[History, int]:
@@ -323,32 +312,6 @@ def _moment(record: _Record | None) -> datetime:
     return datetime.fromisoformat(record.get("finished_at") or record["started_at"])
 
 
-def _list_steps(
-    markers: Mapping[str, tuple[_Record | None, _Record | None]],
-    began: datetime,
-    now: datetime | None,
-) -> tuple[StepState, ...]:
-    """Return the state of each step; ``now`` is None where no process works in the run.
-
-    Left out are steps that have not begun although a later one has. Steps are done in order, so
-    this run's plan did not have them: the recipe got them afterwards.
-    """
-    found: list[StepState] = []
-    is_past = False  # behind the running step, results are those of an earlier start
-    for name, (started, done) in markers.items():
-        if started is not None:
-            is_past = True
-            passed_s = None if now is None else (now - _moment(started)).total_seconds()
-            found.append(StepState(name, "stopped" if now is None else "running", passed_s))
-        elif done is None or is_past:
-            found.append(StepState(name, "left"))
-        else:
-            phase = "reused" if _moment(done) < began else "done"
-            found.append(StepState(name, phase, done["duration_s"]))
-    last = max((place for place, step in enumerate(found) if step.phase != "left"), default=-1)
-    return tuple(s for place, s in enumerate(found) if s.phase != "left" or place > last)
-
-
 def _check_folder(folder: Path) -> None:
     """Refuse a path without a manifest at which no run can appear."""
     if not folder.exists():
@@ -385,15 +348,11 @@ def estimate_left(
 
 def draw_sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) -> str:
     """Return values as a row of bars, the lowest to the highest; many are averaged into a bar."""
-    if not values or width < 1:
-        return ""
     parts = [part.mean() for part in np.array_split(np.asarray(values), min(len(values), width))]
     low, high = min(parts), max(parts)
-    bars = _ASCII_BARS if is_ascii else _BARS
-    if high == low:
-        return bars[0] * len(parts)
-    top = len(bars) - 1
-    return "".join(bars[round((value - low) / (high - low) * top)] for value in parts)
+    bars = "_.-:=+*#" if is_ascii else "▁▂▃▄▅▆▇█"
+    scale = (len(bars) - 1) / (high - low) if high > low else 0.0
+    return "".join(bars[round((value - low) * scale)] for value in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +362,14 @@ class _Page:
     width: int
     phrases: Phrases
     is_ascii: bool
+
+    def _say(self, name: str, **values: object) -> str:
+        return self._clean(self.phrases.say(f"watch.{name}", **values))
+
+    def _clean(self, text: str) -> str:
+        if not self.is_ascii:
+            return text
+        return text.replace("\u00a0", " ").replace("\u202f", " ").replace("·", "-")
 
     def draw(self, state: RunState, step: str | None) -> Iterator[RenderableType]:
         """Yield the page; ``step`` is the training whose values are shown, None: the current."""
@@ -417,32 +384,21 @@ class _Page:
             command = f"groupwise run {state.recipe} --out {state.folder} --resume"
             yield Text(f"{self._say('continue')}: {command}", "bold")
         if state.steps:
+            table = Table.grid(padding=(0, 1))
+            for one in state.steps:
+                mark, ascii_mark, style = _MARKS[one.phase]
+                took = "" if one.duration_s is None else format_duration(one.duration_s)
+                phase = self._say("step_stopped" if one.phase == "stopped" else one.phase)
+                mark = Text(ascii_mark if self.is_ascii else mark, style)
+                table.add_row(mark, Text(one.name), Text(phase, style), Text(self._clean(took)))
             yield Text()
-            yield self._draw_steps(state)
+            yield table
+            if not state.is_plan_known and state.phase != "finished":
+                yield Text(self._say("plan"), "dim")
         for training in state.trainings:
             is_whole = training.step == shown
             if training.phase != "left" and (is_whole or training.alarms):
                 yield from self._draw_training(training, is_whole=is_whole)
-
-    def _say(self, name: str, **values: object) -> str:
-        return self._clean(self.phrases.say(f"watch.{name}", **values))
-
-    def _clean(self, text: str) -> str:
-        if not self.is_ascii:
-            return text
-        return text.replace("\u00a0", " ").replace("\u202f", " ").replace("·", "-")
-
-    def _draw_steps(self, state: RunState) -> RenderableType:
-        table = Table.grid(padding=(0, 1))
-        for step in state.steps:
-            mark, ascii_mark, style = _MARKS[step.phase]
-            took = "" if step.duration_s is None else format_duration(step.duration_s)
-            phase = self._say("step_stopped" if step.phase == "stopped" else step.phase)
-            shown = Text(ascii_mark if self.is_ascii else mark, style)
-            table.add_row(shown, Text(step.name), Text(phase, style), Text(self._clean(took)))
-        if state.is_plan_known or state.phase == "finished":
-            return table
-        return Group(table, Text(self._say("plan"), "dim"))
 
     def _draw_training(
         self, training: TrainingState, *, is_whole: bool
@@ -463,56 +419,48 @@ class _Page:
             yield Text(self._say("damaged", num=training.num_damaged), "yellow")
         if is_whole and not history.is_empty:
             yield self._draw_series(history)
-            yield from self._draw_facts(history.facts)
+            if history.facts is not None:
+                yield from self._draw_facts(history.facts)
             if training.memory:
                 yield Text()
                 yield Text(self._say("memory"), "bold")
             for rank, one in enumerate(training.memory):
                 values = {"now": one["now_mib"], "peak": one["peak_mib"], "all": one["total_mib"]}
-                said = self._say("process", rank=rank, device=one["device"], **values)
-                yield Text(f"  {said}")
+                yield Text(f"  {self._say('process', rank=rank, device=one['device'], **values)}")
         if not training.alarms and not history.is_empty:
             yield Text(self._say("no_alarms"), "green")
         for alarm in training.alarms:
             color = "bold red" if alarm.level == "error" else "bold yellow"
-            text = Text("! ", color).append(f"{alarm.name}", color)
-            said = self._clean(self.phrases.say(alarm.said))
-            text.append(f" ({self._say('step', step=alarm.step)}): {said}")
-            yield text
+            text = Text(f"! {alarm.name}", color)
+            text.append(f" ({self._say('step', step=alarm.step)}): ")
+            yield text.append(self._clean(self.phrases.say(alarm.said)))
             yield Text(f"  {self._say('do')}: {self.phrases.say(alarm.advice)}", "dim")
 
     def _draw_series(self, history: History) -> Table:
-        is_narrow = self.width < _NARROW
-        heads = ["", *map(self._say, ("now",) if is_narrow else ("now", "start", "range"))]
+        is_narrow = self.width < 60
+        heads = ("now",) if is_narrow else ("now", "start", "range")
         table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-        for place, head in enumerate(heads):
-            table.add_column(head, justify="right" if place else "left", no_wrap=True)
+        table.add_column("", no_wrap=True)
+        for head in heads:
+            table.add_column(self._say(head), justify="right", no_wrap=True)
         table.add_column(self._say("course"), no_wrap=True)
         room = max(6, self.width - (34 if is_narrow else 62))
         shares = {} if history.facts is None else history.facts["shares"]
-        for one in history.list_series():
-            bars = draw_sparkline(one.values, room, is_ascii=self.is_ascii)
-            count = shares.get(one.key.removeprefix("reward/"))
-            table.add_row(*self._list_cells(one, count, is_narrow), Text(bars, "cyan"))
+        for series in history.list_series():
+            values = series.values
+            now, start, low, high = (
+                self._clean(describe_value(series.key, value))
+                for value in (values[-1], values[0], min(values), max(values))
+            )
+            if (count := shares.get(series.key.removeprefix("reward/"))) is not None:
+                now = f"{self.phrases.say('of', part=count[0], all=count[1])}  {now}"
+            cells = (now, start, f"{low} .. {high}")[: len(heads)]
+            bars = Text(draw_sparkline(values, room, is_ascii=self.is_ascii), "cyan")
+            table.add_row(title_series(series.key, self.phrases), *cells, bars)
         return table
 
-    def _list_cells(
-        self, series: Series, count: Sequence[int] | None, is_narrow: bool
-    ) -> list[str]:
-        values = series.values
-        now, start, low, high = (
-            self._clean(describe_value(series.key, value))
-            for value in (values[-1], values[0], min(values), max(values))
-        )
-        if count is not None:
-            now = f"{self.phrases.say('of', part=count[0], all=count[1])}  {now}"
-        title = title_series(series.key, self.phrases)
-        return [title, now] if is_narrow else [title, now, start, f"{low} .. {high}"]
-
-    def _draw_facts(self, facts: _Record | None) -> Iterator[Text]:
-        """Yield what was told of the last answers: sums, words with their counts, long texts."""
-        if facts is None:
-            return
+    def _draw_facts(self, facts: _Record) -> Iterator[Text]:
+        """Yield what rewards said of the last answers: sums, words with counts, long texts."""
         yield Text()
         yield Text(self._say("facts", num=facts["num"], step=facts["step"]), "bold")
         for name, (total, _) in facts["sums"].items():
@@ -527,8 +475,7 @@ class _Page:
                 yield Text(f"  {name}  {said}: {', '.join(shown)}")
                 continue
             text, part = texts[0]
-            said = self._say("mode", part=part, num=num, different=different)
-            yield Text(f"  {name}  {said}")
+            yield Text(f"  {name}  {self._say('mode', part=part, num=num, different=different)}")
             lines = text.splitlines()
             for line in [*lines[:_LINES], "..."] if len(lines) > _LINES else lines:
                 yield Text(self._clean(f"    {line}"), "dim", no_wrap=True, overflow="crop")

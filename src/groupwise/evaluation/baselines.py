@@ -1,13 +1,25 @@
-"""Baselines: the majority label, the text alone, the picture alone, the nearest example.
+"""Baselines: the majority label, text alone, pictures alone, the nearest example, and all of it.
 
-A policy that is no better than these has not learned the task. They train on the training
-split only and know nothing of prompts, models or rewards.
+A policy that is not above these has not been worth its training. They learn from the training
+split only and know nothing of prompts, models or rewards. Each raises an ``EvaluationError`` where
+an example has no label, and where what it learns from is missing or does not differ.
+
+The joint baseline sees everything that a policy sees. Its candidates are small models of
+scikit-learn: on words, on pairs of words in their order, on thumbnails, on thumbnails and words
+together, and, where training examples say what a picture shows and what a text is about, models
+that learn both and answer by whether they agree. Where words were read in the pictures and a policy
+is given them, more candidates see them, too; of features of published models (hidden states of the
+base, embeddings), logistic regression on each is a candidate. The best by cross-validation is
+taken. Folds divide clusters: items that resemble each other never stand on both sides.
 """
 
+import random
 import re
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import EvaluationError, Example, derive_seed, open_picture
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, RunPolicy
 
-_THUMBNAIL_SIZE, _NUM_TREES = (32, 24), 200
+Numbers = NDArray[np.float64]
+Names = NDArray[np.str_]
+Features = Mapping[str, NDArray[Any]]
+"""What the joint baseline sees of n examples, a row each, by name; what is not there is left out:
+``texts``, ``clusters``, ``pixels``, ``words`` read in the pictures, and in training what pictures
+show (``shown``) and texts are about (``asked``); all others are features of published models."""
+Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
+"""Returns features (examples, width) by what they are, such as those of a published model."""
+
 MAJORITY = RunPolicy(
     name="majority",
     title="Majority label",
@@ -67,6 +86,14 @@ JOINT = replace(
     blind_to=(),
 )
 
+MAX_ROWS = 4000
+"""Training examples that the joint baseline learns from at most: so it takes minutes."""
+NUM_FOLDS = 5
+_SEEN = ("texts", "clusters", "pixels", "words", "shown", "asked")
+_FLOOR = 1e-4  # of a concept that was not there, before shares sum to 1
+_SMALL, _EDGES, _GRID, _NUM_BINS = (24, 18), (64, 48), (12, 4, 16, 4), 16
+_NUM_FEATURES = 3 * _SMALL[0] * _SMALL[1] + 2 * _GRID[0] * _GRID[2] + 3 * _NUM_BINS
+
 
 def predict_majority(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
@@ -74,104 +101,313 @@ def predict_majority(
     """Answer the most frequent training label always, of equal ones the first by name.
 
     Probabilities are the training shares; the seed changes nothing.
-
-    Raises:
-        EvaluationError: if an example has no label or there is no training example.
     """
-    counts = Counter(read_labels(train))
+    counts = Counter(_read_labels(train))
     names = sorted(counts)
     shares = np.asarray([[counts[name] / len(train) for name in names]] * len(test))
-    return make_predictions(test, MAJORITY.name, split, names, shares)
+    return _make_predictions(test, MAJORITY, split, names, shares)
 
 
 def predict_text_only(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
-    """Answer from ``read_text``: TF-IDF of words and characters with logistic regression.
-
-    Raises:
-        EvaluationError: if an example has no label, or the training labels or texts do not
-            differ.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    if train and not any(read_text(example).strip() for example in train):
+    """Answer from ``read_text``: TF-IDF of words and characters with logistic regression."""
+    labels, texts = _read_labels(train, at_least=2), [read_text(example) for example in train]
+    if not any(text.strip() for text in texts):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
-    learner = LogisticRegression(max_iter=2000, random_state=derive_seed(seed, "text_only"))
-    model = make_pipeline(count_words([read_text(example) for example in train]), learner)
-    names, rows = _learn(model, read_text, train, test)
-    return make_predictions(test, TEXT_ONLY.name, split, names, rows)
+    model = _regress(_count_words(texts), random_state=derive_seed(seed, "text_only"))
+    model.fit(texts, labels)
+    rows = model.predict_proba([read_text(example) for example in test]) if test else ()
+    return _make_predictions(test, TEXT_ONLY, split, model.classes_, rows)
 
 
 def predict_picture_only(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
-    """Answer from the pictures: a random forest on 32 x 24 RGB thumbnails.
-
-    Raises:
-        EvaluationError: if an example has no label or no picture, the numbers of pictures
-            differ, or the training labels do not differ.
-    """
+    """Answer from the pictures: a random forest on 32 x 24 RGB thumbnails."""
     from sklearn.ensemble import RandomForestClassifier
 
     numbers = sorted({len(example.pictures) for example in [*train, *test]})
     if len(numbers) != 1 or numbers[0] == 0:
         what = "the picture-only baseline needs the same number of pictures in every example"
         raise EvaluationError(what, got=f"{numbers} pictures")
+    labels, known = _read_labels(train, at_least=2), dict[str, NDArray[np.float32]]()
+    for picture in (picture for example in [*train, *test] for picture in example.pictures):
+        if picture.digest not in known:
+            small = open_picture(Path(picture.path)).resize((32, 24))
+            known[picture.digest] = np.asarray(small, np.float32).ravel() / np.float32(255)
+    seen = [np.concatenate([known[p.digest] for p in e.pictures]) for e in [*train, *test]]
     seed = derive_seed(seed, "picture_only")
-    model = RandomForestClassifier(n_estimators=_NUM_TREES, n_jobs=-1, random_state=seed)
-    thumbnails: dict[str, NDArray[np.float32]] = {}
-
-    def read(example: Example) -> NDArray[np.float32]:
-        for picture in example.pictures:
-            if picture.digest not in thumbnails:
-                small = open_picture(Path(picture.path)).resize(_THUMBNAIL_SIZE)
-                pixels = np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
-                thumbnails[picture.digest] = pixels
-        return np.concatenate([thumbnails[picture.digest] for picture in example.pictures])
-
-    names, rows = _learn(model, read, train, test)
-    return make_predictions(test, PICTURE_ONLY.name, split, names, rows)
-
-
-def _learn(
-    model: Any, read: Callable[[Example], Any], train: Sequence[Example], test: Sequence[Example]
-) -> tuple[list[str], Any]:
-    """Return the labels of ``train`` and their probabilities (test, labels) by scikit-learn."""
-    labels = read_labels(train)
-    require_two(labels)
-    model.fit([read(example) for example in train], labels)
-    if "n_jobs" in model.get_params():
-        model.set_params(n_jobs=1)  # several threads would add up the trees in any order
-    return list(model.classes_), model.predict_proba([read(e) for e in test]) if test else ()
+    model = RandomForestClassifier(n_estimators=200, n_jobs=-1, random_state=seed)
+    _fit(model, seen[: len(train)], labels)
+    rows = model.predict_proba(seen[len(train) :]) if test else ()
+    return _make_predictions(test, PICTURE_ONLY, split, model.classes_, rows)
 
 
 def predict_nearest(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
-    """Answer what is right for the training example whose text is most alike (TF-IDF, cosine).
-
-    Raises:
-        EvaluationError: if an example has no label or there is no training example.
-    """
+    """Answer what is right for the training example whose text is most alike (TF-IDF, cosine)."""
     from sklearn.neighbors import NearestNeighbors
 
-    labels = read_labels(train)
+    labels = _read_labels(train)
     if not test:
         return []
     texts = [read_text(example) or " " for example in train]
-    words = count_words(texts)
+    words = _count_words(texts)
     search = NearestNeighbors(n_neighbors=1, metric="cosine").fit(words.fit_transform(texts))
     asked = words.transform([read_text(example) for example in test])
     places: NDArray[np.intp] = search.kneighbors(asked, return_distance=False)
-    nearest: list[str] = [labels[int(place)] for place in places[:, 0]]
+    nearest = [labels[int(place)] for place in places[:, 0]]
     names = sorted(set(nearest))
     rows = np.asarray([[float(name == own) for name in names] for own in nearest])
-    return make_predictions(test, NEAREST.name, split, names, rows)
+    return _make_predictions(test, NEAREST, split, names, rows)
 
 
-def count_words(texts: Iterable[str]) -> Any:
+Predict = Callable[[Features], Numbers]
+"""Returns probabilities (n, labels in sorted order)."""
+Learn = Callable[[Features, Names], Predict]
+"""Learns labels (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may become the joint baseline."""
+
+    name: str  # what it sees, in a few words
+    accuracy: float  # share of training examples right, each by one that saw not its cluster
+    learn: Learn
+
+
+def predict_joint(
+    train: Sequence[Example],
+    test: Sequence[Example],
+    *,
+    split: str,
+    seed: int,
+    concepts: tuple[str, str] | None = None,
+    read: str | None = None,
+    embed: Embed | None = None,
+    record: Callable[[Sequence[Candidate]], None] = lambda ranked: None,
+) -> list[Prediction]:
+    """Answer by the candidate that is best within the training clusters.
+
+    Of one cluster nothing can be held out, and the candidate that sees most is taken.
+
+    Args:
+        train: with labels; of more than ``MAX_ROWS`` so many are drawn.
+        test: likewise.
+        split: of the test.
+        seed: of the trees.
+        concepts: fields of training examples that say what the picture shows and what the text
+            is about; of test examples they are not read.
+        read: field with the words that were read in the pictures, of test examples, too.
+        embed: gives features of published models; None: there are none.
+        record: is given the candidates, the best first; not where nothing can be held out.
+    """
+    _read_labels(test or train)
+    features, labels = _read_training(train, seed, concepts, read, embed)
+    if len(set(features["clusters"].tolist())) > 1:
+        ranked = _rank(features, labels, seed)
+        record(ranked)
+        learn = ranked[0].learn
+    else:
+        learn = [*_list_models(features, seed).values()][-1]
+    predict = learn(features, labels)
+    rows = predict(read_features(test, read=read, like=features, embed=embed)) if test else ()
+    return _make_predictions(test, JOINT, split, np.unique(labels), rows)
+
+
+def rank_joint_candidates(
+    train: Sequence[Example],
+    *,
+    seed: int,
+    concepts: tuple[str, str] | None = None,
+    read: str | None = None,
+    embed: Embed | None = None,
+) -> list[Candidate]:
+    """Return the candidates, the best first; arguments and errors as of ``predict_joint``."""
+    return _rank(*_read_training(train, seed, concepts, read, embed), seed)
+
+
+def _read_training(
+    train: Sequence[Example],
+    seed: int,
+    concepts: tuple[str, str] | None,
+    read: str | None,
+    embed: Embed | None,
+) -> tuple[Features, Names]:
+    if len(train) > MAX_ROWS:
+        train = random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
+    labels = np.asarray(_read_labels(train, at_least=2))
+    return read_features(train, concepts, read=read, embed=embed), labels
+
+
+def _rank(features: Features, labels: Names, seed: int) -> list[Candidate]:
+    """Return the candidates by the share of examples that are right out of fold."""
+    learners = _list_models(features, derive_seed(seed, JOINT.name))
+    for name in [name for name in features if name not in _SEEN]:
+        learners[name] = partial(_learn_line, part=name, make=_scale, strength=0.01)
+    folds, candidates = _divide(features, NUM_FOLDS), list[Candidate]()
+    for name, learn in learners.items():
+        num_right = 0
+        for rows, held in folds:
+            names = np.unique(labels[rows])
+            if len(names) == 1:
+                predicted = np.repeat(names, len(held))
+            else:
+                chances = learn(_take(features, rows), labels[rows])(_take(features, held))
+                predicted = names[chances.argmax(axis=1)]
+            num_right += int((predicted == labels[held]).sum())
+        candidates.append(Candidate(name, num_right / len(labels), learn))
+    return sorted(candidates, key=lambda one: -one.accuracy)
+
+
+def _take(features: Features, rows: NDArray[np.intp]) -> Features:
+    return {name: part[rows] for name, part in features.items()}
+
+
+def _divide(features: Features, most: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    from sklearn.model_selection import GroupKFold
+
+    num_clusters = len(set(features["clusters"].tolist()))
+    if num_clusters < 2:
+        raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
+    folds = GroupKFold(min(most, num_clusters))
+    return list(folds.split(features["texts"], groups=features["clusters"]))
+
+
+def _list_models(features: Features, seed: int) -> dict[str, Learn]:
+    """Return the candidates by what they see; what sees most comes last."""
+    counts, trees = partial(_learn_line, make=_count_words), partial(_learn_trees, seed=seed)
+    have_texts, have_pixels = len(set(features["texts"].tolist())) > 1, "pixels" in features
+    models: dict[str, Learn] = {}
+    if have_texts:
+        pairs = partial(_learn_line, make=_count_pairs)
+        models["words"] = partial(counts, part="texts", strength=1.0)
+        models["words in their order"] = partial(pairs, part="texts", strength=10.0)
+    if have_pixels:
+        models["pictures"] = partial(trees, parts=("pixels",))
+    if not models:
+        models["nothing"] = _learn_shares
+    if not (have_pixels and have_texts):
+        return models
+    models["pictures and words"] = partial(trees, parts=("pixels", "texts"))
+    showing: dict[str, Learn] = {"picture": models["pictures"]}
+    if "words" in features:
+        every = partial(trees, parts=("pixels", "words", "texts"))
+        models["pictures, words in them and words"] = every
+        showing["words in the picture"] = partial(counts, part="words", strength=30.0)
+        showing["picture with its words"] = partial(trees, parts=("pixels", "words"))
+    # Of what is held out, the rest is divided again.
+    if "shown" in features and len(set(features["clusters"].tolist())) > 2:
+        for name, learn in showing.items():
+            models[f"whether {name} and text agree"] = partial(_learn_agreement, learn=learn)
+    return models
+
+
+def _learn_shares(features: Features, labels: Names) -> Predict:
+    _, counts = np.unique(labels, return_counts=True)
+    return lambda other: np.tile(counts / len(labels), (len(other["texts"]), 1))
+
+
+def _learn_line(
+    features: Features, labels: Names, *, part: str, make: Callable[[Any], Any], strength: float
+) -> Predict:
+    seen = features[part]
+    model = _regress(make(seen), C=strength)
+    _fit(model, seen, labels)
+    return lambda other: model.predict_proba(other[part])
+
+
+def _learn_trees(
+    features: Features, labels: Names, *, parts: tuple[str, ...], seed: int
+) -> Predict:
+    """Learn from pixels, and from the topics of texts."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.pipeline import make_pipeline
+
+    topics: dict[str, Any] = {}
+    for part in parts:
+        if part != "pixels":
+            words = _count_words(features[part]).fit(features[part])
+            counts = words.transform(features[part])  # not in one: the last digits would differ
+            num_topics = max(1, min(48, *counts.shape) - 1)
+            svd = TruncatedSVD(num_topics, random_state=seed).fit(counts)
+            topics[part] = make_pipeline(words, svd)
+
+    def view(other: Features) -> Numbers:
+        seen = [other[part] for part in parts]
+        columns = zip(parts, seen, strict=True)
+        return np.hstack([topics[p].transform(s) if p in topics else s for p, s in columns])
+
+    model: Any = ExtraTreesClassifier(60, random_state=seed, n_jobs=-1)
+    _fit(model, view(features), labels)
+    return lambda other: model.predict_proba(view(other))
+
+
+def _learn_agreement(features: Features, labels: Names, *, learn: Learn) -> Predict:
+    """Learn what pictures show and what texts are about; the label follows from how they agree.
+
+    For the last step each example is judged by models that have not seen its cluster.
+    """
+    agreement = np.zeros((len(labels), 1))
+    for rows, held in _divide(features, 2):
+        agree = _learn_concepts(_take(features, rows), learn)
+        agreement[held] = agree(_take(features, held))
+    model = _regress("passthrough").fit(agreement, labels)
+    agree = _learn_concepts(features, learn)
+    return lambda other: model.predict_proba(agree(other))
+
+
+def _learn_concepts(features: Features, learn: Learn) -> Predict:
+    """Return what gives the log probability (n, 1) that picture and text are of one concept."""
+    concepts = np.union1d(features["shown"], features["asked"])
+
+    def learn_all(seen: Features, names: Names, learn: Learn) -> Predict:
+        """Return what gives probabilities (n, concepts), also of concepts that were not there."""
+        present = np.unique(names)
+        predict = learn(seen, names) if len(present) > 1 else None
+
+        def spread(other: Features) -> Numbers:
+            shares = np.full((len(other["texts"]), len(concepts)), _FLOOR)
+            shares[:, np.searchsorted(concepts, present)] += predict(other) if predict else 1.0
+            return shares / shares.sum(axis=1, keepdims=True)
+
+        return spread
+
+    _, pictures = np.unique(features["pixels"], axis=0, return_index=True)
+    _, texts = np.unique(features["texts"], return_index=True)
+    shown, asked = _take(features, pictures), _take(features, texts)
+    reading = partial(_learn_line, part="texts", make=_count_words, strength=30.0)
+    look, read = learn_all(shown, shown["shown"], learn), learn_all(asked, asked["asked"], reading)
+    return lambda other: np.log((look(other) * read(other)).sum(axis=1, keepdims=True))
+
+
+def _fit(model: Any, seen: Any, labels: Sequence[str] | Names) -> None:
+    """Fit a model; what grew in several threads answers in one, which adds up the same way."""
+    with warnings.catch_warnings():  # there may be almost as many labels as examples
+        warnings.filterwarnings("ignore", message="The number of unique classes")
+        model.fit(seen, labels)
+    if "n_jobs" in model.get_params():
+        model.set_params(n_jobs=1)
+
+
+def _regress(step: Any, **options: Any) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(step, LogisticRegression(max_iter=2000, **options))
+
+
+def _scale(_: Any) -> Any:
+    from sklearn.preprocessing import StandardScaler
+
+    return StandardScaler()
+
+
+def _count_words(texts: Iterable[str]) -> Any:
     """Return untrained TF-IDF features of letters up to four and, if texts have any, of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -183,20 +419,72 @@ def count_words(texts: Iterable[str]) -> Any:
     return make_union(words, letters)
 
 
-def require_two(labels: Sequence[str]) -> None:
-    """Refuse labels that do not differ."""
-    if len(set(labels)) < 2:
-        what = "a baseline needs two labels to learn from"
-        raise EvaluationError(what, got=f"only {labels[0]!r} in training")
+def _count_pairs(_: Any) -> Any:
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+    from sklearn.pipeline import make_pipeline
+
+    options: dict[str, Any] = {"analyzer": pair_words, "norm": None, "n_features": 2**17}
+    pairs = HashingVectorizer(alternate_sign=False, binary=True, **options)
+    return make_pipeline(pairs, TfidfTransformer())
 
 
-def read_labels(examples: Sequence[Example]) -> list[str]:
-    """Return the labels; an example without one, or no example at all, is refused."""
-    labels = [example.label for example in examples if example.label is not None]
-    if not labels or len(labels) < len(examples):
-        given = f"{len(labels)} labels for {len(examples)} examples"
-        raise EvaluationError("a baseline needs labelled training examples", got=given)
-    return labels
+def pair_words(text: str) -> list[str]:
+    """Return the ordered pairs of words that stand close to each other."""
+    words = re.findall(r"\w+", text.lower())[:120]
+    return [f"{a} {b}" for place, a in enumerate(words) for b in words[place + 1 : place + 17]]
+
+
+def read_features(
+    examples: Sequence[Example],
+    concepts: tuple[str, str] | None = None,
+    *,
+    read: str | None = None,
+    like: Features | None = None,
+    embed: Embed | None = None,
+) -> Features:
+    """Return what a model may see of examples, with any number of pictures each.
+
+    Arguments as of ``predict_joint``; a concept that some of the examples do not say is left out.
+    The features are those of ``like``; without it, of as many pictures as the examples have.
+    """
+    # Letters are counted, and of no letter at all nothing can be.
+    features = {
+        "texts": np.asarray([read_text(example) or " " for example in examples]),
+        "clusters": np.asarray([example.cluster for example in examples]),
+        **(embed(examples) if embed else {}),
+    }
+    num_pictures = max((len(example.pictures) for example in examples), default=0)
+    width = (0, _NUM_FEATURES, 3 * _NUM_FEATURES)[min(num_pictures, 2)]
+    if like is not None:
+        width = like["pixels"].shape[1] if "pixels" in like else 0
+    if width:
+        known: dict[str, Numbers] = {}
+        features["pixels"] = np.stack([_read_pixels(one, width, known) for one in examples])
+    words = [str(example.fields.get(read) or " ") for example in examples] if read else []
+    if any(one.strip() for one in words) if like is None else "words" in like:
+        features["words"] = np.asarray(words)
+    told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in concepts or ()]
+    if told and all(len(column) == len(examples) for column in told):
+        features["shown"], features["asked"] = map(np.asarray, told)
+    return features
+
+
+def _read_pixels(example: Example, width: int, known: dict[str, Numbers]) -> Numbers:
+    """Return the mean (width,) over pictures, or mean, lowest and highest; of none it is 0."""
+    if not example.pictures:
+        return np.zeros(width)
+    for picture in example.pictures:
+        if picture.digest not in known:
+            # A thumbnail, where its edges are, and how often which colours are in it.
+            image = open_picture(Path(picture.path))
+            pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
+            gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
+            edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
+            flat = pixels.reshape(-1, 3)
+            colours = [np.histogram(c, _NUM_BINS, (0, 1))[0] / c.size for c in flat.T]
+            known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
+    own = np.stack([known[picture.digest] for picture in example.pictures])
+    return np.concatenate((own.mean(0), own.min(0), own.max(0)))[:width]
 
 
 def read_text(example: Example) -> str:
@@ -207,22 +495,34 @@ def read_text(example: Example) -> str:
     return "\n".join(message.text for message in example.prompt)
 
 
-def make_predictions(
+def _read_labels(examples: Sequence[Example], *, at_least: int = 1) -> list[str]:
+    """Return the labels; refuse examples without one, none at all, or fewer different ones."""
+    labels = [example.label for example in examples if example.label is not None]
+    if not labels or len(labels) < len(examples):
+        got = f"{len(labels)} labels for {len(examples)} examples"
+        raise EvaluationError("a baseline needs labelled training examples", got=got)
+    if len(set(labels)) < at_least:
+        what = "a baseline needs two labels to learn from"
+        raise EvaluationError(what, got=f"only {labels[0]!r} in training")
+    return labels
+
+
+def _make_predictions(
     test: Sequence[Example],
-    policy: str,
+    policy: RunPolicy,
     split: str,
-    names: Sequence[str],
+    names: Iterable[str],
     probabilities: Iterable[NDArray[np.float64]],
 ) -> list[Prediction]:
     """Turn probabilities (items, labels) into predictions of the likeliest label."""
-    truths = read_labels(test) if test else []
+    truths = _read_labels(test) if test else []
     names = [str(name) for name in names]
     return [
         Prediction(
             example_id=example.id,
             cluster=example.cluster,
             split=split,
-            policy=policy,
+            policy=policy.name,
             label=truth,
             predicted=(predicted := names[int(row.argmax())]),
             text=predicted,

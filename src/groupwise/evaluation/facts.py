@@ -25,13 +25,14 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.evaluation.conditions import read_recorded
-from groupwise.evaluation.policies import RunPolicy, read_policies
 from groupwise.evaluation.predictions import (
     Prediction,
+    RunPolicy,
     group_by_policy,
     parse_as,
     parse_open,
     read_as,
+    read_policies,
     read_predictions,
 )
 

@@ -17,8 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from groupwise.core import EvaluationError, find_effect, suggest_name
 from groupwise.evaluation.facts import RunFacts
-from groupwise.evaluation.policies import Language
-from groupwise.evaluation.predictions import digest_items
+from groupwise.evaluation.predictions import Language, digest_items
 from groupwise.evaluation.sameness import (
     ItemRelation,
     Sameness,

@@ -1,6 +1,7 @@
-"""Predictions, a row per item and policy: the source of every number in a report; and measures.
+"""Predictions, a row per item and policy: the source of every number in a report.
 
-Rows are read and checked here, and matched item by item; nothing is averaged.
+With them stand the policies that answered, the measures of answers, and the values of one measure
+by item. Rows are read and checked here, and matched item by item; nothing is averaged.
 """
 
 import math
@@ -8,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +22,16 @@ from groupwise.core import (
     parse_value,
     read_json,
     read_jsonl,
+    write_json,
     write_jsonl,
 )
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
-exact = with_config(ConfigDict(extra="forbid"))  # marks a dataclass whose files have no other keys
+PolicyKind = Literal["baseline", "bound", "prompted", "trained", "unknown"]
+Language = Literal["en", "zh"]
+POLICIES_FILE = "evaluate/policies.json"
 MAX_TEXT = 400  # characters shown of a prompt's last turn, or of an answer as it was given
-_MAX_SHOWN = 6_000
-_SUM_TOLERANCE = 1e-3
-_TIE = 1e-12
 MARKS = "marks"
 """Field of predictions: what reports draw on the first picture and say beside it.
 
@@ -41,6 +42,7 @@ NEAR_DUPLICATE = "near_duplicate"
 """Field of items: ``yes`` where a picture looks like one of another split, ``no`` elsewhere."""
 SEEN = "seen_in_training"
 """Field of items of other data: ``yes`` where training showed the same text or picture."""
+exact = with_config(ConfigDict(extra="forbid"))  # marks a dataclass whose files have no other keys
 
 
 def read_as(path: Path, shape: TypeAdapter[T], *, kind: type[Any] = list) -> T:
@@ -63,6 +65,11 @@ def parse_open(value: object, model: type[BaseModel], path: Path) -> dict[str, A
     """Return a JSON object: keys that a model has are of its types, others stay as they are."""
     found = parse_as(value, TypeAdapter(model), path)
     return {name: part for name, part in found if name in found.model_fields_set}
+
+
+def _require(is_right: bool, what: str, got: object = None, expected: object = None) -> None:
+    if not is_right:
+        raise EvaluationError(what, got=got, expected=expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +100,27 @@ class Prediction:
 
     def __post_init__(self) -> None:
         where = f"the prediction of {self.policy} for {self.example_id}"
-        if not self.policy or "/" in self.policy:
-            _refuse("a policy's name is wrong", repr(self.policy), "a name without '/'")
-        if (self.predicted is None) != bool(self.reason):
-            _refuse(
-                f"{where} contradicts itself",
-                f"predicted {self.predicted!r} with reason {self.reason!r}",
-                "a reason for an invalid answer and none for a valid one",
-            )
+        is_name = bool(self.policy) and "/" not in self.policy
+        _require(is_name, "a policy's name is wrong", repr(self.policy), "a name without '/'")
+        got = f"predicted {self.predicted!r} with reason {self.reason!r}"
+        expected = "a reason for an invalid answer and none for a valid one"
+        is_sound = (self.predicted is None) == bool(self.reason)
+        _require(is_sound, f"{where} contradicts itself", got, expected)
         if (shares := self.probabilities) is not None:
-            is_sum = abs(sum(shares.values()) - 1) <= _SUM_TOLERANCE
-            if not is_sum or not all(0 <= share <= 1 for share in shares.values()):
-                sums = "values in [0, 1] that sum to 1"
-                _refuse(f"{where} has wrong probabilities", dict(shares), sums)
-        if self.latency_s is not None and not 0 <= self.latency_s < math.inf:
-            _refuse(f"{where} has a wrong latency", f"{self.latency_s} s")
+            is_sum = abs(sum(shares.values()) - 1) <= 1e-3
+            is_sum = is_sum and all(0 <= share <= 1 for share in shares.values())
+            expected = "values in [0, 1] that sum to 1"
+            _require(is_sum, f"{where} has wrong probabilities", dict(shares), expected)
+        is_time = self.latency_s is None or 0 <= self.latency_s < math.inf
+        _require(is_time, f"{where} has a wrong latency", f"{self.latency_s} s")
         for name, value in self.scores.items():
             if not name or is_builtin(name):
                 taken = f"{where} has a score under a name that is taken"
                 raise EvaluationError(taken, got=repr(name), fix="rename it")
-            if not 0 <= value <= 1:
-                _refuse(f"{where} has a wrong score", f"{name} = {value}", "a value in [0, 1]")
-        if not {type(sample) for sample in self.samples} <= {bool}:
-            _refuse(f"{where} has wrong samples", list(self.samples), "true or false each")
+            got = f"{name} = {value}"
+            _require(0 <= value <= 1, f"{where} has a wrong score", got, "a value in [0, 1]")
+        are_bools = all(type(sample) is bool for sample in self.samples)
+        _require(are_bools, f"{where} has wrong samples", [*self.samples], "true or false each")
 
     @property
     def is_correct(self) -> bool:
@@ -130,10 +135,6 @@ class Prediction:
         return self.probabilities.get(self.predicted)
 
 
-def _refuse(what: str, got: object, expected: str | None = None) -> NoReturn:
-    raise EvaluationError(what, got=got, expected=expected)
-
-
 _KEYS = {item.name for item in fields(Prediction)}
 _LATER_KEYS = {"scores", "samples", "pair", "picture_digests"}
 
@@ -144,7 +145,7 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """Return the predictions of a file.
+    """Return the predictions of a file, also of one from before there were samples or pairs.
 
     Raises:
         DataError: if the file is missing or a line is not a JSON object.
@@ -152,12 +153,11 @@ def read_predictions(path: Path) -> list[Prediction]:
     """
     found: list[Prediction] = []
     for number, row in enumerate(read_jsonl(path), start=1):
-        where = f"{path} row {number}"
-        if not _KEYS - _LATER_KEYS <= set(row) <= _KEYS:
-            keys = (f"the keys {sorted(row)}", f"the keys {sorted(_KEYS)}")
-            _refuse(f"{where} is not a prediction", *keys)
-        if not all(isinstance(name, str) for name in row["pictures"]):
-            _refuse(f"{where} has pictures that are no paths", row["pictures"])
+        has_keys, where = _KEYS - _LATER_KEYS <= set(row) <= _KEYS, f"{path} row {number}"
+        got, expected = f"the keys {sorted(row)}", f"the keys {sorted(_KEYS)}"
+        _require(has_keys, f"{where} is not a prediction", got, expected)
+        are_paths = all(isinstance(name, str) for name in row["pictures"])
+        _require(are_paths, f"{where} has pictures that are no paths", row["pictures"])
         for name in ("pictures", "samples", "picture_digests"):
             row[name] = tuple(row.get(name, ()))
         found.append(Prediction(**row))
@@ -202,14 +202,12 @@ def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], 
         EvaluationError: if a policy answered one item of a split twice.
     """
     found: dict[tuple[str, str], dict[str, Prediction]] = {}
-    for item in predictions:
-        items = found.setdefault((item.split, item.policy), {})
-        if item.example_id in items:
-            raise EvaluationError(
-                f"{item.policy} has two predictions for item {item.example_id} of {item.split}",
-                fix="write each item once per policy and split",
-            )
-        items[item.example_id] = item
+    for one in predictions:
+        items = found.setdefault((one.split, one.policy), {})
+        if one.example_id in items:
+            what = f"{one.policy} has two predictions for item {one.example_id} of {one.split}"
+            raise EvaluationError(what, fix="write each item once per policy and split")
+        items[one.example_id] = one
     keys = sorted(found, key=lambda key: key[0])
     return {key: [found[key][name] for name in sorted(found[key])] for key in keys}
 
@@ -237,19 +235,17 @@ def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> No
         EvaluationError: if labels repeat, or a truth, an answer or the probabilities' keys
             are not among them.
     """
-    allowed = set(labels)
-    if len(allowed) != len(labels) or len(labels) < 2:
-        _refuse("wrong labels", list(labels), "two or more, each once")
-    for item in predictions:
-        where = f"for item {item.example_id}"
-        given = {one for one in (item.label, item.predicted) if one is not None}
-        shares, expected = set(item.probabilities or ()), [*labels]
-        if not given <= allowed:
-            what = f"{item.policy} has a label outside the set {where}"
-            raise EvaluationError(what, got=sorted(given - allowed), expected=expected)
-        if not shares <= allowed:
-            what = f"{item.policy} has probabilities of other labels {where}"
-            raise EvaluationError(what, got=sorted(shares), expected=expected)
+    allowed, expected = set(labels), [*labels]
+    are_labels = len(allowed) == len(labels) >= 2
+    _require(are_labels, "wrong labels", expected, "two or more, each once")
+    for one in predictions:
+        where = f"for item {one.example_id}"
+        given = {label for label in (one.label, one.predicted) if label is not None}
+        wrong, shares = sorted(given - allowed), sorted(one.probabilities or ())
+        what = f"{one.policy} has a label outside the set {where}"
+        _require(not wrong, what, wrong, expected)
+        what = f"{one.policy} has probabilities of other labels {where}"
+        _require(set(shares) <= allowed, what, shares, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,23 +265,17 @@ class Measure:
 
 ACCURACY = Measure("accuracy", "Accuracy", "准确率")
 REWARD = Measure("reward", "Reward", "奖励")  # the weighted one, where answers have no reference
-_KNOWN = {
-    one.name: one
-    for one in (
-        ACCURACY,
-        Measure("balanced_accuracy", "Balanced accuracy", "平衡准确率"),
-        Measure("pair_accuracy", "Pair accuracy", "成对准确率"),
-        Measure("invalid_rate", "Invalid answers", "无效回答率", is_higher_better=False),
-        Measure("brier", "Brier score", "Brier 分数", is_higher_better=False),
-        Measure("ece", "Calibration error", "校准误差", is_higher_better=False),
-        Measure("latency_p50_s", "Median latency", "延迟中位数", is_higher_better=False),
-        Measure("latency_p95_s", "95 % latency", "95 % 延迟", is_higher_better=False),
-    )
-}
+_KNOWN = (
+    ACCURACY,
+    Measure("balanced_accuracy", "Balanced accuracy", "平衡准确率"),
+    Measure("pair_accuracy", "Pair accuracy", "成对准确率"),
+    Measure("invalid_rate", "Invalid answers", "无效回答率", is_higher_better=False),
+    Measure("brier", "Brier score", "Brier 分数", is_higher_better=False),
+    Measure("ece", "Calibration error", "校准误差", is_higher_better=False),
+    Measure("latency_p50_s", "Median latency", "延迟中位数", is_higher_better=False),
+    Measure("latency_p95_s", "95 % latency", "95 % 延迟", is_higher_better=False),
+)
 _FAMILIES = {
-    "accuracy[": ("Accuracy where {}", "{} 的准确率"),
-    "pair_accuracy[": ("Pair accuracy where {}", "{} 的成对准确率"),
-    "invalid_rate[": ("Invalid answers where {}", "{} 的无效回答率"),
     "precision:": ("Precision of {}", "{} 的精确率"),
     "recall:": ("Recall of {}", "{} 的召回率"),
     "f1:": ("F1 of {}", "{} 的 F1"),
@@ -296,36 +286,32 @@ _FAMILIES = {
 
 def is_builtin(name: str) -> bool:
     """Whether a measure of Groupwise itself has this name."""
-    return name in _KNOWN or name.startswith(tuple(_FAMILIES))
+    return find_measure(name) is not None
 
 
 def choose_headline(names: Collection[str], own: Sequence[Measure]) -> Measure:
     """Return what heads a report: accuracy where it was measured, else the first own measure."""
-    if ACCURACY.name in names:
-        return ACCURACY
-    return next((one for one in own if one.name in names), ACCURACY)
+    return next((one for one in (ACCURACY, *own) if one.name in names), ACCURACY)
 
 
 def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
     """Return a measure by its name; None where nobody says which direction is better.
 
-    Of the recipe's ``own`` measures the name is whole, or SCORE[FIELD=VALUE].
+    The name of one of Groupwise or of the recipe's ``own`` is whole, or MEASURE[FIELD=VALUE].
     """
-    if name in _KNOWN:
-        return _KNOWN[name]
+    known = {one.name: one for one in (*own, *_KNOWN)}
+    if name in known:
+        return known[name]
     for family, (title, title_zh) in _FAMILIES.items():
         if name.startswith(family):
-            part = name.removeprefix(family).removesuffix("]" if family.endswith("[") else "")
-            is_higher_better = not family.startswith("invalid")
-            return Measure(name, title.format(part), title_zh.format(part), is_higher_better)
-    found = {one.name: one for one in own}
-    whole, _, part = name.removesuffix("]").partition("[")
-    one = found.get(name) or (found.get(whole) if part else None)
-    if one is None or one.name == name:
-        return one
-    return replace(
-        one, name=name, title=f"{one.title} where {part}", title_zh=f"{part} 的{one.title_zh}"
-    )
+            part = name.removeprefix(family)
+            return Measure(name, title.format(part), title_zh.format(part))
+    whole, bracket, part = name.removesuffix("]").partition("[")
+    if not bracket or whole not in known:
+        return None
+    one = known[whole]
+    titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
+    return replace(one, name=name, **titles)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -350,20 +336,17 @@ class Items:
 
     def __post_init__(self) -> None:
         where = f"{self.measure} of {self.policy} on {self.split}"
-        if not self.ids:
-            raise EvaluationError(f"there are no items for {where}")
+        _require(bool(self.ids), f"there are no items for {where}")
         sizes = {len(self.ids), len(self.clusters), len(self.values)}
         sizes |= {len(part) for part in (self.labels, self.answers) if part}
-        if len(sizes) > 1:
-            _refuse(f"the parts of {where} differ in length", sorted(sizes))
-        if any(one >= two for one, two in pairwise(self.ids)):
-            raise EvaluationError(f"ids must ascend, each once, for {where}")
-        wrong = np.flatnonzero(~((self.values >= 0) & (self.values <= 1)))
-        if len(wrong):
-            what = f"item {self.ids[wrong[0]]} has a wrong value for {where}"
-            _refuse(what, float(self.values[wrong[0]]), "a finite number in [0, 1]")
-        if self.is_binary and not np.isin(self.values, (0, 1)).all():
-            raise EvaluationError(f"{where} is not binary", expected="values 0 and 1 only")
+        _require(len(sizes) == 1, f"the parts of {where} differ in length", sorted(sizes))
+        do_ascend = all(one < two for one, two in pairwise(self.ids))
+        _require(do_ascend, f"ids must ascend, each once, for {where}")
+        for place in np.flatnonzero(~((self.values >= 0) & (self.values <= 1))):
+            what = f"item {self.ids[place]} has a wrong value for {where}"
+            _require(False, what, float(self.values[place]), "a finite number in [0, 1]")
+        is_sound = not self.is_binary or bool(np.isin(self.values, (0, 1)).all())
+        _require(is_sound, f"{where} is not binary", expected="values 0 and 1 only")
 
     @property
     def value(self) -> float:
@@ -373,25 +356,18 @@ class Items:
     def keep(self, ids: Collection[str]) -> "Items":
         """Return the items of these ids."""
         places = [place for place, one in enumerate(self.ids) if one in ids]
-
-        def choose(part: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(part[place] for place in places) if part else ()
-
-        return replace(
-            self,
-            values=self.values[places],
-            ids=choose(self.ids),
-            clusters=choose(self.clusters),
-            labels=choose(self.labels),
-            answers=choose(self.answers),
-        )
+        parts: dict[str, Any] = {"values": self.values[places]}
+        for name in ("ids", "clusters", "labels", "answers"):
+            whole = getattr(self, name)
+            parts[name] = tuple(whole[place] for place in places) if whole else ()
+        return replace(self, **parts)
 
 
 def subtract_items(a: Items, b: Items) -> Floats:
     """Return ``b`` minus ``a`` by item, (N,) in [-1, 1], rounding aside; refuse unlike items."""
-    if (a.measure, a.split) != (b.measure, b.split):
-        given = f"{a.measure} on {a.split} and {b.measure} on {b.split}"
-        _refuse("unlike things cannot be compared", given, "one measure on one split")
+    given = f"{a.measure} on {a.split} and {b.measure} on {b.split}"
+    is_one = (a.measure, a.split) == (b.measure, b.split)
+    _require(is_one, "unlike things cannot be compared", given, "one measure on one split")
     both_labels = bool(a.labels and b.labels)
     if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
         raise EvaluationError(
@@ -401,7 +377,7 @@ def subtract_items(a: Items, b: Items) -> Floats:
             fix="predict with both on the same items first",
         )
     gains = b.values - a.values
-    return np.where(np.abs(gains) < _TIE, 0.0, gains)
+    return np.where(np.abs(gains) < 1e-12, 0.0, gains)
 
 
 @exact
@@ -427,7 +403,7 @@ def collect_prompts(
     first = examples[0]
     return Prompts(
         item=first.id,
-        shown=shorten(render(first), _MAX_SHOWN),
+        shown=shorten(render(first), 6_000),
         pictures=tuple(picture.path.name for picture in first.pictures),
         turns={one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples},
     )
@@ -436,3 +412,122 @@ def collect_prompts(
 def read_prompts(path: Path) -> Prompts:
     """Return what was asked, as ``collect_prompts`` made it; errors as those of ``read_as``."""
     return read_as(path, TypeAdapter(Prompts), kind=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPolicy:
+    """One policy of a run, as data: reports, comparisons and the fairness gate know no name.
+
+    ``kind`` is ``baseline``: no language model answers; ``bound``: it has seen the answers, so it
+    is nothing to be compared with; ``prompted``: the model before any training; ``trained``: what a
+    training step made of it; ``unknown``: the run does not say.
+    """
+
+    name: str  # as in predictions
+    title: str
+    title_zh: str
+    note: str = ""  # what it is, in a few words
+    note_zh: str = ""
+    kind: PolicyKind
+    step: str | None = None  # that trained it; None where nothing was trained
+    trained_from: str | None = None  # the policy that training started from; None: the base
+    trained_on: tuple[str, ...] = ()  # splits that its step reads
+    blind_to: tuple[Literal["picture", "text", "everything"], ...] = ()  # parts of a task
+    weights: str | None = None  # folder in the run folder; None where it has none of its own
+    inapplicable: tuple[str, ...] = ()  # measures of what is not its task
+    # ``num_steps`` (of the optimizer), ``num_samples`` and ``num_tokens`` of its step.
+    budget: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+_POLICIES = TypeAdapter(tuple[RunPolicy, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies of a run, in the order of reports; a name that is not among them is unknown."""
+
+    listed: tuple[RunPolicy, ...] = ()
+
+    def find(self, name: str) -> RunPolicy:
+        """Return a policy by its name."""
+        unknown = RunPolicy(name=name, title=name, title_zh=name, kind="unknown")
+        return next((one for one in self.listed if one.name == name), unknown)
+
+    def title(self, name: str, language: Language = "en") -> str:
+        """Return what a policy is called, or what a training step makes; otherwise the name."""
+        place = self.rank(name)
+        found = self.listed[place] if place < len(self.listed) else self.find(name)
+        return found.title_zh if language == "zh" else found.title
+
+    def describe(self, name: str, language: Language = "en") -> str:
+        """Return what a policy is, in a few words; empty where nobody says."""
+        found = self.find(name)
+        return found.note_zh if language == "zh" else found.note
+
+    def rank(self, name: str) -> int:
+        """Return the place of a policy, or of what a step trains; unknown names come last."""
+        by_name = [n for n, one in enumerate(self.listed) if one.name == name]
+        by_step = [n for n, one in enumerate(self.listed) if one.step == name]
+        return (by_name + by_step + [len(self.listed)])[0]
+
+    def sort(self, names: Iterable[str]) -> list[str]:
+        """Return names in the order of reports; unknown ones follow in the order they came in."""
+        return sorted(dict.fromkeys(names), key=self.rank)
+
+    def choose_last(self, names: Iterable[str]) -> str:
+        """Return the last name that is known, or the last of all."""
+        ordered = self.sort(names)
+        known = [name for name in ordered if self.find(name).kind != "unknown"]
+        return (known or ordered)[-1]
+
+    def is_baseline(self, name: str) -> bool:
+        """Whether something other than the model answers."""
+        return self.find(name).kind == "baseline"
+
+    def list_ancestors(self, name: str) -> tuple[RunPolicy, ...]:
+        """Return a policy behind all those that it was trained from, the first one first."""
+        found = self.find(name)
+        before = self.list_ancestors(found.trained_from) if found.trained_from else ()
+        return (*before, found)
+
+
+def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
+    """Write what policies a run has, in the order of reports, each with its training's budget.
+
+    Raises:
+        EvaluationError: if a name appears twice, or a policy was trained from one that does not
+            stand before it.
+    """
+    _check_order(policies, run / POLICIES_FILE)
+    budgets = {one.name: run / one.step / "budget.json" for one in policies if one.step}
+    read = {name: read_json(path, dict) for name, path in budgets.items() if path.is_file()}
+    counted = [replace(one, budget=read.get(one.name, one.budget)) for one in policies]
+    write_json(run / POLICIES_FILE, _POLICIES.dump_python(tuple(counted), mode="json"))
+
+
+def read_policies(run: Path) -> Policies:
+    """Return the policies of a run; of one that did not write them nothing is known.
+
+    Raises:
+        DataError: if the file is not a JSON list.
+        EvaluationError: if it is not one of policies.
+    """
+    path = run / POLICIES_FILE
+    if not path.is_file():
+        return Policies()
+    found = read_as(path, _POLICIES)
+    _check_order(found, path)
+    return Policies(found)
+
+
+def _check_order(policies: Sequence[RunPolicy], path: Path) -> None:
+    seen: set[str] = set()
+    for one in policies:
+        if one.name in seen or (one.trained_from is not None and one.trained_from not in seen):
+            raise EvaluationError(
+                f"{path} is damaged",
+                got=f"{one.name} (trained from {one.trained_from}) among {seen}",
+                expected="each policy once and behind the one it was trained from",
+                fix="run the step evaluate again",
+            )
+        seen.add(one.name)

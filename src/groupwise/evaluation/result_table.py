@@ -17,8 +17,7 @@ from pydantic import BeforeValidator, Field
 from groupwise.core import Config
 from groupwise.evaluation.fairness import DifferenceKind
 from groupwise.evaluation.methods import compare_methods
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import ACCURACY, Items, Measure, Prediction
+from groupwise.evaluation.predictions import ACCURACY, Items, Measure, Policies, Prediction
 from groupwise.evaluation.report.phrases import Statement
 from groupwise.evaluation.report.tables import Section
 from groupwise.evaluation.statistics import clustered_ratio

@@ -15,7 +15,7 @@ import yaml
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation.facts import RunFacts
-from groupwise.evaluation.policies import Language, RunPolicy
+from groupwise.evaluation.predictions import Language, RunPolicy
 
 RelationKind = Literal["exact", "nested", "overlapping", "disjoint"]
 Cell = tuple[Mapping[str, str], Hashable]

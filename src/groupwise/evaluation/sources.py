@@ -24,11 +24,12 @@ from groupwise.evaluation.fairness import (
 )
 from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.metrics import list_measures, read_items
-from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import (
     Measure,
+    Policies,
     Prediction,
     find_measure,
+    read_policies,
     read_predictions,
 )
 from groupwise.evaluation.report.phrases import LANGUAGES, Statement

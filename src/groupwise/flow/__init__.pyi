@@ -2,6 +2,7 @@
 
 from groupwise.flow.asking import answer_greedily, ask_policy, choose_items, make_ask, open_policy
 from groupwise.flow.calibrating import read_temperatures
+from groupwise.flow.evaluating import write_evaluation
 from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import Labelled, OtherData, evaluate_on
@@ -106,6 +107,7 @@ __all__ = [
     "run_grpo",
     "tell_rivals",
     "upload",
+    "write_evaluation",
     "write_prompts",
     "write_served",
 ]

@@ -11,8 +11,7 @@ from typing import Any
 from groupwise.core import DataError, Example, read_json, write_json
 from groupwise.evaluation.label_metrics import Temperature, fit_temperature, temper
 from groupwise.evaluation.metrics import Metric, compute_metrics
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain
 from groupwise.evaluation.report.tables import Section, describe_metric

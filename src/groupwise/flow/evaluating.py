@@ -1,7 +1,7 @@
 """The stages ``baselines``, ``evaluate`` and ``report``."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from groupwise.evaluation.conditions import (
     describe_rows,
     digest_prompts,
     digest_weights,
+    write_conditions,
 )
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import (
@@ -21,23 +22,24 @@ from groupwise.evaluation.metrics import (
     Metric,
     compute_metrics,
     list_measures,
+    write_metrics,
 )
-from groupwise.evaluation.paired import PairedComparison, compare_pairs
-from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.paired import PairedComparison, compare_pairs, write_comparisons
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
     Prediction,
     Prompts,
+    RunPolicy,
     choose_headline,
     collect_prompts,
     mark_items,
     predict_each,
     read_predictions,
+    write_policies,
     write_predictions,
 )
 from groupwise.evaluation.report.run_page import write_report
-from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.report.tables import Section, write_sections
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
@@ -196,6 +198,32 @@ def measure_policies(
         prompts=_collect_prompts(task, context, test),
         sections=(*describe(metrics), *task.describe(config, context, found, metrics, test)),
     )
+
+
+def write_evaluation(
+    folder: Path,
+    predictions: Sequence[Prediction],
+    *,
+    metrics: Sequence[Metric],
+    comparisons: Sequence[PairedComparison],
+    conditions: Conditions,
+    policies: Sequence[RunPolicy],
+    prompts: Prompts,
+    sections: Sequence[Section] = (),
+) -> None:
+    """Write the files that reports, comparisons and the fairness gate look for.
+
+    ``folder`` is the stage's in the run folder; ``predictions`` of all policies and ``policies``
+    are in the order of reports; ``sections`` are what the recipe adds to the report.
+    """
+    write_predictions(folder / "predictions.jsonl", predictions)
+    write_metrics(folder / "metrics.json", metrics)
+    write_comparisons(folder / "comparisons.json", comparisons)
+    write_conditions(folder / "conditions.json", conditions)
+    write_policies(folder.parent, policies)
+    write_json(folder / "prompts.json", asdict(prompts))
+    if sections:
+        write_sections(folder / "sections.json", sections)
 
 
 def list_slices(task: Task[Any], test: Sequence[Example]) -> list[str]:

@@ -17,7 +17,7 @@ from groupwise.data import read_examples
 from groupwise.evaluation.conditions import CONDITIONS_FILE, read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.paired import read_comparisons
-from groupwise.evaluation.policies import RunPolicy, read_policies
+from groupwise.evaluation.predictions import RunPolicy, read_policies
 from groupwise.evaluation.report.page import escape_cell, write_code
 from groupwise.evaluation.report.tables import describe_metric
 from groupwise.flow.finished import BASE, FinishedRun

@@ -13,7 +13,7 @@ from groupwise.core import (
     describe_unknown,
     load_config,
 )
-from groupwise.evaluation.policies import RunPolicy, read_policies
+from groupwise.evaluation.predictions import RunPolicy, read_policies
 from groupwise.flow.task import Task
 from groupwise.pipeline import Recipe, find_recipe
 from groupwise.serving import Predictor

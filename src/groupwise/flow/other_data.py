@@ -25,14 +25,15 @@ from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, wr
 from groupwise.evaluation.conditions import describe_examples
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
-from groupwise.evaluation.policies import RunPolicy, read_policies
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
     SEEN,
     Measure,
     Prediction,
+    RunPolicy,
     find_measure,
     predict_each,
+    read_policies,
 )
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases

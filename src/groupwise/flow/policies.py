@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json
 from groupwise.evaluation.baselines import JOINT
-from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.predictions import RunPolicy
 from groupwise.evaluation.report.phrases import Phrases, format_share
 from groupwise.pipeline import StepContext
 

@@ -22,8 +22,7 @@ from groupwise.data import (
     write_audit,
     write_examples,
 )
-from groupwise.evaluation.baselines import MAJORITY
-from groupwise.evaluation.joint import rank_joint_candidates
+from groupwise.evaluation.baselines import MAJORITY, rank_joint_candidates
 from groupwise.flow.task import Task, read_splits
 from groupwise.models import open_token_counter, write_tiny_policy
 from groupwise.pipeline import StepContext

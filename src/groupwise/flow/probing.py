@@ -18,8 +18,7 @@ from groupwise.core import (
     open_picture,
     write_json,
 )
-from groupwise.evaluation.baselines import read_text
-from groupwise.evaluation.joint import Candidate
+from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.flow.asking import open_policy
 from groupwise.flow.policies import RANKED
 from groupwise.inference import LocalEngine

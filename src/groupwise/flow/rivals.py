@@ -21,8 +21,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import Section
 from groupwise.flow.settings import RivalSettings

@@ -14,10 +14,7 @@ from typing import Any
 from groupwise.flow.task import PartName, Task, place_base
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
 
-_BASELINES = (
-    "groupwise.evaluation.baselines groupwise.evaluation.joint "
-    "groupwise.flow.probing groupwise.models.embedders"
-)
+_BASELINES = "groupwise.evaluation.baselines groupwise.flow.probing groupwise.models.embedders"
 TRAINED = ("sft", "grpo", "sft_control")
 POLICY = "model.base model.dtype model.quantization model.max_pixels"
 """What loading a policy reads."""

@@ -33,8 +33,7 @@ from groupwise.serving import Predictor, Request
 if TYPE_CHECKING:
     from groupwise.data import DataAudit
     from groupwise.evaluation.metrics import Metric
-    from groupwise.evaluation.policies import RunPolicy
-    from groupwise.evaluation.predictions import Measure, Prediction
+    from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.other_data import Labelled
@@ -352,12 +351,12 @@ class Task(Generic[C]):
     ) -> list[Prediction]:
         """Return the predictions of what needs no policy; where answers are labels, of more."""
         from groupwise.evaluation.baselines import (
+            predict_joint,
             predict_majority,
             predict_nearest,
             predict_picture_only,
             predict_text_only,
         )
-        from groupwise.evaluation.joint import predict_joint
         from groupwise.flow.probing import Probes
 
         told = {"split": "test", "seed": config.seed}

@@ -51,8 +51,7 @@ from groupwise.training import Workspace, train_sft
 
 if TYPE_CHECKING:
     from groupwise.core import Message
-    from groupwise.evaluation.policies import RunPolicy
-    from groupwise.evaluation.predictions import Prediction
+    from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.flow.task import Ask, Judging
     from groupwise.training import RowsOfEpoch
 

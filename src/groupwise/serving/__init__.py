@@ -3,6 +3,7 @@
 The server needs the extra ``serve``: ``pip install 'groupwise[serve]'``.
 """
 
+from groupwise.serving.flips import FLIP_WINDOW_S, flag_flips
 from groupwise.serving.predictor import (
     Answer,
     Predictor,
@@ -13,6 +14,7 @@ from groupwise.serving.settings import ScreensSettings, ServeSettings
 from groupwise.serving.source import Opened, Source
 
 __all__ = [
+    "FLIP_WINDOW_S",
     "Answer",
     "Opened",
     "Predictor",
@@ -20,5 +22,6 @@ __all__ = [
     "ScreensSettings",
     "ServeSettings",
     "Source",
+    "flag_flips",
     "try_each",
 ]

@@ -7,10 +7,10 @@ from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel, Field
 
-from groupwise.evaluation.flips import FlipMemory, TimedVerdict
 from groupwise.serving.answering import Given, give_answer
 from groupwise.serving.bench import Bench
 from groupwise.serving.bodies import SCREEN, SCREEN_SCHEMA, read_body
+from groupwise.serving.flips import FlipMemory, TimedVerdict
 from groupwise.serving.state import State
 
 

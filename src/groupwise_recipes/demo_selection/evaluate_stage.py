@@ -13,7 +13,7 @@ from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compute_metric
 from groupwise.evaluation.paired import compare_pairs
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, collect_prompts, mark_items
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import write_evaluation
+from groupwise.flow import write_evaluation
 from groupwise.inference import StreamLine
 from groupwise.pipeline import StepContext
 from groupwise_recipes.demo_selection.candidate_files import read_candidates

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from groupwise.core import read_json
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.policies import Policies
+from groupwise.evaluation.predictions import Policies
 from groupwise.evaluation.report.page import Table, Tile
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share
 from groupwise.evaluation.report.tables import Section, make_tile, tabulate_policies

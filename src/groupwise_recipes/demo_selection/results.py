@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import Example
-from groupwise.evaluation.policies import PolicyKind, RunPolicy
-from groupwise.evaluation.predictions import Measure, Prediction
+from groupwise.evaluation.predictions import Measure, PolicyKind, Prediction, RunPolicy
 from groupwise.rewards import VqaParser
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.evaluation import REVERSED

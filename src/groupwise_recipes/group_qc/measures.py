@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import Example, make_example
-from groupwise.evaluation.baselines import predict_majority, predict_picture_only, predict_text_only
-from groupwise.evaluation.joint import predict_joint
+from groupwise.evaluation.baselines import (
+    predict_joint,
+    predict_majority,
+    predict_picture_only,
+    predict_text_only,
+)
 from groupwise.evaluation.metrics import Metric, compute_metrics
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Measure, Prediction
+from groupwise.evaluation.predictions import Measure, Policies, Prediction
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import (

@@ -10,8 +10,7 @@ from groupwise.core import Example, Message, digest_json, dump_config, read_json
 from groupwise.data import DropLog, read_examples
 from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.evaluation.report.tables import Section
 from groupwise.flow import (

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from groupwise.core import write_jsonl
 from groupwise.data import find_near_texts
-from groupwise.evaluation.flips import FLIP_WINDOW_S, flag_flips
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import Prediction, group_by_policy
+from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy, group_by_policy
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share
 from groupwise.evaluation.report.tables import Section
+from groupwise.serving import FLIP_WINDOW_S, flag_flips
 from groupwise_recipes.on_task.prompt import TIME
 
 _PHRASES = Path(__file__).with_name("phrases.yaml")

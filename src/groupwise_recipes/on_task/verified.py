@@ -5,8 +5,7 @@ from pathlib import Path
 
 from groupwise.core import Completion, Example, Picture, Score
 from groupwise.data import TextReader
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.judges import ReplyCache
 from groupwise.rewards import LabelParser, RewardKind
 from groupwise_recipes.on_task.config import VisualVerifierSettings

@@ -42,8 +42,7 @@ from groupwise_recipes.task.rows import (
 
 if TYPE_CHECKING:  # a dry run waits for none of these
     from groupwise.evaluation.metrics import Metric
-    from groupwise.evaluation.policies import RunPolicy
-    from groupwise.evaluation.predictions import Measure, Prediction
+    from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
     from groupwise.models import Policy
     from groupwise.training import RowsOfEpoch

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from groupwise.core import Example
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.teaching import write_target
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from groupwise.core import Example
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, RunPolicy
 
 CHOICES = RunPolicy(
     name="choices",

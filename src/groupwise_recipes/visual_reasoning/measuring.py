@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Completion, Example, Score
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import MARKS, Measure, Prediction
+from groupwise.evaluation.predictions import MARKS, Measure, Policies, Prediction, RunPolicy
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     AnswerFormat,

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import Section, describe_metric

@@ -19,8 +19,13 @@ from groupwise.core import (
 from groupwise.evaluation.facts import RunFacts, read_facts
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
-from groupwise.evaluation.policies import Policies, read_policies
-from groupwise.evaluation.predictions import Items, Prediction, read_predictions
+from groupwise.evaluation.predictions import (
+    Items,
+    Policies,
+    Prediction,
+    read_policies,
+    read_predictions,
+)
 from groupwise.evaluation.report.page import (
     Block,
     Bullets,

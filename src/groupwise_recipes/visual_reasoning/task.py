@@ -53,8 +53,7 @@ from groupwise_recipes.visual_reasoning.traces import find_traced, sample_traces
 
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
-    from groupwise.evaluation.policies import RunPolicy
-    from groupwise.evaluation.predictions import Prediction
+    from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
     from groupwise.training import RowsOfEpoch
 
@@ -247,7 +246,7 @@ class VisualReasoning(Task[VisualConfig]):
         test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return the test sets side by side, how far reasoning entails answers, and its faults."""
-        from groupwise.evaluation.policies import Policies
+        from groupwise.evaluation.predictions import Policies
         from groupwise_recipes.visual_reasoning.sections import make_sections
         from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from groupwise.core import Example, Finding, RunError
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Measure, Prediction
+from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
 from groupwise.rewards import Parsed
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.rivals import DIRECT, Rival, vote

@@ -21,8 +21,7 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction, predict_each
+from groupwise.evaluation.predictions import Prediction, RunPolicy, predict_each
 from groupwise.flow import Ask, Task, ask_policy, make_ask, open_policy
 from groupwise.inference import open_responder
 from groupwise.models import open_token_counter

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from groupwise.core import read_json, write_json
 from groupwise.data import Problem
-from groupwise.evaluation.policies import RunPolicy
+from groupwise.evaluation.predictions import RunPolicy
 from groupwise.pipeline import StepContext
 from groupwise_recipes.workflows.deciding import extract_answer
 from groupwise_recipes.workflows.forms import list_sound_forms

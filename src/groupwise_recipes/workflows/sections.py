@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.data import find_place_problem
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.page import Cell, Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import Section

@@ -39,8 +39,7 @@ from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
-    from groupwise.evaluation.policies import RunPolicy
-    from groupwise.evaluation.predictions import Prediction
+    from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
     from groupwise.inference import ResponderSettings
     from groupwise.serving import Request
@@ -235,7 +234,7 @@ class Workflows(Task[WorkflowsConfig]):
         test: Sequence[Example],
     ) -> "Sequence[Section]":
         """Return what programs cost, which were written, and what rules and judge say of them."""
-        from groupwise.evaluation.policies import Policies
+        from groupwise.evaluation.predictions import Policies
         from groupwise_recipes.workflows.measuring import OWN, predict_own
         from groupwise_recipes.workflows.prompt_stage import find_search
         from groupwise_recipes.workflows.sections import make_sections

@@ -11,8 +11,7 @@ from run_folders import VARIED, make_run
 
 from groupwise.core import EvaluationError, write_jsonl
 from groupwise.evaluation.compare import Comparison, compare_results
-from groupwise.evaluation.policies import read_policies, write_policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, read_policies, write_policies
 from groupwise.evaluation.report.comparison import list_findings, tell_comparison
 from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.result_table import GridAxis

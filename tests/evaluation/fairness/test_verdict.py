@@ -20,8 +20,7 @@ from groupwise.evaluation.fairness import (
     FairnessVerdict,
     check_fairness,
 )
-from groupwise.evaluation.policies import RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.evaluation.report import phrases
 from groupwise.evaluation.sameness import summarize_same
 from groupwise.pipeline import find_recipes

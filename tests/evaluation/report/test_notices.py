@@ -16,18 +16,20 @@ from groupwise.evaluation.baselines import (
     MAJORITY,
     PICTURE_ONLY,
     TEXT_ONLY,
+    predict_joint,
     predict_majority,
     predict_picture_only,
     predict_text_only,
 )
-from groupwise.evaluation.joint import predict_joint
 from groupwise.evaluation.metrics import Metric, compute_metrics, write_metrics
 from groupwise.evaluation.paired import PairedComparison, compare_pairs, write_comparisons
-from groupwise.evaluation.policies import Policies, RunPolicy, write_policies
 from groupwise.evaluation.predictions import (
     Measure,
+    Policies,
     Prediction,
+    RunPolicy,
     read_predictions,
+    write_policies,
     write_predictions,
 )
 from groupwise.evaluation.report.page import render_html

@@ -11,8 +11,7 @@ import groupwise
 import groupwise_recipes
 from groupwise.evaluation.alarms import AlarmName
 from groupwise.evaluation.metrics import Metric
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import ACCURACY
+from groupwise.evaluation.predictions import ACCURACY, Policies
 from groupwise.evaluation.report import phrases as forms
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases, Statement, load_phrases
 

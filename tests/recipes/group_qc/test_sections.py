@@ -12,8 +12,7 @@ from group_words import FAIL, PARSER, PASS, VERDICTS
 from run_folders import POLICIES
 
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.group_qc.measures import (
     MEASURES,

@@ -12,8 +12,7 @@ from groupwise.evaluation.conditions import read_recorded
 from groupwise.evaluation.facts import read_facts
 from groupwise.evaluation.fairness import check_fairness
 from groupwise.evaluation.metrics import METRIC_VERSIONS
-from groupwise.evaluation.policies import read_policies
-from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.predictions import read_policies, read_predictions
 
 pytestmark = pytest.mark.slow
 

@@ -63,7 +63,7 @@ def test_the_weights_of_a_judge_are_read_by_grpo_alone(tmp_path: Path, base: Pat
     [
         ("groupwise/rewards/label_match.py", "1.0", "0.9", {"grpo", "audit_rewards"}),
         ("groupwise/rewards/label_match.py", "\nfrom ", "\n# Why.\nfrom ", set()),
-        ("groupwise/evaluation/joint.py", "= 60, 48, ", "= 61, 48, ", {"baselines"}),
+        ("groupwise/evaluation/baselines.py", "Classifier(60", "Classifier(61", {"baselines"}),
         ("groupwise/rewards/audit/probes.py", "return", "return 1 or", {"audit_rewards"}),
         (
             "groupwise_recipes/on_task/prompts/judge.en.txt",

@@ -11,8 +11,7 @@ from groupwise.core import Completion, ConfigError, Example, Score, load_config
 from groupwise.data import read_examples
 from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.published import read_published
 from groupwise.evaluation.report.tables import Section
 from groupwise.inference import ResponderSettings, Sampling

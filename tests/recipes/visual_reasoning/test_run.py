@@ -18,8 +18,7 @@ from statement_sets import draw_two
 
 from groupwise.core import read_json, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.policies import read_policies
-from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.models import write_tiny_policy
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.visual_reasoning.config import LABELS

@@ -3,8 +3,7 @@
 from typing import Any
 
 from groupwise.core import load_config
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.tables import Section
 from groupwise.pipeline import find_recipe
 from groupwise_recipes.workflows.config import WorkflowsConfig

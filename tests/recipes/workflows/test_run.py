@@ -12,8 +12,7 @@ from sandbox_host import MISSING
 
 from groupwise.core import read_json, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.policies import read_policies
-from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.evaluation.report.tables import read_sections
 from groupwise_recipes.workflows.rivals import RIVALS
 from groupwise_recipes.workflows.scoring import read_problem

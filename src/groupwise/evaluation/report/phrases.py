@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Measure
+from groupwise.evaluation.predictions import Measure, Policies
 
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric

@@ -18,8 +18,7 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import shorten
+from groupwise.evaluation.predictions import Policies, shorten
 from groupwise.evaluation.report.page import Plot
 from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share
 

@@ -17,10 +17,10 @@ from groupwise.evaluation.conditions import read_measures
 from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
-from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import (
     ACCURACY,
     Measure,
+    Policies,
     Prediction,
     Prompts,
     choose_headline,
@@ -28,6 +28,7 @@ from groupwise.evaluation.predictions import (
     find_constant,
     find_measure,
     group_by_policy,
+    read_policies,
     read_predictions,
     read_prompts,
 )

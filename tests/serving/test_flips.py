@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.evaluation.flips import FlipMemory, TimedVerdict, flag_flips
+from groupwise.serving.flips import FlipMemory, TimedVerdict, flag_flips
 
 VERDICT = st.sampled_from(["on", "off", None])
 ROWS = st.lists(st.tuples(st.floats(0, 1000), VERDICT), max_size=12, unique_by=lambda row: row[0])

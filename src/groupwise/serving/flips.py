@@ -11,16 +11,11 @@ from groupwise.data import find_near_texts
 
 FLIP_WINDOW_S = 120.0
 """Seconds within which a person seldom leaves a task and comes back to it."""
-_NUM_SESSIONS = 10_000
-_NUM_KEPT = 4
-_NUM_CHARACTERS = 200
+_NUM_SESSIONS, _NUM_KEPT, _NUM_CHARACTERS = 10_000, 4, 200
 
 
 def flag_flips(
-    times_s: Sequence[float],
-    verdicts: Sequence[str | None],
-    *,
-    window_s: float = FLIP_WINDOW_S,
+    times_s: Sequence[float], verdicts: Sequence[str | None], *, window_s: float = FLIP_WINDOW_S
 ) -> list[bool]:
     """Return which verdicts of a session are isolated flips.
 
@@ -30,11 +25,8 @@ def flag_flips(
 
     Args:
         times_s: when each screen was seen, in any order.
-        verdicts: what was said of each screen; None where nothing was decided.
+        verdicts: on each screen; None where nothing was decided.
         window_s: seconds between the two neighbours, at most.
-
-    Returns:
-        one value for each screen, in the order given.
     """
     if len(times_s) != len(verdicts):
         raise ValueError(f"{len(times_s)} times for {len(verdicts)} verdicts")
@@ -57,36 +49,25 @@ def flag_flips(
 
 @dataclass(frozen=True, slots=True)
 class TimedVerdict:
-    """A verdict on a screen.
+    """A verdict on a screen."""
 
-    Attributes:
-        time_s: when the screen was seen, in seconds.
-        task: that it was held against.
-        verdict: what was said.
-    """
-
-    time_s: float
-    task: str
+    time_s: float  # when the screen was seen, in seconds
+    task: str  # that it was held against
     verdict: str
 
 
 class FlipMemory:
-    """The last verdicts of the last sessions; memory is bounded whatever is asked.
-
-    Args:
-        num_sessions: those that were asked about last are kept.
-    """
+    """The last verdicts of the sessions asked about last; memory is bounded whatever is asked."""
 
     def __init__(self, num_sessions: int = _NUM_SESSIONS) -> None:
         self._num_sessions = num_sessions
         self._sessions: dict[str, tuple[TimedVerdict, ...]] = {}
 
     def add(self, session: str, seen: TimedVerdict) -> TimedVerdict | None:
-        """Remember a verdict, and say whether it may be a flip.
+        """Remember a verdict; return the one before it if it may be a flip, else None.
 
-        Returns:
-            The verdict before it if it is unlike the last two on nearly the same task within
-            ``FLIP_WINDOW_S`` (or the only one), else None.
+        It may be one where it is unlike the last two on nearly the same task within
+        ``FLIP_WINDOW_S``, or the only one.
         """
         own = replace(seen, task=seen.task[:_NUM_CHARACTERS])
         known = self._sessions.pop(session, ())
