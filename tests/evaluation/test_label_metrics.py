@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
-from groupwise.evaluation.label_metrics import (
+from groupwise.evaluation.metrics import (
     MIN_ITEMS,
     Confusion,
+    Metric,
     bin_reliability,
+    compute_metrics,
     count_confusion,
     fill_cells,
     fit_temperature,
@@ -20,7 +22,6 @@ from groupwise.evaluation.label_metrics import (
     score_cells,
     temper,
 )
-from groupwise.evaluation.metrics import Metric, compute_metrics
 from groupwise.evaluation.predictions import Prediction
 
 LABELS = ("on-task", "off-task")

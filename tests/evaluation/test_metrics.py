@@ -13,21 +13,19 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, 
 from statsmodels.stats.proportion import proportion_confint
 
 from groupwise.core import EvaluationError, GroupwiseError
-from groupwise.evaluation.label_metrics import (
-    ReliabilityBin,
-    bin_reliability,
-    fill_cells,
-    rate_cells,
-    score_cells,
-)
 from groupwise.evaluation.metrics import (
     METRIC_VERSIONS,
     Metric,
+    ReliabilityBin,
+    bin_reliability,
     compute_metrics,
     estimate_pass,
+    fill_cells,
     list_sampled_measures,
+    rate_cells,
     read_items,
     read_metrics,
+    score_cells,
     write_metrics,
 )
 from groupwise.evaluation.predictions import Measure, Prediction, digest_items, find_measure

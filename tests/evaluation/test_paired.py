@@ -24,17 +24,15 @@ from groupwise.evaluation.methods import (
     find_power,
     split_variance,
 )
-from groupwise.evaluation.metrics import read_items
-from groupwise.evaluation.paired import (
+from groupwise.evaluation.metrics import compare_pairs, compare_policies, read_items
+from groupwise.evaluation.predictions import Items, Prediction, digest_items
+from groupwise.evaluation.statistics import (
     adjust,
     compare_items,
-    compare_pairs,
-    compare_policies,
     list_discordant,
     read_comparisons,
     write_comparisons,
 )
-from groupwise.evaluation.predictions import Items, Prediction, digest_items
 
 Table = Callable[..., list[Prediction]]
 BOTH, ONLY_A, ONLY_B, NONE = (1, 1), (1, 0), (0, 1), (0, 0)

@@ -18,8 +18,13 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.evaluation.conditions import Conditions, read_recorded
-from groupwise.evaluation.metrics import compute_metrics, list_measures, read_items, read_metrics
-from groupwise.evaluation.paired import compare_pairs, read_comparisons
+from groupwise.evaluation.metrics import (
+    compare_pairs,
+    compute_metrics,
+    list_measures,
+    read_items,
+    read_metrics,
+)
 from groupwise.evaluation.policies import POLICIES_FILE, Policies, read_policies, write_policies
 from groupwise.evaluation.predictions import (
     Items,
@@ -36,6 +41,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.tables import Section, read_sections
 from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.statistics import read_comparisons
 
 Make = Callable[..., Prediction]
 

@@ -1,27 +1,28 @@
 """Metrics: one number per policy, split and name, each with its interval, n and split digest.
 
 Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. First the values of a
-measure item by item, then the metrics of whole splits; comparing two policies is ``paired``'s job.
+measure item by item, by which policies are compared, then the metrics of whole splits, last what
+labels and their probabilities say: confusion, reliability and temperature. Invalid answers are
+counted beside the labels and are never one of them.
 """
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 
 from groupwise.core import EvaluationError, derive_seed, describe_unknown, write_json
-from groupwise.evaluation.label_metrics import (
-    bound_scores,
-    debias_error,
-    fill_cells,
-    rate_cells,
-    score_cells,
-)
 from groupwise.evaluation.predictions import (
+    Floats,
     Items,
     Prediction,
     check_labels,
@@ -33,10 +34,13 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.statistics import (
     Interval,
+    PairedComparison,
+    adjust_holm,
+    bound_clustered,
     clustered_ratio,
-    widen_certain,
+    compare_items,
+    widen_balanced,
     widen_interval,
-    widen_recalls,
 )
 
 METRIC_VERSIONS: Mapping[str, int] = {
@@ -58,127 +62,136 @@ METRIC_VERSIONS: Mapping[str, int] = {
 }
 """Version of each family of metrics; it rises with any change of a value or an interval."""
 MAX_LABELS = MAX_SLICES = 20
-_LATENCY_RESAMPLES = 500
-_LATENCIES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
+NUM_BINS = 10
+MIN_ITEMS = 20  # below which no temperature is fitted
+_LATENCY_RESAMPLES, _LATENCIES = 500, {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
+_LEAST = 1e-12  # stands for a probability that was rounded to 0
 Row = tuple[str, float, Interval, int]
-_Unit = tuple[str, str, str | None, str | None, float]
-"""Id, cluster, label, answer and value of one item, or of one pair of items."""
 
 
-def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return the measures of the predictions that are means of values of items.
+def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
+    """Return the measures of predictions that are means of values of items.
 
-    invalid_rate and, where items have truths, accuracy; recall:LABEL (20 labels or less); pass@k,
-    mean@k, pair_accuracy and the names in ``scores`` where predictions have them; and of fields
-    with 20 values or less what ``list_sliced`` names, such as accuracy[FIELD=VALUE].
+    accuracy where there are truths, invalid_rate, recall:LABEL of 20 labels or less, pass@k, mean@k,
+    pair_accuracy and the names in ``scores``; and of fields with 20 values or less those of a part,
+    such as accuracy[FIELD=VALUE].
     """
-    labels = sorted({item.label for item in predictions if item.label is not None})
-    fields: dict[str, dict[str, list[Prediction]]] = {}
-    for item in predictions:
-        for name, value in item.fields.items():
-            if isinstance(value, (str, int, bool)):
-                fields.setdefault(name, {}).setdefault(str(value), []).append(item)
+    labels = sorted({item.label for item in rows if item.label is not None})
+    sliced: list[str] = []
+    for field in sorted({name for item in rows for name in item.fields}):
+        parts = _group_by(field, rows)
+        is_plain = all(
+            isinstance(one.fields[field], str | int) for x in parts.values() for one in x
+        )
+        for value, part in sorted(parts.items()) if is_plain and len(parts) <= MAX_SLICES else ():
+            sliced += [f"{name}[{field}={value}]" for name in _list_means(part, is_part=True)]
+    recalls = [f"recall:{label}" for label in labels] if len(labels) <= MAX_LABELS else []
+    means = _list_means(rows)
+    place = means.index("invalid_rate") + 1
+    return (*means[:place], *recalls, *sliced, *means[place:])
+
+
+def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, list[Prediction]]:
+    found: dict[str, list[Prediction]] = {}
+    for item in rows:
+        if item.fields.get(field) is not None:
+            found.setdefault(str(item.fields[field]), []).append(item)
+    return found
+
+
+def _list_means(rows: Sequence[Prediction], *, is_part: bool = False) -> tuple[str, ...]:
+    """Return the means of all values of items; a part has none of samples, and of whole pairs."""
+    pairs = _keep_whole_pairs(rows) if is_part else [item for item in rows if item.pair]
     return (
-        *list_counted(predictions),
-        *(f"recall:{label}" for label in (labels if len(labels) <= MAX_LABELS else ())),
-        *(
-            f"{measure}[{name}={value}]"
-            for name, parts in sorted(fields.items())
-            if len(parts) <= MAX_SLICES
-            for value, part in sorted(parts.items())
-            for measure in list_sliced(part)
-        ),
-        *list_drawn_measures(predictions),
+        *(["accuracy"] if have_truths(rows) else []),
+        "invalid_rate",
+        *([] if is_part else list_sampled_measures(rows)),
+        *(["pair_accuracy"] if pairs else []),
+        *sorted({name for item in rows for name in item.scores}),
     )
 
 
-def list_counted(predictions: Iterable[Prediction]) -> tuple[str, ...]:
-    """Return what is counted of all items: accuracy, where they have truths, and invalid_rate."""
-    return ("accuracy", "invalid_rate") if have_truths(predictions) else ("invalid_rate",)
+def _keep_whole_pairs(rows: Sequence[Prediction]) -> list[Prediction]:
+    counts = Counter((item.policy, item.split, item.pair) for item in rows if item.pair)
+    return [item for item in rows if counts[item.policy, item.split, item.pair] > 1]
 
 
-def list_drawn_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return pass@k, mean@k, pair_accuracy and the names in ``scores``, where there are any."""
-    has_pairs = any(item.pair for item in predictions)
-    scores = sorted({name for item in predictions for name in item.scores})
-    return (
-        *list_sampled_measures(predictions),
-        *(("pair_accuracy",) if has_pairs else ()),
-        *scores,
-    )
+def list_sampled_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
+    """Return pass@k for k = 1, 2, 4, ... and the most there is, and mean@k; () without samples.
 
-
-def list_sliced(part: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return the measures that a part of the items has, too; pair_accuracy with whole pairs."""
-    scores = sorted({name for item in part for name in item.scores})
-    return (*list_counted(part), *(("pair_accuracy",) if keep_whole_pairs(part) else ()), *scores)
-
-
-def keep_whole_pairs(part: Iterable[Prediction]) -> list[Prediction]:
-    """Return the items of a part whose partner is in it, too."""
-    pairs: dict[tuple[str, str, str], list[Prediction]] = {}
-    for item in part:
-        if item.pair:
-            pairs.setdefault((item.policy, item.split, item.pair), []).append(item)
-    return [item for halves in pairs.values() if len(halves) > 1 for item in halves]
+    The most there is are the samples of the item that has fewest; k of mean@k is that number
+    too, though the mean is over all samples of each item.
+    """
+    most = min((len(item.samples) for item in predictions if item.samples), default=0)
+    powers = [2**n for n in range(most.bit_length()) if 2**n < most]
+    return (*(f"pass@{k}" for k in [*powers, most]), f"mean@{most}") if most else ()
 
 
 def read_items(
     predictions: Sequence[Prediction], *, policy: str, split: str, measure: str
 ) -> Items:
-    """Return the values of a measure, item by item.
+    """Return the values of a measure, item by item; items without the measure are left out.
 
-    Items without the measure (no samples, another label, another field) are left out.
-
-    Raises:
-        EvaluationError: if the policy or the measure is not there, or a pair is not two items
-            of one cluster.
+    A policy or measure that is not there, or a pair that is not two items of one cluster, is an
+    EvaluationError.
     """
     chosen = [item for item in predictions if (item.policy, item.split) == (policy, split)]
     if not chosen:
         have = sorted({f"{item.policy} on {item.split}" for item in predictions})
         raise EvaluationError(f"there are no predictions of {policy} on {split}", got=have)
     ((_, rows),) = group_by_policy(chosen).items()
-    return collect_items(rows, measure)
-
-
-def collect_items(rows: Sequence[Prediction], measure: str) -> Items:
-    """Return the values of a measure for the rows of one policy and split, sorted by id."""
     known, (kind, _, k) = list_measures(rows), measure.partition("@")
-    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= count_fewest_samples(rows)
+    fewest = min((len(item.samples) for item in rows if item.samples), default=0)
+    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= fewest
     if measure not in known and not is_pass:
-        where = f"{rows[0].policy} on {rows[0].split}"
-        raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
-    name, chosen = measure, rows
+        what = describe_unknown("measure", measure, known)
+        raise EvaluationError(f"{policy} on {split}: {what}")
     whole, _, part = measure.partition("[")
-    if part and whole in list_sliced(rows):
-        field, _, value = part[:-1].partition("=")
-        name = whole
-        chosen = [r for r in rows if r.fields.get(field) is not None]
-        chosen = [row for row in chosen if str(row.fields[field]) == value]
-        chosen = keep_whole_pairs(chosen) if name == "pair_accuracy" else chosen
-    units = list(_score_pairs(chosen) if name == "pair_accuracy" else _score_rows(chosen, name))
+    if not part or whole not in _list_means(rows, is_part=True):
+        return _collect_items(rows, measure)
+    field, _, value = part[:-1].partition("=")
+    found = _collect_items(_group_by(field, rows)[value], whole, is_part=True)
+    return replace(found, measure=measure, split_digest=digest_items(rows))
+
+
+def _collect_items(rows: Sequence[Prediction], measure: str, *, is_part: bool = False) -> Items:
+    """Return the values of a measure for the rows of one policy and split, or a part of these."""
+    units: list[tuple[str, str, str | None, str | None, float]] = []
+    pairs: dict[str, list[Prediction]] = {}
+    if measure == "pair_accuracy":
+        for item in _keep_whole_pairs(rows) if is_part else rows:
+            pairs.setdefault(item.pair, []).append(item)
+        pairs.pop("", None)
+    else:
+        for item in rows:
+            if (value := _score(item, measure)) is not None:
+                units.append((item.example_id, item.cluster, item.label, item.predicted, value))
+    for name, halves in sorted(pairs.items()):
+        num_clusters = len({item.cluster for item in halves})
+        if len(halves) != 2 or num_clusters != 1:
+            raise EvaluationError(
+                f"pair {name} of {halves[0].split} cannot be scored",
+                got=f"{len(halves)} items in {num_clusters} clusters",
+                expected="two items of one cluster",
+                fix="keep both halves together when splitting and sampling",
+            )
+        label = json.dumps([item.label for item in halves], ensure_ascii=False)
+        answer = json.dumps([item.predicted for item in halves], ensure_ascii=False)
+        is_right = all(item.is_correct for item in halves)
+        units.append((name, halves[0].cluster, label, answer, is_right))
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
-    values = np.asarray(scores, dtype=np.float64)
     return Items(
         measure=measure,
         split=rows[0].split,
         policy=rows[0].policy,
         ids=ids,
         clusters=clusters,
-        values=values,
-        is_binary=bool(np.isin(values, (0, 1)).all()),
+        values=np.asarray(scores, dtype=np.float64),
+        is_binary=set(scores) <= {0, 1},
         split_digest=digest_items(rows),
         labels=labels,
         answers=answers,
     )
-
-
-def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:
-    for item in rows:
-        value = _score(item, measure)
-        if value is not None:
-            yield item.example_id, item.cluster, item.label, item.predicted, float(value)
 
 
 def _score(item: Prediction, measure: str) -> float | None:
@@ -198,52 +211,61 @@ def _score(item: Prediction, measure: str) -> float | None:
     return estimate_pass(num_samples, num_right, int(measure.removeprefix("pass@")))
 
 
-def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
-    """Yield one unit per pair: right if both halves are."""
-    pairs: dict[str, list[Prediction]] = {}
-    for item in rows:
-        if item.pair:
-            pairs.setdefault(item.pair, []).append(item)
-    for name, halves in sorted(pairs.items()):
-        clusters = sorted({item.cluster for item in halves})
-        if len(halves) != 2 or len(clusters) != 1:
-            raise EvaluationError(
-                f"pair {name} of {halves[0].split} cannot be scored",
-                got=f"{len(halves)} items in {len(clusters)} clusters",
-                expected="two items of one cluster",
-                fix="keep both halves together when splitting and sampling",
-            )
-        label = json.dumps([item.label for item in halves], ensure_ascii=False)
-        answer = json.dumps([item.predicted for item in halves], ensure_ascii=False)
-        yield name, clusters[0], label, answer, all(item.is_correct for item in halves)
-
-
 def estimate_pass(num_samples: int, num_right: int, k: int) -> float:
-    """Return the probability that one of ``k`` samples is right, without bias, in [0, 1].
-
-    It is 1 - C(n - c, k) / C(n, k) with n samples, c of them right; ``k`` is 1 to n.
+    """Return the probability that one of ``k`` samples (1 to n) is right, without bias, in [0, 1].
 
     Source: Chen et al. 2021, "Evaluating large language models trained on code", equation 1.
-    Deviation: whole numbers are divided once, where the paper multiplies fractions, so that 0
-    and 1 are exact.
+    Deviation: whole numbers are divided once, so that 0 and 1 are exact.
     """
     return 1 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
 
 
-def list_sampled_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return pass@k for k = 1, 2, 4, ... and the most there is, and mean@k; () without samples.
+def compare_policies(
+    predictions: Sequence[Prediction],
+    a: str,
+    b: str,
+    *,
+    split: str | None = None,
+    seed: int = 0,
+    measure: str = "accuracy",
+) -> PairedComparison:
+    """Compare policy ``b`` with policy ``a`` item by item; errors as ``compare_items``.
 
-    The most there is are the samples of the item that has fewest; k of mean@k is that number
-    too, though the mean is over all samples of each item.
+    The split may be left out if there is only one. An item that both were asked and one has no
+    value of is left out, which ``n`` tells.
     """
-    most = count_fewest_samples(predictions)
-    powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-    return (*(f"pass@{k}" for k in [*powers, most]), f"mean@{most}") if most else ()
+    splits = sorted({item.split for item in predictions if item.policy in (a, b)})
+    if split is None and len(splits) > 1:
+        raise EvaluationError(
+            "there is more than one split to compare on", got=splits, fix="name one of them"
+        )
+    chosen = split if split is not None else "".join(splits)
+    one, two = (read_items(predictions, policy=x, split=chosen, measure=measure) for x in (a, b))
+    asked, asked_too = (
+        {p.example_id for p in predictions if (p.policy, p.split) == (policy, chosen)}
+        for policy in (a, b)
+    )
+    if one.ids != two.ids and asked == asked_too:
+        common = {*one.ids} & {*two.ids}
+        one, two = one.keep(common), two.keep(common)
+    return compare_items(one, two, seed=seed)
 
 
-def count_fewest_samples(predictions: Sequence[Prediction]) -> int:
-    """Return the samples of the item that has fewest, of those that have any; 0 without."""
-    return min((len(item.samples) for item in predictions if item.samples), default=0)
+def compare_pairs(
+    predictions: Sequence[Prediction],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    split: str | None = None,
+    seed: int = 0,
+    measure: str = "accuracy",
+) -> list[PairedComparison]:
+    """Compare several pairs (a, b) as ``compare_policies``, with p-values adjusted for all."""
+    found = [
+        compare_policies(predictions, a, b, split=split, seed=seed, measure=measure)
+        for a, b in pairs
+    ]
+    adjusted = adjust_holm([one.p_value_clustered for one in found])
+    return [replace(one, p_value_holm=p) for one, p in zip(found, adjusted, strict=True)]
 
 
 @exact
@@ -261,12 +283,10 @@ class Metric:
 
     @property
     def policy(self) -> str:
-        """The part of the name before the stroke."""
         return self.name.partition("/")[0]
 
     @property
     def measure(self) -> str:
-        """The part of the name after the stroke."""
         return self.name.partition("/")[2]
 
 
@@ -279,17 +299,12 @@ def compute_metrics(
 ) -> list[Metric]:
     """Compute every metric of every policy on every split.
 
-    Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
-    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s; of each value of the
-    fields named in ``slices`` what ``list_sliced`` names, such as accuracy[FIELD=VALUE]. Where
-    predictions have them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts
-    pairs) and the mean of each of ``scores``.
-
-    Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece (which
-    is without what chance adds) and latencies that of draws of whole clusters. With a single
-    cluster nothing is known about others: the interval is [0, 1] (latencies: lowest to highest).
-    Items without truths have no accuracy; free text (``labels=()``, or more than 20) has no metrics
-    by label, nor Brier score, nor calibration error.
+    Per policy: accuracy (an invalid answer is wrong; none without truths), invalid_rate, pass@k and
+    mean@k of ``samples``, pair_accuracy of ``pair`` (n counts pairs), the mean of each of
+    ``scores``; what ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``);
+    latency_p50_s and latency_p95_s; and for each value of the fields in ``slices`` such as
+    accuracy[FIELD=VALUE]. Means have the interval of ``clustered_ratio``, latencies that of draws of
+    whole clusters. A single cluster says nothing about others: [0, 1], of latencies their range.
 
     Raises:
         EvaluationError: without predictions, with a label outside the set, an item answered
@@ -300,66 +315,36 @@ def compute_metrics(
         raise EvaluationError("there are no predictions to evaluate")
     found: list[Metric] = []
     for (split, policy), items in group_by_policy(predictions).items():
-        digest = digest_items(items)
+        if own := labels if have_truths(items) else ():
+            check_labels(items, own)
         seed_here = derive_seed(seed, "metrics", split)
+        rows = [(name, *_average(items, name)) for name in _list_means(items)]
+        if 0 < len(own) <= MAX_LABELS:
+            rows += measure_labels(items, own, seed=seed_here)
+        rows += _measure_latency(items, seed_here)
+        for field in slices:
+            parts = _group_by(field, items)
+            if len(parts) > MAX_SLICES:
+                given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
+                raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
+            for value, part in sorted(parts.items()):
+                for name in _list_means(part, is_part=True):
+                    average = _average(part, name, is_part=True)
+                    rows.append((f"{name}[{field}={value}]", *average))
+        digest = digest_items(items)
         found += [
             Metric(f"{policy}/{name}", split, value, *widen_interval(ends, value), n, digest)
-            for name, value, ends, n in _measure(items, labels, slices, seed_here)
+            for name, value, ends, n in rows
         ]
     return found
 
 
-def _measure(
-    items: Sequence[Prediction], labels: Sequence[str], slices: Sequence[str], seed: int
-) -> Iterator[Row]:
-    if not have_truths(items):
-        labels = ()
-    if labels:
-        check_labels(items, labels)
-    for name in (*list_counted(items), *list_drawn_measures(items)):
-        yield _average(items, name)
-    if 0 < len(labels) <= MAX_LABELS:
-        yield from _measure_labels(items, labels, seed)
-    yield from _measure_latency(items, seed)
-    for field in slices:
-        parts: dict[str, list[Prediction]] = {}
-        for item in items:
-            if item.fields.get(field) is not None:
-                parts.setdefault(str(item.fields[field]), []).append(item)
-        if len(parts) > MAX_SLICES:
-            given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
-            raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
-        for value, part in sorted(parts.items()):
-            for name in list_sliced(part):
-                rows = keep_whole_pairs(part) if name == "pair_accuracy" else part
-                yield f"{name}[{field}={value}]", *_average(rows, name)[1:]
-
-
-def _average(rows: Sequence[Prediction], measure: str) -> Row:
-    """Return the mean of a measure in [0, 1] over the items that have it."""
-    items = collect_items(rows, measure)
+def _average(
+    rows: Sequence[Prediction], measure: str, *, is_part: bool = False
+) -> tuple[float, Interval, int]:
+    items = _collect_items(rows, measure, is_part=is_part)
     ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
-    return measure, items.value, ends or (0.0, 1.0), len(items.values)
-
-
-def _measure_labels(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
-    """Yield ratios of sums over items, and what only draws of whole clusters have intervals of."""
-    clusters = [item.cluster for item in items]
-    cells = fill_cells(items, labels)
-    recalls: list[tuple[float, Interval]] = []
-    for name, tops, bases, n in rate_cells(cells, labels):
-        top, base = np.column_stack([tops, bases]).sum(axis=0)
-        ends = clustered_ratio(tops, bases, clusters) or (0.0, 1.0)
-        recalls += [(float(top / base), ends)] if name.startswith("recall:") else []
-        yield name, float(top / base), ends, n
-    balanced = float(score_cells(cells.sum(axis=0), labels)[0])
-    ends, error_ends = bound_scores(clusters, cells, labels, seed=seed)
-    ends = widen_recalls(widen_certain(ends, balanced, clusters), balanced, recalls)
-    yield "balanced_accuracy", balanced, ends, len(items)
-    num_known = sum(item.probabilities is not None for item in items)
-    if num_known:
-        error = float(debias_error(cells.sum(axis=0), labels))
-        yield "ece", error, error_ends, num_known
+    return items.value, ends or (0.0, 1.0), len(items.values)
 
 
 def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
@@ -389,3 +374,220 @@ def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:
 def read_metrics(path: Path) -> list[Metric]:
     """Return the metrics of a file; errors as those of ``read_as``."""
     return read_as(path, TypeAdapter(list[Metric]))
+
+
+def _fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+    """Return what each item adds to the sums that metrics of labels are made of, as (items, cells).
+
+    Cells in order: L·(L+1) counts of truths by answers (the last of invalid ones), the item's Brier
+    term, 1 if it has one, 1 if it has probabilities, and for each of B bins the variance that its
+    correctness has where its confidence is right, and its confidence minus its correctness.
+    """
+    check_labels(items, labels)
+    num_counts = len(labels) * (len(labels) + 1)
+    cells = np.zeros((len(items), num_counts + 3 + 2 * NUM_BINS))
+    for row, item in zip(cells, items, strict=True):
+        answer = len(labels) if item.predicted is None else labels.index(item.predicted)
+        row[labels.index(str(item.label)) * (len(labels) + 1) + answer] = 1
+        if item.predicted is None and item.probabilities is None:
+            row[num_counts : num_counts + 2] = 1  # the worst Brier term
+    known, brier, confidence, correct, bins = _rate_confidence(items, labels)
+    cells[known, num_counts : num_counts + 3] = np.column_stack([brier, np.ones((len(known), 2))])
+    cells[known, num_counts + 3 + bins] = confidence * (1 - confidence)
+    cells[known, num_counts + 3 + NUM_BINS + bins] = confidence - correct
+    return cells
+
+
+def _rate_confidence(
+    items: Sequence[Prediction], labels: Sequence[str]
+) -> tuple[list[int], Floats, Floats, Floats, Any]:
+    """Return places of items with probabilities, Brier terms, confidence, correctness and bins.
+
+    Confidence is the probability of the likeliest label, in [1/L, 1], and correctness 1 where that
+    is true, whatever the text says.
+    """
+    known = [place for place, item in enumerate(items) if item.probabilities is not None]
+    rows = [[(items[n].probabilities or {}).get(name, 0.0) for name in labels] for n in known]
+    shares = np.asarray(rows, dtype=np.float64).reshape(len(known), len(labels))
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    truths = [[items[n].label == label for label in labels] for n in known]
+    truth = np.asarray(truths, dtype=np.float64).reshape(shares.shape)
+    confidence = np.clip(shares.max(axis=1), 1 / len(labels), 1.0)
+    correct = truth[np.arange(len(known)), shares.argmax(axis=1)]
+    bins = np.digitize(confidence, np.linspace(1 / len(labels), 1, NUM_BINS + 1)[1:-1])
+    return known, ((shares - truth) ** 2).sum(axis=1) / 2, confidence, correct, bins
+
+
+def measure_labels(
+    items: Sequence[Prediction], labels: Sequence[str], *, seed: int
+) -> Iterator[Row]:
+    """Yield name, value, interval and n of metrics by label; what has no base is left out.
+
+    precision:LABEL, recall:LABEL and f1:LABEL; the Brier score, where an invalid answer without
+    probabilities has the worst, 1, and a valid one is left out; balanced_accuracy (mean recall of
+    the labels that occur) and ece, both with intervals by draws of whole clusters.
+
+    Source: Brier 1950, eq. 2, halved so that two labels give the mean squared error of one label's
+    probability.
+    """
+    clusters, cells = [item.cluster for item in items], _fill_cells(items, labels)
+    num_known = sum(item.probabilities is not None for item in items)
+    table, rest = _shape_table(cells, labels)
+    ratios: dict[str, tuple[Floats, Floats]] = {}
+    for index, label in enumerate(labels):
+        hit = table[:, index, index]
+        true, answered = table[:, index].sum(axis=-1), table[:, :, index].sum(axis=-1)
+        ratios[f"precision:{label}"] = hit, answered
+        ratios[f"recall:{label}"] = hit, true
+        ratios[f"f1:{label}"] = 2 * hit, true + answered
+    if num_known:
+        ratios["brier"] = rest[:, 0], rest[:, 1]
+    recalls: list[tuple[float, Interval]] = []
+    for name, (tops, bases) in ratios.items():
+        top, base = np.column_stack([tops, bases]).sum(axis=0)
+        if base > 0:
+            value, ends = float(top / base), clustered_ratio(tops, bases, clusters) or (0.0, 1.0)
+            recalls += [(value, ends)] if name.startswith("recall:") else []
+            yield name, value, ends, len(items) if name.startswith("f1:") else int(base)
+
+    def score(sums: Floats) -> Floats:
+        return _score_cells(sums, labels, noise=2.0)
+
+    balanced, error = map(float, _score_cells(cells.sum(axis=0), labels))
+    ends, error_ends = bound_clustered(clusters, cells, score, seed=seed)
+    ends = widen_balanced(ends or (0.0, 1.0), balanced, clusters, recalls)
+    yield "balanced_accuracy", balanced, ends, len(items)
+    if num_known:
+        yield "ece", error, error_ends or (0.0, 1.0), num_known
+
+
+def _score_cells(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> Floats:
+    """Return balanced accuracy and calibration error (2, ...) of sums (..., cells), NaN: undefined.
+
+    The expected calibration error is the mean over items of |accuracy - confidence| of their bin,
+    which is above 0 also where confidence is right: of 100 items in ten bins about 0.10, of 10
+    items 0.25. So the gaps of all bins are shrunk by one factor s in [0, 1], such that gaps of s
+    times their size would show, with the noise of so many items, the absolute gaps that were seen.
+    It is 0 where chance alone shows as much. ``noise`` is the variance of a bin's gap over that of
+    its items: 1, and 2 in bootstrap draws, which draw anew what is drawn already.
+
+    Source: Guo et al. 2017, eq. 3; the mean of a folded normal (Leone, Nelson & Nottingham 1961,
+    eq. 3), solved for its location; one factor for all bins is our choice.
+    """
+    table, rest = _shape_table(sums, labels)
+    hits, num_true = np.diagonal(table, axis1=-2, axis2=-1), table.sum(axis=-1)
+    gaps = np.abs(rest[..., -NUM_BINS:])
+    sigma = np.sqrt(noise * rest[..., -2 * NUM_BINS : -NUM_BINS])
+    seen, safe = gaps.sum(axis=-1), np.where(sigma > 0, sigma, 1.0)
+    low, high = np.zeros_like(seen), np.ones_like(seen)
+    for _ in range(20):
+        middle = (low + high) / 2
+        means = middle[..., None] * gaps
+        ratio = means / safe
+        folded = safe * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
+        folded += means * (1 - 2 * ndtr(-ratio))
+        is_less = np.asarray(np.where(sigma > 0, folded, means).sum(axis=-1) < seen)
+        low += is_less * (middle - low)
+        high -= ~is_less * (high - middle)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall = np.where(num_true > 0, hits / num_true, 0)
+        balanced = recall.sum(axis=-1) / (num_true > 0).sum(axis=-1)
+        return np.stack([balanced, np.where(high < 1e-4, 0.0, high * seen) / rest[..., 2]])
+
+
+def _shape_table(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return truths by answers (..., L, L + 1) and the other cells."""
+    shape = (len(labels), len(labels) + 1)
+    num_counts = shape[0] * shape[1]
+    return cells[..., :num_counts].reshape(*cells.shape[:-1], *shape), cells[..., num_counts:]
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """Counts of truths (L rows) by answers (L + 1 columns, the last of invalid answers)."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+def count_confusion(predictions: Sequence[Prediction], labels: Sequence[str]) -> Confusion:
+    """Count truths by answers, all 0 without predictions; other labels are an EvaluationError."""
+    table, _ = _shape_table(_fill_cells(predictions, labels).sum(axis=0), labels)
+    return Confusion(tuple(labels), tuple(tuple(map(int, row)) for row in table))
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Items whose confidence is in [low, high); the last bin includes its upper edge."""
+
+    low: float
+    high: float
+    confidence: float | None  # mean of the bin's items; None if it has none
+    accuracy: float | None  # share of them that is right
+    num_items: int
+
+
+def bin_reliability(
+    predictions: Sequence[Prediction], labels: Sequence[str]
+) -> tuple[ReliabilityBin, ...]:
+    """Return mean confidence and accuracy of equally wide bins of confidence.
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2. Deviation:
+    the bins cover [1/L, 1] and not [0, 1], because the likeliest of L labels has at least 1/L.
+    """
+    check_labels(predictions, labels)
+    _, _, confidence, correct, bins = _rate_confidence(predictions, labels)
+    counts, sure, right = (
+        np.bincount(bins, weights=weights, minlength=NUM_BINS).tolist()
+        for weights in (None, confidence, correct)
+    )
+    edges = pairwise(np.linspace(1 / len(labels), 1, NUM_BINS + 1).tolist())
+    return tuple(
+        ReliabilityBin(low, high, of_sure / num, of_right / num, num)
+        if num
+        else ReliabilityBin(low, high, None, None, 0)
+        for (low, high), num, of_sure, of_right in zip(edges, counts, sure, right, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """What was fitted, or why nothing was."""
+
+    value: float | None  # above 1: the policy was too sure; None: it is not known
+    num_items: int  # with probabilities
+    num_mistakes: int  # of them, those whose likeliest label is wrong
+    reason: str = ""  # why there is none
+
+
+def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]) -> Temperature:
+    """Return the temperature under which the true labels are likeliest, within 1/20 to 20.
+
+    Where all or none of the likeliest labels are right, ever lower or higher ones would fit
+    better: none is known then. ``shares`` are probabilities by label for each item, of the same
+    labels; ``truths`` are among these. Source: Guo et al. 2017, section 4.2.
+    """
+    pairs = zip(shares, truths, strict=True)
+    mistakes = sum(max(one, key=one.__getitem__) != truth for one, truth in pairs)
+    known = (len(shares), mistakes)
+    if len(shares) < MIN_ITEMS:
+        return Temperature(None, *known, f"fewer than {MIN_ITEMS} items")
+    if mistakes in (0, len(shares)):
+        return Temperature(None, *known, "no mistake" if mistakes == 0 else "nothing right")
+    labels = list(shares[0])
+    logs = np.log(np.clip([[one[label] for label in labels] for one in shares], _LEAST, None))
+    true = logs[np.arange(len(logs)), [labels.index(truth) for truth in truths]]
+
+    def lose(log_value: float) -> float:
+        value = math.exp(log_value)
+        return float(np.mean(np.logaddexp.reduce(logs / value, axis=1) - true / value))
+
+    found: Any = minimize_scalar(lose, bounds=np.log([1 / 20, 20.0]), method="bounded")
+    return Temperature(math.exp(found.x), *known)
+
+
+def temper(shares: Mapping[str, float], value: float) -> dict[str, float]:
+    """Return probabilities at another temperature; at 1 they stay what they are."""
+    logs = np.log(np.clip(list(shares.values()), _LEAST, None)) / value
+    scaled = np.exp(logs - np.logaddexp.reduce(logs))
+    return dict(zip(shares, scaled.tolist(), strict=True))

@@ -7,10 +7,10 @@ from pathlib import Path
 from groupwise.core import write_json
 from groupwise.evaluation.conditions import Conditions, write_conditions
 from groupwise.evaluation.metrics import Metric, write_metrics
-from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies
 from groupwise.evaluation.predictions import Prediction, Prompts, write_predictions
 from groupwise.evaluation.report.tables import Section, write_sections
+from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 
 
 def write_evaluation(

@@ -19,10 +19,10 @@ from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
     Metric,
+    compare_pairs,
     compute_metrics,
     list_measures,
 )
-from groupwise.evaluation.paired import PairedComparison, compare_pairs
 from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
@@ -38,6 +38,7 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.run_page import write_report
 from groupwise.evaluation.report.tables import Section
 from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE

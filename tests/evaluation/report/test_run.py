@@ -15,8 +15,13 @@ from PIL import Image
 from run_folders import POLICIES
 
 from groupwise.core import DataError, EvaluationError, digest_file, write_json, write_jsonl
-from groupwise.evaluation.label_metrics import count_confusion
-from groupwise.evaluation.metrics import Metric, compute_metrics, read_metrics, write_metrics
+from groupwise.evaluation.metrics import (
+    Metric,
+    compute_metrics,
+    count_confusion,
+    read_metrics,
+    write_metrics,
+)
 from groupwise.evaluation.policies import write_policies
 from groupwise.evaluation.predictions import MARKS, Measure, Prediction, write_predictions
 from groupwise.evaluation.report.page import Table, Tile, list_plots, render_html, render_markdown
