@@ -1,11 +1,8 @@
 """Differences of methods over seeds: trainings and clusters are both drawn at random.
 
-Where all trainings answered the same items, seeds and clusters are crossed; where each seed drew
-items of its own, a seed's mean carries its clusters and seeds alone are compared. In shapes R is
-seeds, G clusters and ``...`` any number of data sets.
-
-Source: Owen 2007, "The pigeonhole bootstrap", section 3 (the variance of a mean over two crossed
-random factors).
+Where all trainings answered the same items, seeds and clusters are crossed (Owen 2007, "The
+pigeonhole bootstrap", section 3); where each seed drew items of its own, a seed's mean carries its
+clusters and seeds alone are compared. In shapes R is seeds, G clusters and ``...`` data sets.
 """
 
 import math
@@ -57,11 +54,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodDifference:
-    """How method b differs from method a, over seeds and clusters like these.
-
-    What belongs to the interval is None where ``limit`` says why there is none: less than 3 seeds a
-    side, one cluster, items that overlap, or nothing that spreads.
-    """
+    """How method b differs from method a; of the interval all is None where ``limit`` says why."""
 
     estimate: float  # mean over seeds and items of b minus that of a, in [-1, 1]
     low: float | None = None  # ends of the 95 % interval
@@ -85,11 +78,9 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
     """Compare method b with method a, each by the items of one run per seed.
 
     The interval is ``find_half_width``'s where runs answered the same items, else Student's t of
-    seeds; with fewer than 3 seeds there are points only. Of the same items its coverage is at least
-    93 % in every setting of ``benchmarks/coverage.py`` but those in which rare whole clusters carry
-    all the gain; runs with items of their own were not simulated. Where seeds belong together
-    (``is_paired``), run r of b belongs to run r of a: unlike numbers or items are an
-    EvaluationError.
+    seeds. Of the same items its coverage is at least 93 % in every setting of
+    ``benchmarks/coverage.py`` but those in which rare whole clusters carry all the gain. Where runs
+    belong together in turn (``is_paired``), unlike numbers or items are an EvaluationError.
     """
     if not a or not b or (is_paired and len(a) != len(b)):
         raise EvaluationError(
@@ -159,7 +150,6 @@ def split_variance(a: Floats, b: Floats, sizes: Floats, *, is_paired: bool) -> C
     """Return the components of mean b minus mean a, where seeds and clusters are crossed.
 
     ``a`` (..., R_a, G) and ``b`` (..., R_b, G) are sums by seed and cluster, ``sizes`` (G,) items.
-    Source: Owen 2007, section 3; Welch 1938 for the degrees of freedom of unpaired seeds.
     """
     gains, total = b.mean(axis=-2) - a.mean(axis=-2), sizes.sum()
     sides: list[tuple[Floats, int]] = []
@@ -184,7 +174,7 @@ def split_variance(a: Floats, b: Floats, sizes: Floats, *, is_paired: bool) -> C
 
 
 def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
-    """Return the sum of variances and Welch's degrees of freedom of it."""
+    """Return the sum of variances and Welch's (1938) degrees of freedom of it."""
     seed = np.sum([variance for variance, _ in sides], axis=0)
     squares = np.sum([variance**2 / df for variance, df in sides], axis=0)
     return seed, np.where(squares > 0, seed**2 / np.where(squares > 0, squares, 1), sides[0][1])
@@ -193,13 +183,10 @@ def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
 def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
     """Return half the width (...) of the interval of a difference of methods.
 
-    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): each part keeps the quantile
-    of its own degrees of freedom. It is never narrower than Student's t of the seeds' means: with
-    three or four seeds the difference of the variances is often far too small by chance. Its worst
-    coverage in simulations is 93.5 %, that of Satterthwaite's single quantile 92 %
-    (``benchmarks/coverage_methods.py``, ``coverage_seeds.py``).
-
-    Source: Howe 1974; Zou & Donner 2008, equation 3 (half-widths add in squares).
+    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): half-widths add in squares,
+    each with its own degrees of freedom (Howe 1974; Zou & Donner 2008, equation 3). Never narrower
+    than Student's t of the seeds' means: with three or four seeds the difference of the variances
+    is often far too small by chance (``benchmarks/coverage_seeds.py``).
     """
     seed = find_quantile(parts.seed_df, level) ** 2
     both = seed * parts.seed_alone + find_quantile(parts.cluster_df, level) ** 2 * parts.cluster
@@ -222,11 +209,9 @@ def find_p(parts: Components) -> float:
 def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> float:
     """Return how likely a difference of this size is shown, in [0, 1], with the right sign.
 
-    The estimate over its standard error is taken as noncentral t with Satterthwaite's degrees of
-    freedom, against the quantile that ``find_half_width`` uses at the expected variances. There are
-    ``num_seeds`` a side, 2 or more, and ``more_items`` times the items in clusters like these.
-
-    Source: Cohen 1988, section 2.5 (power by the noncentral t); Satterthwaite 1946.
+    By the noncentral t (Cohen 1988, section 2.5) with Satterthwaite's degrees of freedom, against
+    the quantile that ``find_half_width`` uses at the expected variances. There are ``num_seeds`` a
+    side, 2 or more, and ``more_items`` times the items in clusters like these.
     """
     more_seeds = num_seeds / parts.num_seeds
     both = min(float(parts.interaction), float(parts.cluster))

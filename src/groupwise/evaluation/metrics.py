@@ -2,8 +2,7 @@
 
 Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. First the values of a
 measure item by item, by which policies are compared, then the metrics of whole splits, last what
-labels and their probabilities say: confusion, reliability and temperature. Invalid answers are
-counted beside the labels and are never one of them.
+labels say: confusion, reliability and temperature. An invalid answer is never one of the labels.
 """
 
 import json
@@ -64,7 +63,6 @@ METRIC_VERSIONS: Mapping[str, int] = {
 MAX_LABELS = MAX_SLICES = 20
 NUM_BINS = 10
 MIN_ITEMS = 20  # below which no temperature is fitted
-_LATENCY_RESAMPLES, _LATENCIES = 500, {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
 _LEAST = 1e-12  # stands for a probability that was rounded to 0
 Row = tuple[str, float, Interval, int]
 
@@ -72,59 +70,57 @@ Row = tuple[str, float, Interval, int]
 def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
     """Return the measures of predictions that are means of values of items.
 
-    accuracy where there are truths, invalid_rate, recall:LABEL of 20 labels or less, pass@k, mean@k,
-    pair_accuracy and the names in ``scores``; and of fields with 20 values or less those of a part,
-    such as accuracy[FIELD=VALUE].
+    accuracy where there are truths, invalid_rate, of samples pass@k for k = 1, 2, 4, ... and the
+    fewest that an item has, and mean@k, pair_accuracy, the names in ``scores``, recall:LABEL of 20
+    labels or less; and for fields with 20 values or less such as accuracy[FIELD=VALUE].
     """
+    return tuple(_find_measures(rows))
+
+
+def _find_measures(rows: Sequence[Prediction]) -> dict[str, tuple[str, Sequence[Prediction]]]:
+    """Return by its name what a measure is without its part, and the rows of the part."""
+    found = _find_means({"": rows})
     labels = sorted({item.label for item in rows if item.label is not None})
-    sliced: list[str] = []
+    for label in labels if len(labels) <= MAX_LABELS else ():
+        found[f"recall:{label}"] = f"recall:{label}", rows
     for field in sorted({name for item in rows for name in item.fields}):
+        values = [item.fields[field] for item in rows if field in item.fields]
         parts = _group_by(field, rows)
-        is_plain = all(
-            isinstance(one.fields[field], str | int) for x in parts.values() for one in x
-        )
-        for value, part in sorted(parts.items()) if is_plain and len(parts) <= MAX_SLICES else ():
-            sliced += [f"{name}[{field}={value}]" for name in _list_means(part, is_part=True)]
-    recalls = [f"recall:{label}" for label in labels] if len(labels) <= MAX_LABELS else []
-    means = _list_means(rows)
-    place = means.index("invalid_rate") + 1
-    return (*means[:place], *recalls, *sliced, *means[place:])
+        if all(isinstance(x, str | int | None) for x in values) and len(parts) <= MAX_SLICES:
+            found |= _find_means(parts)
+    return found
 
 
-def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, list[Prediction]]:
+def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, Sequence[Prediction]]:
     found: dict[str, list[Prediction]] = {}
     for item in rows:
         if item.fields.get(field) is not None:
             found.setdefault(str(item.fields[field]), []).append(item)
+    return {f"[{field}={value}]": part for value, part in sorted(found.items())}
+
+
+def _find_means(
+    parts: Mapping[str, Sequence[Prediction]],
+) -> dict[str, tuple[str, Sequence[Prediction]]]:
+    """Return the means of parts as ``_find_measures``; of a part no samples, and whole pairs."""
+    found: dict[str, tuple[str, Sequence[Prediction]]] = {}
+    for part, rows in parts.items():
+        pairs = [item for item in rows if item.pair]
+        counts = Counter((item.policy, item.split, item.pair) for item in pairs)
+        if part:
+            pairs = [item for item in pairs if counts[item.policy, item.split, item.pair] > 1]
+        names = ["accuracy", "invalid_rate"] if have_truths(rows) else ["invalid_rate"]
+        if not part and (most := _count_fewest_samples(rows)):
+            powers = [2**n for n in range(most.bit_length()) if 2**n < most]
+            names += [*(f"pass@{k}" for k in (*powers, most)), f"mean@{most}"]
+        names += ["pair_accuracy"] if pairs else []
+        for name in (*names, *sorted({name for item in rows for name in item.scores})):
+            found[name + part] = name, pairs if name == "pair_accuracy" else rows
     return found
 
 
-def _list_means(rows: Sequence[Prediction], *, is_part: bool = False) -> tuple[str, ...]:
-    """Return the means of all values of items; a part has none of samples, and of whole pairs."""
-    pairs = _keep_whole_pairs(rows) if is_part else [item for item in rows if item.pair]
-    return (
-        *(["accuracy"] if have_truths(rows) else []),
-        "invalid_rate",
-        *([] if is_part else list_sampled_measures(rows)),
-        *(["pair_accuracy"] if pairs else []),
-        *sorted({name for item in rows for name in item.scores}),
-    )
-
-
-def _keep_whole_pairs(rows: Sequence[Prediction]) -> list[Prediction]:
-    counts = Counter((item.policy, item.split, item.pair) for item in rows if item.pair)
-    return [item for item in rows if counts[item.policy, item.split, item.pair] > 1]
-
-
-def list_sampled_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return pass@k for k = 1, 2, 4, ... and the most there is, and mean@k; () without samples.
-
-    The most there is are the samples of the item that has fewest; k of mean@k is that number
-    too, though the mean is over all samples of each item.
-    """
-    most = min((len(item.samples) for item in predictions if item.samples), default=0)
-    powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-    return (*(f"pass@{k}" for k in [*powers, most]), f"mean@{most}") if most else ()
+def _count_fewest_samples(rows: Sequence[Prediction]) -> int:
+    return min((len(item.samples) for item in rows if item.samples), default=0)
 
 
 def read_items(
@@ -132,40 +128,31 @@ def read_items(
 ) -> Items:
     """Return the values of a measure, item by item; items without the measure are left out.
 
-    A policy or measure that is not there, or a pair that is not two items of one cluster, is an
-    EvaluationError.
+    A policy or measure that is not there, or half a pair, is an EvaluationError.
     """
     chosen = [item for item in predictions if (item.policy, item.split) == (policy, split)]
     if not chosen:
         have = sorted({f"{item.policy} on {item.split}" for item in predictions})
         raise EvaluationError(f"there are no predictions of {policy} on {split}", got=have)
     ((_, rows),) = group_by_policy(chosen).items()
-    known, (kind, _, k) = list_measures(rows), measure.partition("@")
-    fewest = min((len(item.samples) for item in rows if item.samples), default=0)
-    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= fewest
-    if measure not in known and not is_pass:
-        what = describe_unknown("measure", measure, known)
+    known, (kind, _, k) = _find_measures(rows), measure.partition("@")
+    if kind == "pass" and k.isdecimal() and 1 <= int(k) <= _count_fewest_samples(rows):
+        known[measure] = measure, rows
+    if measure not in known:
+        what = describe_unknown("measure", measure, list(known))
         raise EvaluationError(f"{policy} on {split}: {what}")
-    whole, _, part = measure.partition("[")
-    if not part or whole not in _list_means(rows, is_part=True):
-        return _collect_items(rows, measure)
-    field, _, value = part[:-1].partition("=")
-    found = _collect_items(_group_by(field, rows)[value], whole, is_part=True)
-    return replace(found, measure=measure, split_digest=digest_items(rows))
+    name, part = known[measure]
+    return replace(_collect_items(part, name), measure=measure, split_digest=digest_items(rows))
 
 
-def _collect_items(rows: Sequence[Prediction], measure: str, *, is_part: bool = False) -> Items:
-    """Return the values of a measure for the rows of one policy and split, or a part of these."""
+def _collect_items(rows: Sequence[Prediction], measure: str) -> Items:
     units: list[tuple[str, str, str | None, str | None, float]] = []
     pairs: dict[str, list[Prediction]] = {}
-    if measure == "pair_accuracy":
-        for item in _keep_whole_pairs(rows) if is_part else rows:
+    for item in rows:
+        if measure == "pair_accuracy":
             pairs.setdefault(item.pair, []).append(item)
-        pairs.pop("", None)
-    else:
-        for item in rows:
-            if (value := _score(item, measure)) is not None:
-                units.append((item.example_id, item.cluster, item.label, item.predicted, value))
+        elif (value := _score(item, measure)) is not None:
+            units.append((item.example_id, item.cluster, item.label, item.predicted, value))
     for name, halves in sorted(pairs.items()):
         num_clusters = len({item.cluster for item in halves})
         if len(halves) != 2 or num_clusters != 1:
@@ -188,7 +175,7 @@ def _collect_items(rows: Sequence[Prediction], measure: str, *, is_part: bool = 
         clusters=clusters,
         values=np.asarray(scores, dtype=np.float64),
         is_binary=set(scores) <= {0, 1},
-        split_digest=digest_items(rows),
+        split_digest="",
         labels=labels,
         answers=answers,
     )
@@ -212,10 +199,9 @@ def _score(item: Prediction, measure: str) -> float | None:
 
 
 def estimate_pass(num_samples: int, num_right: int, k: int) -> float:
-    """Return the probability that one of ``k`` samples (1 to n) is right, without bias, in [0, 1].
+    """Return the probability, without bias, that one of ``k`` samples is right (Chen et al. 2021).
 
-    Source: Chen et al. 2021, "Evaluating large language models trained on code", equation 1.
-    Deviation: whole numbers are divided once, so that 0 and 1 are exact.
+    Deviation from their equation 1: whole numbers are divided once, so that 0 and 1 are exact.
     """
     return 1 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
 
@@ -245,25 +231,17 @@ def compare_policies(
         {p.example_id for p in predictions if (p.policy, p.split) == (policy, chosen)}
         for policy in (a, b)
     )
-    if one.ids != two.ids and asked == asked_too:
+    if asked == asked_too:
         common = {*one.ids} & {*two.ids}
         one, two = one.keep(common), two.keep(common)
     return compare_items(one, two, seed=seed)
 
 
 def compare_pairs(
-    predictions: Sequence[Prediction],
-    pairs: Sequence[tuple[str, str]],
-    *,
-    split: str | None = None,
-    seed: int = 0,
-    measure: str = "accuracy",
+    predictions: Sequence[Prediction], pairs: Sequence[tuple[str, str]], **options: Any
 ) -> list[PairedComparison]:
-    """Compare several pairs (a, b) as ``compare_policies``, with p-values adjusted for all."""
-    found = [
-        compare_policies(predictions, a, b, split=split, seed=seed, measure=measure)
-        for a, b in pairs
-    ]
+    """Compare pairs (a, b) by ``compare_policies`` with its options; p-values adjusted for all."""
+    found = [compare_policies(predictions, a, b, **options) for a, b in pairs]
     adjusted = adjust_holm([one.p_value_clustered for one in found])
     return [replace(one, p_value_holm=p) for one, p in zip(found, adjusted, strict=True)]
 
@@ -299,17 +277,12 @@ def compute_metrics(
 ) -> list[Metric]:
     """Compute every metric of every policy on every split.
 
-    Per policy: accuracy (an invalid answer is wrong; none without truths), invalid_rate, pass@k and
-    mean@k of ``samples``, pair_accuracy of ``pair`` (n counts pairs), the mean of each of
-    ``scores``; what ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``);
-    latency_p50_s and latency_p95_s; and for each value of the fields in ``slices`` such as
-    accuracy[FIELD=VALUE]. Means have the interval of ``clustered_ratio``, latencies that of draws of
-    whole clusters. A single cluster says nothing about others: [0, 1], of latencies their range.
-
-    Raises:
-        EvaluationError: without predictions, with a label outside the set, an item answered
-            twice by one policy, a slice of more than 20 values, or a pair that is not two
-            items of one cluster.
+    Per policy what ``list_measures`` names, in parts by the fields in ``slices`` only; what
+    ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``); latency_p50_s and
+    latency_p95_s. An invalid answer is wrong. Means have the interval of ``clustered_ratio``,
+    latencies that of draws of whole clusters. A single cluster says nothing about others: [0, 1],
+    of latencies their range. No predictions, a label outside the set, an item answered twice, a
+    slice of more than 20 values, or half a pair is an EvaluationError.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
@@ -317,8 +290,8 @@ def compute_metrics(
     for (split, policy), items in group_by_policy(predictions).items():
         if own := labels if have_truths(items) else ():
             check_labels(items, own)
-        seed_here = derive_seed(seed, "metrics", split)
-        rows = [(name, *_average(items, name)) for name in _list_means(items)]
+        digest, seed_here = digest_items(items), derive_seed(seed, "metrics", split)
+        rows = _average(_find_means({"": items}))
         if 0 < len(own) <= MAX_LABELS:
             rows += measure_labels(items, own, seed=seed_here)
         rows += _measure_latency(items, seed_here)
@@ -327,11 +300,7 @@ def compute_metrics(
             if len(parts) > MAX_SLICES:
                 given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
                 raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
-            for value, part in sorted(parts.items()):
-                for name in _list_means(part, is_part=True):
-                    average = _average(part, name, is_part=True)
-                    rows.append((f"{name}[{field}={value}]", *average))
-        digest = digest_items(items)
+            rows += _average(_find_means(parts))
         found += [
             Metric(f"{policy}/{name}", split, value, *widen_interval(ends, value), n, digest)
             for name, value, ends, n in rows
@@ -339,12 +308,13 @@ def compute_metrics(
     return found
 
 
-def _average(
-    rows: Sequence[Prediction], measure: str, *, is_part: bool = False
-) -> tuple[float, Interval, int]:
-    items = _collect_items(rows, measure, is_part=is_part)
-    ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
-    return items.value, ends or (0.0, 1.0), len(items.values)
+def _average(means: Mapping[str, tuple[str, Sequence[Prediction]]]) -> list[Row]:
+    found: list[Row] = []
+    for name, (measure, rows) in means.items():
+        items = _collect_items(rows, measure)
+        ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
+        found.append((name, items.value, ends or (0.0, 1.0), len(items.values)))
+    return found
 
 
 def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
@@ -355,14 +325,15 @@ def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
     if not known:
         return
     clusters = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
-    every, quantiles = np.concatenate(clusters), list(_LATENCIES.values())
+    every, quantiles = np.concatenate(clusters), (0.5, 0.95)
     ends = [(float(every.min()), float(every.max()))] * len(quantiles)
     if len(clusters) > 1:
-        size = (_LATENCY_RESAMPLES, len(clusters))
-        drawn = np.random.default_rng(seed).integers(len(clusters), size=size).tolist()
+        random = np.random.default_rng(seed)
+        drawn = random.integers(len(clusters), size=(500, len(clusters))).tolist()
         draws = [np.quantile(np.concatenate([clusters[i] for i in d]), quantiles) for d in drawn]
         ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=0).T]
-    for name, value, pair in zip(_LATENCIES, np.quantile(every, quantiles), ends, strict=True):
+    names = ("latency_p50_s", "latency_p95_s")
+    for name, value, pair in zip(names, np.quantile(every, quantiles), ends, strict=True):
         yield name, float(value), pair, len(every)
 
 
@@ -376,7 +347,7 @@ def read_metrics(path: Path) -> list[Metric]:
     return read_as(path, TypeAdapter(list[Metric]))
 
 
-def _fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     """Return what each item adds to the sums that metrics of labels are made of, as (items, cells).
 
     Cells in order: L·(L+1) counts of truths by answers (the last of invalid ones), the item's Brier
@@ -384,17 +355,17 @@ def _fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     correctness has where its confidence is right, and its confidence minus its correctness.
     """
     check_labels(items, labels)
-    num_counts = len(labels) * (len(labels) + 1)
-    cells = np.zeros((len(items), num_counts + 3 + 2 * NUM_BINS))
+    place = len(labels) * (len(labels) + 1)
+    cells = np.zeros((len(items), place + 3 + 2 * NUM_BINS))
     for row, item in zip(cells, items, strict=True):
         answer = len(labels) if item.predicted is None else labels.index(item.predicted)
         row[labels.index(str(item.label)) * (len(labels) + 1) + answer] = 1
         if item.predicted is None and item.probabilities is None:
-            row[num_counts : num_counts + 2] = 1  # the worst Brier term
+            row[place : place + 2] = 1  # the worst Brier term
     known, brier, confidence, correct, bins = _rate_confidence(items, labels)
-    cells[known, num_counts : num_counts + 3] = np.column_stack([brier, np.ones((len(known), 2))])
-    cells[known, num_counts + 3 + bins] = confidence * (1 - confidence)
-    cells[known, num_counts + 3 + NUM_BINS + bins] = confidence - correct
+    cells[known, place : place + 3] = np.column_stack([brier, np.ones((len(known), 2))])
+    cells[known, place + 3 + bins] = confidence * (1 - confidence)
+    cells[known, place + 3 + NUM_BINS + bins] = confidence - correct
     return cells
 
 
@@ -403,8 +374,7 @@ def _rate_confidence(
 ) -> tuple[list[int], Floats, Floats, Floats, Any]:
     """Return places of items with probabilities, Brier terms, confidence, correctness and bins.
 
-    Confidence is the probability of the likeliest label, in [1/L, 1], and correctness 1 where that
-    is true, whatever the text says.
+    Confidence, in [1/L, 1], and correctness are of the likeliest label, whatever the text says.
     """
     known = [place for place, item in enumerate(items) if item.probabilities is not None]
     rows = [[(items[n].probabilities or {}).get(name, 0.0) for name in labels] for n in known]
@@ -423,16 +393,13 @@ def measure_labels(
 ) -> Iterator[Row]:
     """Yield name, value, interval and n of metrics by label; what has no base is left out.
 
-    precision:LABEL, recall:LABEL and f1:LABEL; the Brier score, where an invalid answer without
-    probabilities has the worst, 1, and a valid one is left out; balanced_accuracy (mean recall of
-    the labels that occur) and ece, both with intervals by draws of whole clusters.
-
-    Source: Brier 1950, eq. 2, halved so that two labels give the mean squared error of one label's
-    probability.
+    precision:LABEL, recall:LABEL and f1:LABEL; brier (Brier 1950, eq. 2, halved so that it is at
+    most 1, as of an invalid answer without probabilities; a valid one is left out);
+    balanced_accuracy (mean recall of the labels that occur) and ece, both with draws of clusters.
     """
-    clusters, cells = [item.cluster for item in items], _fill_cells(items, labels)
+    clusters, cells = [item.cluster for item in items], fill_cells(items, labels)
     num_known = sum(item.probabilities is not None for item in items)
-    table, rest = _shape_table(cells, labels)
+    table, rest = _split_cells(cells, labels)
     ratios: dict[str, tuple[Floats, Floats]] = {}
     for index, label in enumerate(labels):
         hit = table[:, index, index]
@@ -451,9 +418,9 @@ def measure_labels(
             yield name, value, ends, len(items) if name.startswith("f1:") else int(base)
 
     def score(sums: Floats) -> Floats:
-        return _score_cells(sums, labels, noise=2.0)
+        return score_cells(sums, labels, noise=2.0)
 
-    balanced, error = map(float, _score_cells(cells.sum(axis=0), labels))
+    balanced, error = map(float, score_cells(cells.sum(axis=0), labels))
     ends, error_ends = bound_clustered(clusters, cells, score, seed=seed)
     ends = widen_balanced(ends or (0.0, 1.0), balanced, clusters, recalls)
     yield "balanced_accuracy", balanced, ends, len(items)
@@ -461,20 +428,17 @@ def measure_labels(
         yield "ece", error, error_ends or (0.0, 1.0), num_known
 
 
-def _score_cells(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> Floats:
+def score_cells(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> Floats:
     """Return balanced accuracy and calibration error (2, ...) of sums (..., cells), NaN: undefined.
 
-    The expected calibration error is the mean over items of |accuracy - confidence| of their bin,
-    which is above 0 also where confidence is right: of 100 items in ten bins about 0.10, of 10
-    items 0.25. So the gaps of all bins are shrunk by one factor s in [0, 1], such that gaps of s
-    times their size would show, with the noise of so many items, the absolute gaps that were seen.
-    It is 0 where chance alone shows as much. ``noise`` is the variance of a bin's gap over that of
-    its items: 1, and 2 in bootstrap draws, which draw anew what is drawn already.
-
-    Source: Guo et al. 2017, eq. 3; the mean of a folded normal (Leone, Nelson & Nottingham 1961,
-    eq. 3), solved for its location; one factor for all bins is our choice.
+    The mean over items of |accuracy - confidence| of their bin (Guo et al. 2017, eq. 3) is above 0
+    also where confidence is right: of 100 items in ten bins about 0.10. So the gaps of all bins are
+    shrunk by one factor in [0, 1] (our choice), such that what is left would show, with the noise
+    of so many items, the absolute gaps that were seen: the mean of a folded normal (Leone, Nelson &
+    Nottingham 1961, eq. 3), solved for its location. ``noise`` is the variance of a bin's gap over
+    that of its items: 1, and 2 in bootstrap draws, which draw anew what is drawn already.
     """
-    table, rest = _shape_table(sums, labels)
+    table, rest = _split_cells(sums, labels)
     hits, num_true = np.diagonal(table, axis1=-2, axis2=-1), table.sum(axis=-1)
     gaps = np.abs(rest[..., -NUM_BINS:])
     sigma = np.sqrt(noise * rest[..., -2 * NUM_BINS : -NUM_BINS])
@@ -495,7 +459,7 @@ def _score_cells(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> 
         return np.stack([balanced, np.where(high < 1e-4, 0.0, high * seen) / rest[..., 2]])
 
 
-def _shape_table(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
+def _split_cells(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
     """Return truths by answers (..., L, L + 1) and the other cells."""
     shape = (len(labels), len(labels) + 1)
     num_counts = shape[0] * shape[1]
@@ -512,8 +476,10 @@ class Confusion:
 
 def count_confusion(predictions: Sequence[Prediction], labels: Sequence[str]) -> Confusion:
     """Count truths by answers, all 0 without predictions; other labels are an EvaluationError."""
-    table, _ = _shape_table(_fill_cells(predictions, labels).sum(axis=0), labels)
-    return Confusion(tuple(labels), tuple(tuple(map(int, row)) for row in table))
+    check_labels(predictions, labels)
+    counts = Counter((item.label, item.predicted) for item in predictions)
+    rows = (tuple(counts[truth, answer] for answer in (*labels, None)) for truth in labels)
+    return Confusion(tuple(labels), tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,8 +498,8 @@ def bin_reliability(
 ) -> tuple[ReliabilityBin, ...]:
     """Return mean confidence and accuracy of equally wide bins of confidence.
 
-    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2. Deviation:
-    the bins cover [1/L, 1] and not [0, 1], because the likeliest of L labels has at least 1/L.
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2. Deviation: the
+    bins cover [1/L, 1], because the likeliest of L labels has at least 1/L.
     """
     check_labels(predictions, labels)
     _, _, confidence, correct, bins = _rate_confidence(predictions, labels)
@@ -563,9 +529,9 @@ class Temperature:
 def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]) -> Temperature:
     """Return the temperature under which the true labels are likeliest, within 1/20 to 20.
 
-    Where all or none of the likeliest labels are right, ever lower or higher ones would fit
-    better: none is known then. ``shares`` are probabilities by label for each item, of the same
-    labels; ``truths`` are among these. Source: Guo et al. 2017, section 4.2.
+    ``shares`` are probabilities by label for each item. Where all or none of the likeliest labels
+    are right, ever lower or higher ones would fit better: none is known then. Source: Guo et al.
+    2017, section 4.2.
     """
     pairs = zip(shares, truths, strict=True)
     mistakes = sum(max(one, key=one.__getitem__) != truth for one, truth in pairs)

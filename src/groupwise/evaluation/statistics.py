@@ -4,9 +4,6 @@ Items of one cluster (a session) resemble each other, so clusters are what is dr
 shapes ``...`` is any number of data sets, n items and G clusters; ``sums`` (..., G) are values
 summed by cluster and ``sizes`` (..., G) the clusters' items. How often the intervals hold is in
 ``benchmarks/results/coverage.json``.
-
-Source: Bell & McCaffrey 2002, "Bias reduction in standard errors for linear regression with
-multi-stage samples" (variance of a mean and its degrees of freedom, equations 5, 6 and 10).
 """
 
 import math
@@ -56,8 +53,8 @@ def _square_residuals(sums: Floats, sizes: Floats) -> Floats:
 def find_variance(sums: Floats, sizes: Floats, adjustment: int = 1) -> Floats:
     """Return the variance (...) of ``find_mean`` when clusters are drawn at random, >= 0.
 
-    The sum of e^2 / (1 - h)^a over n^2 with residual sums e and shares of items h; ``adjustment`` a
-    is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none).
+    ``adjustment`` is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none). Source: Bell & McCaffrey
+    2002, "Bias reduction in standard errors for linear regression with multi-stage samples", 5, 6.
     """
     total = sizes.sum(axis=-1, keepdims=True)
     terms = _square_residuals(sums, sizes) / (1 - sizes / total) ** adjustment
@@ -65,7 +62,7 @@ def find_variance(sums: Floats, sizes: Floats, adjustment: int = 1) -> Floats:
 
 
 def find_cluster_df(sizes: Floats) -> Floats:
-    """Return degrees of freedom (...) of ``find_variance``, where items are independent."""
+    """Return degrees of freedom (...) where items are independent (Bell & McCaffrey, eq. 10)."""
     share = sizes / sizes.sum(axis=-1, keepdims=True)
     cross = share * sizes / (1 - share)
     squared = cross.sum(axis=-1) ** 2 - (cross**2).sum(axis=-1)
@@ -73,10 +70,7 @@ def find_cluster_df(sizes: Floats) -> Floats:
 
 
 def find_alike_df(sizes: Floats) -> Floats:
-    """Return degrees of freedom (...), at least 1, where items of a cluster are wholly alike.
-
-    Source: Imbens & Kolesar 2016, "Robust standard errors in small samples: some practical advice".
-    """
+    """Return them, at least 1, where items of a cluster are all alike (Imbens & Kolesar 2016)."""
     share = sizes / sizes.sum(axis=-1, keepdims=True)
     weight, own = 1 / (1 - share), share**2
     whole = own.sum(axis=-1, keepdims=True)
@@ -88,10 +82,9 @@ def find_alike_df(sizes: Floats) -> Floats:
 
 
 def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
-    """Return degrees of freedom (...), at least 1, of a variance that few clusters may carry.
+    """Return them, at least 1, of a variance that few clusters may carry (O'Neill 2014).
 
     About 2 k where k of many clusters have all errors, and at most ``find_cluster_df``.
-    Source: O'Neill 2014, "Some useful moment results in sampling problems".
     """
     squares, used = _square_residuals(sums, sizes), sizes > 0
     mean = squares.sum(axis=-1) / used.sum(axis=-1)
@@ -107,9 +100,9 @@ def count_effective(sizes: Floats) -> Floats:
 
 
 def count_carrying(sums: Floats, sizes: Floats) -> Floats:
-    """Return how many clusters (...) carry the variance: (sum e^2)^2 / sum e^4 of residual sums e.
+    """Return how many clusters carry the variance: (sum e^2)^2 / sum e^4 of residual sums e, or 0.
 
-    About a third of all clusters where e is normal; 0 where no cluster differs from the mean.
+    About a third of all clusters where e is normal.
     """
     squares = _square_residuals(sums, sizes)
     fourth = (squares**2).sum(axis=-1)
@@ -126,9 +119,9 @@ def clustered_ratio(
 ) -> Interval | None:
     """Return the 95 % interval, in [0, 1], of a mean, a rate, a precision, a recall or an F1.
 
-    An item's numerator is between 0 and its denominator, which tells how far the item is in the
-    base (for a recall 1 where the label is the truth). Where items count 0 or 1 and no cluster has
-    two of the base it is Wilson's. None where less than two clusters are in the base.
+    A numerator is between 0 and its denominator, which tells how far the item is in the base (for a
+    recall 1 where the label is the truth). Wilson's where items count 0 or 1 and no cluster has two
+    of the base; None where less than two clusters are in the base.
     """
     both = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
     whole = np.rint(both)
@@ -147,14 +140,10 @@ def clustered_ratio(
 def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats, Floats]:
     """Return low and high ends (...) of ratios of sums (..., G), each with its ratio inside.
 
-    Wilson's interval of as many independent items as have the variance found (CR3), with Student's
+    Wilson's interval of as many independent items as have the variance found, with Student's
     quantile. Where every item is alike the clusters count as the items. Items that count 0 or 1
-    (``is_binary``) are at most as many effective ones.
-
-    Source: Korn & Graubard 1998, "Confidence intervals for proportions with small expected number
-    of positive counts estimated from survey data", and Dean & Pagano 2015, "Evaluating confidence
-    interval methods for binomial proportions in clustered surveys". Deviation: CR3 and its degrees
-    of freedom, not the design's.
+    (``is_binary``) are at most as many effective ones. Source: Korn & Graubard 1998 and Dean &
+    Pagano 2015; deviation: CR3 and its degrees of freedom, not the design's.
     """
     ratio, variance = find_mean(tops, bases), find_variance(tops, bases, CR3)
     spread = ratio * (1 - ratio)
@@ -192,10 +181,9 @@ def widen_balanced(
 ) -> Interval:
     """Return the interval of balanced accuracy, whose draws may spread too little or not at all.
 
-    Where no draw differs from 0 or 1 it is that of so many items. With a recall of 0 or 1 it is no
-    narrower than what the intervals of the ``recalls`` say, whose distances add in squares: a
-    constant answer has recalls of 1 and 0 in every draw. Source: Zou & Donner 2008, "Construction
-    of confidence limits about effect measures: a general approach", equation 3.
+    Where no draw differs from 0 or 1 it is that of so many items. With a recall of 0 or 1, as of a
+    constant answer, it is no narrower than what the intervals of the ``recalls`` say, whose
+    distances add in squares (Zou & Donner 2008, equation 3).
     """
     if value in (0.0, 1.0) and drawn == (value, value):
         ones = np.ones(len(clusters))
@@ -219,9 +207,8 @@ def bound_clustered(
 ) -> list[Interval | None]:
     """Return bootstrap intervals (95 %) of K statistics (K, ...) of sums, drawing whole clusters.
 
-    The sums (..., C) are of ``cells`` (n, C). None for a statistic that is undefined (NaN) in every
-    draw, and for all with only one cluster. Source: Field & Welsh 2007, "Bootstrapping clustered
-    data". Deviation: draws in which a statistic is undefined are left out.
+    The sums (..., C) are of ``cells`` (n, C). Draws in which a statistic is undefined (NaN) are
+    left out: None where all are, or with one cluster. Source: Field & Welsh 2007.
     """
     by_cell, sizes = sum_clusters(cells.T, clusters)
     sums = np.ascontiguousarray(by_cell.T)
@@ -239,7 +226,7 @@ def find_tail(num_clusters: float) -> float:
     """Return the share of draws to leave out at each end for an interval of 95 %.
 
     Less than 2.5 %: draws of G clusters spread too little by sqrt((G - 1) / G), and the spread is
-    itself estimated. Source: Hesterberg 2015, "What teachers should know about the bootstrap", 5.3.
+    itself estimated (Hesterberg 2015, "What teachers should know about the bootstrap", 5.3).
     """
     if num_clusters <= 1:
         return 0.0
@@ -250,8 +237,7 @@ def find_tail(num_clusters: float) -> float:
 def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
     """Return sums (num_resamples, C) of bootstrap draws of G of the rows of ``sums`` (G, C).
 
-    How often each row is taken is multinomial; equal rows (as of items that are right or wrong)
-    need one count for all of them, without changing the law of the draws.
+    Where most rows are equal (items right or wrong) one count is drawn for all equal ones.
     """
     random = np.random.default_rng(seed)
     rows, counts = np.unique(sums, axis=0, return_counts=True)
@@ -275,10 +261,9 @@ def _is_constant(values: Floats) -> bool:
 
 
 def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | None:
-    """Return how many times clusters raise the variance of the mean of ``values`` (n,).
+    """Return how many times clusters raise the variance of a mean (Kish 1965; Liang & Zeger 1986).
 
-    1 where every item is a cluster; None where values do not spread or there is one cluster.
-    Source: Kish 1965, section 8.2, with a variance robust to clusters (Liang & Zeger 1986).
+    1 where every item is a cluster; None where values (n,) do not spread or there is one cluster.
     """
     sums, sizes = sum_clusters(values, clusters)
     if len(sums) < 2 or _is_constant(values):
@@ -322,10 +307,9 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
 
 
 def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
-    """Return the items that show a difference of this size with 80 % power at the 5 % level.
+    """Return the items, in clusters like these, that show a difference with 80 % power at 5 %.
 
-    They are in clusters like those measured (``design_effect``, at least 1). None where the
-    difference is 0, not known, or too small for 10^9 items. Power of a paired t test.
+    By a paired t test; None where the difference is 0, not known, or too small for 10^9 items.
     """
     if not effect_size:
         return None
@@ -342,15 +326,12 @@ def count_items_needed(effect_size: float | None, design_effect: float | None) -
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the mean of paired gains may be: ends of the 95 % interval in [-1, 1], two-sided p.
-
-    ``num_carrying`` clusters carry the variance; None where nothing spreads, and of items that are
-    right or wrong and each its own cluster.
-    """
+    """What the mean of paired gains may be: ends of the 95 % interval in [-1, 1], two-sided p."""
 
     low: float
     high: float
     p_value: float
+    # Clusters that carry the variance: None where nothing spreads or McNemar's test is used.
     num_carrying: float | None = None
 
 
@@ -367,9 +348,9 @@ def assess_gains(
     Both are the more careful of two: Student's t with CR3, and the studentised bootstrap of
     clusters, which bends with skewed gains. For items that are right or wrong (``is_binary``) the
     interval is widened to that of Bonett and Price; where each is its own cluster it is theirs
-    alone, the test McNemar's, and zero in the interval where that shows no gain. Where every
-    cluster gains the same the spread is not known: Wilson's end of 0 clusters that do otherwise and
-    the sign test, where both show a gain. A single cluster says nothing about others: [-1, 1], 1.
+    alone and the test McNemar's. Where every cluster gains the same the spread is not known:
+    Wilson's end of 0 clusters that do otherwise and the sign test, where both show a gain. A single
+    cluster says nothing about others: the interval is [-1, 1] and p is 1.
     """
     sums, sizes = sum_clusters(gains, clusters)
     if len(sizes) < 2:
@@ -398,7 +379,7 @@ def assess_gains(
 
 
 def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return low, high and p (...) of the mean of gains, of which not all clusters have the same.
+    """Return low, high and p (...) of the mean of gains, where not all clusters gain the same.
 
     ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters.
     """
@@ -419,8 +400,7 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
     """Return low, high and p (...) of the studentised bootstrap of clusters, equal tails.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 5.2.1 and
-    equation 4.11; Cameron, Gelbach & Miller 2008, "Bootstrap-based improvements for inference with
-    clustered errors". Deviation: draws of clusters that are all alike have no t and are left out.
+    equation 4.11. Deviation: draws of clusters that are all alike have no t and are left out.
     """
     mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, 0))
     tops, bases, squares, products, square_sizes = np.moveaxis(drawn, -1, 0)
@@ -442,11 +422,7 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
 
 
 def _bound_paired_shares(gains: Floats, size: float) -> Interval:
-    """Return the interval of gains of -1, 0 and 1 that are worth ``size`` items.
-
-    Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
-    proportions based on paired data". Deviation: an effective number of items.
-    """
+    """Return the interval of gains of -1, 0 and 1 worth ``size`` items (Bonett & Price 2012)."""
     more = (float((gains > 0).mean()) * size + 1) / (size + 2)
     less = (float((gains < 0).mean()) * size + 1) / (size + 2)
     center = more - less
@@ -457,10 +433,7 @@ def _bound_paired_shares(gains: Floats, size: float) -> Interval:
 @exact
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """How policy b differs from policy a on the same items.
-
-    The file of comparisons has the same keys, in this order; old runs lack some of the last.
-    """
+    """How policy b differs from policy a on the same items; old runs lack some of the last."""
 
     policy_a: str
     policy_b: str
@@ -495,22 +468,16 @@ class PairedComparison:
 
     @property
     def rests_on_few(self) -> bool:
-        """Whether less than 20 clusters carry the variance.
-
-        Where whole rare clusters have all the gain, a test of no difference raises false alarms in
-        up to 15 % of cases, and in at most 6 % without this remark
-        (``benchmarks/results/coverage.json``).
-        """
+        """Whether so few clusters carry the variance that false alarms may be 15 %, not 5 %."""
         return self.num_carrying is not None and self.num_carrying < FEW_CARRYING
 
 
 def compare_items(
     a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
 ) -> PairedComparison:
-    """Compare ``b`` with ``a`` item by item; with one cluster the interval is [-1, 1] and p is 1.
+    """Compare ``b`` with ``a`` item by item, without Holm's adjustment.
 
-    Another measure or split, other items, labels or clusters are an EvaluationError. The p-value is
-    not adjusted.
+    Another measure or split, other items, labels or clusters are an EvaluationError.
     """
     gains = subtract_items(a, b)
     _, sizes = sum_clusters(gains, a.clusters)
