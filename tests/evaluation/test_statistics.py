@@ -41,7 +41,7 @@ from groupwise.evaluation.statistics import (
     score_mcnemar,
     square_sums,
     sum_clusters,
-    widen_certain,
+    widen_balanced,
 )
 
 RNG = np.random.default_rng(3)
@@ -284,11 +284,11 @@ def test_effective_items_are_those_of_the_design_effect():
     assert found == pytest.approx(40_000 / (1 + 9 * 0.3), rel=0.05)
 
 
-def test_other_shares_are_widened_only_where_no_draw_differs():
-    clusters = tuple(name_clusters(30, 8))
-    assert widen_certain((0.2, 0.8), 0.5, clusters) == (0.2, 0.8)
-    assert widen_certain((0.5, 0.5), 0.5, clusters) == (0.5, 0.5)
-    low, high = widen_certain((1.0, 1.0), 1.0, clusters)
+def test_intervals_by_draws_are_widened_only_where_no_draw_differs():
+    clusters = name_clusters(30, 8)
+    assert widen_balanced((0.2, 0.8), 0.5, clusters) == (0.2, 0.8)
+    assert widen_balanced((0.5, 0.5), 0.5, clusters) == (0.5, 0.5)
+    low, high = widen_balanced((1.0, 1.0), 1.0, clusters)
     assert (low, high) == pytest.approx((30 / (30 + stats.t.ppf(0.975, 29) ** 2), 1.0))
 
 
