@@ -211,25 +211,17 @@ def compare_policies(
     a: str,
     b: str,
     *,
-    split: str | None = None,
+    split: str = "test",
     seed: int = 0,
     measure: str = "accuracy",
 ) -> PairedComparison:
     """Compare policy ``b`` with policy ``a`` item by item; errors as ``compare_items``.
 
-    The split may be left out if there is only one. An item that both were asked and one has no
-    value of is left out, which ``n`` tells.
+    An item that both were asked and one has no value of is left out, which ``n`` tells.
     """
-    splits = sorted({item.split for item in predictions if item.policy in (a, b)})
-    if split is None and len(splits) > 1:
-        raise EvaluationError(
-            "there is more than one split to compare on", got=splits, fix="name one of them"
-        )
-    chosen = split if split is not None else "".join(splits)
-    one, two = (read_items(predictions, policy=x, split=chosen, measure=measure) for x in (a, b))
+    one, two = (read_items(predictions, policy=x, split=split, measure=measure) for x in (a, b))
     asked, asked_too = (
-        {p.example_id for p in predictions if (p.policy, p.split) == (policy, chosen)}
-        for policy in (a, b)
+        {p.example_id for p in predictions if (p.policy, p.split) == (x, split)} for x in (a, b)
     )
     if asked == asked_too:
         common = {*one.ids} & {*two.ids}
