@@ -65,6 +65,7 @@ NUM_BINS = 10
 MIN_ITEMS = 20  # below which no temperature is fitted
 _LEAST = 1e-12  # stands for a probability that was rounded to 0
 Row = tuple[str, float, Interval, int]
+_Means = dict[str, tuple[str, Sequence[Prediction]]]  # measure without its part, and rows, by name
 
 
 def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
@@ -77,8 +78,7 @@ def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
     return tuple(_find_measures(rows))
 
 
-def _find_measures(rows: Sequence[Prediction]) -> dict[str, tuple[str, Sequence[Prediction]]]:
-    """Return by its name what a measure is without its part, and the rows of the part."""
+def _find_measures(rows: Sequence[Prediction]) -> _Means:
     found = _find_means({"": rows})
     labels = sorted({item.label for item in rows if item.label is not None})
     for label in labels if len(labels) <= MAX_LABELS else ():
@@ -99,16 +99,12 @@ def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, Sequence[Pred
     return {f"[{field}={value}]": part for value, part in sorted(found.items())}
 
 
-def _find_means(
-    parts: Mapping[str, Sequence[Prediction]],
-) -> dict[str, tuple[str, Sequence[Prediction]]]:
-    """Return the means of parts as ``_find_measures``; of a part no samples, and whole pairs."""
-    found: dict[str, tuple[str, Sequence[Prediction]]] = {}
+def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> _Means:
+    """Return the means of all items (part ""), or of parts: no samples, and whole pairs only."""
+    found: _Means = {}
     for part, rows in parts.items():
-        pairs = [item for item in rows if item.pair]
-        counts = Counter((item.policy, item.split, item.pair) for item in pairs)
-        if part:
-            pairs = [item for item in pairs if counts[item.policy, item.split, item.pair] > 1]
+        halves = Counter((one.policy, one.split, one.pair) for one in rows if one.pair)
+        pairs = [one for one in rows if halves[one.policy, one.split, one.pair] > bool(part)]
         names = ["accuracy", "invalid_rate"] if have_truths(rows) else ["invalid_rate"]
         if not part and (most := _count_fewest_samples(rows)):
             powers = [2**n for n in range(most.bit_length()) if 2**n < most]
@@ -300,7 +296,7 @@ def compute_metrics(
     return found
 
 
-def _average(means: Mapping[str, tuple[str, Sequence[Prediction]]]) -> list[Row]:
+def _average(means: _Means) -> list[Row]:
     found: list[Row] = []
     for name, (measure, rows) in means.items():
         items = _collect_items(rows, measure)

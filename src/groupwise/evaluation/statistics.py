@@ -70,7 +70,7 @@ def find_cluster_df(sizes: Floats) -> Floats:
 
 
 def find_alike_df(sizes: Floats) -> Floats:
-    """Return them, at least 1, where items of a cluster are all alike (Imbens & Kolesar 2016)."""
+    """Return degrees of freedom (...) >= 1 where clusters are alike (Imbens & Kolesar 2016)."""
     share = sizes / sizes.sum(axis=-1, keepdims=True)
     weight, own = 1 / (1 - share), share**2
     whole = own.sum(axis=-1, keepdims=True)
@@ -82,7 +82,7 @@ def find_alike_df(sizes: Floats) -> Floats:
 
 
 def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
-    """Return them, at least 1, of a variance that few clusters may carry (O'Neill 2014).
+    """Return degrees of freedom (...) >= 1 of a variance that few clusters carry (O'Neill 2014).
 
     About 2 k where k of many clusters have all errors, and at most ``find_cluster_df``.
     """
