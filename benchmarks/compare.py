@@ -24,8 +24,8 @@ from scipy.stats import bootstrap
 
 from groupwise.core import describe_machine, write_json
 from groupwise.evaluation.metrics import read_items
-from groupwise.evaluation.paired import compare_items, list_discordant
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
+from groupwise.evaluation.statistics import compare_items, list_discordant
 
 NUM_ITEMS = 10_000
 NUM_DRAWS = 10_000

@@ -21,8 +21,13 @@ from coverage_methods import GAIN, RARE, SEEDS, list_methods, run_methods
 from numpy.typing import NDArray
 
 from groupwise.core import describe_machine
-from groupwise.evaluation.paired import FEW_CARRYING
-from groupwise.evaluation.statistics import bound_gain, bound_ratio, count_carrying, square_sums
+from groupwise.evaluation.statistics import (
+    FEW_CARRYING,
+    bound_gain,
+    bound_ratio,
+    count_carrying,
+    square_sums,
+)
 
 Floats = NDArray[Any]
 GAIN_KINDS = ("symmetric", "rare items", "lognormal", "rare 10%", "rare 3%", "by size")

@@ -33,7 +33,7 @@ from groupwise.core import (
 )
 from groupwise.data import read_examples
 from groupwise.evaluation.baselines import predict_joint
-from groupwise.evaluation.paired import compare_pairs
+from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.feedback import (
     FeedbackItem,

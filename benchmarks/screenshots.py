@@ -42,7 +42,7 @@ from groupwise.core import (
 )
 from groupwise.data import TextReader, describe_ocr, load_screenshots, read_examples
 from groupwise.evaluation.baselines import predict_joint, predict_majority, predict_text_only
-from groupwise.evaluation.paired import compare_pairs
+from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.flow import FinishedRun, open_run

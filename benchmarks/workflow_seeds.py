@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.evaluation.paired import compare_policies
+from groupwise.evaluation.metrics import compare_policies
 from groupwise.evaluation.predictions import Prediction, read_predictions
 
 _TRAINED, _WARMUP, _OPERATOR = "grpo", "sft", "best_operator"

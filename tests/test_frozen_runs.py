@@ -19,9 +19,9 @@ from command_line import CommandLine
 from read_frozen import check, read_comparison, read_methods, read_shown, unpack
 
 from groupwise.core import read_jsonl
-from groupwise.evaluation.metrics import compute_metrics, write_metrics
-from groupwise.evaluation.paired import compare_pairs, write_comparisons
+from groupwise.evaluation.metrics import compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.statistics import write_comparisons
 
 MESSAGES = (
     "My parcel is late by three days.",

@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw
 from run_folders import POLICIES
 
 from groupwise.core import append_jsonl, digest_file, write_json, write_jsonl
-from groupwise.evaluation.metrics import compute_metrics, write_metrics
-from groupwise.evaluation.paired import compare_pairs, write_comparisons
+from groupwise.evaluation.metrics import compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import Prediction, write_policies, write_predictions
+from groupwise.evaluation.statistics import write_comparisons
 
 LABELS = ("on-task", "off-task")
 TASKS = (

@@ -1,6 +1,8 @@
-"""Metrics of whole splits, and what they are estimated by."""
+"""Metrics of whole splits and of labels, and what they are estimated by."""
 
 import itertools
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,31 +11,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import hypergeom
-from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    brier_score_loss,
+    f1_score,
+    precision_score,
+    recall_score,
+)
 from statsmodels.stats.proportion import proportion_confint
 
 from groupwise.core import EvaluationError, GroupwiseError
-from groupwise.evaluation.label_metrics import (
-    ReliabilityBin,
-    bin_reliability,
-    fill_cells,
-    rate_cells,
-    score_cells,
-)
 from groupwise.evaluation.metrics import (
     METRIC_VERSIONS,
     Metric,
+    ReliabilityBin,
+    bin_reliability,
     compute_metrics,
+    count_confusion,
     estimate_pass,
-    list_sampled_measures,
+    fill_cells,
+    list_measures,
+    measure_labels,
     read_items,
     read_metrics,
+    score_cells,
     write_metrics,
 )
-from groupwise.evaluation.predictions import Measure, Prediction, digest_items, find_measure
+from groupwise.evaluation.predictions import (
+    Measure,
+    Prediction,
+    digest_items,
+    find_measure,
+    read_predictions,
+)
 from groupwise.evaluation.statistics import bound_clustered
 
 LABELS = ("on-task", "off-task")
+ON, OFF = LABELS
 ROW = st.tuples(
     st.sampled_from(LABELS),
     st.sampled_from([*LABELS, None]),
@@ -42,30 +57,44 @@ ROW = st.tuples(
 )
 
 
-def find(metrics: list[Metric], name: str) -> Metric:
-    return next(metric for metric in metrics if metric.name == name)
-
-
-def predict(rows: list[tuple[str, str | None, int, float | None]]) -> list[Prediction]:
+def predict(rows: Sequence[tuple[str, str | None, int, float | None]]) -> list[Prediction]:
+    """Predictions from (truth, answer, cluster, probability of on-task and latency)."""
     return [
         Prediction(
-            f"i{n:03}",
+            f"i{n:04}",
             f"g{cluster}",
             "test",
             "grpo",
             truth,
             answer,
             "" if answer else "invalid",
-            probabilities=None if p is None else {"on-task": p, "off-task": 1 - p},
+            probabilities=None if p is None else {ON: p, OFF: 1 - p},
             latency_s=p,
         )
         for n, (truth, answer, cluster, p) in enumerate(rows)
     ]
 
 
+def lean(rows: Sequence[tuple[str, float]]) -> list[Prediction]:
+    """Likeliest answers of items that are clusters, from (truth, probability of on-task)."""
+    each = enumerate(rows)
+    return predict([(truth, ON if p >= 0.5 else OFF, n, p) for n, (truth, p) in each])
+
+
+def measure(items: Sequence[Prediction], name: str, labels: Sequence[str] = LABELS) -> Metric:
+    (found,) = [one for one in compute_metrics(items, labels=labels) if one.measure == name]
+    return found
+
+
+def score(items: Sequence[Prediction], labels: Sequence[str] = LABELS) -> list[float]:
+    """Brier score, balanced accuracy, and calibration error with what chance adds."""
+    found = {name: value for name, value, *_ in measure_labels(items, labels, seed=0)}
+    sums = fill_cells(items, labels).sum(axis=0)
+    return [found.get("brier", np.nan), *score_cells(sums, labels, noise=0.0).tolist()]
+
+
 def test_values_of_a_hand_made_table(make_table):
-    rows = [("on-task", "on-task")] * 6 + [("on-task", "off-task")] * 2
-    rows += [("off-task", "off-task")] * 3 + [("off-task", "on-task")] + [("off-task", None)] * 4
+    rows = [(ON, ON)] * 6 + [(ON, OFF)] * 2 + [(OFF, OFF)] * 3 + [(OFF, ON)] + [(OFF, None)] * 4
     items = make_table(rows)
     metrics = {m.name: m for m in compute_metrics(items, labels=LABELS)}
     assert {name: (m.value, m.n) for name, m in metrics.items()} == {
@@ -80,17 +109,14 @@ def test_values_of_a_hand_made_table(make_table):
         "grpo/f1:off-task": (pytest.approx(6 / 13), 16),
     }
     assert {m.split_digest for m in metrics.values()} == {digest_items(items)}
-    low, high = proportion_confint(9, 16, method="wilson")
-    assert (metrics["grpo/accuracy"].low, metrics["grpo/accuracy"].high) == pytest.approx(
-        (low, high)
-    )
+    found = metrics["grpo/accuracy"]
+    assert (found.low, found.high) == pytest.approx(proportion_confint(9, 16, method="wilson"))
 
 
 @given(st.lists(ROW, min_size=1, max_size=40))
 @settings(max_examples=30, deadline=None)
 def test_invariants_and_references(rows):
-    items = predict(rows)
-    metrics = compute_metrics(items, labels=LABELS)
+    metrics = compute_metrics(predict(rows), labels=LABELS)
     by_name = {metric.measure: metric for metric in metrics}
     assert all(metric.low <= metric.value <= metric.high for metric in metrics)
     assert all(metric.low >= 0 and metric.high <= 1 for metric in metrics)
@@ -100,65 +126,49 @@ def test_invariants_and_references(rows):
 
     truths = [truth for truth, *_ in rows]
     answers = [answer or "invalid" for _, answer, *_ in rows]
-    for label in LABELS:
-        kwargs = {"labels": [label], "average": "macro", "zero_division": np.nan}
-        for kind, score in (
-            ("precision", precision_score),
-            ("recall", recall_score),
-            ("f1", f1_score),
-        ):
-            expected = score(truths, answers, **kwargs)
-            found = by_name.get(f"{kind}:{label}")
-            assert (found is None) == np.isnan(expected)
-            assert found is None or found.value == pytest.approx(expected)
+    kinds = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
+    for label, (kind, reference) in itertools.product(LABELS, kinds.items()):
+        expected = reference(truths, answers, labels=[label], average="macro", zero_division=np.nan)
+        found = by_name.get(f"{kind}:{label}")
+        assert (found is None) == np.isnan(expected)
+        assert found is None or found.value == pytest.approx(expected)
 
 
-def score_brier(items: list[Prediction]) -> float | None:
+def score_brier(items: list[Prediction]) -> float:
     known = [item for item in items if item.probabilities]
     p_true = [(item.probabilities or {}).get(item.label, 0.0) for item in known]
     silent = sum(item.predicted is None and not item.probabilities for item in items)
-    return (sum((1 - p) ** 2 for p in p_true) + silent) / (len(known) + silent) if known else None
+    return (sum((1 - p) ** 2 for p in p_true) + silent) / (len(known) + silent) if known else np.nan
 
 
-def score_error(bins: tuple[ReliabilityBin, ...]) -> float | None:
+def score_error(bins: tuple[ReliabilityBin, ...]) -> float:
     num_items = sum(one.num_items for one in bins)
     gaps = [one.num_items * abs(one.accuracy - one.confidence) for one in bins if one.num_items]
-    return sum(gaps) / num_items if num_items else None
+    return sum(gaps) / num_items if num_items else np.nan
 
 
 @given(st.lists(ROW, min_size=1, max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_the_resampled_formulas_are_the_reported_metrics(rows):
     items = predict(rows)
-    cells = fill_cells(items, LABELS)
-    balanced, error = score_cells(cells.sum(axis=0), LABELS)
-    ratios = {name: tops.sum() / bases.sum() for name, tops, bases, _ in rate_cells(cells, LABELS)}
-    truths = [item.label for item in items]
-    answers = [item.predicted or "invalid" for item in items]
+    truths, answers = [row[0] for row in rows], [row[1] or "invalid" for row in rows]
     present = sorted(set(truths))
     recall = recall_score(truths, answers, labels=present, average="macro", zero_division=0)
-    assert balanced == pytest.approx(recall)
-    wanted = score_error(bin_reliability(items, LABELS))
-    assert error == pytest.approx(np.nan if wanted is None else wanted, nan_ok=True, abs=1e-9)
-    assert ratios.get("brier") == pytest.approx(score_brier(items), abs=1e-9)
+    wanted = [score_brier(items), recall, score_error(bin_reliability(items, LABELS))]
+    assert score(items) == pytest.approx(wanted, nan_ok=True, abs=1e-9)
 
 
 def test_balanced_accuracy_is_scikit_learns(make_table):
-    rows = [("on-task", "on-task")] * 9 + [("on-task", "off-task")] + [("off-task", "on-task")] * 2
-    rows += [("off-task", "off-task")]
-    found = find(compute_metrics(make_table(rows), labels=LABELS), "grpo/balanced_accuracy")
+    rows = [(ON, ON)] * 9 + [(ON, OFF)] + [(OFF, ON)] * 2 + [(OFF, OFF)]
+    found = measure(make_table(rows), "balanced_accuracy")
     assert found.value == pytest.approx(balanced_accuracy_score(*zip(*rows, strict=True)))
 
 
 def test_clustered_interval_is_wider_when_clusters_agree(make_table):
     # Ten clusters of ten equal items are ten observations, not a hundred.
-    rows = [("on-task", "on-task" if n // 10 < 7 else "off-task") for n in range(100)]
-    alone = make_table(rows)
-    clustered = [
-        Prediction(**{**as_dict(p), "cluster": f"g{n // 10}"}) for n, p in enumerate(alone)
-    ]
-    one = find(compute_metrics(alone, labels=LABELS), "grpo/accuracy")
-    ten = find(compute_metrics(clustered, labels=LABELS), "grpo/accuracy")
+    alone = make_table([(ON, ON if n // 10 < 7 else OFF) for n in range(100)])
+    clustered = [replace(p, cluster=f"g{n // 10}") for n, p in enumerate(alone)]
+    one, ten = (measure(items, "accuracy") for items in (alone, clustered))
     assert one.value == ten.value == 0.7
     assert ten.high - ten.low > 2.5 * (one.high - one.low)
     assert (one.low, one.high) == pytest.approx(proportion_confint(70, 100, method="wilson"))
@@ -166,10 +176,9 @@ def test_clustered_interval_is_wider_when_clusters_agree(make_table):
 
 def test_that_nobody_erred_is_no_certainty(make_table):
     # Ten clusters of ten: as far as one knows, ten observations.
-    rows = [(label, label) for label in ("on-task", "off-task")] * 50
     items = [
-        Prediction(**{**as_dict(p), "cluster": f"g{n // 10}", "scores": {"missed": 0.0}})
-        for n, p in enumerate(make_table(rows))
+        replace(p, cluster=f"g{n // 10}", scores={"missed": 0.0})
+        for n, p in enumerate(make_table([(label, label) for label in LABELS] * 50))
     ]
     found = {m.measure: (m.low, m.high) for m in compute_metrics(items, labels=LABELS)}
     square = stats.t.ppf(0.975, 9) ** 2
@@ -181,25 +190,20 @@ def test_that_nobody_erred_is_no_certainty(make_table):
         assert found[name] == pytest.approx((0.0, end)), name
 
 
-def as_dict(item: Prediction) -> dict:
-    return {name: getattr(item, name) for name in Prediction.__dataclass_fields__}
-
-
 def test_one_cluster_says_nothing_about_others(make_table):
-    rows = [("on-task", "on-task"), ("off-task", "off-task"), ("off-task", None)]
-    metrics = compute_metrics(make_table(rows, cluster="only"), labels=LABELS)
+    rows = [(ON, ON), (OFF, OFF), (OFF, None)]
+    items = [replace(p, scores={"iou": 0.5}) for p in make_table(rows, cluster="only")]
+    metrics = compute_metrics(items, labels=LABELS)
     assert {(metric.low, metric.high) for metric in metrics} == {(0, 1)}
+    assert measure(items, "iou").value == 0.5
 
 
 def test_interval_of_a_biased_statistic_contains_its_value():
     # Five bins with exactly the right share each: any other draw has a greater error.
     rows = [
-        ("on-task" if n < right else "off-task", "on-task", len(LABELS), right / 20)
-        for right in (11, 13, 15, 17, 19)
-        for n in range(20)
+        (ON if n < right else OFF, right / 20) for right in (11, 13, 15, 17, 19) for n in range(20)
     ]
-    items = [Prediction(**{**as_dict(p), "cluster": p.example_id}) for p in predict(rows)]
-    error = find(compute_metrics(items, labels=LABELS), "grpo/ece")
+    error = measure(lean(rows), "ece")
     assert error.value == pytest.approx(0, abs=1e-9)
     assert error.low <= error.value < 0.02 < error.high
 
@@ -212,41 +216,30 @@ def test_undefined_draws_are_left_out():
     assert ends == (1.0, 1.0)
 
 
-def test_every_rate_of_grouped_items_is_wider_than_that_of_single_ones(make_prediction):
+def test_every_rate_of_grouped_items_is_wider_than_that_of_single_ones(make_table):
     # Half of the clusters answer wrongly, a quarter not at all: items of a cluster are alike.
-    answers = (None, "off-task", "on-task", "on-task")
-    alone = [
-        make_prediction(
-            example_id=f"i{n:03}",
-            cluster=f"i{n:03}",
-            label="on-task" if n % 2 else "off-task",
-            predicted=answers[n // 10 % 4],
-            fields={"part": "one"},
-        )
-        for n in range(200)
-    ]
+    answers = (None, OFF, ON, ON)
+    rows = [(ON if n % 2 else OFF, answers[n // 10 % 4]) for n in range(200)]
+    alone = make_table(rows, fields={"part": "one"})
     grouped = [replace(item, cluster=f"g{n // 10:02}") for n, item in enumerate(alone)]
     single, several = (
         {
             one.measure: one.high - one.low
-            for one in compute_metrics(rows, labels=LABELS, slices=["part"])
+            for one in compute_metrics(items, labels=LABELS, slices=["part"])
         }
-        for rows in (alone, grouped)
+        for items in (alone, grouped)
     )
     names = ("accuracy[part=one]", "invalid_rate", "recall:on-task", "f1:off-task")
     assert all(several[name] > 1.4 * single[name] for name in names), (single, several)
 
 
-def test_slices_have_their_own_n_and_skip_items_without_the_field(make_prediction):
+def test_slices_have_their_own_n_and_skip_items_without_the_field(make_table):
     values = ["easy"] * 3 + ["hard"] * 2 + [None]
     items = [
-        make_prediction(
-            example_id=f"i{n}",
-            cluster=f"g{n}",
-            predicted="on-task" if n != 4 else "off-task",
-            fields={"difficulty": value} if value else {},
+        replace(item, fields={"difficulty": value} if value else {})
+        for item, value in zip(
+            make_table([(ON, OFF if n == 4 else ON) for n in range(6)]), values, strict=True
         )
-        for n, value in enumerate(values)
     ]
     metrics = compute_metrics(items, labels=LABELS, slices=("difficulty", "absent"))
     sliced = {m.name: (m.value, m.n) for m in metrics if "[" in m.name}
@@ -264,20 +257,17 @@ def test_too_many_slices_are_refused(make_prediction):
         compute_metrics(items, labels=LABELS, slices=("task",))
 
 
-def test_latency_quantiles_are_in_seconds(make_prediction):
+def test_latency_quantiles_are_in_seconds(make_table):
     items = [
-        make_prediction(example_id=f"i{n:03}", cluster=f"g{n % 20}", latency_s=n / 1000)
-        for n in range(101)
+        replace(item, cluster=f"g{n % 20}", latency_s=n / 1000)
+        for n, item in enumerate(make_table([(ON, ON)] * 101))
     ]
-    metrics = compute_metrics(items, labels=LABELS)
-    assert find(metrics, "grpo/latency_p50_s").value == pytest.approx(0.050)
-    assert find(metrics, "grpo/latency_p95_s").value == pytest.approx(0.095)
-    assert 0.04 < find(metrics, "grpo/latency_p50_s").low < 0.05
+    half, most = (measure(items, f"latency_p{number}_s") for number in (50, 95))
+    assert (half.value, most.value) == pytest.approx((0.050, 0.095))
+    assert 0.04 < half.low < 0.05
 
 
 def test_order_of_rows_and_other_policies_change_nothing(full_run):
-    from groupwise.evaluation.predictions import read_predictions
-
     rows = read_predictions(full_run / "evaluate/predictions.jsonl")
     grpo = [row for row in rows if row.policy == "grpo"]
     together = compute_metrics([*rows][::-1], labels=LABELS, seed=3)
@@ -289,8 +279,7 @@ def test_order_of_rows_and_other_policies_change_nothing(full_run):
 @pytest.mark.parametrize("num_labels", [0, 21])
 def test_free_text_has_no_metrics_by_label(make_table, num_labels):
     answers = [f"答案 {n}" for n in range(21)]
-    rows = [(text, text if n % 3 else None) for n, text in enumerate(answers)]
-    items = make_table(rows)
+    items = make_table([(text, text if n % 3 else None) for n, text in enumerate(answers)])
     metrics = {m.measure: m for m in compute_metrics(items, labels=answers[:num_labels])}
     assert set(metrics) == {"accuracy", "invalid_rate"}
     assert metrics["accuracy"].value == 14 / 21
@@ -300,9 +289,9 @@ def test_free_text_has_no_metrics_by_label(make_table, num_labels):
 
 def test_twenty_labels_are_labels_still(make_table):
     labels = [f"class {n}" for n in range(20)]
-    metrics = compute_metrics(make_table([(name, name) for name in labels]), labels=labels)
-    assert find(metrics, "grpo/recall:class 7").value == 1
-    assert find(metrics, "grpo/balanced_accuracy").value == 1
+    items = make_table([(name, name) for name in labels])
+    assert measure(items, "recall:class 7", labels).value == 1
+    assert measure(items, "balanced_accuracy", labels).value == 1
 
 
 def test_label_outside_a_large_set_is_refused(make_table):
@@ -312,17 +301,16 @@ def test_label_outside_a_large_set_is_refused(make_table):
 
 
 @pytest.mark.parametrize("labels", [LABELS, ()])
-def test_samples_pairs_and_scores_have_means_with_intervals(make_prediction, labels):
+def test_samples_pairs_and_scores_have_means_with_intervals(make_table, labels):
     items = [
-        make_prediction(
-            predicted="on-task" if n % 4 else "off-task",
-            example_id=f"i{n:03}",
+        replace(
+            item,
             cluster=f"g{n // 8:02}",
             samples=(n % 3 == 0, n % 2 == 0),
             pair=f"p{n // 2:03}",
             scores={"similarity": (n % 10) / 10} if n < 80 else {},
         )
-        for n in range(160)
+        for n, item in enumerate(make_table([(ON, ON if n % 4 else OFF) for n in range(160)]))
     ]
     metrics = {m.measure: m for m in compute_metrics(items, labels=labels)}
     right = np.asarray([[n % 3 == 0, n % 2 == 0] for n in range(160)])
@@ -340,37 +328,22 @@ def test_samples_pairs_and_scores_have_means_with_intervals(make_prediction, lab
     assert metrics["similarity"].high - metrics["similarity"].low < 0.2
 
 
-def test_sampled_interval_is_by_clusters_and_not_by_samples(make_prediction):
+def test_sampled_interval_is_by_clusters_and_not_by_samples(make_table):
     # Ten clusters that are wholly right or wrong: ten observations, whatever is sampled.
     items = [
-        make_prediction(example_id=f"i{n:03}", cluster=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
-        for n in range(100)
+        replace(item, cluster=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
+        for n, item in enumerate(make_table([(ON, ON)] * 100))
     ]
-    found = find(compute_metrics(items, labels=LABELS), "grpo/mean@16")
+    found = measure(items, "mean@16")
     assert found.high - found.low > 2 * 1.96 * np.sqrt(0.7 * 0.3 / 10)
 
 
-def test_one_cluster_bounds_means_by_nothing(make_prediction):
-    items = [make_prediction(example_id=f"i{n}", scores={"iou": 0.5}) for n in range(9)]
-    iou = find(compute_metrics(items, labels=LABELS), "grpo/iou")
-    assert (iou.low, iou.value, iou.high) == (0, 0.5, 1)
-
-
-def test_every_family_of_metrics_has_a_version(make_prediction):
+def test_every_family_of_metrics_has_a_version(make_table):
+    more = {"latency_s": 1.0, "samples": (True,), "scores": {"iou": 0.5}, "probabilities": {ON: 1}}
     items = [
-        make_prediction(
-            example_id=f"i{n}",
-            cluster=f"g{n}",
-            probabilities={"on-task": 1.0},
-            latency_s=1.0,
-            samples=(True,),
-            scores={"iou": 0.5},
-            fields={"language": "zh"},
-            pair="p" if n < 2 else "",
-        )
-        for n in range(4)
+        replace(p, cluster="g0" if n < 2 else p.cluster, pair="p" if n < 2 else "")
+        for n, p in enumerate(make_table([(ON, ON)] * 4, fields={"language": "zh"}, **more))
     ]
-    items = [Prediction(**{**as_dict(p), "cluster": "g0" if p.pair else p.cluster}) for p in items]
     found = compute_metrics(items, labels=LABELS, slices=("language",))
     families = {name.partition(":")[0] for name in (metric.measure for metric in found)}
     renamed = {
@@ -388,23 +361,21 @@ def test_every_family_of_metrics_has_a_version(make_prediction):
 
 
 def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table):
-    rows = make_table([("on-task", None), ("off-task", None)] * 2)
-    rows = [
-        replace(p, cluster="g", samples=(False,), pair=f"p{n // 2}") for n, p in enumerate(rows)
-    ]
+    rows = make_table([(ON, None), (OFF, None)] * 2, cluster="g", samples=(False,))
+    rows = [replace(p, pair=f"p{n // 2}") for n, p in enumerate(rows)]
     found = {m.measure: m.value for m in compute_metrics(rows, labels=LABELS)}
     assert {"pair_accuracy", "pass@1", "mean@1", "f1:on-task", "recall:on-task"} <= set(found)
     assert not {name for name in found if name.startswith(("precision:", "brier", "ece"))}
     for name, value in found.items():
-        measure = find_measure(name)
-        assert measure is not None
-        assert value == (0.0 if measure.is_higher_better else 1.0), name
+        known = find_measure(name)
+        assert known is not None
+        assert value == (0.0 if known.is_higher_better else 1.0), name
 
 
 def test_an_invalid_answer_is_the_worst_of_the_brier_score(make_table):
-    rows = make_table([("on-task", "on-task"), ("on-task", None), ("on-task", None)] * 20)
-    sure = [replace(p, probabilities={"on-task": 1.0}) if p.predicted else p for p in rows]
-    found = find(compute_metrics(sure, labels=LABELS), "grpo/brier")
+    rows = make_table([(ON, ON), (ON, None), (ON, None)] * 20)
+    sure = [replace(p, probabilities={ON: 1.0}) if p.predicted else p for p in rows]
+    found = measure(sure, "brier")
     assert (found.value, found.n) == (pytest.approx(2 / 3), 60)
     assert 0.4 < found.low < 0.6 < 0.7 < found.high < 0.9
 
@@ -425,7 +396,7 @@ def test_no_predictions_are_an_error():
 
 
 def test_file_round_trip(tmp_path, make_table):
-    metrics = compute_metrics(make_table([("on-task", "on-task")]), labels=LABELS)
+    metrics = compute_metrics(make_table([(ON, ON)]), labels=LABELS)
     write_metrics(tmp_path / "metrics.json", metrics)
     assert read_metrics(tmp_path / "metrics.json") == metrics
 
@@ -433,9 +404,8 @@ def test_file_round_trip(tmp_path, make_table):
 @pytest.mark.parametrize("text", ["{", '{"a": 1}', '[{"name": "x"}]'])
 def test_broken_file_is_named(tmp_path, text):
     (tmp_path / "metrics.json").write_text(text)
-    with pytest.raises(
-        GroupwiseError, match=r"metrics\.json is (damaged|not JSON|not a JSON list)"
-    ):
+    words = r"metrics\.json is (damaged|not JSON|not a JSON list)"
+    with pytest.raises(GroupwiseError, match=words):
         read_metrics(tmp_path / "metrics.json")
 
 
@@ -454,9 +424,6 @@ def test_pass_is_the_product_of_the_paper_and_the_hypergeometric_chance():
         product = 1 - np.prod(1 - k / np.arange(n - c + 1, n + 1))
         assert estimate_pass(n, c, k) == pytest.approx(product)
         assert estimate_pass(n, c, k) == pytest.approx(hypergeom.sf(0, n, c, k))
-
-
-def test_none_right_is_exactly_0_and_too_few_wrong_exactly_1():
     assert estimate_pass(200, 0, 100) == 0.0
     assert estimate_pass(200, 101, 100) == 1.0
 
@@ -470,18 +437,143 @@ def test_estimate_has_no_bias():
     assert plugged_in < mean - 0.02
 
 
-def test_measures_are_powers_of_two_and_the_fewest_samples(make_prediction):
-    def names(*counts: int) -> tuple[str, ...]:
-        return list_sampled_measures([make_prediction(samples=(True,) * n) for n in counts])
-
-    assert names(8, 6, 0) == ("pass@1", "pass@2", "pass@4", "pass@6", "mean@6")
-    assert names(4) == ("pass@1", "pass@2", "pass@4", "mean@4")
-    assert names(1) == ("pass@1", "mean@1")
-    assert names(0) == names() == ()
+@pytest.mark.parametrize(
+    ("counts", "names"),
+    [
+        ((8, 6, 0), ("pass@1", "pass@2", "pass@4", "pass@6", "mean@6")),
+        ((4,), ("pass@1", "pass@2", "pass@4", "mean@4")),
+        ((1,), ("pass@1", "mean@1")),
+        ((0,), ()),
+    ],
+)
+def test_measures_are_powers_of_two_and_the_fewest_samples(make_prediction, counts, names):
+    rows = [make_prediction(samples=(True,) * n, label=None) for n in counts]
+    assert list_measures(rows) == ("invalid_rate", *names)
 
 
 def test_item_without_samples_has_no_score(make_prediction):
     rows = [make_prediction(), make_prediction(example_id="b", samples=(True, False, False, False))]
-    for measure, value in {"mean@4": 0.25, "pass@1": 0.25, "pass@4": 1.0}.items():
-        items = read_items(rows, policy=rows[0].policy, split=rows[0].split, measure=measure)
+    for name, value in {"mean@4": 0.25, "pass@1": 0.25, "pass@4": 1.0}.items():
+        items = read_items(rows, policy=rows[0].policy, split=rows[0].split, measure=name)
         assert (items.ids, items.values.tolist()) == (("b",), [value])
+
+
+def test_bins_of_a_hand_made_table():
+    items = lean([(ON, 0.52), (OFF, 0.54), (OFF, 0.02), (ON, 1.0)])
+    bins = bin_reliability(items, LABELS)
+    assert len(bins) == 10
+    assert (bins[0].low, bins[-1].high) == (0.5, 1.0)
+    assert bins[0].num_items == 2
+    assert bins[0].confidence == pytest.approx(0.53)
+    assert bins[0].accuracy == 0.5
+    assert (bins[-1].num_items, bins[-1].accuracy) == (2, 1.0)
+    assert bins[-1].confidence == pytest.approx(0.99)
+    assert [part.num_items for part in bins[1:-1]] == [0] * 8
+    assert (bins[4].confidence, bins[4].accuracy) == (None, None)
+    assert score(items)[2] == pytest.approx(0.5 * 0.03 + 0.5 * 0.01)
+    # One more item in the last bin: gap (0.98 + 1 + 0.99) / 3 - 1 of three items in five.
+    more = [*items, *lean([(ON, 0.99)])]
+    assert score(more)[2] == pytest.approx(2 / 5 * 0.03 + 3 / 5 * 0.01)
+
+
+def test_brier_score_of_a_hand_made_table():
+    assert score(lean([(ON, 0.8), (OFF, 0.4)]))[0] == pytest.approx((0.2**2 + 0.4**2) / 2)
+
+
+def test_items_without_probabilities_take_no_part(make_prediction):
+    silent = make_prediction(example_id="silent")
+    items = lean([(ON, 0.8)])
+    assert score([*items, silent])[::2] == score(items)[::2]
+    assert sum(part.num_items for part in bin_reliability([*items, silent], LABELS)) == 1
+    assert np.isnan(score([silent])[::2]).all()
+
+
+def test_three_labels_give_a_brier_score_in_the_unit_interval():
+    item = Prediction("i", "g", "test", "p", "a", "b", probabilities={"a": 0.0, "b": 1.0, "c": 0.0})
+    assert score([item], ("a", "b", "c"))[0] == pytest.approx(1.0)
+    assert bin_reliability([item], ("a", "b", "c"))[0].low == pytest.approx(1 / 3)
+
+
+@given(st.lists(st.tuples(st.sampled_from(LABELS), st.floats(0, 1)), min_size=1, max_size=60))
+@settings(deadline=None)
+def test_scores_equal_their_references(rows):
+    items = lean(rows)
+    brier = brier_score_loss([int(truth == ON) for truth, _ in rows], [p for _, p in rows])
+    assert score(items)[0] == pytest.approx(brier, abs=1e-12)
+
+    bins = bin_reliability(items, LABELS)
+    assert sum(part.num_items for part in bins) == len(rows)
+    confidence = [max(p, 1 - p) for _, p in rows]
+    correct = [truth == (ON if p >= 1 - p else OFF) for truth, p in rows]
+    mean_correct = sum((part.accuracy or 0) * part.num_items for part in bins) / len(rows)
+    mean_confidence = sum((part.confidence or 0) * part.num_items for part in bins) / len(rows)
+    assert mean_correct == pytest.approx(np.mean(correct))
+    assert mean_confidence == pytest.approx(np.mean(confidence))
+    assert all(
+        part.low - 1e-9 <= part.confidence <= part.high + 1e-9
+        for part in bins
+        if part.confidence is not None
+    )
+
+
+def test_bins_agree_with_scikit_learn_where_both_apply():
+    dice = np.random.default_rng(0)
+    p_true = dice.uniform(0.5, 1, 400)
+    rows = [(ON if dice.random() < p else OFF, float(p)) for p in p_true]
+    right, mean = calibration_curve([t == ON for t, _ in rows], p_true, n_bins=20)
+    bins = bin_reliability(lean(rows), LABELS)
+    assert [part.accuracy for part in bins] == pytest.approx(list(right))
+    assert [part.confidence for part in bins] == pytest.approx(list(mean))
+
+
+VERDICTS = ("通过", "不通过", "待定")
+ANSWERS = st.tuples(st.sampled_from(VERDICTS), st.sampled_from([*VERDICTS, None]))
+
+
+def test_counts_of_a_hand_made_table(make_table):
+    rows = [("a", "a"), ("a", "b"), ("a", None), ("b", "b"), ("b", "b"), ("b", None)]
+    assert count_confusion(make_table(rows), ("a", "b")).counts == ((1, 1, 1), (0, 2, 1))
+    assert count_confusion([], ("a", "b")).counts == ((0, 0, 0), (0, 0, 0))
+
+
+@given(st.lists(ANSWERS, max_size=40))
+def test_every_item_is_counted_once_and_invalid_is_no_class(rows):
+    predictions = [replace(p, probabilities=None) for p in predict([(*r, 0, None) for r in rows])]
+    counts = count_confusion(predictions, VERDICTS).counts
+    pairs = Counter(rows)
+    assert counts == tuple(
+        tuple(pairs[truth, answer] for answer in (*VERDICTS, None)) for truth in VERDICTS
+    )
+    assert sum(map(sum, counts)) == len(rows)
+    assert sum(row[-1] for row in counts) == sum(answer is None for _, answer in rows)
+    assert sum(counts[n][n] for n in range(3)) == sum(truth == answer for truth, answer in rows)
+
+
+def answer(num_items: int, *, shift: float, seed: int) -> list[Prediction]:
+    """Answers that are right as often as their confidence says, less ``shift``."""
+    random = np.random.default_rng(seed)
+    confidence = random.uniform(0.5, 1, num_items)
+    is_right = random.random(num_items) < confidence - shift
+    rows = enumerate(zip(confidence, is_right, strict=True))
+    return predict([(ON if right else OFF, ON, n, float(p)) for n, (p, right) in rows])
+
+
+@pytest.mark.parametrize(("num_items", "most"), [(10, 0.15), (100, 0.05)])
+def test_calibrated_answers_have_hardly_any_calibration_error(num_items, most):
+    found = [measure(answer(num_items, shift=0, seed=n), "ece") for n in range(12)]
+    assert np.mean([one.value for one in found]) < most
+    assert all(one.low < 0.02 for one in found)
+
+
+def test_what_is_uncalibrated_stays_so():
+    found = [measure(answer(100, shift=0.3, seed=n), "ece") for n in range(12)]
+    assert np.mean([one.value for one in found]) == pytest.approx(0.3, abs=0.03)
+    assert sum(one.low < 0.3 < one.high for one in found) >= 10
+
+
+def test_a_constant_answer_is_not_certain_to_be_at_chance(make_table):
+    found = measure(make_table([(ON, ON), (OFF, ON)] * 10), "balanced_accuracy")
+    assert found.value == 0.5
+    # Ten of each label: Wilson's ends of 10 of 10 and 0 of 10 are 0.28 from 1 and 0.
+    assert found.low == pytest.approx(0.5 - 0.2775 / 2, abs=1e-3)
+    assert found.high == pytest.approx(0.5 + 0.2775 / 2, abs=1e-3)

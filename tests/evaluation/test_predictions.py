@@ -18,8 +18,13 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.evaluation.conditions import Conditions, read_recorded
-from groupwise.evaluation.metrics import compute_metrics, list_measures, read_items, read_metrics
-from groupwise.evaluation.paired import compare_pairs, read_comparisons
+from groupwise.evaluation.metrics import (
+    compare_pairs,
+    compute_metrics,
+    list_measures,
+    read_items,
+    read_metrics,
+)
 from groupwise.evaluation.predictions import (
     POLICIES_FILE,
     Items,
@@ -38,6 +43,7 @@ from groupwise.evaluation.predictions import (
     write_predictions,
 )
 from groupwise.evaluation.report.tables import Section, read_sections
+from groupwise.evaluation.statistics import read_comparisons
 from groupwise.flow import write_evaluation
 
 Make = Callable[..., Prediction]
@@ -238,12 +244,12 @@ def test_values_by_item(rows, measure, ids, values):
 def test_measures_are_listed_and_each_can_be_read(rows):
     names = list_measures(rows)
     assert names == (
-        *("accuracy", "invalid_rate", "recall:off-task", "recall:on-task"),
+        *("accuracy", "invalid_rate", "pass@1", "pass@2", "pass@4", "mean@4"),
+        *("pair_accuracy", "iou", "recall:off-task", "recall:on-task"),
         *("accuracy[language=en]", "invalid_rate[language=en]", "iou[language=en]"),
         *("accuracy[language=zh]", "invalid_rate[language=zh]", "iou[language=zh]"),
         *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]", "iou[size=0]"),
         *("accuracy[size=1]", "invalid_rate[size=1]", "pair_accuracy[size=1]", "iou[size=1]"),
-        *("pass@1", "pass@2", "pass@4", "mean@4", "pair_accuracy", "iou"),
     )
     for name in names:
         assert len(read(rows, name).values)

@@ -41,11 +41,18 @@ from groupwise.evaluation.statistics import (
     score_mcnemar,
     square_sums,
     sum_clusters,
-    widen_certain,
+    widen_balanced,
 )
 
 RNG = np.random.default_rng(3)
-SIZES = np.array([1.0, 2, 3, 8, 20, 5])
+
+
+def name_clusters(num_clusters: int, size: int = 1) -> list[str]:
+    return [f"g{number:04}" for number in range(num_clusters) for _ in range(size)]
+
+
+def assess(clusters: list[str], gains: np.ndarray, *, is_binary: bool = False) -> Gain:
+    return assess_gains(clusters, gains, is_binary=is_binary, seed=0, num_resamples=1999)
 
 
 @pytest.mark.parametrize(("find", "power"), [(find_cluster_df, 1), (find_alike_df, 2)])
@@ -69,7 +76,7 @@ def test_variance_is_near_the_jackknife():
 
 def test_even_clusters_of_one_item_give_the_usual_standard_error():
     values = RNG.normal(size=(2, 12))
-    sums, sizes = sum_clusters(values, list("abcdefghijkl"))
+    sums, sizes = sum_clusters(values, name_clusters(12))
     assert find_variance(sums, sizes) == pytest.approx(values.var(axis=-1, ddof=1) / 12)
 
 
@@ -84,14 +91,12 @@ def test_quantile_is_of_both_sides():
 
 
 def test_a_variance_that_few_clusters_carry_has_two_degrees_of_freedom_for_each():
-    sums = np.zeros(1000)
+    sums, sizes = np.zeros(1000), np.full(1000, 8.0)
     sums[:3] = 4
-    assert find_sparse_df(sums, np.full(1000, 8.0)) == pytest.approx(6, rel=0.02)
-    assert count_carrying(sums, np.full(1000, 8.0)) == pytest.approx(3, rel=0.02)
-
-
-def test_no_cluster_carries_a_variance_that_is_not_there():
-    assert count_carrying(SIZES / 2, SIZES) == 0
+    assert find_sparse_df(sums, sizes) == pytest.approx(6, rel=0.02)
+    assert count_carrying(sums, sizes) == pytest.approx(3, rel=0.02)
+    uneven = np.array([1.0, 2, 3, 8, 20, 5])
+    assert count_carrying(uneven / 2, uneven) == 0
 
 
 def test_effective_clusters_are_kishs():
@@ -103,7 +108,7 @@ def test_effective_clusters_are_kishs():
 def test_a_share_of_independent_items_has_wilsons_interval(rows):
     tops = [int(in_base and hit) for in_base, hit in rows]
     bases = [int(in_base) for in_base, _ in rows]
-    found = clustered_ratio(tops, bases, [f"g{number}" for number in range(len(rows))])
+    found = clustered_ratio(tops, bases, name_clusters(len(rows)))
     if sum(bases) < 2:
         assert found is None
     else:
@@ -113,14 +118,13 @@ def test_a_share_of_independent_items_has_wilsons_interval(rows):
 
 def test_even_clusters_of_alike_items_are_near_wilsons_interval_of_clusters():
     shares = np.repeat(np.arange(400) % 2, 5)
-    found = clustered_ratio(shares, np.ones(2000), [f"g{n // 5:03}" for n in range(2000)])
+    found = clustered_ratio(shares, np.ones(2000), name_clusters(400, 5))
     assert found == pytest.approx(proportion_confint(200, 400, method="wilson"), abs=2e-3)
 
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_items_all_alike_have_the_interval_of_so_many_clusters(value):
-    clusters = [f"g{number // 5:02}" for number in range(100)]
-    found = clustered_ratio(np.full(100, value), np.ones(100), clusters)
+    found = clustered_ratio(np.full(100, value), np.ones(100), name_clusters(20, 5))
     square = float(find_quantile(19)) ** 2
     end = square / (20 + square)
     assert found == pytest.approx((0, end) if value == 0 else (1 - end, 1))
@@ -250,14 +254,15 @@ def test_tail_makes_the_interval_of_a_mean_that_of_the_t_test():
 def test_interval_of_a_mean_is_near_the_t_interval():
     values = np.random.default_rng(3).normal(0.5, 0.2, size=20)
     cells = np.column_stack([values, np.ones(20)])
-    clusters = [f"g{n}" for n in range(20)]
-    ((low, high),) = bound_clustered(clusters, cells, divide_sums, seed=0, num_resamples=20_000)
+    ((low, high),) = bound_clustered(
+        name_clusters(20), cells, divide_sums, seed=0, num_resamples=20_000
+    )
     expected = stats.ttest_1samp(values, 0).confidence_interval()
     assert (low, high) == pytest.approx(tuple(expected), abs=0.012)
 
 
 def test_one_giant_cluster_among_small_ones_gives_no_narrow_interval():
-    clusters = ["giant"] * 1000 + [f"g{n}" for n in range(12)]
+    clusters = ["giant"] * 1000 + name_clusters(12)
     cells = np.column_stack([[1.0] * 1000 + [0.0] * 12, np.ones(1012)])
     ((low, high),) = bound_clustered(clusters, cells, divide_sums, seed=0, num_resamples=10_000)
     assert low == 0
@@ -266,12 +271,8 @@ def test_one_giant_cluster_among_small_ones_gives_no_narrow_interval():
 
 def test_all_items_alike_have_an_interval_without_width():
     cells = np.column_stack([np.full(30, 0.3), np.ones(30)])
-    ((low, high),) = bound_clustered([f"g{n % 10}" for n in range(30)], cells, divide_sums, seed=0)
+    ((low, high),) = bound_clustered(name_clusters(10) * 3, cells, divide_sums, seed=0)
     assert (low, high) == pytest.approx((0.3, 0.3))
-
-
-def name_clusters(num_clusters: int, size: int) -> list[str]:
-    return [f"g{number:03}" for number in range(num_clusters) for _ in range(size)]
 
 
 def test_effective_items_are_those_of_the_design_effect():
@@ -284,21 +285,17 @@ def test_effective_items_are_those_of_the_design_effect():
     assert found == pytest.approx(40_000 / (1 + 9 * 0.3), rel=0.05)
 
 
-def test_other_shares_are_widened_only_where_no_draw_differs():
-    clusters = tuple(name_clusters(30, 8))
-    assert widen_certain((0.2, 0.8), 0.5, clusters) == (0.2, 0.8)
-    assert widen_certain((0.5, 0.5), 0.5, clusters) == (0.5, 0.5)
-    low, high = widen_certain((1.0, 1.0), 1.0, clusters)
+def test_intervals_by_draws_are_widened_only_where_no_draw_differs():
+    clusters = name_clusters(30, 8)
+    assert widen_balanced((0.2, 0.8), 0.5, clusters) == (0.2, 0.8)
+    assert widen_balanced((0.5, 0.5), 0.5, clusters) == (0.5, 0.5)
+    low, high = widen_balanced((1.0, 1.0), 1.0, clusters)
     assert (low, high) == pytest.approx((30 / (30 + stats.t.ppf(0.975, 29) ** 2), 1.0))
-
-
-def assess(clusters: list[str], gains: np.ndarray, *, is_binary: bool = False) -> Gain:
-    return assess_gains(clusters, gains, is_binary=is_binary, seed=0, num_resamples=1999)
 
 
 def test_many_alike_clusters_have_the_t_interval():
     gains = np.random.default_rng(0).normal(0.02, 0.1, size=400)
-    found = assess(name_clusters(400, 1), gains)
+    found = assess(name_clusters(400), gains)
     wanted = stats.ttest_1samp(gains, 0)
     assert (found.low, found.high) == pytest.approx(tuple(wanted.confidence_interval()), abs=2e-3)
     assert found.p_value == pytest.approx(wanted.pvalue, rel=0.3)
@@ -335,7 +332,7 @@ def test_draws_are_studentised_as_by_hand():
 
 def test_skewed_gains_have_a_longer_side():
     gains = np.random.default_rng(5).lognormal(-3, 1, size=60) - 0.1
-    found = assess(name_clusters(60, 1), gains)
+    found = assess(name_clusters(60), gains)
     assert found.high - gains.mean() > 1.15 * (gains.mean() - found.low)
 
 
@@ -385,7 +382,7 @@ def test_single_items_right_or_wrong_have_bonett_and_prices_interval():
     gains = np.asarray([1.0] * 12 + [-1.0] * 2 + [0.0] * 86)
     more, less = 13 / 102, 3 / 102
     half = stats.norm.ppf(0.975) * np.sqrt((more + less - (more - less) ** 2) / 102)
-    found = assess(name_clusters(100, 1), gains, is_binary=True)
+    found = assess(name_clusters(100), gains, is_binary=True)
     assert (found.low, found.high) == pytest.approx((more - less - half, more - less + half))
     assert found.p_value == pytest.approx(stats.binomtest(2, 14).pvalue)
     assert found.num_carrying is None
@@ -407,7 +404,7 @@ def test_one_cluster_proves_nothing():
 
 def test_rare_differences_of_single_items_are_held():
     random, held = np.random.default_rng(3), 0
-    clusters, truth = name_clusters(60, 1), 0.016
+    clusters, truth = name_clusters(60), 0.016
     for _ in range(300):
         gains = random.choice([-1.0, 0.0, 1.0], size=60, p=[0.002, 0.98, 0.018])
         found = assess(clusters, gains, is_binary=True)
@@ -440,12 +437,12 @@ def test_effect_is_mean_over_deviation():
 @pytest.mark.parametrize("gains", [[0.0] * 5, [1.0] * 5, [0.1 + 0.2, 0.3], [1.0]])
 def test_differences_without_spread_have_no_effect(gains):
     assert measure_effect(np.asarray(gains)) is None
-    assert measure_design_effect([str(n) for n in range(len(gains))], np.asarray(gains)) is None
+    assert measure_design_effect(name_clusters(len(gains)), np.asarray(gains)) is None
 
 
 def test_design_effect_is_kishs():
     gains = np.random.default_rng(0).normal(size=200)
-    clusters = [f"g{n:03}" for n in range(200)]
+    clusters = name_clusters(200)
     assert measure_design_effect(clusters, gains) == pytest.approx(1)
     copied = measure_design_effect(clusters * 5, np.tile(gains, 5))
     assert copied == pytest.approx(5, rel=0.02)
@@ -453,8 +450,8 @@ def test_design_effect_is_kishs():
     # 1 + (m - 1) * icc, with m = 6 and icc = 0.4.
     random = np.random.default_rng(1)
     shared, own = random.normal(size=(3000, 1)), random.normal(size=(3000, 6))
-    clusters = np.repeat(np.arange(3000), 6).astype(str).tolist()
-    found = measure_design_effect(clusters, (np.sqrt(0.4) * shared + np.sqrt(0.6) * own).ravel())
+    values = (np.sqrt(0.4) * shared + np.sqrt(0.6) * own).ravel()
+    found = measure_design_effect(name_clusters(3000, 6), values)
     assert found == pytest.approx(3, rel=0.05)
 
 
@@ -479,15 +476,12 @@ def test_items_needed_grow_with_the_design_effect_and_never_shrink():
     assert count_items_needed(0.2, 2.5) == pytest.approx(2.5 * alone, abs=3)
 
 
-def test_no_or_a_vanishing_difference_has_no_number():
-    assert count_items_needed(0.0, 1.0) is None
-    assert count_items_needed(None, 1.0) is None
-    assert count_items_needed(1e-9, 1.0) is None
-    assert count_items_needed(1e-5, 1000.0) is None
-
-
-def test_huge_effect_needs_two_items_at_least():
-    assert count_items_needed(100.0, 1.0) == 2
+@pytest.mark.parametrize(
+    ("effect", "design", "num"),
+    [(0.0, 1.0, None), (None, 1.0, None), (1e-9, 1.0, None), (1e-5, 1e3, None), (100.0, 1.0, 2)],
+)
+def test_a_vanishing_difference_has_no_number_and_a_huge_one_two_items(effect, design, num):
+    assert count_items_needed(effect, design) == num
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -495,29 +489,26 @@ def test_holm_is_that_of_statsmodels(p_values):
     with patch("gc.collect"):
         expected = multipletests(p_values, method="holm")[1]
     assert adjust_holm(p_values) == list(expected)
-
-
-def test_nothing_to_adjust():
     assert adjust_holm([]) == []
 
 
-NUM_TRIALS = 1000
-NUM_CLUSTERS = 60
+NUM_TRIALS, NUM_CLUSTERS, CORRELATION, SHIFT = 1000, 60, 0.4, 0.5
 TRIAL_SIZES = np.resize([2, 4, 7, 12], NUM_CLUSTERS)
 CODES = np.repeat(np.arange(NUM_CLUSTERS), TRIAL_SIZES)
-CLUSTERS = [f"g{code:02}" for code in CODES]
-CORRELATION = 0.4
-SHIFT = 0.5
 
 
 @dataclass
 class Trials:
-    """Differences of each trial's items, and values by policy, with and without a difference."""
+    """Values (trials, items, 2) of two policies, with and without a difference."""
 
     is_binary: bool
     truth: float
     unlike: np.ndarray
     alike: np.ndarray
+
+    def assess(self, values: np.ndarray) -> Gain:
+        gains, names = values[:, 1] - values[:, 0], CODES.astype(str).tolist()
+        return assess_gains(names, gains, is_binary=self.is_binary, seed=0, num_resamples=399)
 
 
 @pytest.fixture(scope="module", params=["binary", "continuous"])
@@ -539,30 +530,25 @@ def trials(request: pytest.FixtureRequest) -> Trials:
     return Trials(False, truth, stats.norm.cdf(shifted), stats.norm.cdf(latent))
 
 
-def count_held(intervals: list[tuple[float, float]], truth: float) -> float:
-    return float(np.mean([low <= truth <= high for low, high in intervals]))
+def count_held(low: np.ndarray, high: np.ndarray, truth: float) -> float:
+    return float(np.mean((low <= truth) & (truth <= high)))
 
 
 def test_clustered_paired_intervals_hold_the_truth(trials):
-    intervals = [
-        assess_trial(gains, trials) for gains in trials.unlike[..., 1] - trials.unlike[..., 0]
-    ]
-    assert 0.93 <= count_held([(one.low, one.high) for one in intervals], trials.truth) <= 0.98
+    found = [trials.assess(values) for values in trials.unlike]
+    low, high = np.asarray([(one.low, one.high) for one in found]).T
+    assert 0.93 <= count_held(low, high, trials.truth) <= 0.98
 
 
 def test_tests_by_clusters_raise_few_false_alarms(trials):
-    gains = trials.alike[..., 1] - trials.alike[..., 0]
-    assert 0.02 <= np.mean([assess_trial(one, trials).p_value < 0.05 for one in gains]) <= 0.07
-
-
-def assess_trial(gains: np.ndarray, trials: Trials) -> Gain:
-    return assess_gains(CLUSTERS, gains, is_binary=trials.is_binary, seed=0, num_resamples=399)
+    alarms = [trials.assess(values).p_value < 0.05 for values in trials.alike]
+    assert 0.02 <= np.mean(alarms) <= 0.07
 
 
 def test_items_taken_as_independent_fail(trials):
     unlike = trials.unlike[..., 1] - trials.unlike[..., 0]
     intervals = stats.ttest_1samp(unlike, 0, axis=1).confidence_interval()
-    assert count_held(list(zip(*intervals, strict=True)), trials.truth) < 0.85
+    assert count_held(*intervals, trials.truth) < 0.85
     alarms = stats.ttest_rel(trials.alike[..., 1], trials.alike[..., 0], axis=1).pvalue < 0.05
     assert alarms.mean() > 0.14
 
@@ -574,6 +560,6 @@ def test_policies_taken_as_unpaired_fail(trials):
         for values in (trials.unlike, trials.alike)
     )
     intervals = stats.ttest_ind(unlike[..., 1], unlike[..., 0], axis=1).confidence_interval()
-    assert count_held(list(zip(*intervals, strict=True)), trials.truth) > 0.98
+    assert count_held(*intervals, trials.truth) > 0.98
     alarms = stats.ttest_ind(alike[..., 1], alike[..., 0], axis=1).pvalue < 0.05
     assert alarms.mean() < 0.02

@@ -8,7 +8,7 @@ import pytest
 from small_task import PARSER, SmallTask
 
 from groupwise.core import DataError, read_json
-from groupwise.evaluation.label_metrics import Temperature, temper
+from groupwise.evaluation.metrics import Temperature, temper
 from groupwise.evaluation.predictions import Prediction
 from groupwise.flow import PolicyPredictor, answer_requests, name_version, open_run
 from groupwise.flow.calibrating import make_calibration_sections, read_temperatures

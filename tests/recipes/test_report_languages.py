@@ -16,9 +16,7 @@ from run_folders import CONDITIONS, MANIFEST, POLICIES
 
 from groupwise.core import load_config, write_json, write_jsonl
 from groupwise.evaluation.conditions import Conditions
-from groupwise.evaluation.label_metrics import Temperature
-from groupwise.evaluation.metrics import compute_metrics
-from groupwise.evaluation.paired import compare_pairs
+from groupwise.evaluation.metrics import Temperature, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
     Measure,

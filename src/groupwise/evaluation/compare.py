@@ -12,18 +12,20 @@ from typing import Any, Literal
 
 from groupwise.core import digest_json
 from groupwise.evaluation.methods import MethodDifference, compare_methods
-from groupwise.evaluation.paired import (
-    DiscordantItem,
-    PairedComparison,
-    compare_items,
-    list_discordant,
-)
 from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
 from groupwise.evaluation.sameness import summarize_same
 from groupwise.evaluation.sources import tell_sameness
-from groupwise.evaluation.statistics import NUM_RESAMPLES, SIGNIFICANCE, adjust_holm
+from groupwise.evaluation.statistics import (
+    NUM_RESAMPLES,
+    SIGNIFICANCE,
+    DiscordantItem,
+    PairedComparison,
+    adjust_holm,
+    compare_items,
+    list_discordant,
+)
 
 SAME = 1e-12
 MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS, FEW_CARRYING = 0.05, 100, 20, 20

@@ -1,15 +1,13 @@
 """Differences of methods over seeds: trainings and clusters are both drawn at random.
 
-Where all trainings answered the same items, seeds and clusters are crossed; where each seed drew
-items of its own, a seed's mean carries its clusters and seeds alone are compared. In shapes R is
-seeds, G clusters and ``...`` any number of data sets.
-
-Source: Owen 2007, "The pigeonhole bootstrap", section 3 (the variance of a mean over two crossed
-random factors).
+Where all trainings answered the same items, seeds and clusters are crossed (Owen 2007, "The
+pigeonhole bootstrap", section 3); where each seed drew items of its own, a seed's mean carries its
+clusters and seeds alone are compared. In shapes R is seeds, G clusters and ``...`` data sets.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -19,11 +17,11 @@ from scipy.optimize import brentq
 from scipy.stats import nct
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.predictions import Items, subtract_items
+from groupwise.evaluation.predictions import Floats, Items, subtract_items
 from groupwise.evaluation.statistics import (
     LEVEL,
+    NO_SPREAD,
     POWER,
-    Floats,
     count_carrying,
     find_cluster_df,
     find_mean,
@@ -33,10 +31,7 @@ from groupwise.evaluation.statistics import (
 )
 
 MIN_SEEDS = 3
-_MOST_SEEDS, _MOST_ITEMS, _LEAST_P = 1000, 10**7, 1e-12
-_NO_SPREAD, _FEW_SHARED = 1e-12, 0.05
-Design = Literal["crossed", "nested", "overlapping"]
-Limit = Literal["", "few_seeds", "one_cluster", "overlapping", "no_spread"]
+_LEAST_P, _FEW_SHARED = 1e-12, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +54,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodDifference:
-    """How method b differs from method a, over seeds and clusters like these.
-
-    What belongs to the interval is None where ``limit`` says why there is none: less than 3 seeds a
-    side, one cluster, items that overlap, or nothing that spreads.
-    """
+    """How method b differs from method a; of the interval all is None where ``limit`` says why."""
 
     estimate: float  # mean over seeds and items of b minus that of a, in [-1, 1]
     low: float | None = None  # ends of the 95 % interval
@@ -76,11 +67,9 @@ class MethodDifference:
     num_items: int  # of the run that has fewest, as the clusters
     num_clusters: int
     is_paired: bool  # the seeds of both sides belong together
-    design: Design  # ``crossed``: all answered the same items; ``nested``: each seed drew its own
-    limit: Limit  # empty where there is an interval
-    # Clusters that carry the variance, of crossed runs. Below 20 the interval of gains that whole
-    # rare clusters have is too narrow.
-    num_carrying: float | None = None
+    design: Literal["crossed", "nested", "overlapping"]  # same items, each seed's own, or neither
+    limit: Literal["", "few_seeds", "one_cluster", "overlapping", "no_spread"] = ""
+    num_carrying: float | None = None  # clusters that carry the variance, of crossed runs
     seeds_needed: int | None = None  # a side, for 80 % power; None above 1000
     items_needed: int | None = None  # likewise with these seeds; None where no number of items does
 
@@ -89,14 +78,9 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
     """Compare method b with method a, each by the items of one run per seed.
 
     The interval is ``find_half_width``'s where runs answered the same items, else Student's t of
-    seeds; with fewer than 3 seeds there are points only. Of the same items its coverage is at least
-    93 % in every setting of ``benchmarks/coverage.py`` but those in which rare whole clusters carry
-    all the gain. Runs with items of their own were not simulated. Where seeds of both sides belong
-    together (``is_paired``), run r of b belongs to run r of a.
-
-    Raises:
-        EvaluationError: without runs, if paired sides have unlike numbers of seeds, or if paired
-            runs answered other items.
+    seeds. Of the same items its coverage is at least 93 % in every setting of
+    ``benchmarks/coverage.py`` but those in which rare whole clusters carry all the gain. Where runs
+    belong together in turn (``is_paired``), unlike numbers or items are an EvaluationError.
     """
     if not a or not b or (is_paired and len(a) != len(b)):
         raise EvaluationError(
@@ -104,131 +88,93 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
             got=f"{len(a)} and {len(b)} seeds",
             expected="one or more, as many on both sides where they are paired",
         )
-    design = _find_design(a, b, is_paired=is_paired)
-    num_clusters = min(len(set(one.clusters)) for one in (*a, *b))
-    limit: Limit = "one_cluster" if num_clusters < 2 else ""
-    if min(len(a), len(b)) < MIN_SEEDS:
-        limit = "few_seeds"
-    elif design == "overlapping":
-        limit = "overlapping"
-    parts = None if limit else _find_parts(a, b, design, is_paired=is_paired)
-    half = 0.0 if parts is None else float(find_half_width(parts))
-    if parts is not None and half < _NO_SPREAD:
-        parts, limit = None, "no_spread"
-    estimate = float(np.mean([one.value for one in b]) - np.mean([one.value for one in a]))
+    runs, means = [*a, *b], [np.array([run.value for run in side]) for side in (a, b)]
+    own = [(run.values, len(side), run.clusters) for side in (a, b) for run in side]
+    if is_paired:  # other items are refused
+        own = [(subtract_items(x, y), len(b), y.clusters) for x, y in zip(a, b, strict=True)]
+    design = "crossed"
+    if any((run.ids, run.clusters) != (a[0].ids, a[0].clusters) for run in runs):
+        sets = [set(run.ids) for run in (b if is_paired else runs)]
+        most = max(len(x & y) / min(len(x), len(y)) for x, y in combinations(sets, 2))
+        design = "nested" if most < _FEW_SHARED else "overlapping"  # a few alike are chance
     found = MethodDifference(
-        estimate=estimate,
+        estimate=float(means[1].mean() - means[0].mean()),
         num_seeds_a=len(a),
         num_seeds_b=len(b),
-        num_items=min(len(one.ids) for one in (*a, *b)),
-        num_clusters=num_clusters,
+        num_items=min(len(run.ids) for run in runs),
+        num_clusters=min(len(set(run.clusters)) for run in runs),
         is_paired=is_paired,
         design=design,
-        limit=limit,
     )
-    if parts is None:
-        return found
-    squares = parts.seed_alone**2 / parts.seed_df + parts.cluster**2 / parts.cluster_df
-    found = replace(
-        found,
-        low=max(-1.0, estimate - half),
-        high=min(1.0, estimate + half),
-        p_value=find_p(parts),
-        df=float((parts.seed_alone + parts.cluster) ** 2 / squares),
-        seed_share=_find_seed_share(parts, a, b, is_paired=is_paired),
-        seeds_needed=count_seeds_needed(parts),
-    )
-    if design != "crossed":
-        return found
-    (one, sizes), (two, _) = _sum_runs(a), _sum_runs(b)
-    carrying = float(count_carrying(two.mean(axis=0) - one.mean(axis=0), sizes))
-    needed = count_items_needed(parts, len(a[0].ids))
-    return replace(found, num_carrying=carrying, items_needed=needed)
-
-
-def _find_design(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) -> Design:
-    """Return how items relate to seeds; a few items that two seeds drew alike are chance."""
-    if is_paired:
-        for one, two in zip(a, b, strict=True):
-            subtract_items(one, two)  # refuses other items
-    runs = [*b] if is_paired else [*a, *b]
-    if all((one.ids, one.clusters) == (runs[0].ids, runs[0].clusters) for one in (*a, *b)):
-        return "crossed"
-    sets = [set(one.ids) for one in runs]
-    most = max(len(x & y) / min(len(x), len(y)) for x, y in combinations(sets, 2))
-    return "nested" if most < _FEW_SHARED else "overlapping"
-
-
-def _find_parts(
-    a: Sequence[Items], b: Sequence[Items], design: Design, *, is_paired: bool
-) -> Components:
+    if min(len(a), len(b)) < MIN_SEEDS:
+        return replace(found, limit="few_seeds")
+    if design == "overlapping":
+        return replace(found, limit="overlapping")
+    if found.num_clusters < 2:
+        return replace(found, limit="one_cluster")
+    carrying: float | None = None
     if design == "crossed":
-        (one, sizes), (two, _) = (_sum_runs(side) for side in (a, b))
-        return split_variance(one, two, sizes, is_paired=is_paired)
-    means = [np.array([one.value for one in side]) for side in (a, b)]
-    sides = [means[1] - means[0]] if is_paired else means
-    seed, df = _join_sides(
-        [(np.asarray(side.var(ddof=1) / len(side)), len(side) - 1) for side in sides]
+        (one, sizes), (two, _) = (
+            sum_clusters(np.stack([run.values for run in side]), a[0].clusters) for side in (a, b)
+        )
+        parts = split_variance(one, two, sizes, is_paired=is_paired)
+        carrying = float(count_carrying(two.mean(axis=0) - one.mean(axis=0), sizes))
+    else:
+        sides = [means[1] - means[0]] if is_paired else means
+        seed, df = _join_sides([(side.var(ddof=1) / len(side), len(side) - 1) for side in sides])
+        none, num_seeds = np.zeros(()), min(len(a), len(b))
+        parts = Components(np.asarray(found.estimate), seed, none, none, df, none + 1, num_seeds)
+    half, alone, cluster = float(find_half_width(parts)), parts.seed_alone, parts.cluster
+    if half < NO_SPREAD:
+        return replace(found, limit="no_spread")
+    if cluster > 0:
+        share = float(alone / (alone + cluster))
+    else:  # clusters of nested runs have their share in the seeds'
+        variances = [find_variance(*sum_clusters(x, names)) / num**2 for x, num, names in own]
+        share = max(0.0, 1 - sum(map(float, variances)) / float(parts.seed))
+    squares = alone**2 / parts.seed_df + cluster**2 / parts.cluster_df
+    return replace(
+        found,
+        low=max(-1.0, found.estimate - half),
+        high=min(1.0, found.estimate + half),
+        p_value=find_p(parts),
+        df=float((alone + cluster) ** 2 / squares),
+        seed_share=share,
+        num_carrying=carrying,
+        seeds_needed=count_seeds_needed(parts),
+        items_needed=count_items_needed(parts, len(a[0].ids)) if design == "crossed" else None,
     )
-    none, estimate = np.zeros(()), np.asarray(means[1].mean() - means[0].mean())
-    return Components(estimate, seed, none, none, df, np.ones(()), min(map(len, means)))
-
-
-def _sum_runs(side: Sequence[Items]) -> tuple[Floats, Floats]:
-    return sum_clusters(np.stack([one.values for one in side]), side[0].clusters)
-
-
-def _find_seed_share(
-    parts: Components, a: Sequence[Items], b: Sequence[Items], *, is_paired: bool
-) -> float:
-    """Return the trainings' share of the variance; of nested runs clusters have theirs in seeds."""
-    if parts.cluster > 0:
-        return float(parts.seed_alone / (parts.seed_alone + parts.cluster))
-    sides = [[(one.values, one) for one in side] for side in (a, b)]
-    if is_paired:
-        sides = [[(subtract_items(one, two), two) for one, two in zip(a, b, strict=True)]]
-    clusters = sum(
-        float(find_variance(*sum_clusters(values, one.clusters))) / len(side) ** 2
-        for side in sides
-        for values, one in side
-    )
-    return max(0.0, 1 - clusters / float(parts.seed))
 
 
 def split_variance(a: Floats, b: Floats, sizes: Floats, *, is_paired: bool) -> Components:
     """Return the components of mean b minus mean a, where seeds and clusters are crossed.
 
     ``a`` (..., R_a, G) and ``b`` (..., R_b, G) are sums by seed and cluster, ``sizes`` (G,) items.
-
-    Source: Owen 2007, section 3; Welch 1938 for the degrees of freedom of unpaired seeds.
     """
-    gains = b.mean(axis=-2) - a.mean(axis=-2)
-    sides = [_split_side(side, sizes) for side in ([b - a] if is_paired else [a, b])]
-    seed, seed_df = _join_sides([(variance, df) for variance, _, df in sides])
+    gains, total = b.mean(axis=-2) - a.mean(axis=-2), sizes.sum()
+    sides: list[tuple[Floats, int]] = []
+    interactions: list[Floats] = []
+    for sums in [b - a] if is_paired else [a, b]:
+        num_seeds, means = sums.shape[-2], find_mean(sums, sizes)
+        residuals = sums - means[..., None] * sizes
+        residuals = residuals - residuals.mean(axis=-2, keepdims=True)
+        terms = (residuals**2).sum(axis=-2) / (1 - sizes / total)
+        interactions.append(terms.sum(axis=-1) / total**2 / (num_seeds * (num_seeds - 1)))
+        sides.append((means.var(axis=-1, ddof=1) / num_seeds, num_seeds - 1))
+    seed, seed_df = _join_sides(sides)
     return Components(
         estimate=find_mean(gains, sizes),
         seed=seed,
         cluster=find_variance(gains, sizes),
-        interaction=np.sum([part for _, part, _ in sides], axis=0),
+        interaction=np.sum(interactions, axis=0),
         seed_df=seed_df,
         cluster_df=np.broadcast_to(find_cluster_df(sizes), seed.shape),
         num_seeds=min(a.shape[-2], b.shape[-2]),
     )
 
 
-def _split_side(sums: Floats, sizes: Floats) -> tuple[Floats, Floats, int]:
-    """Return seed variance, interaction variance and degrees of freedom of sums (..., R, G)."""
-    num_seeds, total = sums.shape[-2], sizes.sum()
-    means = find_mean(sums, sizes)
-    residuals = sums - means[..., None] * sizes
-    residuals = residuals - residuals.mean(axis=-2, keepdims=True)
-    terms = (residuals**2).sum(axis=-2) / (1 - sizes / total)
-    interaction = terms.sum(axis=-1) / total**2 / (num_seeds * (num_seeds - 1))
-    return means.var(axis=-1, ddof=1) / num_seeds, interaction, num_seeds - 1
-
-
 def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
-    """Return the sum of variances and Welch's degrees of freedom of it."""
+    """Return the sum of variances and Welch's (1938) degrees of freedom of it."""
     seed = np.sum([variance for variance, _ in sides], axis=0)
     squares = np.sum([variance**2 / df for variance, df in sides], axis=0)
     return seed, np.where(squares > 0, seed**2 / np.where(squares > 0, squares, 1), sides[0][1])
@@ -237,22 +183,18 @@ def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
 def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
     """Return half the width (...) of the interval of a difference of methods.
 
-    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): each part keeps the quantile
-    of its own degrees of freedom. It is never narrower than Student's t of the seeds' means: with
-    three or four seeds the difference of the variances is often far too small by chance.
-
-    Source: Howe 1974; Zou & Donner 2008, equation 3 (half-widths add in squares). In simulations
-    with 3 to 10 seeds and 10 to 150 clusters its worst coverage is 93.5 %, that of Satterthwaite's
-    single quantile 92 % (``benchmarks/coverage_methods.py``, ``coverage_seeds.py``).
+    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): half-widths add in squares,
+    each with its own degrees of freedom (Howe 1974; Zou & Donner 2008, equation 3). Never narrower
+    than Student's t of the seeds' means: with three or four seeds the difference of the variances
+    is often far too small by chance (``benchmarks/coverage_seeds.py``).
     """
     seed = find_quantile(parts.seed_df, level) ** 2
-    cluster = find_quantile(parts.cluster_df, level) ** 2
-    both = seed * parts.seed_alone + cluster * parts.cluster
+    both = seed * parts.seed_alone + find_quantile(parts.cluster_df, level) ** 2 * parts.cluster
     return np.sqrt(np.maximum(both, seed * parts.seed))
 
 
 def find_p(parts: Components) -> float:
-    """Return the p at which the interval of level 1 - p just touches 0."""
+    """Return the p at which the interval of level 1 - p just touches 0, at least 1e-12."""
     gap = abs(float(parts.estimate))
 
     def miss(log_p: float) -> float:
@@ -267,11 +209,9 @@ def find_p(parts: Components) -> float:
 def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> float:
     """Return how likely a difference of this size is shown, in [0, 1], with the right sign.
 
-    The estimate over its standard error is taken as noncentral t with Satterthwaite's degrees of
-    freedom, against the quantile that ``find_half_width`` uses at the expected variances. There are
-    ``num_seeds`` a side, 2 or more, and ``more_items`` times the items in clusters like these.
-
-    Source: Cohen 1988, section 2.5 (power by the noncentral t); Satterthwaite 1946.
+    By the noncentral t (Cohen 1988, section 2.5) with Satterthwaite's degrees of freedom, against
+    the quantile that ``find_half_width`` uses at the expected variances. There are ``num_seeds`` a
+    side, 2 or more, and ``more_items`` times the items in clusters like these.
     """
     more_seeds = num_seeds / parts.num_seeds
     both = min(float(parts.interaction), float(parts.cluster))
@@ -284,29 +224,23 @@ def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> f
     df = variance**2 / (seed**2 / seed_df + cluster**2 / cluster_df)
     own = seed + float(parts.interaction) / more_seeds / more_items
     wide = max(quantiles[0] ** 2 * seed + quantiles[1] ** 2 * cluster, quantiles[0] ** 2 * own)
-    limit = math.sqrt(wide / variance)
     shift = abs(float(parts.estimate)) / math.sqrt(variance)
-    return float(nct.sf(limit, df, shift))
+    return float(nct.sf(math.sqrt(wide / variance), df, shift))
 
 
 def count_seeds_needed(parts: Components) -> int | None:
     """Return the seeds a side that show this difference with 80 % power; None above 1000."""
-    return _find_least(lambda num: find_power(parts, num), MIN_SEEDS, _MOST_SEEDS)
+    seeds = range(MIN_SEEDS, 1001)
+    place = bisect_left(seeds, POWER, key=lambda num: find_power(parts, num))
+    return seeds[place] if place < len(seeds) else None
 
 
 def count_items_needed(parts: Components, num_items: int) -> int | None:
-    """Return the items that show this difference with these seeds; None where none do."""
-    return _find_least(
-        lambda num: find_power(parts, parts.num_seeds, more_items=num / num_items), 2, _MOST_ITEMS
-    )
+    """Return the items that show this difference with these seeds; None where no 10^7 do."""
 
+    def rate(num: int) -> float:
+        return find_power(parts, parts.num_seeds, more_items=num / num_items)
 
-def _find_least(find: Callable[[int], float], least: int, most: int) -> int | None:
-    """Return the least number whose power, which rises with it, is enough; None above ``most``."""
-    if find(most) < POWER:
-        return None
-    low, high = least - 1, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if find(middle) >= POWER else (middle, high)
-    return high
+    items = range(2, 10**7 + 1)
+    place = bisect_left(items, POWER, key=rate)
+    return items[place] if place < len(items) else None

@@ -1,27 +1,27 @@
 """Metrics: one number per policy, split and name, each with its interval, n and split digest.
 
 Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. First the values of a
-measure item by item, then the metrics of whole splits; comparing two policies is ``paired``'s job.
+measure item by item, by which policies are compared, then the metrics of whole splits, last what
+labels say: confusion, reliability and temperature. An invalid answer is never one of the labels.
 """
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 
 from groupwise.core import EvaluationError, derive_seed, describe_unknown, write_json
-from groupwise.evaluation.label_metrics import (
-    bound_scores,
-    debias_error,
-    fill_cells,
-    rate_cells,
-    score_cells,
-)
 from groupwise.evaluation.predictions import (
+    Floats,
     Items,
     Prediction,
     check_labels,
@@ -33,10 +33,13 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.statistics import (
     Interval,
+    PairedComparison,
+    adjust_holm,
+    bound_clustered,
     clustered_ratio,
-    widen_certain,
+    compare_items,
+    widen_balanced,
     widen_interval,
-    widen_recalls,
 )
 
 METRIC_VERSIONS: Mapping[str, int] = {
@@ -58,127 +61,120 @@ METRIC_VERSIONS: Mapping[str, int] = {
 }
 """Version of each family of metrics; it rises with any change of a value or an interval."""
 MAX_LABELS = MAX_SLICES = 20
-_LATENCY_RESAMPLES = 500
-_LATENCIES = {"latency_p50_s": 0.5, "latency_p95_s": 0.95}
+NUM_BINS = 10
+MIN_ITEMS = 20  # below which no temperature is fitted
+_LEAST = 1e-12  # stands for a probability that was rounded to 0
 Row = tuple[str, float, Interval, int]
-_Unit = tuple[str, str, str | None, str | None, float]
-"""Id, cluster, label, answer and value of one item, or of one pair of items."""
+_Means = dict[str, tuple[str, Sequence[Prediction]]]  # measure without its part, and rows, by name
 
 
-def list_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return the measures of the predictions that are means of values of items.
+def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
+    """Return the measures of predictions that are means of values of items.
 
-    invalid_rate and, where items have truths, accuracy; recall:LABEL (20 labels or less); pass@k,
-    mean@k, pair_accuracy and the names in ``scores`` where predictions have them; and of fields
-    with 20 values or less what ``list_sliced`` names, such as accuracy[FIELD=VALUE].
+    accuracy where there are truths, invalid_rate, of samples pass@k for k = 1, 2, 4, ... and the
+    fewest that an item has, and mean@k, pair_accuracy, the names in ``scores``, recall:LABEL of 20
+    labels or less; and for fields with 20 values or less such as accuracy[FIELD=VALUE].
     """
-    labels = sorted({item.label for item in predictions if item.label is not None})
-    fields: dict[str, dict[str, list[Prediction]]] = {}
-    for item in predictions:
-        for name, value in item.fields.items():
-            if isinstance(value, (str, int, bool)):
-                fields.setdefault(name, {}).setdefault(str(value), []).append(item)
-    return (
-        *list_counted(predictions),
-        *(f"recall:{label}" for label in (labels if len(labels) <= MAX_LABELS else ())),
-        *(
-            f"{measure}[{name}={value}]"
-            for name, parts in sorted(fields.items())
-            if len(parts) <= MAX_SLICES
-            for value, part in sorted(parts.items())
-            for measure in list_sliced(part)
-        ),
-        *list_drawn_measures(predictions),
-    )
+    return tuple(_find_measures(rows))
 
 
-def list_counted(predictions: Iterable[Prediction]) -> tuple[str, ...]:
-    """Return what is counted of all items: accuracy, where they have truths, and invalid_rate."""
-    return ("accuracy", "invalid_rate") if have_truths(predictions) else ("invalid_rate",)
+def _find_measures(rows: Sequence[Prediction]) -> _Means:
+    found = _find_means({"": rows})
+    labels = sorted({item.label for item in rows if item.label is not None})
+    for label in labels if len(labels) <= MAX_LABELS else ():
+        found[f"recall:{label}"] = f"recall:{label}", rows
+    for field in sorted({name for item in rows for name in item.fields}):
+        values = [item.fields[field] for item in rows if field in item.fields]
+        parts = _group_by(field, rows)
+        if all(isinstance(x, str | int | None) for x in values) and len(parts) <= MAX_SLICES:
+            found |= _find_means(parts)
+    return found
 
 
-def list_drawn_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return pass@k, mean@k, pair_accuracy and the names in ``scores``, where there are any."""
-    has_pairs = any(item.pair for item in predictions)
-    scores = sorted({name for item in predictions for name in item.scores})
-    return (
-        *list_sampled_measures(predictions),
-        *(("pair_accuracy",) if has_pairs else ()),
-        *scores,
-    )
+def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, Sequence[Prediction]]:
+    found: dict[str, list[Prediction]] = {}
+    for item in rows:
+        if item.fields.get(field) is not None:
+            found.setdefault(str(item.fields[field]), []).append(item)
+    return {f"[{field}={value}]": part for value, part in sorted(found.items())}
 
 
-def list_sliced(part: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return the measures that a part of the items has, too; pair_accuracy with whole pairs."""
-    scores = sorted({name for item in part for name in item.scores})
-    return (*list_counted(part), *(("pair_accuracy",) if keep_whole_pairs(part) else ()), *scores)
+def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> _Means:
+    """Return the means of all items (part ""), or of parts: no samples, and whole pairs only."""
+    found: _Means = {}
+    for part, rows in parts.items():
+        halves = Counter((one.policy, one.split, one.pair) for one in rows if one.pair)
+        pairs = [one for one in rows if halves[one.policy, one.split, one.pair] > bool(part)]
+        names = ["accuracy", "invalid_rate"] if have_truths(rows) else ["invalid_rate"]
+        if not part and (most := _count_fewest_samples(rows)):
+            powers = [2**n for n in range(most.bit_length()) if 2**n < most]
+            names += [*(f"pass@{k}" for k in (*powers, most)), f"mean@{most}"]
+        names += ["pair_accuracy"] if pairs else []
+        for name in (*names, *sorted({name for item in rows for name in item.scores})):
+            found[name + part] = name, pairs if name == "pair_accuracy" else rows
+    return found
 
 
-def keep_whole_pairs(part: Iterable[Prediction]) -> list[Prediction]:
-    """Return the items of a part whose partner is in it, too."""
-    pairs: dict[tuple[str, str, str], list[Prediction]] = {}
-    for item in part:
-        if item.pair:
-            pairs.setdefault((item.policy, item.split, item.pair), []).append(item)
-    return [item for halves in pairs.values() if len(halves) > 1 for item in halves]
+def _count_fewest_samples(rows: Sequence[Prediction]) -> int:
+    return min((len(item.samples) for item in rows if item.samples), default=0)
 
 
 def read_items(
     predictions: Sequence[Prediction], *, policy: str, split: str, measure: str
 ) -> Items:
-    """Return the values of a measure, item by item.
+    """Return the values of a measure, item by item; items without the measure are left out.
 
-    Items without the measure (no samples, another label, another field) are left out.
-
-    Raises:
-        EvaluationError: if the policy or the measure is not there, or a pair is not two items
-            of one cluster.
+    A policy or measure that is not there, or half a pair, is an EvaluationError.
     """
     chosen = [item for item in predictions if (item.policy, item.split) == (policy, split)]
     if not chosen:
         have = sorted({f"{item.policy} on {item.split}" for item in predictions})
         raise EvaluationError(f"there are no predictions of {policy} on {split}", got=have)
     ((_, rows),) = group_by_policy(chosen).items()
-    return collect_items(rows, measure)
+    known, (kind, _, k) = _find_measures(rows), measure.partition("@")
+    if kind == "pass" and k.isdecimal() and 1 <= int(k) <= _count_fewest_samples(rows):
+        known[measure] = measure, rows
+    if measure not in known:
+        what = describe_unknown("measure", measure, list(known))
+        raise EvaluationError(f"{policy} on {split}: {what}")
+    name, part = known[measure]
+    return replace(_collect_items(part, name), measure=measure, split_digest=digest_items(rows))
 
 
-def collect_items(rows: Sequence[Prediction], measure: str) -> Items:
-    """Return the values of a measure for the rows of one policy and split, sorted by id."""
-    known, (kind, _, k) = list_measures(rows), measure.partition("@")
-    is_pass = kind == "pass" and k.isdecimal() and 1 <= int(k) <= count_fewest_samples(rows)
-    if measure not in known and not is_pass:
-        where = f"{rows[0].policy} on {rows[0].split}"
-        raise EvaluationError(f"{where}: {describe_unknown('measure', measure, known)}")
-    name, chosen = measure, rows
-    whole, _, part = measure.partition("[")
-    if part and whole in list_sliced(rows):
-        field, _, value = part[:-1].partition("=")
-        name = whole
-        chosen = [r for r in rows if r.fields.get(field) is not None]
-        chosen = [row for row in chosen if str(row.fields[field]) == value]
-        chosen = keep_whole_pairs(chosen) if name == "pair_accuracy" else chosen
-    units = list(_score_pairs(chosen) if name == "pair_accuracy" else _score_rows(chosen, name))
+def _collect_items(rows: Sequence[Prediction], measure: str) -> Items:
+    units: list[tuple[str, str, str | None, str | None, float]] = []
+    pairs: dict[str, list[Prediction]] = {}
+    for item in rows:
+        if measure == "pair_accuracy":
+            pairs.setdefault(item.pair, []).append(item)
+        elif (value := _score(item, measure)) is not None:
+            units.append((item.example_id, item.cluster, item.label, item.predicted, value))
+    for name, halves in sorted(pairs.items()):
+        num_clusters = len({item.cluster for item in halves})
+        if len(halves) != 2 or num_clusters != 1:
+            raise EvaluationError(
+                f"pair {name} of {halves[0].split} cannot be scored",
+                got=f"{len(halves)} items in {num_clusters} clusters",
+                expected="two items of one cluster",
+                fix="keep both halves together when splitting and sampling",
+            )
+        label = json.dumps([item.label for item in halves], ensure_ascii=False)
+        answer = json.dumps([item.predicted for item in halves], ensure_ascii=False)
+        is_right = all(item.is_correct for item in halves)
+        units.append((name, halves[0].cluster, label, answer, is_right))
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
-    values = np.asarray(scores, dtype=np.float64)
     return Items(
         measure=measure,
         split=rows[0].split,
         policy=rows[0].policy,
         ids=ids,
         clusters=clusters,
-        values=values,
-        is_binary=bool(np.isin(values, (0, 1)).all()),
-        split_digest=digest_items(rows),
+        values=np.asarray(scores, dtype=np.float64),
+        is_binary=set(scores) <= {0, 1},
+        split_digest="",
         labels=labels,
         answers=answers,
     )
-
-
-def _score_rows(rows: Sequence[Prediction], measure: str) -> Iterator[_Unit]:
-    for item in rows:
-        value = _score(item, measure)
-        if value is not None:
-            yield item.example_id, item.cluster, item.label, item.predicted, float(value)
 
 
 def _score(item: Prediction, measure: str) -> float | None:
@@ -198,52 +194,44 @@ def _score(item: Prediction, measure: str) -> float | None:
     return estimate_pass(num_samples, num_right, int(measure.removeprefix("pass@")))
 
 
-def _score_pairs(rows: Sequence[Prediction]) -> Iterator[_Unit]:
-    """Yield one unit per pair: right if both halves are."""
-    pairs: dict[str, list[Prediction]] = {}
-    for item in rows:
-        if item.pair:
-            pairs.setdefault(item.pair, []).append(item)
-    for name, halves in sorted(pairs.items()):
-        clusters = sorted({item.cluster for item in halves})
-        if len(halves) != 2 or len(clusters) != 1:
-            raise EvaluationError(
-                f"pair {name} of {halves[0].split} cannot be scored",
-                got=f"{len(halves)} items in {len(clusters)} clusters",
-                expected="two items of one cluster",
-                fix="keep both halves together when splitting and sampling",
-            )
-        label = json.dumps([item.label for item in halves], ensure_ascii=False)
-        answer = json.dumps([item.predicted for item in halves], ensure_ascii=False)
-        yield name, clusters[0], label, answer, all(item.is_correct for item in halves)
-
-
 def estimate_pass(num_samples: int, num_right: int, k: int) -> float:
-    """Return the probability that one of ``k`` samples is right, without bias, in [0, 1].
+    """Return the probability, without bias, that one of ``k`` samples is right (Chen et al. 2021).
 
-    It is 1 - C(n - c, k) / C(n, k) with n samples, c of them right; ``k`` is 1 to n.
-
-    Source: Chen et al. 2021, "Evaluating large language models trained on code", equation 1.
-    Deviation: whole numbers are divided once, where the paper multiplies fractions, so that 0
-    and 1 are exact.
+    Deviation from their equation 1: whole numbers are divided once, so that 0 and 1 are exact.
     """
     return 1 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
 
 
-def list_sampled_measures(predictions: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return pass@k for k = 1, 2, 4, ... and the most there is, and mean@k; () without samples.
+def compare_policies(
+    predictions: Sequence[Prediction],
+    a: str,
+    b: str,
+    *,
+    split: str = "test",
+    seed: int = 0,
+    measure: str = "accuracy",
+) -> PairedComparison:
+    """Compare policy ``b`` with policy ``a`` item by item; errors as ``compare_items``.
 
-    The most there is are the samples of the item that has fewest; k of mean@k is that number
-    too, though the mean is over all samples of each item.
+    An item that both were asked and one has no value of is left out, which ``n`` tells.
     """
-    most = count_fewest_samples(predictions)
-    powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-    return (*(f"pass@{k}" for k in [*powers, most]), f"mean@{most}") if most else ()
+    one, two = (read_items(predictions, policy=x, split=split, measure=measure) for x in (a, b))
+    asked, asked_too = (
+        {p.example_id for p in predictions if (p.policy, p.split) == (x, split)} for x in (a, b)
+    )
+    if asked == asked_too:
+        common = {*one.ids} & {*two.ids}
+        one, two = one.keep(common), two.keep(common)
+    return compare_items(one, two, seed=seed)
 
 
-def count_fewest_samples(predictions: Sequence[Prediction]) -> int:
-    """Return the samples of the item that has fewest, of those that have any; 0 without."""
-    return min((len(item.samples) for item in predictions if item.samples), default=0)
+def compare_pairs(
+    predictions: Sequence[Prediction], pairs: Sequence[tuple[str, str]], **options: Any
+) -> list[PairedComparison]:
+    """Compare pairs (a, b) by ``compare_policies`` with its options; p-values adjusted for all."""
+    found = [compare_policies(predictions, a, b, **options) for a, b in pairs]
+    adjusted = adjust_holm([one.p_value_clustered for one in found])
+    return [replace(one, p_value_holm=p) for one, p in zip(found, adjusted, strict=True)]
 
 
 @exact
@@ -261,12 +249,10 @@ class Metric:
 
     @property
     def policy(self) -> str:
-        """The part of the name before the stroke."""
         return self.name.partition("/")[0]
 
     @property
     def measure(self) -> str:
-        """The part of the name after the stroke."""
         return self.name.partition("/")[2]
 
 
@@ -279,87 +265,44 @@ def compute_metrics(
 ) -> list[Metric]:
     """Compute every metric of every policy on every split.
 
-    Per policy: accuracy (an invalid answer is wrong), invalid_rate, precision:LABEL, recall:LABEL,
-    f1:LABEL, balanced_accuracy, brier, ece, latency_p50_s and latency_p95_s; of each value of the
-    fields named in ``slices`` what ``list_sliced`` names, such as accuracy[FIELD=VALUE]. Where
-    predictions have them: pass@k and mean@k of ``samples``, pair_accuracy of ``pair`` (n counts
-    pairs) and the mean of each of ``scores``.
-
-    Means and ratios of sums have the interval of ``clustered_ratio``; balanced_accuracy, ece (which
-    is without what chance adds) and latencies that of draws of whole clusters. With a single
-    cluster nothing is known about others: the interval is [0, 1] (latencies: lowest to highest).
-    Items without truths have no accuracy; free text (``labels=()``, or more than 20) has no metrics
-    by label, nor Brier score, nor calibration error.
-
-    Raises:
-        EvaluationError: without predictions, with a label outside the set, an item answered
-            twice by one policy, a slice of more than 20 values, or a pair that is not two
-            items of one cluster.
+    Per policy what ``list_measures`` names, in parts by the fields in ``slices`` only; what
+    ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``); latency_p50_s and
+    latency_p95_s. An invalid answer is wrong. Means have the interval of ``clustered_ratio``,
+    latencies that of draws of whole clusters. A single cluster says nothing about others: [0, 1],
+    of latencies their range. No predictions, a label outside the set, an item answered twice, a
+    slice of more than 20 values, or half a pair is an EvaluationError.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
     found: list[Metric] = []
     for (split, policy), items in group_by_policy(predictions).items():
-        digest = digest_items(items)
-        seed_here = derive_seed(seed, "metrics", split)
+        if own := labels if have_truths(items) else ():
+            check_labels(items, own)
+        digest, seed_here = digest_items(items), derive_seed(seed, "metrics", split)
+        rows = _average(_find_means({"": items}))
+        if 0 < len(own) <= MAX_LABELS:
+            rows += measure_labels(items, own, seed=seed_here)
+        rows += _measure_latency(items, seed_here)
+        for field in slices:
+            parts = _group_by(field, items)
+            if len(parts) > MAX_SLICES:
+                given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
+                raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
+            rows += _average(_find_means(parts))
         found += [
             Metric(f"{policy}/{name}", split, value, *widen_interval(ends, value), n, digest)
-            for name, value, ends, n in _measure(items, labels, slices, seed_here)
+            for name, value, ends, n in rows
         ]
     return found
 
 
-def _measure(
-    items: Sequence[Prediction], labels: Sequence[str], slices: Sequence[str], seed: int
-) -> Iterator[Row]:
-    if not have_truths(items):
-        labels = ()
-    if labels:
-        check_labels(items, labels)
-    for name in (*list_counted(items), *list_drawn_measures(items)):
-        yield _average(items, name)
-    if 0 < len(labels) <= MAX_LABELS:
-        yield from _measure_labels(items, labels, seed)
-    yield from _measure_latency(items, seed)
-    for field in slices:
-        parts: dict[str, list[Prediction]] = {}
-        for item in items:
-            if item.fields.get(field) is not None:
-                parts.setdefault(str(item.fields[field]), []).append(item)
-        if len(parts) > MAX_SLICES:
-            given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
-            raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
-        for value, part in sorted(parts.items()):
-            for name in list_sliced(part):
-                rows = keep_whole_pairs(part) if name == "pair_accuracy" else part
-                yield f"{name}[{field}={value}]", *_average(rows, name)[1:]
-
-
-def _average(rows: Sequence[Prediction], measure: str) -> Row:
-    """Return the mean of a measure in [0, 1] over the items that have it."""
-    items = collect_items(rows, measure)
-    ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
-    return measure, items.value, ends or (0.0, 1.0), len(items.values)
-
-
-def _measure_labels(items: Sequence[Prediction], labels: Sequence[str], seed: int) -> Iterator[Row]:
-    """Yield ratios of sums over items, and what only draws of whole clusters have intervals of."""
-    clusters = [item.cluster for item in items]
-    cells = fill_cells(items, labels)
-    recalls: list[tuple[float, Interval]] = []
-    for name, tops, bases, n in rate_cells(cells, labels):
-        top, base = np.column_stack([tops, bases]).sum(axis=0)
-        ends = clustered_ratio(tops, bases, clusters) or (0.0, 1.0)
-        recalls += [(float(top / base), ends)] if name.startswith("recall:") else []
-        yield name, float(top / base), ends, n
-    balanced = float(score_cells(cells.sum(axis=0), labels)[0])
-    ends, error_ends = bound_scores(clusters, cells, labels, seed=seed)
-    ends = widen_recalls(widen_certain(ends, balanced, clusters), balanced, recalls)
-    yield "balanced_accuracy", balanced, ends, len(items)
-    num_known = sum(item.probabilities is not None for item in items)
-    if num_known:
-        error = float(debias_error(cells.sum(axis=0), labels))
-        yield "ece", error, error_ends, num_known
+def _average(means: _Means) -> list[Row]:
+    found: list[Row] = []
+    for name, (measure, rows) in means.items():
+        items = _collect_items(rows, measure)
+        ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
+        found.append((name, items.value, ends or (0.0, 1.0), len(items.values)))
+    return found
 
 
 def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
@@ -370,14 +313,15 @@ def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
     if not known:
         return
     clusters = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
-    every, quantiles = np.concatenate(clusters), list(_LATENCIES.values())
+    every, quantiles = np.concatenate(clusters), (0.5, 0.95)
     ends = [(float(every.min()), float(every.max()))] * len(quantiles)
     if len(clusters) > 1:
-        size = (_LATENCY_RESAMPLES, len(clusters))
-        drawn = np.random.default_rng(seed).integers(len(clusters), size=size).tolist()
+        random = np.random.default_rng(seed)
+        drawn = random.integers(len(clusters), size=(500, len(clusters))).tolist()
         draws = [np.quantile(np.concatenate([clusters[i] for i in d]), quantiles) for d in drawn]
         ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=0).T]
-    for name, value, pair in zip(_LATENCIES, np.quantile(every, quantiles), ends, strict=True):
+    names = ("latency_p50_s", "latency_p95_s")
+    for name, value, pair in zip(names, np.quantile(every, quantiles), ends, strict=True):
         yield name, float(value), pair, len(every)
 
 
@@ -389,3 +333,215 @@ def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:
 def read_metrics(path: Path) -> list[Metric]:
     """Return the metrics of a file; errors as those of ``read_as``."""
     return read_as(path, TypeAdapter(list[Metric]))
+
+
+def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
+    """Return what each item adds to the sums that metrics of labels are made of, as (items, cells).
+
+    Cells in order: L·(L+1) counts of truths by answers (the last of invalid ones), the item's Brier
+    term, 1 if it has one, 1 if it has probabilities, and for each of B bins the variance that its
+    correctness has where its confidence is right, and its confidence minus its correctness.
+    """
+    check_labels(items, labels)
+    place = len(labels) * (len(labels) + 1)
+    cells = np.zeros((len(items), place + 3 + 2 * NUM_BINS))
+    for row, item in zip(cells, items, strict=True):
+        answer = len(labels) if item.predicted is None else labels.index(item.predicted)
+        row[labels.index(str(item.label)) * (len(labels) + 1) + answer] = 1
+        if item.predicted is None and item.probabilities is None:
+            row[place : place + 2] = 1  # the worst Brier term
+    known, brier, confidence, correct, bins = _rate_confidence(items, labels)
+    cells[known, place : place + 3] = np.column_stack([brier, np.ones((len(known), 2))])
+    cells[known, place + 3 + bins] = confidence * (1 - confidence)
+    cells[known, place + 3 + NUM_BINS + bins] = confidence - correct
+    return cells
+
+
+def _rate_confidence(
+    items: Sequence[Prediction], labels: Sequence[str]
+) -> tuple[list[int], Floats, Floats, Floats, Any]:
+    """Return places of items with probabilities, Brier terms, confidence, correctness and bins.
+
+    Confidence, in [1/L, 1], and correctness are of the likeliest label, whatever the text says.
+    """
+    known = [place for place, item in enumerate(items) if item.probabilities is not None]
+    rows = [[(items[n].probabilities or {}).get(name, 0.0) for name in labels] for n in known]
+    shares = np.asarray(rows, dtype=np.float64).reshape(len(known), len(labels))
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    truths = [[items[n].label == label for label in labels] for n in known]
+    truth = np.asarray(truths, dtype=np.float64).reshape(shares.shape)
+    confidence = np.clip(shares.max(axis=1), 1 / len(labels), 1.0)
+    correct = truth[np.arange(len(known)), shares.argmax(axis=1)]
+    bins = np.digitize(confidence, np.linspace(1 / len(labels), 1, NUM_BINS + 1)[1:-1])
+    return known, ((shares - truth) ** 2).sum(axis=1) / 2, confidence, correct, bins
+
+
+def measure_labels(
+    items: Sequence[Prediction], labels: Sequence[str], *, seed: int
+) -> Iterator[Row]:
+    """Yield name, value, interval and n of metrics by label; what has no base is left out.
+
+    precision:LABEL, recall:LABEL and f1:LABEL; brier (Brier 1950, eq. 2, halved so that it is at
+    most 1, as of an invalid answer without probabilities; a valid one is left out);
+    balanced_accuracy (mean recall of the labels that occur) and ece, both with draws of clusters.
+    """
+    clusters, cells = [item.cluster for item in items], fill_cells(items, labels)
+    num_known = sum(item.probabilities is not None for item in items)
+    table, rest = _split_cells(cells, labels)
+    ratios: dict[str, tuple[Floats, Floats]] = {}
+    for index, label in enumerate(labels):
+        hit = table[:, index, index]
+        true, answered = table[:, index].sum(axis=-1), table[:, :, index].sum(axis=-1)
+        ratios[f"precision:{label}"] = hit, answered
+        ratios[f"recall:{label}"] = hit, true
+        ratios[f"f1:{label}"] = 2 * hit, true + answered
+    if num_known:
+        ratios["brier"] = rest[:, 0], rest[:, 1]
+    recalls: list[tuple[float, Interval]] = []
+    for name, (tops, bases) in ratios.items():
+        top, base = np.column_stack([tops, bases]).sum(axis=0)
+        if base > 0:
+            value, ends = float(top / base), clustered_ratio(tops, bases, clusters) or (0.0, 1.0)
+            recalls += [(value, ends)] if name.startswith("recall:") else []
+            yield name, value, ends, len(items) if name.startswith("f1:") else int(base)
+
+    def score(sums: Floats) -> Floats:
+        return score_cells(sums, labels, noise=2.0)
+
+    balanced, error = map(float, score_cells(cells.sum(axis=0), labels))
+    ends, error_ends = bound_clustered(clusters, cells, score, seed=seed)
+    ends = widen_balanced(ends or (0.0, 1.0), balanced, clusters, recalls)
+    yield "balanced_accuracy", balanced, ends, len(items)
+    if num_known:
+        yield "ece", error, error_ends or (0.0, 1.0), num_known
+
+
+def score_cells(sums: Floats, labels: Sequence[str], *, noise: float = 1.0) -> Floats:
+    """Return balanced accuracy and calibration error (2, ...) of sums (..., cells), NaN: undefined.
+
+    The mean over items of |accuracy - confidence| of their bin (Guo et al. 2017, eq. 3) is above 0
+    also where confidence is right: of 100 items in ten bins about 0.10. So the gaps of all bins are
+    shrunk by one factor in [0, 1] (our choice), such that what is left would show, with the noise
+    of so many items, the absolute gaps that were seen: the mean of a folded normal (Leone, Nelson &
+    Nottingham 1961, eq. 3), solved for its location. ``noise`` is the variance of a bin's gap over
+    that of its items: 1, and 2 in bootstrap draws, which draw anew what is drawn already.
+    """
+    table, rest = _split_cells(sums, labels)
+    hits, num_true = np.diagonal(table, axis1=-2, axis2=-1), table.sum(axis=-1)
+    gaps = np.abs(rest[..., -NUM_BINS:])
+    sigma = np.sqrt(noise * rest[..., -2 * NUM_BINS : -NUM_BINS])
+    seen, safe = gaps.sum(axis=-1), np.where(sigma > 0, sigma, 1.0)
+    low, high = np.zeros_like(seen), np.ones_like(seen)
+    for _ in range(20):
+        middle = (low + high) / 2
+        means = middle[..., None] * gaps
+        ratio = means / safe
+        folded = safe * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
+        folded += means * (1 - 2 * ndtr(-ratio))
+        is_less = np.asarray(np.where(sigma > 0, folded, means).sum(axis=-1) < seen)
+        low += is_less * (middle - low)
+        high -= ~is_less * (high - middle)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall = np.where(num_true > 0, hits / num_true, 0)
+        balanced = recall.sum(axis=-1) / (num_true > 0).sum(axis=-1)
+        return np.stack([balanced, np.where(high < 1e-4, 0.0, high * seen) / rest[..., 2]])
+
+
+def _split_cells(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return truths by answers (..., L, L + 1) and the other cells."""
+    shape = (len(labels), len(labels) + 1)
+    num_counts = shape[0] * shape[1]
+    return cells[..., :num_counts].reshape(*cells.shape[:-1], *shape), cells[..., num_counts:]
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """Counts of truths (L rows) by answers (L + 1 columns, the last of invalid answers)."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+def count_confusion(predictions: Sequence[Prediction], labels: Sequence[str]) -> Confusion:
+    """Count truths by answers, all 0 without predictions; other labels are an EvaluationError."""
+    check_labels(predictions, labels)
+    counts = Counter((item.label, item.predicted) for item in predictions)
+    rows = (tuple(counts[truth, answer] for answer in (*labels, None)) for truth in labels)
+    return Confusion(tuple(labels), tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Items whose confidence is in [low, high); the last bin includes its upper edge."""
+
+    low: float
+    high: float
+    confidence: float | None  # mean of the bin's items; None if it has none
+    accuracy: float | None  # share of them that is right
+    num_items: int
+
+
+def bin_reliability(
+    predictions: Sequence[Prediction], labels: Sequence[str]
+) -> tuple[ReliabilityBin, ...]:
+    """Return mean confidence and accuracy of equally wide bins of confidence.
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2. Deviation: the
+    bins cover [1/L, 1], because the likeliest of L labels has at least 1/L.
+    """
+    check_labels(predictions, labels)
+    _, _, confidence, correct, bins = _rate_confidence(predictions, labels)
+    counts, sure, right = (
+        np.bincount(bins, weights=weights, minlength=NUM_BINS).tolist()
+        for weights in (None, confidence, correct)
+    )
+    edges = pairwise(np.linspace(1 / len(labels), 1, NUM_BINS + 1).tolist())
+    return tuple(
+        ReliabilityBin(low, high, of_sure / num, of_right / num, num)
+        if num
+        else ReliabilityBin(low, high, None, None, 0)
+        for (low, high), num, of_sure, of_right in zip(edges, counts, sure, right, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """What was fitted, or why nothing was."""
+
+    value: float | None  # above 1: the policy was too sure; None: it is not known
+    num_items: int  # with probabilities
+    num_mistakes: int  # of them, those whose likeliest label is wrong
+    reason: str = ""  # why there is none
+
+
+def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]) -> Temperature:
+    """Return the temperature under which the true labels are likeliest, within 1/20 to 20.
+
+    ``shares`` are probabilities by label for each item. Where all or none of the likeliest labels
+    are right, ever lower or higher ones would fit better: none is known then. Source: Guo et al.
+    2017, section 4.2.
+    """
+    pairs = zip(shares, truths, strict=True)
+    mistakes = sum(max(one, key=one.__getitem__) != truth for one, truth in pairs)
+    known = (len(shares), mistakes)
+    if len(shares) < MIN_ITEMS:
+        return Temperature(None, *known, f"fewer than {MIN_ITEMS} items")
+    if mistakes in (0, len(shares)):
+        return Temperature(None, *known, "no mistake" if mistakes == 0 else "nothing right")
+    labels = list(shares[0])
+    logs = np.log(np.clip([[one[label] for label in labels] for one in shares], _LEAST, None))
+    true = logs[np.arange(len(logs)), [labels.index(truth) for truth in truths]]
+
+    def lose(log_value: float) -> float:
+        value = math.exp(log_value)
+        return float(np.mean(np.logaddexp.reduce(logs / value, axis=1) - true / value))
+
+    found: Any = minimize_scalar(lose, bounds=np.log([1 / 20, 20.0]), method="bounded")
+    return Temperature(math.exp(found.x), *known)
+
+
+def temper(shares: Mapping[str, float], value: float) -> dict[str, float]:
+    """Return probabilities at another temperature; at 1 they stay what they are."""
+    logs = np.log(np.clip(list(shares.values()), _LEAST, None)) / value
+    scaled = np.exp(logs - np.logaddexp.reduce(logs))
+    return dict(zip(shares, scaled.tolist(), strict=True))

@@ -4,28 +4,28 @@ Items of one cluster (a session) resemble each other, so clusters are what is dr
 shapes ``...`` is any number of data sets, n items and G clusters; ``sums`` (..., G) are values
 summed by cluster and ``sizes`` (..., G) the clusters' items. How often the intervals hold is in
 ``benchmarks/results/coverage.json``.
-
-Source: Bell & McCaffrey 2002, "Bias reduction in standard errors for linear regression with
-multi-stage samples" (variance of a mean and its degrees of freedom, equations 5, 6 and 10).
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
-from scipy.stats import norm
-from scipy.stats import t as student_t
+from numpy.typing import ArrayLike
+from pydantic import TypeAdapter
+from scipy.special import ndtr, stdtr, stdtrit
+
+from groupwise.core import derive_seed, write_json
+from groupwise.evaluation.predictions import Floats, Items, Measure, exact, read_as, subtract_items
 
 LEVEL, POWER, SIGNIFICANCE = 0.95, 0.8, 0.05
-CR2, CR3 = 1, 2
+CR3 = 2
 NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
-_ROUNDING, _NO_SPREAD = 1e-10, 1e-12
-_BATCH_SIZE = 250_000
-Floats = NDArray[np.float64]
+FEW_CARRYING = 20
+NO_SPREAD = 1e-12
+_ROUNDING, _BATCH_SIZE = 1e-10, 250_000
 Interval = tuple[float, float]
 
 
@@ -44,25 +44,25 @@ def find_mean(sums: Floats, sizes: Floats) -> Floats:
     return sums.sum(axis=-1) / sizes.sum(axis=-1)
 
 
-def find_residuals(sums: Floats, sizes: Floats) -> Floats:
-    """Return sums (..., G) less those of clusters whose items have the mean; rounding is 0."""
+def _square_residuals(sums: Floats, sizes: Floats) -> Floats:
+    """Return squares (..., G) of sums less those of items that all have the mean."""
     residuals = sums - find_mean(sums, sizes)[..., None] * sizes
-    return np.where(np.abs(residuals) < _ROUNDING, 0.0, residuals)
+    return np.where(np.abs(residuals) < _ROUNDING, 0.0, residuals) ** 2
 
 
-def find_variance(sums: Floats, sizes: Floats, adjustment: int = CR2) -> Floats:
+def find_variance(sums: Floats, sizes: Floats, adjustment: int = 1) -> Floats:
     """Return the variance (...) of ``find_mean`` when clusters are drawn at random, >= 0.
 
-    The sum of e^2 / (1 - h)^a over n^2 with residual sums e and shares of items h; ``adjustment`` a
-    is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none).
+    ``adjustment`` is 1 (CR2), 2 (CR3, close to the jackknife) or 0 (none). Source: Bell & McCaffrey
+    2002, "Bias reduction in standard errors for linear regression with multi-stage samples", 5, 6.
     """
     total = sizes.sum(axis=-1, keepdims=True)
-    terms = find_residuals(sums, sizes) ** 2 / (1 - sizes / total) ** adjustment
+    terms = _square_residuals(sums, sizes) / (1 - sizes / total) ** adjustment
     return terms.sum(axis=-1) / total[..., 0] ** 2
 
 
 def find_cluster_df(sizes: Floats) -> Floats:
-    """Return degrees of freedom (...) of ``find_variance``, where items are independent."""
+    """Return degrees of freedom (...) where items are independent (Bell & McCaffrey, eq. 10)."""
     share = sizes / sizes.sum(axis=-1, keepdims=True)
     cross = share * sizes / (1 - share)
     squared = cross.sum(axis=-1) ** 2 - (cross**2).sum(axis=-1)
@@ -70,10 +70,7 @@ def find_cluster_df(sizes: Floats) -> Floats:
 
 
 def find_alike_df(sizes: Floats) -> Floats:
-    """Return degrees of freedom (...), at least 1, where items of a cluster are wholly alike.
-
-    Source: Imbens & Kolesar 2016, "Robust standard errors in small samples: some practical advice".
-    """
+    """Return degrees of freedom (...) >= 1 where clusters are alike (Imbens & Kolesar 2016)."""
     share = sizes / sizes.sum(axis=-1, keepdims=True)
     weight, own = 1 / (1 - share), share**2
     whole = own.sum(axis=-1, keepdims=True)
@@ -85,12 +82,11 @@ def find_alike_df(sizes: Floats) -> Floats:
 
 
 def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
-    """Return degrees of freedom (...), at least 1, of a variance that few clusters may carry.
+    """Return degrees of freedom (...) >= 1 of a variance that few clusters carry (O'Neill 2014).
 
     About 2 k where k of many clusters have all errors, and at most ``find_cluster_df``.
-    Source: O'Neill 2014, "Some useful moment results in sampling problems".
     """
-    squares, used = find_residuals(sums, sizes) ** 2, sizes > 0
+    squares, used = _square_residuals(sums, sizes), sizes > 0
     mean = squares.sum(axis=-1) / used.sum(axis=-1)
     spread = ((squares - mean[..., None]) ** 2 * used).sum(axis=-1)
     total = squares.sum(axis=-1) ** 2
@@ -104,11 +100,11 @@ def count_effective(sizes: Floats) -> Floats:
 
 
 def count_carrying(sums: Floats, sizes: Floats) -> Floats:
-    """Return how many clusters (...) carry the variance: (sum e^2)^2 / sum e^4 of residual sums e.
+    """Return how many clusters carry the variance: (sum e^2)^2 / sum e^4 of residual sums e, or 0.
 
-    About a third of all clusters where e is normal; 0 where no cluster differs from the mean.
+    About a third of all clusters where e is normal.
     """
-    squares = find_residuals(sums, sizes) ** 2
+    squares = _square_residuals(sums, sizes)
     fourth = (squares**2).sum(axis=-1)
     return np.where(fourth > 0, squares.sum(axis=-1) ** 2 / np.where(fourth > 0, fourth, 1), 0.0)
 
@@ -123,9 +119,9 @@ def clustered_ratio(
 ) -> Interval | None:
     """Return the 95 % interval, in [0, 1], of a mean, a rate, a precision, a recall or an F1.
 
-    An item's numerator is between 0 and its denominator, which tells how far the item is in the
-    base (for a recall 1 where the label is the truth). Where items count 0 or 1 and no cluster has
-    two of the base it is Wilson's. None where less than two clusters are in the base.
+    A numerator is between 0 and its denominator, which tells how far the item is in the base (for a
+    recall 1 where the label is the truth). Wilson's where items count 0 or 1 and no cluster has two
+    of the base; None where less than two clusters are in the base.
     """
     both = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
     whole = np.rint(both)
@@ -136,24 +132,18 @@ def clustered_ratio(
         return None
     is_binary = bool(np.isin(both, (0, 1)).all())
     if is_binary and bases.max() == 1:
-        total = bases.sum()
-        ends = bound_wilson(tops.sum() / total, total, find_quantile(np.inf))
-    else:
-        ends = bound_ratio(tops, bases, is_binary=is_binary)
-    return float(ends[0]), float(ends[1])
+        return bound_share(tops.sum(), bases.sum())
+    low, high = bound_ratio(tops, bases, is_binary=is_binary)
+    return float(low), float(high)
 
 
 def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats, Floats]:
     """Return low and high ends (...) of ratios of sums (..., G), each with its ratio inside.
 
-    Wilson's interval of as many independent items as have the variance found (CR3), with Student's
+    Wilson's interval of as many independent items as have the variance found, with Student's
     quantile. Where every item is alike the clusters count as the items. Items that count 0 or 1
-    (``is_binary``) are at most as many effective ones.
-
-    Source: Korn & Graubard 1998, "Confidence intervals for proportions with small expected number
-    of positive counts estimated from survey data", and Dean & Pagano 2015, "Evaluating confidence
-    interval methods for binomial proportions in clustered surveys". Deviation: CR3 and its degrees
-    of freedom, not the design's.
+    (``is_binary``) are at most as many effective ones. Source: Korn & Graubard 1998 and Dean &
+    Pagano 2015; deviation: CR3 and its degrees of freedom, not the design's.
     """
     ratio, variance = find_mean(tops, bases), find_variance(tops, bases, CR3)
     spread = ratio * (1 - ratio)
@@ -161,11 +151,10 @@ def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats
     size = np.where(alike, count_effective(bases), spread / np.where(alike, 1, variance))
     if is_binary:
         size = np.minimum(size, bases.sum(axis=-1))
-    return bound_wilson(ratio, size, find_quantile(find_sparse_df(tops, bases)))
+    return _bound_wilson(ratio, size, find_quantile(find_sparse_df(tops, bases)))
 
 
-def bound_wilson(ratio: Floats, size: Floats, quantile: Floats) -> tuple[Floats, Floats]:
-    """Return the ends (...) of Wilson's (1927) interval of a share of ``size`` items, in [0, 1]."""
+def _bound_wilson(ratio: Any, size: Any, quantile: Floats) -> tuple[Floats, Floats]:
     square = quantile**2
     middle = (ratio * size + square / 2) / (size + square)
     spread = quantile * np.sqrt(size * ratio * (1 - ratio) + square / 4) / (size + square)
@@ -175,29 +164,30 @@ def bound_wilson(ratio: Floats, size: Floats, quantile: Floats) -> tuple[Floats,
 
 def bound_share(num_hits: float, num_items: float) -> Interval:
     """Return Wilson's 95 % interval of ``num_hits / num_items`` of independent items, in [0, 1]."""
-    from statsmodels.stats.proportion import proportion_confint
-
-    ends: Any = proportion_confint(num_hits, num_items, alpha=1 - LEVEL, method="wilson")
-    return widen_interval((float(ends[0]), float(ends[1])), num_hits / num_items)
+    low, high = _bound_wilson(num_hits / num_items, num_items, find_quantile(np.inf))
+    return float(low), float(high)
 
 
 def widen_interval(interval: Interval, value: float) -> Interval:
-    """Return the interval, widened to contain its value.
-
-    Rounding moves ends past 0 or 1; draws of the calibration error can lie wholly above its value.
-    """
+    """Return the interval, widened to contain its value, which rounding or draws may leave out."""
     return min(interval[0], value), max(interval[1], value)
 
 
-def widen_recalls(
-    drawn: Interval, value: float, recalls: Sequence[tuple[float, Interval]]
+def widen_balanced(
+    drawn: Interval,
+    value: float,
+    clusters: Sequence[str],
+    recalls: Sequence[tuple[float, Interval]] = (),
 ) -> Interval:
-    """Return the interval of balanced accuracy, where a recall of 0 or 1 may not spread in draws.
+    """Return the interval of balanced accuracy, whose draws may spread too little or not at all.
 
-    It is then no narrower than what the intervals of the recalls say, whose distances add in
-    squares: a constant answer has recalls of 1 and 0 in every draw. Source: Zou & Donner 2008,
-    "Construction of confidence limits about effect measures: a general approach", equation 3.
+    Where no draw differs from 0 or 1 it is that of so many items. With a recall of 0 or 1, as of a
+    constant answer, it is no narrower than what the intervals of the ``recalls`` say, whose
+    distances add in squares (Zou & Donner 2008, equation 3).
     """
+    if value in (0.0, 1.0) and drawn == (value, value):
+        ones = np.ones(len(clusters))
+        drawn = clustered_ratio(ones * value, ones, clusters) or drawn
     if all(0.0 < recall < 1.0 for recall, _ in recalls):
         return drawn
     below = np.array([recall - ends[0] for recall, ends in recalls])
@@ -205,13 +195,6 @@ def widen_recalls(
     low = value - float(np.sqrt((below**2).sum())) / len(recalls)
     high = value + float(np.sqrt((above**2).sum())) / len(recalls)
     return max(0.0, min(drawn[0], low)), min(1.0, max(drawn[1], high))
-
-
-def widen_certain(drawn: Interval, value: float, clusters: Sequence[str]) -> Interval:
-    """Return the interval of a share; where no draw differs from 0 or 1, that of so many items."""
-    if not (value in (0.0, 1.0) and drawn == (value, value)):
-        return drawn
-    return clustered_ratio(np.full(len(clusters), value), np.ones(len(clusters)), clusters) or drawn
 
 
 def bound_clustered(
@@ -224,9 +207,8 @@ def bound_clustered(
 ) -> list[Interval | None]:
     """Return bootstrap intervals (95 %) of K statistics (K, ...) of sums, drawing whole clusters.
 
-    The sums (..., C) are of ``cells`` (n, C). None for a statistic that is undefined (NaN) in every
-    draw, and for all with only one cluster. Source: Field & Welsh 2007, "Bootstrapping clustered
-    data". Deviation: draws in which a statistic is undefined are left out.
+    The sums (..., C) are of ``cells`` (n, C). Draws in which a statistic is undefined (NaN) are
+    left out: None where all are, or with one cluster. Source: Field & Welsh 2007.
     """
     by_cell, sizes = sum_clusters(cells.T, clusters)
     sums = np.ascontiguousarray(by_cell.T)
@@ -236,27 +218,26 @@ def bound_clustered(
     with np.errstate(invalid="ignore", divide="ignore"):
         draws = statistic(draw_sums(sums, seed=seed, num_resamples=num_resamples))
     known = [row[np.isfinite(row)] for row in draws]
-    ends = [np.quantile(row, [tail, 1 - tail]) if len(row) else None for row in known]
-    return [None if pair is None else (float(pair[0]), float(pair[1])) for pair in ends]
+    ends = [np.quantile(row, [tail, 1 - tail]).tolist() if len(row) else None for row in known]
+    return [None if pair is None else (pair[0], pair[1]) for pair in ends]
 
 
 def find_tail(num_clusters: float) -> float:
     """Return the share of draws to leave out at each end for an interval of 95 %.
 
     Less than 2.5 %: draws of G clusters spread too little by sqrt((G - 1) / G), and the spread is
-    itself estimated. Source: Hesterberg 2015, "What teachers should know about the bootstrap", 5.3.
+    itself estimated (Hesterberg 2015, "What teachers should know about the bootstrap", 5.3).
     """
     if num_clusters <= 1:
         return 0.0
-    quantile = student_t.ppf((1 - LEVEL) / 2, num_clusters - 1)
-    return float(norm.cdf(np.sqrt(num_clusters / (num_clusters - 1)) * quantile))
+    quantile = stdtrit(num_clusters - 1, (1 - LEVEL) / 2)
+    return float(ndtr(np.sqrt(num_clusters / (num_clusters - 1)) * quantile))
 
 
 def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
     """Return sums (num_resamples, C) of bootstrap draws of G of the rows of ``sums`` (G, C).
 
-    How often each row is taken is multinomial; equal rows (as of items that are right or wrong)
-    need one count for all of them, without changing the law of the draws.
+    Where most rows are equal (items right or wrong) one count is drawn for all equal ones.
     """
     random = np.random.default_rng(seed)
     rows, counts = np.unique(sums, axis=0, return_counts=True)
@@ -275,19 +256,17 @@ def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
     return np.concatenate(found)
 
 
-def is_constant(values: Floats) -> bool:
-    """Whether values do not spread, beyond rounding; a single one does not."""
-    return len(values) < 2 or float(np.ptp(values)) < _NO_SPREAD
+def _is_constant(values: Floats) -> bool:
+    return len(values) < 2 or float(np.ptp(values)) < NO_SPREAD
 
 
 def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | None:
-    """Return how many times clusters raise the variance of the mean of ``values`` (n,).
+    """Return how many times clusters raise the variance of a mean (Kish 1965; Liang & Zeger 1986).
 
-    1 where every item is a cluster; None where values do not spread or there is one cluster.
-    Source: Kish 1965, section 8.2, with a variance robust to clusters (Liang & Zeger 1986).
+    1 where every item is a cluster; None where values (n,) do not spread or there is one cluster.
     """
     sums, sizes = sum_clusters(values, clusters)
-    if len(sums) < 2 or is_constant(values):
+    if len(sums) < 2 or _is_constant(values):
         return None
     residuals = float(((sums - values.mean() * sizes) ** 2).sum())
     num_items, num_clusters = len(values), len(sums)
@@ -305,7 +284,7 @@ def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
 
 def measure_effect(gains: Floats) -> float | None:
     """Return the mean of paired gains over their deviation (Cohen 1988); None without spread."""
-    return None if is_constant(gains) else float(gains.mean() / gains.std(ddof=1))
+    return None if _is_constant(gains) else float(gains.mean() / gains.std(ddof=1))
 
 
 def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
@@ -328,10 +307,9 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
 
 
 def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
-    """Return the items that show a difference of this size with 80 % power at the 5 % level.
+    """Return the items, in clusters like these, that show a difference with 80 % power at 5 %.
 
-    They are in clusters like those measured (``design_effect``, at least 1). None where the
-    difference is 0, not known, or too small for 10^9 items. Power of a paired t test.
+    By a paired t test; None where the difference is 0, not known, or too small for 10^9 items.
     """
     if not effect_size:
         return None
@@ -348,15 +326,12 @@ def count_items_needed(effect_size: float | None, design_effect: float | None) -
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the mean of paired gains may be: ends of the 95 % interval in [-1, 1], two-sided p.
-
-    ``num_carrying`` clusters carry the variance; None where nothing spreads, and of items that are
-    right or wrong and each its own cluster.
-    """
+    """What the mean of paired gains may be: ends of the 95 % interval in [-1, 1], two-sided p."""
 
     low: float
     high: float
     p_value: float
+    # Clusters that carry the variance: None where nothing spreads or McNemar's test is used.
     num_carrying: float | None = None
 
 
@@ -373,8 +348,9 @@ def assess_gains(
     Both are the more careful of two: Student's t with CR3, and the studentised bootstrap of
     clusters, which bends with skewed gains. For items that are right or wrong (``is_binary``) the
     interval is widened to that of Bonett and Price; where each is its own cluster it is theirs
-    alone, the test McNemar's, and zero in the interval where that shows no gain. With a single
-    cluster the interval is [-1, 1] and p is 1: nothing is known about others.
+    alone and the test McNemar's. Where every cluster gains the same the spread is not known:
+    Wilson's end of 0 clusters that do otherwise and the sign test, where both show a gain. A single
+    cluster says nothing about others: the interval is [-1, 1] and p is 1.
     """
     sums, sizes = sum_clusters(gains, clusters)
     if len(sizes) < 2:
@@ -387,7 +363,12 @@ def assess_gains(
         return Gain(low, high, p_value)
     carrying = float(count_carrying(sums, sizes)) or None
     if carrying is None:
-        low, high, p_value = _bound_constant(float(gains.mean()), sizes)
+        mean, count = float(gains.mean()), float(count_effective(sizes))
+        square = float(find_quantile(find_cluster_df(sizes))) ** 2
+        half, p_value = square / (count + square), float(2 ** (1 - count))
+        if abs(mean) <= half or p_value >= 1 - LEVEL:
+            half, p_value = max(half, abs(mean)), 1.0
+        low, high = mean - half, mean + half
     else:
         drawn = draw_sums(square_sums(sums, sizes), seed=seed, num_resamples=num_resamples)
         low, high, p_value = (float(part) for part in bound_gain(sums, sizes, drawn))
@@ -398,14 +379,14 @@ def assess_gains(
 
 
 def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return low, high and p (...) of the mean of gains, of which not all clusters have the same.
+    """Return low, high and p (...) of the mean of gains, where not all clusters gain the same.
 
     ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters.
     """
     mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, CR3))
     df = find_alike_df(sizes)
     half = find_quantile(df) * spread
-    p_t = 2 * student_t.cdf(-np.abs(mean) / spread, df)
+    p_t = 2 * stdtr(df, -np.abs(mean) / spread)
     low, high, p_drawn = bound_student(sums, sizes, drawn)
     return np.minimum(mean - half, low), np.maximum(mean + half, high), np.maximum(p_t, p_drawn)
 
@@ -419,15 +400,14 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
     """Return low, high and p (...) of the studentised bootstrap of clusters, equal tails.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 5.2.1 and
-    equation 4.11; Cameron, Gelbach & Miller 2008, "Bootstrap-based improvements for inference with
-    clustered errors". Deviation: draws of clusters that are all alike have no t and are left out.
+    equation 4.11. Deviation: draws of clusters that are all alike have no t and are left out.
     """
     mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, 0))
     tops, bases, squares, products, square_sizes = np.moveaxis(drawn, -1, 0)
     ratio = tops / bases
     spreads = squares - 2 * ratio * products + ratio**2 * square_sizes
     with np.errstate(invalid="ignore"):
-        root = np.sqrt(np.where(spreads > _NO_SPREAD, spreads, np.nan))
+        root = np.sqrt(np.where(spreads > NO_SPREAD, spreads, np.nan))
         ordered = np.sort((tops - mean[..., None] * bases) / root, axis=-1)
     known, seen = np.isfinite(ordered).sum(axis=-1), (mean / spread)[..., None]
     more, less = (ordered >= seen).sum(axis=-1), (ordered <= seen).sum(axis=-1)
@@ -441,26 +421,132 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
     return mean - last * spread, mean - first * spread, p_value
 
 
-def _bound_constant(mean: float, sizes: Floats) -> tuple[float, float, float]:
-    """Return low, high and p where every cluster shows the same gain: the spread is not known.
-
-    Wilson's end of 0 clusters that do otherwise, and the sign test, where both show a gain.
-    """
-    count, square = float(count_effective(sizes)), float(find_quantile(find_cluster_df(sizes))) ** 2
-    half, p_value = square / (count + square), float(2 ** (1 - count))
-    if abs(mean) <= half or p_value >= 1 - LEVEL:
-        half, p_value = max(half, abs(mean)), 1.0
-    return mean - half, mean + half, p_value
-
-
 def _bound_paired_shares(gains: Floats, size: float) -> Interval:
-    """Return the interval of gains of -1, 0 and 1 that are worth ``size`` items.
-
-    Source: Bonett & Price 2012, "Adjusted Wald confidence interval for a difference of binomial
-    proportions based on paired data". Deviation: an effective number of items.
-    """
+    """Return the interval of gains of -1, 0 and 1 worth ``size`` items (Bonett & Price 2012)."""
     more = (float((gains > 0).mean()) * size + 1) / (size + 2)
     less = (float((gains < 0).mean()) * size + 1) / (size + 2)
     center = more - less
     half = float(find_quantile(np.inf)) * ((more + less - center**2) / (size + 2)) ** 0.5
     return max(-1.0, center - half), min(1.0, center + half)
+
+
+@exact
+@dataclass(frozen=True, slots=True)
+class PairedComparison:
+    """How policy b differs from policy a on the same items; old runs lack some of the last."""
+
+    policy_a: str
+    policy_b: str
+    split: str
+    n: int  # items (pairs for ``pair_accuracy``)
+    num_clusters: int
+    difference: float  # mean of b minus mean of a, in [-1, 1]
+    low: float  # ends of the 95 % interval of the difference (clusters drawn)
+    high: float
+    num_a_only: int  # items where a has more; of correctness, those only a has right
+    num_b_only: int
+    num_same_answer: int  # items both answered alike, label or invalid
+    p_value: float  # of ``test``; McNemar's takes items as independent
+    p_value_clustered: float  # ``assess_gains``; McNemar's for binary items, each its own cluster
+    p_value_holm: float  # the clustered value adjusted for all comparisons made together
+    split_digest: str  # of the items' ids and labels
+    measure: str = "accuracy"  # or such as ``pass@4``
+    value_a: float | None = None  # mean of a, in [0, 1]
+    value_b: float | None = None
+    is_binary: bool = True  # every item counts 0 or 1
+    test: str = "mcnemar"  # or ``clusters``, where not binary
+    effect_size: float | None = None  # difference over deviation; None where nothing spreads
+    design_effect: float | None = None  # 1: items are as good as independent; None: not known
+    num_items_needed: int | None = None  # for 80 % power at the 5 % level; None where none do
+    num_effective_clusters: float | None = None  # clusters of one size that are worth these
+    num_carrying: float | None = None  # clusters that carry the variance; see ``Gain``
+
+    def count_wins(self, measure: Measure) -> tuple[int, int]:
+        """Return on how many items b is better, and on how many a is."""
+        more, less = self.num_b_only, self.num_a_only
+        return (more, less) if measure.is_higher_better else (less, more)
+
+    @property
+    def rests_on_few(self) -> bool:
+        """Whether so few clusters carry the variance that false alarms may be 15 %, not 5 %."""
+        return self.num_carrying is not None and self.num_carrying < FEW_CARRYING
+
+
+def compare_items(
+    a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
+) -> PairedComparison:
+    """Compare ``b`` with ``a`` item by item, without Holm's adjustment.
+
+    Another measure or split, other items, labels or clusters are an EvaluationError.
+    """
+    gains = subtract_items(a, b)
+    _, sizes = sum_clusters(gains, a.clusters)
+    is_binary = a.is_binary and b.is_binary
+    seed = derive_seed(seed, "compare", a.policy, b.policy)
+    found = assess_gains(
+        a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
+    )
+    num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
+    effect, design_effect = measure_effect(gains), measure_design_effect(a.clusters, gains)
+    same = int((gains == 0).sum())
+    if a.answers and b.answers:
+        same = sum(one == two for one, two in zip(a.answers, b.answers, strict=True))
+    return PairedComparison(
+        policy_a=a.policy,
+        policy_b=b.policy,
+        split=a.split,
+        n=len(gains),
+        num_clusters=len(sizes),
+        difference=float(gains.mean()),
+        low=found.low,
+        high=found.high,
+        num_a_only=num_a_only,
+        num_b_only=num_b_only,
+        num_same_answer=same,
+        p_value=score_mcnemar(num_a_only, num_b_only) if is_binary else found.p_value,
+        p_value_clustered=found.p_value,
+        p_value_holm=found.p_value,
+        split_digest=a.split_digest,
+        measure=a.measure,
+        value_a=a.value,
+        value_b=b.value,
+        is_binary=is_binary,
+        test="mcnemar" if is_binary else "clusters",
+        effect_size=effect,
+        design_effect=design_effect,
+        num_items_needed=count_items_needed(effect, design_effect),
+        num_effective_clusters=float(count_effective(sizes)),
+        num_carrying=found.num_carrying,
+    )
+
+
+def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> None:
+    """Replace ``path`` by a JSON list of comparisons."""
+    write_json(path, [asdict(one) for one in comparisons])
+
+
+def read_comparisons(path: Path) -> list[PairedComparison]:
+    """Return the comparisons of a file; errors as those of ``read_as``."""
+    return read_as(path, TypeAdapter(list[PairedComparison]))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordantItem:
+    """One item on which two policies differ; of ``pair_accuracy`` it is a pair."""
+
+    id: str
+    cluster: str
+    value_a: float  # in [0, 1]
+    value_b: float
+    label: str | None  # None where the items do not carry it
+    answer_a: str | None  # None for an invalid answer, or where the items carry none
+    answer_b: str | None
+    task: str = ""  # what the item asks, where that is known
+
+
+def list_discordant(a: Items, b: Items) -> tuple[DiscordantItem, ...]:
+    """Return the items on which ``a`` and ``b`` differ, by id; errors as ``compare_items``."""
+    gains, nothing = subtract_items(a, b), (None,) * len(a.ids)
+    texts = (part or nothing for part in (a.labels, a.answers, b.answers))
+    rows = list(zip(a.ids, a.clusters, a.values.tolist(), b.values.tolist(), *texts, strict=True))
+    return tuple(DiscordantItem(*rows[place]) for place in np.flatnonzero(gains))

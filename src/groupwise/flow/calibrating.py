@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, Example, read_json, write_json
-from groupwise.evaluation.label_metrics import Temperature, fit_temperature, temper
-from groupwise.evaluation.metrics import Metric, compute_metrics
+from groupwise.evaluation.metrics import (
+    Metric,
+    Temperature,
+    compute_metrics,
+    fit_temperature,
+    temper,
+)
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain

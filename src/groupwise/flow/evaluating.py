@@ -20,11 +20,11 @@ from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
     Metric,
+    compare_pairs,
     compute_metrics,
     list_measures,
     write_metrics,
 )
-from groupwise.evaluation.paired import PairedComparison, compare_pairs, write_comparisons
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
     Prediction,
@@ -40,6 +40,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.run_page import write_report
 from groupwise.evaluation.report.tables import Section, write_sections
+from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE

@@ -17,7 +17,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import DropLog
-from groupwise.evaluation.label_metrics import temper
+from groupwise.evaluation.metrics import temper
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task

@@ -13,21 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.label_metrics import (
+from groupwise.evaluation.metrics import (
+    Metric,
     ReliabilityBin,
+    Row,
     bin_reliability,
-    bound_scores,
-    debias_error,
-    fill_cells,
-    rate_cells,
+    measure_labels,
 )
-from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import (
-    Interval,
     assess_gains,
     bound_share,
-    clustered_ratio,
     widen_interval,
 )
 from groupwise.judge_calibration.annotators import Labels, measure_alpha, rate_agreement
@@ -39,7 +35,6 @@ from groupwise.judge_calibration.rows import (
 )
 
 Floats = NDArray[np.float64]
-Row = tuple[str, float, Interval, int]
 _SIDES = ("a", "b")
 Items = Mapping[str, Sequence[VerdictRow]]
 
@@ -286,15 +281,10 @@ def _measure_confidence(
     known = _to_predictions(rows, labels)
     if not known:
         return
-    cells, clusters = fill_cells(known, labels), [item.cluster for item in known]
     num_items = len({item.example_id for item in known})
-    for name, tops, bases, _ in rate_cells(cells, labels):
-        if name == "brier":
-            top, base = np.column_stack([tops, bases]).sum(axis=0)
-            ends = clustered_ratio(tops, bases, clusters)
-            yield name, float(top / base), ends or (0.0, 1.0), num_items
-    error = float(debias_error(cells.sum(axis=0), labels))
-    yield "ece", error, bound_scores(clusters, cells, labels, seed=seed)[1], num_items
+    for name, value, ends, _ in measure_labels(known, labels, seed=seed):
+        if name in ("brier", "ece"):
+            yield name, value, ends, num_items
 
 
 def _bin_confidence(

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from groupwise.evaluation.label_metrics import count_confusion
-from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.metrics import Metric, count_confusion
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.page import (
     Notice,

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.statistics import Floats
+from groupwise.evaluation.predictions import Floats
 from groupwise.learning.evidence import bound_gain_below, weigh_gains
 
 LEVEL = 0.05

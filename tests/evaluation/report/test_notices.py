@@ -21,8 +21,7 @@ from groupwise.evaluation.baselines import (
     predict_picture_only,
     predict_text_only,
 )
-from groupwise.evaluation.metrics import Metric, compute_metrics, write_metrics
-from groupwise.evaluation.paired import PairedComparison, compare_pairs, write_comparisons
+from groupwise.evaluation.metrics import Metric, compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import (
     Measure,
     Policies,
@@ -36,6 +35,7 @@ from groupwise.evaluation.report.page import render_html
 from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases, load_phrases
 from groupwise.evaluation.report.run import build_report, judge_difference, remark_carrying
 from groupwise.evaluation.report.run_page import lay_out
+from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 
 LABELS = ("on-task", "off-task")
 TRUTHS: list[str | None] = [LABELS[n % 2] for n in range(120)]

@@ -17,8 +17,7 @@ from markdown_it import MarkdownIt
 from run_folders import POLICIES
 
 from groupwise.core import DataError, EvaluationError
-from groupwise.evaluation.label_metrics import Confusion
-from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.metrics import Confusion, Metric
 from groupwise.evaluation.predictions import Policies
 from groupwise.evaluation.report.page import (
     Box,

@@ -15,8 +15,13 @@ from PIL import Image
 from run_folders import POLICIES
 
 from groupwise.core import DataError, EvaluationError, digest_file, write_json, write_jsonl
-from groupwise.evaluation.label_metrics import count_confusion
-from groupwise.evaluation.metrics import Metric, compute_metrics, read_metrics, write_metrics
+from groupwise.evaluation.metrics import (
+    Metric,
+    compute_metrics,
+    count_confusion,
+    read_metrics,
+    write_metrics,
+)
 from groupwise.evaluation.predictions import (
     MARKS,
     Measure,

@@ -17,7 +17,6 @@ from pydantic_core import to_jsonable_python
 from groupwise.core import write_json
 from groupwise.evaluation.compare import Comparison, Gap, Pair
 from groupwise.evaluation.methods import MethodDifference
-from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report import phrases as words
 from groupwise.evaluation.report import plots
@@ -25,6 +24,7 @@ from groupwise.evaluation.report.page import Block, Cell, Fold, Heading, Paragra
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Language, Phrases, Statement
 from groupwise.evaluation.report.tables import Scale
 from groupwise.evaluation.result_table import Coordinates, GridAxis, Result, SideRow
+from groupwise.evaluation.statistics import PairedComparison
 
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
 MAX_CURVES, MAX_PAIRS = 12, 6

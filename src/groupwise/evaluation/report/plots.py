@@ -23,7 +23,7 @@ from groupwise.evaluation.report.page import Plot
 from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share
 
 if TYPE_CHECKING:
-    from groupwise.evaluation.label_metrics import ReliabilityBin
+    from groupwise.evaluation.metrics import ReliabilityBin
 
 _UNKNOWN = Policies()
 Axes = Any  # matplotlib.axes.Axes; its methods take keywords without types

@@ -16,7 +16,6 @@ from groupwise.evaluation.alarms import History, find_alarms
 from groupwise.evaluation.conditions import read_measures
 from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
-from groupwise.evaluation.paired import PairedComparison, read_comparisons
 from groupwise.evaluation.predictions import (
     ACCURACY,
     Measure,
@@ -34,6 +33,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.phrases import LEVELS, Level, Statement, format_share_interval
 from groupwise.evaluation.report.tables import Section, read_sections
+from groupwise.evaluation.statistics import PairedComparison, read_comparisons
 
 T = TypeVar("T")
 Record = Mapping[str, Any]

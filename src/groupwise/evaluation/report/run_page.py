@@ -7,9 +7,7 @@ from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
 from groupwise.evaluation import predictions as rows_of
-from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
-from groupwise.evaluation.metrics import MAX_LABELS
-from groupwise.evaluation.paired import PairedComparison
+from groupwise.evaluation.metrics import MAX_LABELS, bin_reliability, count_confusion
 from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
 from groupwise.evaluation.report import page, phrases, plots
 from groupwise.evaluation.report.page import Block, Card, Cell, Heading, Paragraph, Part, Table
@@ -30,6 +28,7 @@ from groupwise.evaluation.report.tables import (
     tell_calibration,
 )
 from groupwise.evaluation.report.training import describe_machine, show_training
+from groupwise.evaluation.statistics import PairedComparison
 
 NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3

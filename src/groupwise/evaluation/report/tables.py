@@ -24,8 +24,7 @@ from groupwise.evaluation.report.phrases import (
 )
 
 if TYPE_CHECKING:
-    from groupwise.evaluation.label_metrics import Confusion
-    from groupwise.evaluation.metrics import Metric
+    from groupwise.evaluation.metrics import Confusion, Metric
 
 
 @exact
