@@ -17,7 +17,7 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.evaluation.conditions import Conditions, read_recorded
+from groupwise.evaluation.fairness import Conditions, read_conditions
 from groupwise.evaluation.metrics import compute_metrics, list_measures, read_items, read_metrics
 from groupwise.evaluation.paired import compare_pairs, read_comparisons
 from groupwise.evaluation.policies import POLICIES_FILE, Policies, read_policies, write_policies
@@ -441,7 +441,7 @@ def test_an_evaluation_is_where_it_is_looked_for(tmp_path, make_table):
     assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
     assert read_metrics(tmp_path / "evaluate/metrics.json") == metrics
     assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
-    assert read_recorded(tmp_path) == asdict(conditions)
+    assert read_conditions(tmp_path) == asdict(conditions)
     assert read_policies(tmp_path).listed == POLICIES
     assert read_prompts(tmp_path / "evaluate/prompts.json") == Prompts(turns={"item": "What?"})
     assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

@@ -15,7 +15,7 @@ from one_language import list_foreign
 from run_folders import CONDITIONS, MANIFEST, POLICIES
 
 from groupwise.core import load_config, write_json, write_jsonl
-from groupwise.evaluation.conditions import Conditions
+from groupwise.evaluation.fairness import Conditions
 from groupwise.evaluation.label_metrics import Temperature
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.paired import compare_pairs

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from groupwise.core import write_json
-from groupwise.evaluation.conditions import Conditions, write_conditions
+from groupwise.evaluation.fairness import Conditions
 from groupwise.evaluation.metrics import Metric, write_metrics
 from groupwise.evaluation.paired import PairedComparison, write_comparisons
 from groupwise.evaluation.policies import RunPolicy, write_policies
@@ -32,7 +32,7 @@ def write_evaluation(
     write_predictions(folder / "predictions.jsonl", predictions)
     write_metrics(folder / "metrics.json", metrics)
     write_comparisons(folder / "comparisons.json", comparisons)
-    write_conditions(folder / "conditions.json", conditions)
+    write_json(folder / "conditions.json", conditions.model_dump())
     write_policies(folder.parent, policies)
     write_json(folder / "prompts.json", asdict(prompts))
     if sections:

@@ -5,12 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, digest_json, dump_config, write_json
+from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
 from groupwise.data import list_near_examples
-from groupwise.evaluation.conditions import (
+from groupwise.evaluation.fairness import (
     Conditions,
     describe_examples,
-    describe_rows,
     digest_prompts,
     digest_weights,
 )
@@ -65,11 +64,11 @@ def describe_conditions(
     base = task.find_base(config, context.run)
     processor = open_processor(base)
     tokenizer = getattr(processor, "tokenizer", processor)
+    files: dict[str, dict[str, Any]] = {}
+    if warmup.is_file():
+        files["warmup"] = {"digest": digest_file(warmup), "num_rows": len(read_jsonl(warmup))}
     return Conditions(
-        data={
-            **({"warmup": describe_rows(warmup)} if warmup.is_file() else {}),
-            **{name: describe_examples(rows) for name, rows in splits.items()},
-        },
+        data={**files, **{name: describe_examples(rows) for name, rows in splits.items()}},
         prompts={name: digest_prompts(rows) for name, rows in splits.items()},
         template=digest_json(processor.chat_template),
         tokenizer=digest_json(tokenizer.backend_tokenizer.to_str()),

@@ -14,7 +14,7 @@ import yaml
 
 from groupwise.core import Example, RunError, RunFolder, dump_config, read_json
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import CONDITIONS_FILE, read_headline
+from groupwise.evaluation.fairness import CONDITIONS_FILE, read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.paired import read_comparisons
 from groupwise.evaluation.policies import RunPolicy, read_policies

@@ -22,7 +22,7 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, write_audit
-from groupwise.evaluation.conditions import describe_examples
+from groupwise.evaluation.fairness import describe_examples
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.policies import RunPolicy, read_policies

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_config
 from groupwise.data import DataAudit, audit_data, find_seen, list_near_examples
-from groupwise.evaluation.conditions import Conditions, describe_examples, digest_prompts
+from groupwise.evaluation.fairness import Conditions, describe_examples, digest_prompts
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compute_metrics
 from groupwise.evaluation.paired import compare_pairs

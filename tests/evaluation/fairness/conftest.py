@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from run_folders import VARIED, make_run
 
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import FairnessVerdict, check_fairness
+from groupwise.evaluation.fairness import FairnessVerdict, check_fairness, read_facts
 
 Judge = Callable[..., FairnessVerdict]
 

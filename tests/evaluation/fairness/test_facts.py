@@ -18,18 +18,18 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.evaluation.conditions import (
+from groupwise.evaluation.fairness import (
     CONDITIONS_FILE,
     Conditions,
+    check_fairness,
     describe_examples,
     describe_rows,
     digest_prompts,
     digest_weights,
-    read_recorded,
+    read_conditions,
+    read_facts,
     write_conditions,
 )
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import check_fairness
 from groupwise.evaluation.predictions import Measure, digest_items, read_predictions
 
 
@@ -47,14 +47,14 @@ def test_conditions_come_back_as_they_were_written(tmp_path):
     conditions = Conditions(**{**CONDITIONS, "measures": own})
     write_conditions(tmp_path / CONDITIONS_FILE, conditions)
     assert json.loads((tmp_path / CONDITIONS_FILE).read_text()) == CONDITIONS
-    assert read_recorded(tmp_path) == asdict(conditions) | {"measures": own}
+    assert read_conditions(tmp_path) == asdict(conditions) | {"measures": own}
     assert own[0].title_zh == "漏检"
 
 
 def test_conditions_of_another_version_are_kept_as_they_are(tmp_path):
-    assert read_recorded(tmp_path) is None
+    assert read_conditions(tmp_path) is None
     write_json(tmp_path / CONDITIONS_FILE, {"retrieval": {"k": 5}})
-    assert read_recorded(tmp_path) == {"retrieval": {"k": 5}}
+    assert read_conditions(tmp_path) == {"retrieval": {"k": 5}}
 
 
 def test_examples_are_counted_by_label_and_cluster():
@@ -244,7 +244,7 @@ def test_conditions_of_another_shape_are_refused(tmp_path, name):
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
         read_facts(run)
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
-        read_recorded(run)
+        read_conditions(run)
 
 
 def test_a_manifest_of_another_shape_is_refused(tmp_path):

@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 from run_folders import LABELS, NUM_ITEMS, apply_changes, make_predictions, make_run
 
 from groupwise.core import Config, EvaluationError, list_effects
-from groupwise.evaluation.facts import RunFacts, Scope, read_facts
 from groupwise.evaluation.fairness import (
     HARMLESS_FACTS,
     Difference,
     FairnessVerdict,
+    RunFacts,
+    Scope,
     check_fairness,
+    read_facts,
+    summarize_same,
 )
 from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report import phrases
-from groupwise.evaluation.sameness import summarize_same
 from groupwise.pipeline import find_recipes
 
 CORPUS = Path(__file__).parents[2] / "faults" / "fairness.jsonl"

@@ -8,9 +8,7 @@ from recipe_runs import RecipeJob
 
 from groupwise.core import digest_file, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import read_recorded
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import check_fairness
+from groupwise.evaluation.fairness import check_fairness, read_conditions, read_facts
 from groupwise.evaluation.metrics import METRIC_VERSIONS
 from groupwise.evaluation.policies import read_policies
 from groupwise.evaluation.predictions import read_predictions
@@ -26,7 +24,7 @@ TAUGHT = (
 
 
 def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
-    found = read_recorded(tiny_run) or {}
+    found = read_conditions(tiny_run) or {}
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
     assert found["data"]["test"]["num_rows"] == len(test)
     assert found["data"]["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
@@ -56,7 +54,7 @@ def test_policies_tell_how_they_were_trained_and_on_what(tiny_run: Path) -> None
     predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
     names = list(dict.fromkeys(one.policy for one in predictions))
     assert names == [one.name for one in found.listed]
-    data = (read_recorded(tiny_run) or {})["data"]
+    data = (read_conditions(tiny_run) or {})["data"]
     for one in found.listed:
         assert {*one.trained_on} <= set(data)
         assert one.step is None or (tiny_run / one.step / "step.json").is_file()

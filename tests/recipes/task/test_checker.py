@@ -20,7 +20,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import read_headline
+from groupwise.evaluation.fairness import read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.paired import read_comparisons
 from groupwise.evaluation.policies import read_policies

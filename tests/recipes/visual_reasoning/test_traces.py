@@ -17,7 +17,7 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import describe_rows
+from groupwise.evaluation.fairness import describe_rows
 from groupwise.training import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.config import VisualConfig

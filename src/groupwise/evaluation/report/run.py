@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
 from groupwise.evaluation.alarms import History, find_alarms
-from groupwise.evaluation.conditions import read_measures
+from groupwise.evaluation.fairness import read_measures
 from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.paired import PairedComparison, read_comparisons
