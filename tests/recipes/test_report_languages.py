@@ -15,7 +15,6 @@ from one_language import list_foreign
 from run_folders import CONDITIONS, MANIFEST, POLICIES
 
 from groupwise.core import load_config, write_json, write_jsonl
-from groupwise.evaluation.fairness import Conditions
 from groupwise.evaluation.label_metrics import Temperature
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.paired import compare_pairs
@@ -26,7 +25,7 @@ from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.report.run import build_report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.results import Conditions, write_evaluation
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals

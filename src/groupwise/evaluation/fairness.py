@@ -9,7 +9,6 @@ recorded. Conditions of the evaluation itself follow from nothing.
 
 import json
 import re
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -23,9 +22,7 @@ from pydantic import AwareDatetime, BaseModel, TypeAdapter
 from groupwise.core import (
     Effect,
     EvaluationError,
-    Example,
     check_sealed,
-    digest_file,
     digest_json,
     drop_folders,
     find_effect,
@@ -37,19 +34,16 @@ from groupwise.core import (
 )
 from groupwise.evaluation.policies import Language, Policies, RunPolicy, read_policies
 from groupwise.evaluation.predictions import (
-    Measure,
     Prediction,
-    choose_headline,
     digest_items,
     group_by_policy,
     parse_as,
-    parse_open,
     read_as,
     read_predictions,
 )
 from groupwise.evaluation.report.phrases import LANGUAGES, Level, Statement
+from groupwise.evaluation.results import read_conditions
 
-CONDITIONS_FILE = "evaluate/conditions.json"
 EVALUATE = "evaluate"
 RULES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 DifferenceKind = Literal["confounding", "intended", "harmless"]
@@ -60,99 +54,6 @@ _WHOLE = {
     **dict.fromkeys(("template", "tokenizer", "base_weights"), "digest"),
 }
 _ADAPTER = "adapter_model.safetensors"
-
-
-class Conditions(BaseModel, extra="allow"):
-    """What a run's numbers depend on beyond its manifest, written as it is evaluated.
-
-    Digests of content decide: folders, paths and times never count. None: there is no such thing.
-    """
-
-    data: Mapping[str, Mapping[str, Any]] = {}  # by file: what ``describe_examples`` returns
-    prompts: Mapping[str, str] = {}  # by split: ``digest_prompts``
-    template: str | None = None  # digest of the chat template
-    tokenizer: str | None = None  # digest
-    base_weights: str | None = None  # ``digest_weights`` of what training starts from
-    decoding: Mapping[str, Any] = {}  # how evaluated answers are drawn
-    parser: Mapping[str, Any] = {}  # its settings
-    normalizer: str | None = None  # version of what makes answers alike before they are compared
-    metrics: Mapping[str, int] = {}  # version by family
-    is_nested_subset_of: Mapping[str, str] = {}  # by split: digest of what its items are drawn from
-    measures: tuple[Measure, ...] = ()  # the recipe's own
-
-
-def read_conditions(folder: Path) -> dict[str, Any] | None:
-    """Return the conditions of a run as they are, also of another version; None without.
-
-    Raises:
-        DataError: if the file is not a JSON object.
-        EvaluationError: if it has another shape.
-    """
-    path = folder / CONDITIONS_FILE
-    return parse_open(read_json(path, dict), Conditions, path) if path.exists() else None
-
-
-def read_measures(folder: Path) -> tuple[Measure, ...]:
-    """Return the measures that the recipe of a run defines; none where they are not recorded."""
-    return (read_conditions(folder) or {}).get("measures", ())
-
-
-def read_headline(folder: Path) -> Measure:
-    """Return the measure that heads the report of a run; without metrics it is accuracy.
-
-    Raises:
-        DataError: if the metrics are damaged.
-        EvaluationError: if the conditions have another shape.
-    """
-    path = folder / EVALUATE / "metrics.json"
-    # Only names are read: a recipe of somebody else's may say less of each metric.
-    found: list[dict[str, Any]] = read_json(path, list) if path.is_file() else []
-    names = {str(one.get("name", "")).partition("/")[2] for one in found}
-    return choose_headline(names, read_measures(folder))
-
-
-def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return digest, rows, clusters and rows by label of examples, in the order they are used.
-
-    More than 20 labels, such as free answers, are a digest: results are no place for the data.
-    """
-    labels = [str(example.label) for example in examples]
-    counts = sorted(Counter(labels).items())
-    by_label: dict[str, Any] = {f"num_rows:{label}": count for label, count in counts}
-    if len(counts) > 20:
-        by_label = {"num_labels": len(counts), "labels": digest_json(labels)}
-    return {
-        "digest": digest_json([[example.id, example.cluster] for example in examples]),
-        "num_rows": len(examples),
-        "num_clusters": len({example.cluster for example in examples}),
-        **by_label,
-    }
-
-
-def digest_prompts(examples: Iterable[Example]) -> str:
-    """Return the digest of the messages of every item; the order of items does not count."""
-    return digest_json(
-        sorted([e.id, *(f"{turn.role}: {turn.text}" for turn in e.prompt)] for e in examples)
-    )
-
-
-def digest_weights(folder: Path) -> str | None:
-    """Return the digest of a folder's weights and of what says how to compute with them.
-
-    The same weights under another activation are another model; the tokenizer, the folder, the
-    library that wrote it and the place of an adapter's base do not count. None without weights.
-    """
-    files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
-    rows = [[path.name, digest_file(path)] for path in files]
-
-    def drop_origin(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: one for name, one in values.items() if name not in RULES["origin"]}
-
-    for path in (folder / name for name in RULES["settings"] if files):
-        if path.is_file():
-            settings = json.loads(path.read_text(encoding="utf-8"), object_hook=drop_origin)
-            rows.append([path.name, digest_json(settings)])
-    return digest_json(rows) if rows else None
 
 
 class Manifest(BaseModel):
@@ -195,11 +96,6 @@ class RunFacts:
     chain: tuple[RunPolicy, ...] = ()
     unused: frozenset[str] = frozenset()  # settings that only other policies were trained with
     effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # marks of settings
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The training steps behind the policy, in order."""
-        return tuple(one.step for one in self.chain if one.step)
 
 
 def read_facts(
@@ -290,20 +186,18 @@ def _list_facts(
         yield "policies/file", "recorded"
         yield "lineage/steps", [one.step for one in chain if one.step]
     for one in chain:
-        step = one.step or ""
-        resolved, judge, trained = (
-            folder / step / f"{name}.json" for name in ("resolved", "judge", "trainable")
-        )
-        sections[f"budget/{step}."] = one.budget
-        if step and resolved.is_file():
-            sections[f"resolved/{step}."] = read_json(resolved, dict)
-        if step and judge.is_file():
-            found = read_json(judge, dict)
-            sections[f"judge/{step}."] = {k: found[k] for k in RULES["judge"] if k in found}
-        if step and trained.is_file():
-            rows = read_as(trained, TypeAdapter(list[dict[str, Any]]))
+        if one.step is None:
+            continue
+        sections[f"budget/{one.step}."] = one.budget
+        for name, keys in RULES["of_training"].items():
+            path = folder / one.step / f"{name}.json"
+            found = read_json(path, dict) if path.is_file() else {}
+            sections[f"{name}/{one.step}."] = {k: v for k, v in found.items() if re.match(keys, k)}
+        path = folder / one.step / "trainable.json"
+        if path.is_file():
+            rows = read_as(path, TypeAdapter(list[dict[str, Any]]))
             count = sum(int(row.get("num_trainable", 0)) for row in rows)
-            yield f"trainable/{step}.num_trainable", count
+            yield f"trainable/{one.step}.num_trainable", count
     for prefix, values in sections.items():
         yield from flatten_settings(values, prefix)
 
@@ -320,9 +214,10 @@ def _check_evaluated(folder: Path, policies: Policies) -> None:
         raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=again)
     for step in sorted({*done.uses, *(one.step for one in policies.listed if one.step)}):
         own = _read_marker(folder, step)
-        is_same = own is not None and done.uses.get(step) == digest_json(own.outputs)
-        is_older = own is not None and own.finished_at <= done.finished_at
-        if (folder / step).is_dir() and not is_same and not is_older:
+        is_used = own is not None and (
+            own.finished_at <= done.finished_at or done.uses.get(step) == digest_json(own.outputs)
+        )
+        if (folder / step).is_dir() and not is_used:
             older = f"the evaluation in {folder} is older than its step {step}"
             raise EvaluationError(f"{older}, which is being redone", fix=again)
 
@@ -352,13 +247,6 @@ def _read_marker(folder: Path, step: str) -> _Marker | None:
     return read_as(path, TypeAdapter(_Marker), kind=dict) if path.is_file() else None
 
 
-def explain(reason: str, words: Mapping[str, str], language: Language = "en") -> str:
-    """Return the sentence of a reason; in Chinese ``cause_zh`` takes the place of ``cause``."""
-    if language == "zh":
-        words = {**words, **{name.removesuffix("_zh"): words[name] for name in sorted(words)}}
-    return RULES["reasons"][reason][language].format(**words)
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One thing that is not the same in all runs."""
@@ -378,7 +266,7 @@ class Difference:
 
     def explain(self, language: Language = "en") -> str:
         """Return the sentence in a language."""
-        return explain(self.reason, self.words, language)
+        return RULES["reasons"][self.reason][language].format(**self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,11 +300,11 @@ def check_fairness(
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")
-    for place, run in enumerate(runs):
-        twin = (run.folder.resolve(), run.policy)
-        if any(twin == (o.folder.resolve(), o.policy) or run.name == o.name for o in runs[:place]):
+    for one, two in combinations(runs, 2):
+        is_same_policy = one.policy == two.policy and one.folder.resolve() == two.folder.resolve()
+        if one.name == two.name or is_same_policy:
             raise EvaluationError(
-                f"{run.name} is given twice",
+                f"{two.name} is given twice",
                 expected="different runs, or different policies of a run",
                 fix="leave one of them out",
             )
@@ -433,14 +321,9 @@ def check_fairness(
         if do_differ or any(a.label != b.label for a, b in both):
             level, name = "warning", "same_predictions" if has_same_text else "same_answers"
         elif has_same_text:
-            weights = [
-                _open_weights(run, run.chain[-1] if run.chain else None) for run in (one, two)
-            ]
-            level, name = "info", "identical_other_weights"
-            if not all(weights):
-                name = "identical_answers"
-            elif _are_same(*weights):
-                name = "identical"
+            is_same = _are_same(*(_open_weights(run, *run.chain[-1:]) for run in (one, two)))
+            names = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
+            level, name = "info", names[is_same]
         else:
             continue
         remarks.append(_remark(level, name, one=one.name, two=two.name, count=str(len(both))))
@@ -494,23 +377,16 @@ def find_differences(
         # What is read of other inputs is more than what is recorded of their content.
         is_place = one.aspect == "config" or effect.reason == "base_weights"
         is_evaluated = one.aspect in ("data", "prompts") and any(one.key in r.answers for r in runs)
-        causes = (
-            ()
-            if is_evaluated
-            else (
-                s
-                for s in settings
-                if any(re.fullmatch(rule, f"{one.name} <- {s}") for rule in RULES["follows"])
-            )
-        )
+        lines = [] if is_evaluated else [(key, f"{one.name} <- {key}") for key in settings]
+        causes = [k for k, line in lines if any(re.fullmatch(p, line) for p in RULES["follows"])]
         kind: DifferenceKind = "harmless"
         words = {"key": one.key, "runs": ", ".join(one.lacking), "cause": effect.reason}
         if one in named:
             kind, reason = "intended", "named"
         elif has_policy and _is_of_policy(one, runs):
             kind, reason, words["cause"] = "intended", "follows", "policy"
-        elif cause := next(iter(causes), None):
-            kind, reason, words["cause"] = "intended", "follows", cause.partition(" ")[0]
+        elif causes:
+            kind, reason, words["cause"] = "intended", "follows", causes[0].partition(" ")[0]
         elif harmless := _find_harmless(one):
             reason = harmless
         elif is_setting and is_place and effect.kind == "source" and effect.reason in equal:
@@ -524,8 +400,8 @@ def find_differences(
         else:
             kind, reason = "confounding", one.aspect if one.aspect in RULES["reasons"] else "other"
         if one.aspect == "data" and kind == "intended" and not is_evaluated:
-            settings += ["data"] if words["cause"] != "policy" else []
-        classed.append(replace(one, kind=kind, reason=reason, words=words | one.words))
+            settings += ["data *"] if words["cause"] != "policy" else []
+        classed.append(replace(one, kind=kind, reason=reason, words={**words, **one.words}))
     return tuple(sorted(classed, key=lambda one: (_ORDER.index(one.kind), one.aspect, one.key)))
 
 
@@ -568,14 +444,10 @@ def _list_unlike(runs: Sequence[RunFacts]) -> Iterator[Difference]:
         lacking = tuple(
             run for run, own in facts.items() if run not in values and (file == name or file in own)
         )
-        if lacking or len({_identify(value) for value in values.values()}) > 1:
+        tables = [one if isinstance(one, dict) else {"digest": one} for one in values.values()]
+        known = {json.dumps(one.get("digest", one), sort_keys=True) for one in tables}
+        if lacking or len(known) > 1:  # of data the digest counts, and true is not 1
             yield Difference(aspect, key, values, lacking)
-
-
-def _identify(value: Any) -> str:
-    """Return what two equal JSON values have in common; data is its digest, true is not 1."""
-    is_data = isinstance(value, dict) and "digest" in value
-    return json.dumps(value["digest"] if is_data else value, sort_keys=True)
 
 
 def _compare_items(runs: Sequence[RunFacts], split: str) -> Iterator[Difference]:
@@ -601,12 +473,11 @@ def _compare_items(runs: Sequence[RunFacts], split: str) -> Iterator[Difference]
 
 def _is_of_policy(found: Difference, runs: Sequence[RunFacts]) -> bool:
     """Whether only some policies have it, and those without it were trained in other steps."""
-    if found.aspect == "lineage":
-        return True
-    having = {run.steps for run in runs if run.name in found.values and run.chain}
-    lacking = {run.steps for run in runs if run.name in found.lacking and run.chain}
+    steps = {run.name: tuple(one.step for one in run.chain) for run in runs}
+    having = {steps[name] for name in found.values}
+    lacking = {steps[name] for name in found.lacking}
     is_of_training = found.aspect in (*RULES["files"]["policies/file"], "data", "prompts")
-    return is_of_training and bool(lacking) and not having & lacking
+    return found.aspect == "lineage" or (is_of_training and bool(lacking) and not having & lacking)
 
 
 def _find_harmless(found: Difference) -> str | None:
@@ -619,8 +490,8 @@ def _find_harmless(found: Difference) -> str | None:
             rates = [one for one in values if isinstance(one, int | float)]
             is_harmless = len(rates) == len(values) and max(rates) - min(rates) <= rule["within"]
         elif "alike" in rule:
-            starts = [isinstance(v, str) and re.match(rule["alike"], v) for v in values]
-            is_harmless = len({one and one.group() for one in starts}) == 1 and all(starts)
+            starts = [re.match(rule["alike"], str(one)) for one in values]
+            is_harmless = all(starts) and len({one[0] for one in starts if one}) == 1
         else:
             is_harmless = True
         if is_harmless:
@@ -629,7 +500,7 @@ def _find_harmless(found: Difference) -> str | None:
 
 
 def _remark(level: Level, name: str, **words: str) -> Statement:
-    why = {language: explain(name, words, language) for language in LANGUAGES}
+    why = {lang: RULES["reasons"][name][lang].format(**words) for lang in LANGUAGES}
     return Statement("notice.gate", {"reason": name, "why": why}, level)
 
 
@@ -644,13 +515,13 @@ def _find_untrained(run: RunFacts) -> Iterator[Statement]:
             name = "nothing_trainable"
         elif factors and not any("lora_B" in key for key in old):  # they start at zero
             name = "" if any(one.any() for one in factors) else "unmoved_adapter"
-        elif old and new and _are_same(old, new):
+        elif _are_same(old, new):
             name = "unmoved_weights"
         if name:
             yield _remark("error", name, key=policy.step, runs=run.name)
 
 
-def _open_weights(run: RunFacts, policy: RunPolicy | None) -> Mapping[str, Any]:
+def _open_weights(run: RunFacts, policy: RunPolicy | None = None) -> Mapping[str, Any]:
     """Return the open file of each tensor of a policy, by the tensor's name; empty without any."""
     if policy is None or policy.weights is None:
         return {}
@@ -669,10 +540,10 @@ def _open_weights(run: RunFacts, policy: RunPolicy | None) -> Mapping[str, Any]:
     return found
 
 
-def _are_same(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Return whether all tensors are the same: read in pairs, up to the first that differs."""
-    if one.keys() != two.keys():
-        return False
+def _are_same(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool | None:
+    """Return whether all tensors are the same, read up to the first that differs; None without."""
+    if not one or not two or one.keys() != two.keys():
+        return False if one and two else None
     pairs = ((one[name].get_tensor(name), two[name].get_tensor(name)) for name in one)
     return all(a.shape == b.shape and bool((a == b.to(a.dtype)).all()) for a, b in pairs)
 
@@ -696,7 +567,7 @@ def find_same_axes(
             groups.setdefault(frozenset(row.items()), []).append(value)
         for values in groups.values():
             row = rows[values[0]]
-            is_chance = len(row) == 1 and not isinstance(*row.values(), str)
+            is_chance = len(row) == 1 and not isinstance(next(iter(row.values())), str)
             if len(values) > 1 and not is_chance:
                 is_epoch = any(word in axis.lower() for word in ("epoch", "checkpoint"))
                 words = {"key": axis, "cause": ", ".join(values), "count": str(len(row))}

@@ -21,7 +21,6 @@ from groupwise.evaluation.fairness import (
     check_fairness,
     find_differences,
     read_facts,
-    read_measures,
 )
 from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.metrics import list_measures, read_items
@@ -44,6 +43,7 @@ from groupwise.evaluation.result_table import (
     SideRow,
     State,
 )
+from groupwise.evaluation.results import read_measures
 
 _SEED = "seeds/seed"
 # What may differ between runs that differ in the seed: what is drawn by it, small bases, too.

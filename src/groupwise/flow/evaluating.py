@@ -7,12 +7,6 @@ from typing import Any
 
 from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
 from groupwise.data import list_near_examples
-from groupwise.evaluation.fairness import (
-    Conditions,
-    describe_examples,
-    digest_prompts,
-    digest_weights,
-)
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
@@ -36,7 +30,13 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.run_page import write_report
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import write_evaluation
+from groupwise.evaluation.results import (
+    Conditions,
+    describe_examples,
+    digest_prompts,
+    digest_weights,
+    write_evaluation,
+)
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE

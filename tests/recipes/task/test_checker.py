@@ -20,11 +20,11 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.fairness import read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.paired import read_comparisons
 from groupwise.evaluation.policies import read_policies
 from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.results import read_headline
 from groupwise.flow import RivalSettings, tell_rivals
 from groupwise.flow.rivals import Drawn, show_before
 from groupwise.pipeline import run_recipe

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from groupwise.core import Completion, ConfigError, load_config, read_json, read_jsonl, write_jsonl
-from groupwise.evaluation.fairness import read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.results import read_headline
 from groupwise.models import load_policy
 from groupwise.pipeline import run_recipe
 from groupwise.rewards import average_log_probs
