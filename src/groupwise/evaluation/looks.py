@@ -74,18 +74,13 @@ def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = Fal
         seed=manifest["seed"],
         items=digest_json(sorted([one.id, str(one.label)] for one in items)),
     )
-    last = _read(run / FILE)[-1:]
-    if is_continued and last:
-        [one] = last
-        if (one.config, one.seed, one.items) == (look.config, look.seed, look.items):
+    for last in _read(run / FILE)[-1:] if is_continued else ():
+        if (last.config, last.seed, last.items) == (look.config, look.seed, look.items):
             return
     for folder in (find_results_folder(run), run):
         try:
-            descriptor = take_lock(folder / ".looks.lock", busy=lambda: None)
-            try:
+            with os.fdopen(take_lock(folder / ".looks.lock", busy=lambda: None)):
                 append_jsonl(folder / FILE, asdict(look))
-            finally:
-                os.close(descriptor)
         except OSError as error:
             raise RunError(
                 f"the look at the test split cannot be recorded in {folder} ({error.strerror})",
@@ -97,8 +92,7 @@ def list_looks(run: Path, items: str) -> list[Look]:
     """Return the looks at the items with a digest, by a run and all that share its folder.
 
     Raises:
-        DataError: if a file of looks is damaged.
-        EvaluationError: if it has another shape.
+        DataError: if a file of looks is damaged; EvaluationError: if it has another shape.
     """
     folder = find_results_folder(run)
     files = dict.fromkeys((folder / FILE, run / FILE, *sorted(folder.glob(f"[!.]*/{FILE}"))))

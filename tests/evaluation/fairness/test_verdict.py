@@ -1,7 +1,7 @@
 """What runs differ in, what makes that fair, and what is too much the same."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import permutations
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_folders import LABELS, NUM_ITEMS, apply_changes, make_predictions, make_run
+from run_folders import LABELS, NUM_ITEMS, VARIED, apply_changes, make_predictions, make_run
 
 from groupwise.core import Config, EvaluationError, list_effects
 from groupwise.evaluation.fairness import (
@@ -27,9 +27,25 @@ from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report import phrases
 from groupwise.pipeline import find_recipes
 
+Judge = Callable[..., FairnessVerdict]
 CORPUS = Path(__file__).parents[2] / "faults" / "fairness.jsonl"
 IN = "evaluate/conditions.json:"
 OF = "manifest.json:"
+
+
+@pytest.fixture
+def judge_pair(tmp_path: Path) -> Judge:
+    """Hold the plain run against one of another beta with further changes."""
+
+    def judge(changes: Mapping[str, Any] = {}, *, factors: Any = ("grpo.beta",), **more: Any):
+        two = {"answers": "two", **more}
+        runs = [
+            make_run(tmp_path / "one"),
+            make_run(tmp_path / "other/two", {**VARIED, **changes}, **two),
+        ]
+        return check_fairness(list(map(read_facts, runs)), factors=factors)
+
+    return judge
 
 
 def test_of_a_clean_pair_nothing_else_is_listed(judge_pair):
