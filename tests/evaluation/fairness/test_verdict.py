@@ -72,8 +72,8 @@ def test_other_items_are_counted(judge_pair, ids, num_shared):
     verdict = judge_pair(predictions=make_predictions("two", ids=ids))
     (difference,) = verdict.confounding
     assert [values["n"] for values in difference.values.values()] == [40, len(ids)]
-    assert f"(40, {len(ids)} of them, {num_shared} in all runs)" in difference.explain()
-    assert f"40, {len(ids)} 题，共同的 {num_shared} 题" in difference.explain("zh")
+    assert f"(40, {len(ids)}, of which {num_shared} are in all runs)" in difference.explain()
+    assert f"40, {len(ids)} 题，其中 {num_shared} 题各运行都有" in difference.explain("zh")
 
 
 def test_other_labels_of_the_same_items_are_counted(judge_pair):
