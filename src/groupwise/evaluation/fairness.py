@@ -46,14 +46,10 @@ from groupwise.evaluation.results import read_conditions
 
 EVALUATE = "evaluate"
 RULES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+Answers = Mapping[str, Mapping[str, Prediction]]  # by split and item
 DifferenceKind = Literal["confounding", "intended", "harmless"]
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _NOT_NAMEABLE = ("config", "conditions", "policies")
-_WHOLE = {
-    "normalizer": "version",
-    **dict.fromkeys(("template", "tokenizer", "base_weights"), "digest"),
-}
-_ADAPTER = "adapter_model.safetensors"
 
 
 class Manifest(BaseModel):
@@ -89,9 +85,7 @@ class RunFacts:
     folder: Path
     policy: str  # whose answers are compared
     facts: Mapping[str, Any]  # JSON values by ``aspect/key``; what is not recorded is not there
-    answers: Mapping[str, Mapping[str, Prediction]] = field(  # by split and item
-        default_factory=dict[str, Mapping[str, Prediction]]
-    )
+    answers: Answers = field(default_factory=dict[str, Mapping[str, Prediction]])
     # The policy behind all those that it was trained from; empty where the run does not say.
     chain: tuple[RunPolicy, ...] = ()
     unused: frozenset[str] = frozenset()  # settings that only other policies were trained with
@@ -131,20 +125,16 @@ def read_facts(
     starts = find_manifests(folder, sorted(steps))
     facts = dict(_list_facts(folder, name, chain, starts, answers))
     others = {one.step for one in policies.listed if one.step} - steps if chain else set[str]()
-    unused: set[str] = set()
-    for fact in facts:
-        key = fact.removeprefix("config/")
-        readers = {
-            step
-            for step, row in starts[-1].plan.items()
-            if any(_is_in(key, path) or _is_in(path, key) for path in row.get("reads", ()))
-        }
-        if key != fact and readers and readers <= others:
-            unused.add(fact)
-    effects = starts[-1].effects
-    return RunFacts(
-        f"{folder}:{name}", folder, name, facts, answers, chain, frozenset(unused), effects
+    plan, effects = starts[-1].plan, starts[-1].effects
+    paths = [one for step in plan if step not in others for one in plan[step].get("reads", ())]
+    used = [f"config/{one}" for one in paths]
+    unused = frozenset(
+        fact
+        for fact in facts
+        if plan and chain and fact.startswith("config/")
+        if not any(_is_in(fact, one) or _is_in(one, fact) for one in used)
     )
+    return RunFacts(f"{folder}:{name}", folder, name, facts, answers, chain, unused, effects)
 
 
 def _list_facts(
@@ -181,7 +171,9 @@ def _list_facts(
             yield from ((f"{aspect}/{k}", value[k]) for k in value if k in known or not chain)
         elif aspect != "measures":
             is_section = isinstance(value, dict)
-            sections[f"{aspect}/"] = value if is_section else {_WHOLE.get(aspect, "value"): value}
+            sections[f"{aspect}/"] = (
+                value if is_section else {RULES["whole"].get(aspect, "value"): value}
+            )
     if chain:
         yield "policies/file", "recorded"
         yield "lineage/steps", [one.step for one in chain if one.step]
@@ -223,10 +215,7 @@ def _check_evaluated(folder: Path, policies: Policies) -> None:
 
 
 def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
-    """Return the manifests, each once, in force when the steps and last the evaluation ended.
-
-    A manifest is rewritten at every start, which may go no further than its first step.
-    """
+    """Return the starts, each once, in force when the steps and last the evaluation ended."""
     history, single = folder / "history.jsonl", folder / "manifest.json"
     rows = read_jsonl(history) if history.is_file() else [read_manifest(single)]
     for row in rows:
