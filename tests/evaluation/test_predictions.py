@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.evaluation.conditions import Conditions, read_recorded
 from groupwise.evaluation.metrics import (
     compare_pairs,
     compute_metrics,
@@ -43,6 +42,7 @@ from groupwise.evaluation.predictions import (
     write_predictions,
 )
 from groupwise.evaluation.report.tables import Section, read_sections
+from groupwise.evaluation.results import Conditions, read_conditions
 from groupwise.evaluation.statistics import read_comparisons
 from groupwise.flow import write_evaluation
 
@@ -434,7 +434,7 @@ def test_one_that_breaks_off_is_asked_again_and_the_one_before_is_not(tmp_path, 
 def test_an_evaluation_is_where_it_is_looked_for(tmp_path, make_table):
     rows = [("on-task", "on-task"), ("off-task", "on-task"), ("off-task", None)]
     predictions = [one for name in NAMES for one in make_table(rows, policy=name)]
-    conditions = replace(Conditions(**CONDITIONS), measures=())
+    conditions = Conditions(**{**CONDITIONS, "measures": ()})
     metrics = compute_metrics(predictions, labels=("on-task", "off-task"))
     comparisons = compare_pairs(predictions, [("sft", "grpo")], split="test")
     write_evaluation(
@@ -450,7 +450,7 @@ def test_an_evaluation_is_where_it_is_looked_for(tmp_path, make_table):
     assert read_predictions(tmp_path / "evaluate/predictions.jsonl") == predictions
     assert read_metrics(tmp_path / "evaluate/metrics.json") == metrics
     assert read_comparisons(tmp_path / "evaluate/comparisons.json") == comparisons
-    assert read_recorded(tmp_path) == asdict(conditions)
+    assert read_conditions(tmp_path) == conditions.model_dump()
     assert read_policies(tmp_path).listed == POLICIES
     assert read_prompts(tmp_path / "evaluate/prompts.json") == Prompts(turns={"item": "What?"})
     assert read_sections(tmp_path / "evaluate/sections.json") == (Section("Missed defects"),)

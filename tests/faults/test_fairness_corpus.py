@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from groupwise.evaluation.results import digest_weights
 from run_folders import LABELS, PARTS, VARIED, make_predictions, make_run, write_weights
 
 from groupwise.core import GroupwiseError, append_jsonl, write_json
-from groupwise.evaluation.conditions import digest_weights
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import FairnessVerdict, check_fairness
+from groupwise.evaluation.fairness import FairnessVerdict, check_fairness, read_facts
 
 Row = dict[str, Any]
 ROWS: list[Row] = [
@@ -34,14 +33,16 @@ def test_the_gate_says_what_the_corpus_says(row: Row, tmp_path: Path) -> None:
         return
     verdict = judge(row, runs)
     found = {f"{one.aspect}/{one.key}": one.kind for one in verdict.differences}
-    remarks = {one.name: one.level for one in verdict.remarks}
+    remarks = {one.values["reason"]: one.level for one in verdict.remarks}
     reasons = {name for name, kind in found.items() if kind == "confounding"} | set(remarks)
     assert {**found, **remarks}.items() >= row["told"].items(), row["why"]
     assert reasons == {n for n, kind in row["told"].items() if kind not in ("harmless", "intended")}
     fair = "with note" if remarks else "comparable"
     assert (fair if verdict.is_fair else "not comparable") == row["expected"], row["why"]
-    for one in (*verdict.differences, *verdict.remarks):
+    for one in verdict.differences:
         assert one.explain() != one.explain("zh")
+    for one in verdict.remarks:
+        assert one.values["why"]["en"] != one.values["why"]["zh"]
 
 
 def judge(row: Row, runs: list[Path]) -> FairnessVerdict:

@@ -15,7 +15,6 @@ from one_language import list_foreign
 from run_folders import CONDITIONS, MANIFEST, POLICIES
 
 from groupwise.core import load_config, write_json, write_jsonl
-from groupwise.evaluation.conditions import Conditions
 from groupwise.evaluation.metrics import Temperature, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
@@ -30,6 +29,7 @@ from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.report.run import build_report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.results import Conditions
 from groupwise.flow import write_evaluation
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.other_data import describe_origin

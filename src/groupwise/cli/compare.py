@@ -290,7 +290,7 @@ def _read_origin(folder: Path) -> tuple[Path, str | None]:
 
 def _split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
     """Return split and measure of ``test/accuracy``; None: what heads the report of a run."""
-    from groupwise.evaluation.conditions import read_headline
+    from groupwise.evaluation.results import read_headline
 
     if metric is None:
         return "test", read_headline(runs[0]).name if runs else "accuracy"

@@ -31,7 +31,7 @@ def print_headline(folder: Path, *, first: str = "") -> None:
     path = folder / "evaluate" / "metrics.json"
     if not path.is_file():
         return
-    from groupwise.evaluation.conditions import read_headline
+    from groupwise.evaluation.results import read_headline
 
     headline = read_headline(folder)
     rows: dict[tuple[str, str], dict[str, Any]] = {}

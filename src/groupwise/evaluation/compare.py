@@ -11,12 +11,11 @@ from statistics import fmean
 from typing import Any, Literal
 
 from groupwise.core import digest_json
+from groupwise.evaluation.fairness import find_same_axes
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
-from groupwise.evaluation.sameness import summarize_same
-from groupwise.evaluation.sources import tell_sameness
 from groupwise.evaluation.statistics import (
     NUM_RESAMPLES,
     SIGNIFICANCE,
@@ -446,4 +445,4 @@ def _note_axes(table: ResultTable) -> Iterator[Statement]:
         results.append(
             (dict(zip(keys, place, strict=True)), digest_json(rows) if rows else one.value)
         )
-    yield from map(tell_sameness, summarize_same(results))
+    yield from find_same_axes(results)

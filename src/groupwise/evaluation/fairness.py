@@ -1,75 +1,247 @@
 """The fairness gate: what runs differ in beside what is compared, and what is too much the same.
 
-What is known of a run and one of its policies is a flat table of facts (``aspect/key``): the
-resolved config, digests, packages, machine, revision. The gate is a diff of these tables. A
-difference is *intended* if it is named as compared, or follows from that; *harmless* if its field
-or the list below says so; otherwise it *confounds*. Conditions of the evaluation itself (items,
-prompts and data of the split, decoding, parser, normaliser, metrics) never follow from anything.
-What only some of the runs have recorded confounds.
+What is known of a run and one of its policies is a flat table of facts (``aspect/key``): resolved
+config, digests, packages, revision, the conditions of its evaluation. The gate is a diff of these
+tables. A difference is *intended* if it is named as compared or follows from that; *harmless* if
+its field or ``fairness.yaml`` says so; otherwise it *confounds*. So does what only some runs have
+recorded. Conditions of the evaluation itself follow from nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any, Literal
 
-from packaging.version import InvalidVersion, Version
+import yaml
+from pydantic import AwareDatetime, BaseModel, TypeAdapter
 
-from groupwise.core import EvaluationError, find_effect, suggest_name
-from groupwise.evaluation.facts import RunFacts
-from groupwise.evaluation.predictions import Language, digest_items
-from groupwise.evaluation.sameness import (
-    ItemRelation,
-    Sameness,
-    explain,
-    find_same_answers,
-    find_untrained,
-    load_reasons,
-    relate_items,
+from groupwise.core import (
+    Effect,
+    EvaluationError,
+    check_sealed,
+    digest_json,
+    drop_folders,
+    find_effect,
+    flatten_settings,
+    read_json,
+    read_jsonl,
+    read_manifest,
+    suggest_name,
 )
+from groupwise.evaluation.predictions import (
+    Language,
+    Policies,
+    Prediction,
+    RunPolicy,
+    digest_items,
+    group_by_policy,
+    parse_as,
+    read_as,
+    read_policies,
+    read_predictions,
+)
+from groupwise.evaluation.report.phrases import LANGUAGES, Level, Statement
+from groupwise.evaluation.results import read_conditions
 
-DifferenceKind = Literal["intended", "harmless", "confounding"]
-RECORDED = ("conditions/file", "policies/file")
-HARMLESS_FACTS = (
-    ("hardware/*", "hardware"),
-    ("time/*", "time"),
-    ("command/*", "command"),
-    ("judge/*.cache_hit_rate", "cache"),
-)
-"""Patterns of ``aspect/key`` with the reason; of settings their fields say it themselves."""
+EVALUATE = "evaluate"
+RULES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+Answers = Mapping[str, Mapping[str, Prediction]]  # by split and item
+DifferenceKind = Literal["confounding", "intended", "harmless"]
 _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _NOT_NAMEABLE = ("config", "conditions", "policies")
-_OF_CONDITIONS = (
-    *("data", "prompts", "template", "tokenizer", "base_weights", "decoding", "parser"),
-    *("normalizer", "metrics", "is_nested_subset_of"),
-)
-_RECORDED_BY = {
-    **dict.fromkeys(_OF_CONDITIONS, RECORDED[0]),
-    **dict.fromkeys(("budget", "lineage"), RECORDED[1]),
-}
-_BATCHED = ("generation_batch_size", "prompts_left_out_per_epoch")
-# Only where an argument of TRL has another name than our setting.
-_RESOLVED_AS: Mapping[str, tuple[str, ...]] = {
-    "loss": ("loss_type", "epsilon_high"),
-    "clip_low": ("epsilon",),
-    "clip_high": ("epsilon_high",),
-    "entropy_bonus": ("entropy_coef",),
-    "max_new_tokens": ("max_completion_length",),
-    "group_size": ("num_generations", "generation_batch_size"),
-    "prompts_per_step": _BATCHED,
-    "steps_per_generation": _BATCHED,
-    "gradient_accumulation": ("steps_per_generation", *_BATCHED),
-}
-_CLOSE_RATE = 0.01
+
+
+class Manifest(BaseModel):
+    """What is read of a manifest; a key may be missing, and there may be others."""
+
+    started_at: AwareDatetime
+    recipe: str | None = None
+    seed: int | None = None
+    config: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    accepted_findings: list[str] | None = None
+    command: list[str] | str | None = None
+    git_revision: str | None = None
+    python: str | None = None
+    packages: dict[str, str | None] = {}
+    hardware: dict[str, Any] = {}
+    metric_versions: dict[str, Any] = {}
+    plan: dict[str, dict[str, list[str]]] = {}
+    effects: dict[str, Effect] = {}
+
+
+class _Marker(BaseModel):
+    finished_at: AwareDatetime
+    outputs: dict[str, Any] = {}
+    uses: dict[str, Any] = {}  # digest of the outputs of each step that it used
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run and one of its policies; nothing is judged."""
+
+    name: str  # ``FOLDER:POLICY``; ``dataclasses.replace`` gives another
+    folder: Path
+    policy: str  # whose answers are compared
+    facts: Mapping[str, Any]  # JSON values by ``aspect/key``; what is not recorded is not there
+    answers: Answers = field(default_factory=dict[str, Mapping[str, Prediction]])
+    # The policy behind all those that it was trained from; empty where the run does not say.
+    chain: tuple[RunPolicy, ...] = ()
+    unused: frozenset[str] = frozenset()  # settings that only other policies were trained with
+    effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])  # marks of settings
+
+
+def read_facts(
+    folder: Path, *, policy: str | None = None, predictions: Sequence[Prediction] | None = None
+) -> RunFacts:
+    """Read what is known of a finished run.
+
+    Without a ``policy`` it is the last one of the run; ``predictions`` are those of the run, if
+    they have been read already.
+
+    Raises:
+        EvaluationError: if the run is not evaluated, has no such policy or answered an item twice,
+            or if a file is damaged.
+        DataError: if a file cannot be read.
+    """
+    policies = read_policies(folder)
+    _check_evaluated(folder, policies)
+    rows = predictions
+    if rows is None:
+        rows = read_predictions(folder / EVALUATE / "predictions.jsonl")
+    names = policies.sort(row.policy for row in rows)
+    if not names:
+        raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
+    name = policies.choose_last(names) if policy is None else policy
+    if name not in names:
+        what = f"the run {folder} has no policy {policy!r}"
+        raise EvaluationError(what, expected=f"one of {', '.join(names)}")
+    own = group_by_policy(row for row in rows if row.policy == name)
+    answers = {split: {row.example_id: row for row in items} for (split, _), items in own.items()}
+    chain = policies.list_ancestors(name)
+    chain = () if any(one.kind == "unknown" for one in chain) else chain
+    steps = {one.step for one in chain if one.step}
+    starts = find_manifests(folder, sorted(steps))
+    facts = dict(_list_facts(folder, name, chain, starts, answers))
+    others = {one.step for one in policies.listed if one.step} - steps if chain else set[str]()
+    plan, effects = starts[-1].plan, starts[-1].effects
+    paths = [one for step in plan if step not in others for one in plan[step].get("reads", ())]
+    used = [f"config/{one}" for one in paths]
+    unused = frozenset(
+        fact
+        for fact in facts
+        if plan and chain and fact.startswith("config/")
+        if not any(_is_in(fact, one) or _is_in(one, fact) for one in used)
+    )
+    return RunFacts(f"{folder}:{name}", folder, name, facts, answers, chain, unused, effects)
+
+
+def _list_facts(
+    folder: Path,
+    policy: str,
+    chain: Sequence[RunPolicy],
+    starts: Sequence[Manifest],
+    answers: Iterable[str],
+) -> Iterator[tuple[str, Any]]:
+    last, conditions = starts[-1], read_conditions(folder)
+    yield "policy/name", policy
+    yield "time/started_at", last.started_at.isoformat()
+    for fact, name in RULES["manifest"].items():
+        if (value := getattr(last, name)) is not None:
+            yield fact, value
+    config = drop_folders({key: value for key, value in last.config.items() if key != "seed"})
+    sections = {"config/": config, "inputs/": last.inputs, "hardware/": last.hardware}
+    versions = [
+        {"code/git_revision": start.git_revision, "packages/python": start.python}
+        | {f"packages/{name}": version for name, version in start.packages.items()}
+        for start in starts
+    ]
+    for fact in sorted({fact for one in versions for fact in one}):
+        found = list(dict.fromkeys(one.get(fact) for one in versions))
+        if found != [None]:
+            yield fact, found[0] if len(found) == 1 else found
+    if conditions is None:
+        sections["metrics/"] = last.metric_versions
+    else:
+        yield "conditions/file", "recorded"
+    known = {*answers, *(split for one in chain for split in one.trained_on)}
+    for aspect, value in (conditions or {}).items():
+        if aspect in ("data", "prompts"):  # without those of other policies' training
+            yield from ((f"{aspect}/{k}", value[k]) for k in value if k in known or not chain)
+        elif aspect != "measures":
+            is_section = isinstance(value, dict)
+            sections[f"{aspect}/"] = (
+                value if is_section else {RULES["whole"].get(aspect, "value"): value}
+            )
+    if chain:
+        yield "policies/file", "recorded"
+        yield "lineage/steps", [one.step for one in chain if one.step]
+    for one in chain:
+        if one.step is None:
+            continue
+        sections[f"budget/{one.step}."] = one.budget
+        for name, keys in RULES["of_training"].items():
+            path = folder / one.step / f"{name}.json"
+            found = read_json(path, dict) if path.is_file() else {}
+            sections[f"{name}/{one.step}."] = {k: v for k, v in found.items() if re.match(keys, k)}
+        path = folder / one.step / "trainable.json"
+        if path.is_file():
+            rows = read_as(path, TypeAdapter(list[dict[str, Any]]))
+            count = sum(int(row.get("num_trainable", 0)) for row in rows)
+            yield f"trainable/{one.step}.num_trainable", count
+    for prefix, values in sections.items():
+        yield from flatten_settings(values, prefix)
+
+
+def _check_evaluated(folder: Path, policies: Policies) -> None:
+    """Refuse a run that is not evaluated, or of which a step was redone since."""
+    again = "finish it with the command that started it, and compare then"
+    if not (folder / "manifest.json").is_file():
+        raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
+    done = _read_marker(folder, EVALUATE)
+    if done is None:
+        begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
+        where = f" (it is at the step {begun[0]})" if begun else ""
+        raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=again)
+    for step in sorted({*done.uses, *(one.step for one in policies.listed if one.step)}):
+        own = _read_marker(folder, step)
+        is_used = own is not None and (
+            own.finished_at <= done.finished_at or done.uses.get(step) == digest_json(own.outputs)
+        )
+        if (folder / step).is_dir() and not is_used:
+            older = f"the evaluation in {folder} is older than its step {step}"
+            raise EvaluationError(f"{older}, which is being redone", fix=again)
+
+
+def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
+    """Return the starts, each once, in force when the steps and last the evaluation ended."""
+    history, single = folder / "history.jsonl", folder / "manifest.json"
+    rows = read_jsonl(history) if history.is_file() else [read_manifest(single)]
+    for row in rows:
+        check_sealed(row, history)
+    starts = [parse_as(row, TypeAdapter(Manifest), single) for row in rows]
+    found: list[Manifest] = []
+    for step in (*steps, EVALUATE):
+        done = _read_marker(folder, step)
+        begun = [one for one in starts if done and one.started_at <= done.finished_at]
+        manifest = (begun or starts[:1])[-1]
+        found = [*(one for one in found if one is not manifest), manifest]
+    return found
+
+
+def _read_marker(folder: Path, step: str) -> _Marker | None:
+    """Return what a step left as it ended; None if it has not."""
+    path = folder / step / "step.json"
+    return read_as(path, TypeAdapter(_Marker), kind=dict) if path.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not the same in all runs.
-
-    It is ``intended`` if it is compared or follows from that, ``harmless`` if it is on the
-    documented list, otherwise ``confounding``.
-    """
+    """One thing that is not the same in all runs."""
 
     aspect: str  # ``data``, ``config``, ``seeds``, ``packages`` …
     key: str  # a key of the config, a file, a package
@@ -86,20 +258,18 @@ class Difference:
 
     def explain(self, language: Language = "en") -> str:
         """Return the sentence in a language."""
-        return explain(self.reason, self.words, language)
+        return RULES["reasons"][self.reason][language].format(**self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class FairnessVerdict:
-    """What must be known before two runs are compared.
+    """What must be known before runs are compared.
 
-    It is fair if nothing confounds and every training step of every run trained something. If not,
-    nothing is recommended.
+    It is fair if nothing confounds and every training step of every run trained something.
     """
 
     differences: tuple[Difference, ...]  # the confounding ones first
-    relations: tuple[ItemRelation, ...]  # of the items of every two runs
-    remarks: tuple[Sameness, ...]  # what is suspiciously the same
+    remarks: tuple[Statement, ...]  # what is suspiciously the same
     is_fair: bool
 
     @property
@@ -122,63 +292,108 @@ def check_fairness(
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")
-    seen: dict[tuple[str, str], str] = {}
-    for run in runs:
-        place = (str(run.folder.resolve()), run.policy)
-        if place in seen or run.name in seen.values():
+    for one, two in combinations(runs, 2):
+        is_same_policy = one.policy == two.policy and one.folder.resolve() == two.folder.resolve()
+        if one.name == two.name or is_same_policy:
             raise EvaluationError(
-                f"{run.name} is given twice",
+                f"{two.name} is given twice",
                 expected="different runs, or different policies of a run",
                 fix="leave one of them out",
             )
-        seen[place] = run.name
-    relations = relate_items(runs, split=split)
-    differences = find_differences(runs, relations, factors=factors)
-    remarks = [remark for run in runs for remark in find_untrained(run)]
-    for one in relations:
-        # Of labels a difference names one item, on which these two may agree: relations know.
-        counting = (d.values for d in differences if d.kind != "harmless" and d.aspect != "labels")
-        do_differ = any(values.get(one.a, ...) != values.get(one.b, ...) for values in counting)
-        remarks += find_same_answers(one, runs, do_differ=do_differ or bool(one.relabelled))
-    names = tuple(run.name for run in runs)
-    remarks += [
-        Sameness("warning", "not_varied", names, {"key": name})
-        for name in factors
-        if not any(is_named(one.name, [name]) for one in differences)
-    ]
+    differences = find_differences(runs, factors=factors, split=split)
+    remarks = [remark for run in runs for remark in _find_untrained(run)]
+    counting = [d.values for d in differences if d.kind != "harmless" and d.aspect != "labels"]
+    for one, two in combinations(runs, 2):
+        ours, theirs = one.answers[split], two.answers[split]
+        both = [(ours[item], theirs[item]) for item in ours.keys() & theirs.keys()]
+        if not both or any(a.predicted != b.predicted for a, b in both):
+            continue
+        has_same_text = all(a.text == b.text for a, b in both)
+        do_differ = any(v.get(one.name, ...) != v.get(two.name, ...) for v in counting)
+        if do_differ or any(a.label != b.label for a, b in both):
+            level, name = "warning", "same_predictions" if has_same_text else "same_answers"
+        elif has_same_text:
+            is_same = _are_same(*(_open_weights(run, *run.chain[-1:]) for run in (one, two)))
+            names = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
+            level, name = "info", names[is_same]
+        else:
+            continue
+        remarks.append(_remark(level, name, one=one.name, two=two.name, count=str(len(both))))
+    for name in factors:
+        if not any(is_named(one.name, [name]) for one in differences):
+            remarks.append(_remark("warning", "not_varied", key=name))
     is_fair = not any(one.kind == "confounding" for one in differences)
     is_fair = is_fair and not any(remark.level == "error" for remark in remarks)
-    return FairnessVerdict(differences, relations, tuple(remarks), is_fair)
+    return FairnessVerdict(differences, tuple(remarks), is_fair)
 
 
 def find_differences(
-    runs: Sequence[RunFacts], relations: Sequence[ItemRelation], *, factors: Sequence[str] = ()
+    runs: Sequence[RunFacts], *, factors: Sequence[str] = (), split: str | None = None
 ) -> tuple[Difference, ...]:
-    """Return all differences, each classed, the confounding ones first."""
+    """Return all differences, each classed, the confounding ones first.
+
+    ``split``: whose items are held together; None: there are no items.
+
+    Raises:
+        EvaluationError: if a run has no items in the split, or no run has what a factor names.
+    """
+    for run in runs:
+        if split is not None and not run.answers.get(split):
+            what = f"{run.name} has no items in the split {split!r}"
+            raise EvaluationError(
+                what, expected=f"one of {', '.join(sorted(run.answers)) or 'none'}"
+            )
     facts = sorted({name for run in runs for name in run.facts})
     for name in factors:
-        if name in ("items", "labels") or any(is_named(fact, [name]) for fact in facts):
-            continue
-        aspects = {fact.partition("/")[0] for fact in facts} - set(_NOT_NAMEABLE)
-        known = {fact.partition("/")[2] for fact in facts if fact.startswith("config/")}
-        hint = suggest_name(name, sorted(known | aspects)) or "; give a key of the config"
-        raise EvaluationError(f"--factor: no run has {name!r}{hint}")
-    found = list(_find_unlike_facts(runs))
-    # Of items their number and the digest that metrics have, of labels the first that differs.
-    if other := next((one for one in relations if one.kind != "exact"), None):
-        rows = {run.name: run.answers[other.split].values() for run in runs}
-        values = {n: {"n": len(own), "split_digest": digest_items(own)} for n, own in rows.items()}
-        found.append(Difference("items", other.split, values))
-    if unlike := next((one for one in relations if one.relabelled), None):
-        item = unlike.relabelled[0]
-        answers = {run.name: run.answers[unlike.split].get(item) for run in runs}
-        values = {n: {"item": item, "label": one.label} for n, one in answers.items() if one}
-        found.append(Difference("labels", unlike.split, values))
-    classes, classed = _Classes(runs, relations, found, factors), []
-    for one in found:
-        kind, reason, given = classes.find_class(one)
-        words = {"key": one.key, "cause": "", "runs": ", ".join(one.lacking), **given}
-        classed.append(replace(one, kind=kind, reason=reason, words=words))
+        if name not in ("items", "labels") and not any(is_named(fact, [name]) for fact in facts):
+            aspects = {fact.partition("/")[0] for fact in facts} - set(_NOT_NAMEABLE)
+            known = {fact.partition("/")[2] for fact in facts if fact.startswith("config/")}
+            hint = suggest_name(name, sorted(known | aspects)) or "; give a key of the config"
+            raise EvaluationError(f"--factor: no run has {name!r}{hint}")
+    found = [*_list_unlike(runs), *(_compare_items(runs, split) if split else ())]
+    named = [one for one in found if is_named(one.name, factors)]
+    has_policy = any(one.aspect == "policy" for one in named)
+    settings: list[str] = []
+    for one in named:
+        is_budget = all(find_effect(run.effects, one.key).kind == "budget" for run in runs)
+        settings += [one.key + " budget" * is_budget] if one.aspect == "config" else []
+    differing = {"items" if one.aspect == "labels" else one.aspect for one in found}
+    recorded = [{name.partition("/")[0] for name in run.facts} for run in runs]
+    equal = {"items"}.union(recorded[0].intersection(*recorded)) - differing
+    used = {fact for run in runs for fact in run.facts if fact not in run.unused}
+    classed: list[Difference] = []
+    for one in sorted(found, key=lambda one: one.aspect != "data"):  # budgets follow from data
+        effects = [find_effect(run.effects, one.key) for run in runs]
+        effect = effects[0] if len({one.kind for one in effects}) == 1 else Effect()
+        is_setting = one.aspect in ("config", "inputs")
+        # What is read of other inputs is more than what is recorded of their content.
+        is_place = one.aspect == "config" or effect.reason == "base_weights"
+        is_evaluated = one.aspect in ("data", "prompts") and any(one.key in r.answers for r in runs)
+        lines = [] if is_evaluated else [(key, f"{one.name} <- {key}") for key in settings]
+        causes = [k for k, line in lines if any(re.fullmatch(p, line) for p in RULES["follows"])]
+        kind: DifferenceKind = "harmless"
+        words = {"key": one.key, "runs": ", ".join(one.lacking), "cause": effect.reason}
+        if one in named:
+            kind, reason = "intended", "named"
+        elif has_policy and _is_of_policy(one, runs):
+            kind, reason, words["cause"] = "intended", "follows", "policy"
+        elif causes:
+            kind, reason, words["cause"] = "intended", "follows", causes[0].partition(" ")[0]
+        elif harmless := _find_harmless(one):
+            reason = harmless
+        elif is_setting and is_place and effect.kind == "source" and effect.reason in equal:
+            reason = "same_content"
+        elif is_setting and effect.kind == "harmless":
+            reason, words["cause_zh"] = "field", effect.reason_zh
+        elif one.aspect == "config" and not any(_is_in(fact, one.name) for fact in used):
+            reason = "unused"
+        elif one.lacking and one.name not in RULES["files"]:
+            kind, reason = "confounding", "unknown"
+        else:
+            kind, reason = "confounding", one.aspect if one.aspect in RULES["reasons"] else "other"
+        if one.aspect == "data" and kind == "intended" and not is_evaluated:
+            settings += ["data *"] if words["cause"] != "policy" else []
+        classed.append(replace(one, kind=kind, reason=reason, words={**words, **one.words}))
     return tuple(sorted(classed, key=lambda one: (_ORDER.index(one.kind), one.aspect, one.key)))
 
 
@@ -186,25 +401,26 @@ def is_named(fact: str, factors: Sequence[str]) -> bool:
     """Return whether ``aspect/key`` is what one of the names means."""
     aspect, _, key = fact.partition("/")
     if aspect == "config":
-        return any(key == name or key.startswith(f"{name}.") for name in factors)
+        return any(_is_in(key, name) for name in factors)
     if aspect == "seeds" and "seed" in factors:
         return True
     return aspect not in _NOT_NAMEABLE and any(name in (aspect, fact) for name in factors)
 
 
-def _find_unlike_facts(runs: Sequence[RunFacts]) -> Iterator[Difference]:
-    """Yield the facts that differ or that only some runs have recorded, by name.
+def _is_in(key: str, section: str) -> bool:
+    return f"{key}.".startswith(f"{section}.")
+
+
+def _list_unlike(runs: Sequence[RunFacts]) -> Iterator[Difference]:
+    """Yield the facts that differ or that only some runs have recorded.
 
     What some run lacks as a whole (a section that is null elsewhere, a step) is one value. What a
     file would say is held together among the runs that have it; its absence is a fact of its own.
     """
-    names = {name for run in runs for name in run.facts if name.startswith("config/")}
-    whole = {name for name in names if any(other.startswith(f"{name}.") for other in names)}
-    steps = [
-        {name.partition(".")[0] for name in run.facts if name.startswith("resolved/")}
-        for run in runs
-    ]
-    whole |= set[str]().union(*steps) - steps[0].intersection(*steps)
+    settings = {name for run in runs for name in run.facts if name.startswith("config/")}
+    whole = {one for one in settings if any(other.startswith(f"{one}.") for other in settings)}
+    steps = [{n.partition(".")[0] for n in run.facts if n.startswith("resolved/")} for run in runs]
+    whole |= steps[0].union(*steps) - steps[0].intersection(*steps)
     facts: dict[str, dict[str, Any]] = {run.name: {} for run in runs}
     for run in runs:
         for name, value in run.facts.items():
@@ -212,180 +428,139 @@ def _find_unlike_facts(runs: Sequence[RunFacts]) -> Iterator[Difference]:
             if section is None:
                 facts[run.name][name] = value
             else:
-                part = facts[run.name].setdefault(section, {})
-                part[name.removeprefix(f"{section}.")] = value
-    for name in sorted({*RECORDED, *(name for values in facts.values() for name in values)}):
-        is_placed = any(r.scope.steps is not None for r in runs if name in facts[r.name])
-        asked = [run for run in runs if _can_have(run, name, is_placed=is_placed)]
-        values = {r.name: facts[r.name][name] for r in asked if name in facts[r.name]}
-        lacking = tuple(run.name for run in asked if run.name not in values)
-        first = next(iter(values.values()), None)
-        if lacking or not all(_is_same(first, value) for value in values.values()):
-            aspect, _, key = name.partition("/")
+                facts[run.name].setdefault(section, {})[name.removeprefix(f"{section}.")] = value
+    for name in sorted({*RULES["files"], *(name for own in facts.values() for name in own)}):
+        aspect, _, key = name.partition("/")
+        file = next((file for file, told in RULES["files"].items() if aspect in told), name)
+        values = {run: own[name] for run, own in facts.items() if name in own}
+        lacking = tuple(
+            run for run, own in facts.items() if run not in values and (file == name or file in own)
+        )
+        tables = [one if isinstance(one, dict) else {"digest": one} for one in values.values()]
+        known = {json.dumps(one.get("digest", one), sort_keys=True) for one in tables}
+        if lacking or len(known) > 1:  # of data the digest counts, and true is not 1
             yield Difference(aspect, key, values, lacking)
 
 
-def _is_same(one: Any, two: Any) -> bool:
-    """Return whether two JSON values are the same; true is not 1, and data is its digest."""
-    if isinstance(one, dict) and isinstance(two, dict):
-        digests = one.get("digest"), two.get("digest")
-        if None not in digests:
-            return digests[0] == digests[1]
-    return isinstance(one, bool) == isinstance(two, bool) and one == two
+def _compare_items(runs: Sequence[RunFacts], split: str) -> Iterator[Difference]:
+    """Yield that runs answered other items, and that items have other labels (the first one)."""
+    answers = {run.name: run.answers[split] for run in runs}
+    shared = set[str].intersection(*map(set, answers.values()))
+    sizes = [len(own) for own in answers.values()]
+    if max(sizes) > len(shared):
+        values = {
+            name: {"n": len(own), "split_digest": digest_items(own.values())}
+            for name, own in answers.items()
+        }
+        words = {"sizes": ", ".join(map(str, sizes)), "shared": str(len(shared))}
+        yield Difference("items", split, values, words=words)
+    labels: dict[str, dict[str, Any]] = {}
+    for name, own in answers.items():
+        for item, answer in own.items():
+            labels.setdefault(item, {})[name] = {"item": item, "label": answer.label}
+    unlike = [k for k in sorted(labels) if len({one["label"] for one in labels[k].values()}) > 1]
+    if unlike:
+        yield Difference("labels", split, labels[unlike[0]], words={"count": str(len(unlike))})
 
 
-def _can_have(run: RunFacts, name: str, *, is_placed: bool) -> bool:
-    """Whether a run without this fact would lack it.
-
-    A file that a run has not written is reported once. Steps that another run knows to be no part
-    of the policy do not count.
-    """
-    aspect, _, key = name.partition("/")
-    is_of_step = aspect in ("resolved", "trainable", "judge")
-    if is_of_step and not is_placed and run.scope.steps is not None:
-        return key.partition(".")[0] in run.scope.steps
-    if aspect not in _RECORDED_BY or _RECORDED_BY[aspect] in run.facts:
-        return True
-    return any(fact.startswith(f"{aspect}/") for fact in run.facts)
-
-
-class _Classes:
-    """Which rule makes a difference intended or harmless; without one it confounds."""
-
-    def __init__(
-        self,
-        runs: Sequence[RunFacts],
-        relations: Sequence[ItemRelation],
-        found: Sequence[Difference],
-        factors: Sequence[str],
-    ) -> None:
-        self.runs, self.relations, self.factors = runs, relations, factors
-        named = [one for one in found if is_named(one.name, factors)]
-        self.settings = [one.key for one in named if one.aspect == "config"]
-        self.has_policy = any(one.aspect == "policy" for one in named)
-        differing = {"items" if one.aspect == "labels" else one.aspect for one in found}
-        recorded = [{name.partition("/")[0] for name in run.facts} for run in runs]
-        self.equal = {"items"}.union(recorded[0].intersection(*recorded)) - differing
-        is_set = any(run.scope.prepares(key) for run in runs for key in self.settings)
-        self.has_data = any(
-            is_set or is_named(one.name, factors)
-            for one in found
-            if one.aspect == "data" and not self._is_evaluated(one.key)
-        )
-
-    def find_class(self, found: Difference) -> tuple[DifferenceKind, str, Mapping[str, str]]:
-        """Return the kind, the name of the reason and what stands in its sentence's places."""
-        if is_named(found.name, self.factors):
-            return "intended", "named", {}
-        if (cause := self._find_cause(found)) is not None:
-            return "intended", "follows", {"cause": cause}
-        if (harmless := _find_harmless(found)) is not None:
-            return "harmless", harmless, {}
-        effect, kind = self._find_effect(found.key)
-        # What is read of other inputs is more than what is recorded of their content.
-        is_content = found.aspect == "config" or (
-            found.aspect == "inputs" and effect.reason == "base_weights"
-        )
-        if kind == "source" and is_content and effect.reason in self.equal:
-            return "harmless", "same_content", {"cause": effect.reason}
-        if kind == "harmless" and found.aspect in ("config", "inputs"):
-            return "harmless", "field", {"cause": effect.reason, "cause_zh": effect.reason_zh}
-        is_used = any(run.scope.is_behind(found.key) for run in self.runs)
-        if found.aspect == "config" and not is_used:
-            return "harmless", "unused", {}
-        if found.aspect == "items":
-            told = {
-                f"{one.kind}: {one.num_a} and {one.num_b} items, {one.num_shared} shared"
-                for one in self.relations
-                if one.kind != "exact"
-            }
-            return "confounding", "items", {"cause": "; ".join(sorted(told))}
-        if found.lacking and found.name not in RECORDED:
-            return "confounding", "unknown", {}
-        if found.key.endswith(".no_verdict_rate"):
-            return "confounding", "no_verdict_rate", {}
-        reason = "subset" if found.aspect == "is_nested_subset_of" else found.aspect
-        return "confounding", reason if reason in load_reasons() else "other", {}
-
-    def _find_effect(self, key: str) -> tuple[Any, str]:
-        """Return the mark of a setting's field; it counts unless all runs say the same else."""
-        effects = [find_effect(run.scope.effects, key) for run in self.runs]
-        kinds = {effect.kind for effect in effects}
-        return effects[0], kinds.pop() if len(kinds) == 1 else "counts"
-
-    def _is_evaluated(self, split: str) -> bool:
-        return any(split in run.answers for run in self.runs)
-
-    def _list_settings(self, step: str, *, earlier: bool = False) -> list[str]:
-        """Return the compared settings that a step, or one that it uses, reads in any run."""
-        scopes = [run.scope for run in self.runs]
-        found = {k for s in scopes for k in s.list_settings(self.settings, step, earlier=earlier)}
-        return [key for key in self.settings if key in found]
-
-    def _find_cause(self, found: Difference) -> str | None:
-        """Return what a difference follows from, or None."""
-        aspect, key = found.aspect, found.key
-        if self.has_policy and self._belongs_to_policy(found):
-            return "policy"
-        if aspect in ("resolved", "budget", "trainable"):
-            return self._find_cause_in_step(aspect, *key.split(".", 1))
-        if aspect in ("data", "prompts"):
-            if self._is_evaluated(key):
-                return None
-            made = (k for k in self.settings if any(r.scope.prepares(k) for r in self.runs))
-            return next(made, "data" if aspect == "prompts" and self.has_data else None)
-        if aspect in ("base_weights", "template", "tokenizer"):
-            return self._find_section("model.base")
-        return self._find_section({"inputs": key, "judge": "judge"}.get(aspect))
-
-    def _belongs_to_policy(self, found: Difference) -> bool:
-        """Whether only some policies have it, and those without it were trained in other steps."""
-        if found.aspect == "lineage":
-            return True
-        if found.aspect not in ("budget", "resolved", "trainable", "judge", "data", "prompts"):
-            return False
-        having = {run.scope.steps for run in self.runs if run.name in found.values}
-        lacking = {run.scope.steps for run in self.runs if run.name in found.lacking}
-        return bool(lacking) and None not in having | lacking and not having & lacking
-
-    def _find_cause_in_step(self, aspect: str, step: str, name: str = "") -> str | None:
-        own = self._list_settings(step)
-        by_data = "data" if self.has_data else None
-        # Behind the section: ``trainable`` of ``grpo.trainable.lora.rank``.
-        leaves = {key: key.split(".")[1] if "." in key else key for key in own}
-        if aspect == "trainable":
-            found = next((key for key in own if leaves[key] == "trainable"), None)
-            return found or self._find_section("model.base")
-        if aspect == "resolved":
-            for key, leaf in leaves.items():
-                is_vllm = leaf == "vllm" and (name == "use_vllm" or name.startswith("vllm_"))
-                if is_vllm or name == leaf or name in _RESOLVED_AS.get(leaf, ()):
-                    return key
-            return by_data if name == "prompts_left_out_per_epoch" else None
-        found = next((key for key in own if self._find_effect(key)[1] == "budget"), by_data)
-        if found is None and name == "num_tokens":
-            found = next(iter(self._list_settings(step, earlier=True)), None)
-        return found
-
-    def _find_section(self, name: str | None) -> str | None:
-        """Return the first compared setting of a section, or the setting of this name."""
-        return next((k for k in self.settings if k == name or k.startswith(f"{name}.")), None)
+def _is_of_policy(found: Difference, runs: Sequence[RunFacts]) -> bool:
+    """Whether only some policies have it, and those without it were trained in other steps."""
+    steps = {run.name: tuple(one.step for one in run.chain) for run in runs}
+    having = {steps[name] for name in found.values}
+    lacking = {steps[name] for name in found.lacking}
+    is_of_training = found.aspect in (*RULES["files"]["policies/file"], "data", "prompts")
+    return found.aspect == "lineage" or (is_of_training and bool(lacking) and not having & lacking)
 
 
 def _find_harmless(found: Difference) -> str | None:
-    """Return why a fact may have any values, or the values that every run has, or None."""
-    by_name = (why for pattern, why in HARMLESS_FACTS if fnmatchcase(found.name, pattern))
-    values = list(found.values.values())
-    if (reason := next(by_name, None)) or found.lacking:
-        return reason
-    if found.aspect == "packages":
+    """Return why a fact may have any values, or the values that the runs have, or None."""
+    values = [*found.values.values(), *(None for _ in found.lacking)]
+    for rule in RULES["harmless"]:
+        if not fnmatchcase(found.name, rule["fact"]):
+            continue
+        if "within" in rule:
+            rates = [one for one in values if isinstance(one, int | float)]
+            is_harmless = len(rates) == len(values) and max(rates) - min(rates) <= rule["within"]
+        elif "alike" in rule:
+            starts = [re.match(rule["alike"], str(one)) for one in values]
+            is_harmless = all(starts) and len({one[0] for one in starts if one}) == 1
+        else:
+            is_harmless = True
+        if is_harmless:
+            return rule["reason"]
+    return None
+
+
+def _remark(level: Level, name: str, **words: str) -> Statement:
+    why = {lang: RULES["reasons"][name][lang].format(**words) for lang in LANGUAGES}
+    return Statement("notice.gate", {"reason": name, "why": why}, level)
+
+
+def _find_untrained(run: RunFacts) -> Iterator[Statement]:
+    """Yield the steps behind a run's policy that trained nothing, where weights can be compared."""
+    for before, policy in pairwise((None, *run.chain)):
+        if policy is None or policy.step is None:
+            continue
+        name, old, new = "", _open_weights(run, before), _open_weights(run, policy)
+        factors = [new[key].get_tensor(key) for key in new if "lora_B" in key]
+        if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
+            name = "nothing_trainable"
+        elif factors and not any("lora_B" in key for key in old):  # they start at zero
+            name = "" if any(one.any() for one in factors) else "unmoved_adapter"
+        elif _are_same(old, new):
+            name = "unmoved_weights"
+        if name:
+            yield _remark("error", name, key=policy.step, runs=run.name)
+
+
+def _open_weights(run: RunFacts, policy: RunPolicy | None = None) -> Mapping[str, Any]:
+    """Return the open file of each tensor of a policy, by the tensor's name; empty without any."""
+    if policy is None or policy.weights is None:
+        return {}
+    import safetensors
+
+    folder, found = run.folder / policy.weights, dict[str, Any]()
+    adapter = folder / "adapter_model.safetensors"
+    for path in [adapter] if adapter.is_file() else sorted(folder.glob("*.safetensors")):
         try:
-            versions = [Version(value) for value in values]
-        except (InvalidVersion, TypeError):
-            return None
-        is_python = found.key == "python"
-        builds = {one.release[:2] if is_python else one.public for one in versions}
-        return "build" if len(builds) == 1 else None
-    rates = [value for value in values if isinstance(value, int | float)]
-    is_rate = found.key.endswith(".no_verdict_rate") and len(rates) == len(values)
-    return "close_rate" if is_rate and max(rates) - min(rates) <= _CLOSE_RATE else None
+            opened: Any = safetensors.safe_open(str(path), framework="pt")
+        except (OSError, safetensors.SafetensorError) as error:
+            raise EvaluationError(
+                f"the weights {path} are damaged ({error})", fix="run the step that trains again"
+            ) from error
+        found |= dict.fromkeys(opened.keys(), opened)
+    return found
+
+
+def _are_same(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool | None:
+    """Return whether all tensors are the same, read up to the first that differs; None without."""
+    if not one or not two or one.keys() != two.keys():
+        return False if one and two else None
+    pairs = ((one[name].get_tensor(name), two[name].get_tensor(name)) for name in one)
+    return all(a.shape == b.shape and bool((a == b.to(a.dtype)).all()) for a, b in pairs)
+
+
+def find_same_axes(
+    cells: Sequence[tuple[Mapping[str, str], Hashable]],
+) -> Iterator[Statement]:
+    """Yield for each axis which of its values gave the same in all cells.
+
+    A cell has coordinates by axis, and the digest of its predictions or its value (None: not run).
+    A single pair of equal numbers may be chance and says nothing; one of equal digests does.
+    """
+    for axis in sorted({axis for coordinates, _ in cells for axis in coordinates}):
+        rows: dict[str, dict[Hashable, Hashable]] = {}
+        for coordinates, result in cells:
+            if result is not None and axis in coordinates:
+                rest = frozenset((k, v) for k, v in coordinates.items() if k != axis)
+                rows.setdefault(coordinates[axis], {})[rest] = result
+        groups: dict[Hashable, list[str]] = {}
+        for value, row in rows.items():
+            groups.setdefault(frozenset(row.items()), []).append(value)
+        for values in groups.values():
+            row = rows[values[0]]
+            is_chance = len(row) == 1 and not isinstance(next(iter(row.values())), str)
+            if len(values) > 1 and not is_chance:
+                is_epoch = any(word in axis.lower() for word in ("epoch", "checkpoint"))
+                words = {"key": axis, "cause": ", ".join(values), "count": str(len(row))}
+                yield _remark("warning", "same_epochs" if is_epoch else "same_axis", **words)

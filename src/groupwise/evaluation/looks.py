@@ -7,12 +7,11 @@ the folder that holds the runs, found again by the digest of the items, whatever
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -23,6 +22,7 @@ from groupwise.core import (
     append_jsonl,
     digest_json,
     find_effect,
+    flatten_settings,
     read_jsonl,
     read_manifest,
     take_lock,
@@ -38,63 +38,61 @@ MANY_CONFIGS = 4
 @exact
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One measurement of a test split.
+    """One measurement of a test split."""
 
-    Attributes:
-        name: a random one, so that a line in two files is one look.
-        time: when it began.
-        run: what the run's folder was called then.
-        config: digest of the settings that count, without the seed, and of what they read.
-        seed: of the run.
-        items: digest of the items' ids and labels, as that of a metric's split.
-    """
-
-    name: str
-    time: str
-    run: str
-    config: str
+    name: str  # a random one, so that a line in two files is one look
+    time: str  # when it began
+    run: str  # what the run's folder was called then
+    config: str  # digest of the settings that count, without the seed, and of what they read
     seed: int
-    items: str
-
-
-_LOOKS = TypeAdapter(list[Look])
-_EFFECTS = TypeAdapter(dict[str, Effect])
+    items: str  # digest of the items' ids and labels, as that of a metric's split
 
 
 def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = False) -> None:
-    """Write down, before anything is measured, that a run measures these items.
+    """Write down, before anything is measured, that a run measures these items of the test split.
 
-    Args:
-        run: a folder with a manifest: of a run, or of an evaluation on other data.
-        items: of the test split.
-        is_continued: an earlier attempt was interrupted; it has written it down already.
+    ``run`` is a folder with a manifest: of a run, or of an evaluation on other data;
+    ``is_continued``: an interrupted attempt has written it down already.
 
     Raises:
         RunError: if it cannot be written.
         DataError: if a file of looks or the manifest is damaged.
     """
     manifest = read_manifest(run / "manifest.json")
+    effects = TypeAdapter(dict[str, Effect]).validate_python(manifest.get("effects", {}))
+    settings = {
+        key: value
+        for key, value in flatten_settings(manifest["config"])
+        if key != "seed" and find_effect(effects, key).kind in ("counts", "budget")
+    }
+    weights = manifest.get("evaluated", {}).get("weights")
     look = Look(
         name=uuid.uuid4().hex,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         run=run.resolve().name,
-        config=_digest_config(manifest),
+        config=digest_json([settings, manifest.get("inputs", {}), weights]),
         seed=manifest["seed"],
         items=digest_json(sorted([one.id, str(one.label)] for one in items)),
     )
-    last = _read(run / FILE)[-1:]
-    if is_continued and last and _identify(last[0]) == _identify(look):
-        return
+    for last in _read(run / FILE)[-1:] if is_continued else ():
+        if (last.config, last.seed, last.items) == (look.config, look.seed, look.items):
+            return
     for folder in (find_results_folder(run), run):
-        _append(folder, look)
+        try:
+            with os.fdopen(take_lock(folder / ".looks.lock", busy=lambda: None)):
+                append_jsonl(folder / FILE, asdict(look))
+        except OSError as error:
+            raise RunError(
+                f"the look at the test split cannot be recorded in {folder} ({error.strerror})",
+                fix="make that folder writable, or put the run into one that is",
+            ) from error
 
 
 def list_looks(run: Path, items: str) -> list[Look]:
     """Return the looks at the items with a digest, by a run and all that share its folder.
 
     Raises:
-        DataError: if a file of looks is damaged.
-        EvaluationError: if it has another shape.
+        DataError: if a file of looks is damaged; EvaluationError: if it has another shape.
     """
     folder = find_results_folder(run)
     files = dict.fromkeys((folder / FILE, run / FILE, *sorted(folder.glob(f"[!.]*/{FILE}"))))
@@ -115,11 +113,7 @@ def find_results_folder(run: Path) -> Path:
 def state_looks(run: Path, items: str) -> Iterator[Statement]:
     """Yield how often items were looked at: a warning where settings changed between many looks.
 
-    Nothing is said of items that nobody has written down a look at.
-
-    Raises:
-        DataError: as ``list_looks``.
-        EvaluationError: as ``list_looks``.
+    Nothing is said of items that nobody has written down a look at; errors as ``list_looks``.
     """
     looks = list_looks(run, items)
     if not looks:
@@ -142,44 +136,5 @@ def state_most_looks(measured: Iterable[tuple[Path, str]]) -> list[Statement]:
     return sorted(found, key=lambda one: one.values["num"])[-1:]
 
 
-def _identify(look: Look) -> tuple[str, int, str]:
-    return look.config, look.seed, look.items
-
-
-def _digest_config(manifest: Mapping[str, Any]) -> str:
-    """Return the digest of what decides a result but the seed; of sources their content counts."""
-    effects = _EFFECTS.validate_python(manifest.get("effects", {}))
-    evaluated: Mapping[str, Any] = manifest.get("evaluated", {})
-    settings = dict(_list_settings(manifest["config"], effects))
-    settings.pop("seed", None)
-    return digest_json([settings, manifest.get("inputs", {}), evaluated.get("weights")])
-
-
-def _list_settings(
-    values: Mapping[str, Any], effects: Mapping[str, Effect], prefix: str = ""
-) -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from _list_settings(value, effects, f"{path}.")  # pyright: ignore[reportUnknownArgumentType]
-        elif find_effect(effects, path).kind in ("counts", "budget"):
-            yield path, value
-
-
 def _read(path: Path) -> list[Look]:
-    return parse_as(read_jsonl(path), _LOOKS, path) if path.is_file() else []
-
-
-def _append(folder: Path, look: Look) -> None:
-    """Append a line while no other process does."""
-    try:
-        descriptor = take_lock(folder / ".looks.lock", busy=lambda: None)
-        try:
-            append_jsonl(folder / FILE, asdict(look))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise RunError(
-            f"the look at the test split cannot be recorded in {folder} ({error.strerror})",
-            fix="make that folder writable, or put the run into one that is",
-        ) from error
+    return parse_as(read_jsonl(path), TypeAdapter(list[Look]), path) if path.is_file() else []

@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, load_config
-from groupwise.evaluation.facts import RunFacts
-from groupwise.evaluation.fairness import RECORDED, find_differences
+from groupwise.evaluation.fairness import RULES, RunFacts, find_differences
 from groupwise.evaluation.predictions import Measure, find_measure
 from groupwise.evaluation.report.phrases import Statement
 from groupwise.evaluation.result_table import (
@@ -27,7 +26,7 @@ from groupwise.evaluation.sources import arrange_sides, merge_differences, tell_
 # Reasons whose sentences speak of running again, which what is only reported cannot be.
 _OF_REPORTED = {
     **dict.fromkeys(("unknown", "conditions", "policies"), "unreported"),
-    **dict.fromkeys(("normalizer", "metrics", "no_verdict_rate", "accepted"), "reported_apart"),
+    **dict.fromkeys(("normalizer", "metrics", "judge", "accepted"), "reported_apart"),
 }
 
 
@@ -121,13 +120,13 @@ def read_published(path: Path) -> ResultTable:
     facts: dict[tuple[str, Coordinates], list[RunFacts]] = {}
     for name in names:  # What a system without any facts depends on stays unknown.
         own = file.facts.get(name, {})
-        own = {**dict.fromkeys(RECORDED, "recorded"), **own} if own else {}
+        own = {**dict.fromkeys(RULES["files"], "recorded"), **own} if own else {}
         facts[name, ()] = [RunFacts(name, Path(name), "", own)]
     rows: list[SideRow] = []
     if len(names) > 1:  # There are no items to relate.
         runs = [run for (run,) in facts.values()]
         is_known = any(f"config/{axis}" in run.facts for run in runs)
-        found = find_differences(runs, (), factors=(axis,) if is_known else ())
+        found = find_differences(runs, factors=(axis,) if is_known else ())
         found = [replace(one, reason=_OF_REPORTED.get(one.reason, one.reason)) for one in found]
         rows = merge_differences(names, found)
     known = find_measure(file.measure)

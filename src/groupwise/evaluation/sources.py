@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from groupwise.core import EvaluationError, check_records, read_jsonl
-from groupwise.evaluation.conditions import read_measures
-from groupwise.evaluation.facts import RunFacts, read_facts
 from groupwise.evaluation.fairness import (
     Difference,
     DifferenceKind,
     FairnessVerdict,
+    RunFacts,
     check_fairness,
     find_differences,
+    read_facts,
 )
 from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.metrics import list_measures, read_items
@@ -44,7 +44,7 @@ from groupwise.evaluation.result_table import (
     SideRow,
     State,
 )
-from groupwise.evaluation.sameness import Sameness, relate_items
+from groupwise.evaluation.results import read_measures
 
 _SEED = "seeds/seed"
 # What may differ between runs that differ in the seed: what is drawn by it, small bases, too.
@@ -272,7 +272,7 @@ def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:
     """
     if len(runs) < 2:
         return []
-    found = find_differences(runs, relate_items(runs, split=split), factors=("seed",))
+    found = find_differences(runs, factors=("seed",), split=split)
     follows = _FOLLOWS if len({run.facts.get(_SEED) for run in runs}) > 1 else ()
     return [one for one in found if one.kind == "confounding" and one.aspect not in follows]
 
@@ -341,19 +341,13 @@ def _judge(
     # In a grid what is too much the same is told by axis.
     hidden = _SAMENESS if any(cell for _, cell in facts) else ()
     remarks = {
-        one.explain(): tell_sameness(one)
+        one.values["why"]["en"]: one
         for found in verdicts
         for one in found.remarks
-        if one.name not in hidden
+        if one.values["reason"] not in hidden
     }
     is_fair = all(found.is_fair for found in verdicts)
     return is_fair, rows, [*tell_rows(rows), *remarks.values()]
-
-
-def tell_sameness(found: Sameness) -> Statement:
-    """Return a notice of what is suspiciously the same."""
-    why = {language: found.explain(language) for language in LANGUAGES}
-    return Statement("notice.gate", {"reason": found.name, "why": why}, found.level)
 
 
 def merge_differences(names: Sequence[str], differences: Iterable[Difference]) -> list[SideRow]:

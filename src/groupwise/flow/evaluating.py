@@ -5,16 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Example, digest_json, dump_config, write_json
+from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
 from groupwise.data import list_near_examples
-from groupwise.evaluation.conditions import (
-    Conditions,
-    describe_examples,
-    describe_rows,
-    digest_prompts,
-    digest_weights,
-    write_conditions,
-)
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
@@ -40,6 +32,12 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.run_page import write_report
 from groupwise.evaluation.report.tables import Section, write_sections
+from groupwise.evaluation.results import (
+    Conditions,
+    describe_examples,
+    digest_prompts,
+    digest_weights,
+)
 from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
@@ -68,11 +66,11 @@ def describe_conditions(
     base = task.find_base(config, context.run)
     processor = open_processor(base)
     tokenizer = getattr(processor, "tokenizer", processor)
+    files: dict[str, dict[str, Any]] = {}
+    if warmup.is_file():
+        files["warmup"] = {"digest": digest_file(warmup), "num_rows": len(read_jsonl(warmup))}
     return Conditions(
-        data={
-            **({"warmup": describe_rows(warmup)} if warmup.is_file() else {}),
-            **{name: describe_examples(rows) for name, rows in splits.items()},
-        },
+        data={**files, **{name: describe_examples(rows) for name, rows in splits.items()}},
         prompts={name: digest_prompts(rows) for name, rows in splits.items()},
         template=digest_json(processor.chat_template),
         tokenizer=digest_json(tokenizer.backend_tokenizer.to_str()),
@@ -220,7 +218,7 @@ def write_evaluation(
     write_predictions(folder / "predictions.jsonl", predictions)
     write_metrics(folder / "metrics.json", metrics)
     write_comparisons(folder / "comparisons.json", comparisons)
-    write_conditions(folder / "conditions.json", conditions)
+    write_json(folder / "conditions.json", conditions.model_dump())
     write_policies(folder.parent, policies)
     write_json(folder / "prompts.json", asdict(prompts))
     if sections:

@@ -22,7 +22,6 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, write_audit
-from groupwise.evaluation.conditions import describe_examples
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
@@ -39,6 +38,7 @@ from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run_page import write_report
 from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.results import describe_examples
 from groupwise.flow.asking import ask_policy, open_policy
 from groupwise.flow.evaluating import measure_policies
 from groupwise.flow.finished import FinishedRun

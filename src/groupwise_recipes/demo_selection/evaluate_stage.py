@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_config
 from groupwise.data import DataAudit, audit_data, find_seen, list_near_examples
-from groupwise.evaluation.conditions import Conditions, describe_examples, digest_prompts
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, collect_prompts, mark_items
 from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.results import Conditions, describe_examples, digest_prompts
 from groupwise.flow import write_evaluation
 from groupwise.inference import StreamLine
 from groupwise.pipeline import StepContext

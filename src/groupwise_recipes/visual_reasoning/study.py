@@ -16,7 +16,7 @@ from groupwise.core import (
     flatten_settings,
     write_json,
 )
-from groupwise.evaluation.facts import RunFacts, read_facts
+from groupwise.evaluation.fairness import RunFacts, read_facts
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.predictions import (

@@ -1,9 +1,17 @@
 """What a run leaves, and what is known of one of its policies."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
+from groupwise.evaluation.results import (
+    CONDITIONS_FILE,
+    Conditions,
+    describe_examples,
+    digest_prompts,
+    digest_weights,
+    read_conditions,
+)
 from pydantic import TypeAdapter
 from run_folders import CONDITIONS, PARTS, make_predictions, make_run, write_weights
 
@@ -18,18 +26,10 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.evaluation.conditions import (
-    CONDITIONS_FILE,
-    Conditions,
-    describe_examples,
-    describe_rows,
-    digest_prompts,
-    digest_weights,
-    read_recorded,
-    write_conditions,
+from groupwise.evaluation.fairness import (
+    check_fairness,
+    read_facts,
 )
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import check_fairness
 from groupwise.evaluation.predictions import Measure, digest_items, read_predictions
 
 
@@ -45,16 +45,16 @@ def make_items(question: str = "Is it on-task?") -> list[Example]:
 def test_conditions_come_back_as_they_were_written(tmp_path):
     own = TypeAdapter(tuple[Measure, ...]).validate_python(CONDITIONS["measures"])
     conditions = Conditions(**{**CONDITIONS, "measures": own})
-    write_conditions(tmp_path / CONDITIONS_FILE, conditions)
+    write_json(tmp_path / CONDITIONS_FILE, conditions.model_dump())
     assert json.loads((tmp_path / CONDITIONS_FILE).read_text()) == CONDITIONS
-    assert read_recorded(tmp_path) == asdict(conditions) | {"measures": own}
+    assert read_conditions(tmp_path) == {**CONDITIONS, "measures": own}
     assert own[0].title_zh == "漏检"
 
 
 def test_conditions_of_another_version_are_kept_as_they_are(tmp_path):
-    assert read_recorded(tmp_path) is None
+    assert read_conditions(tmp_path) is None
     write_json(tmp_path / CONDITIONS_FILE, {"retrieval": {"k": 5}})
-    assert read_recorded(tmp_path) == {"retrieval": {"k": 5}}
+    assert read_conditions(tmp_path) == {"retrieval": {"k": 5}}
 
 
 def test_examples_are_counted_by_label_and_cluster():
@@ -83,13 +83,6 @@ def test_order_counts_for_data_and_not_for_prompts():
     assert digest_prompts(items) == digest_prompts(items[::-1])
     assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
     assert digest_prompts(items) != digest_prompts(items[:3])
-
-
-def test_rows_take_further_counts(tmp_path):
-    for number in range(3):
-        append_jsonl(tmp_path / "queries.jsonl", {"n": number})
-    found = describe_rows(tmp_path / "queries.jsonl", num_queries_with_a_positive=1)
-    assert (found["num_rows"], found["num_queries_with_a_positive"]) == (3, 1)
 
 
 def test_weights_are_known_by_content_wherever_they_are(tmp_path):
@@ -244,7 +237,7 @@ def test_conditions_of_another_shape_are_refused(tmp_path, name):
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
         read_facts(run)
     with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
-        read_recorded(run)
+        read_conditions(run)
 
 
 def test_a_manifest_of_another_shape_is_refused(tmp_path):

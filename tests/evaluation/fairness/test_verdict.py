@@ -1,8 +1,8 @@
 """What runs differ in, what makes that fair, and what is too much the same."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,41 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_folders import LABELS, NUM_ITEMS, apply_changes, make_predictions, make_run
+from run_folders import LABELS, NUM_ITEMS, VARIED, apply_changes, make_predictions, make_run
 
 from groupwise.core import Config, EvaluationError, list_effects
-from groupwise.evaluation.facts import RunFacts, Scope, read_facts
 from groupwise.evaluation.fairness import (
-    HARMLESS_FACTS,
+    RULES,
     Difference,
     FairnessVerdict,
+    RunFacts,
     check_fairness,
+    find_same_axes,
+    read_facts,
 )
 from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.evaluation.report import phrases
-from groupwise.evaluation.sameness import summarize_same
 from groupwise.pipeline import find_recipes
 
+Judge = Callable[..., FairnessVerdict]
 CORPUS = Path(__file__).parents[2] / "faults" / "fairness.jsonl"
 IN = "evaluate/conditions.json:"
 OF = "manifest.json:"
+
+
+@pytest.fixture
+def judge_pair(tmp_path: Path) -> Judge:
+    """Hold the plain run against one of another beta with further changes."""
+
+    def judge(changes: Mapping[str, Any] = {}, *, factors: Any = ("grpo.beta",), **more: Any):
+        two = {"answers": "two", **more}
+        runs = [
+            make_run(tmp_path / "one"),
+            make_run(tmp_path / "other/two", {**VARIED, **changes}, **two),
+        ]
+        return check_fairness(list(map(read_facts, runs)), factors=factors)
+
+    return judge
 
 
 def test_of_a_clean_pair_nothing_else_is_listed(judge_pair):
@@ -35,7 +52,6 @@ def test_of_a_clean_pair_nothing_else_is_listed(judge_pair):
     rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
     kinds = {f"{one.aspect}/{one.key}": one.kind for one in verdict.differences}
     assert kinds == next(row["told"] for row in rows if row["name"] == "clean_pair")
-    assert [one.kind for one in verdict.relations] == ["exact"]
     resolved = next(one for one in verdict.differences if one.aspect == "resolved")
     assert "grpo.beta" in resolved.explain()
     assert "grpo.beta" in resolved.explain("zh")
@@ -49,29 +65,21 @@ def test_other_numerics_are_told(judge_pair, fact):
 
 
 @pytest.mark.parametrize(
-    ("ids", "kind", "num_shared"),
-    [
-        (range(30), "nested", 30),
-        (range(10, 60), "overlapping", 30),
-        (range(100, 140), "disjoint", 0),
-    ],
+    ("ids", "num_shared"), [(range(30), 30), (range(10, 60), 30), (range(100, 140), 0)]
 )
-def test_other_items_are_counted(judge_pair, ids, kind, num_shared):
+def test_other_items_are_counted(judge_pair, ids, num_shared):
     verdict = judge_pair(predictions=make_predictions("two", ids=ids))
     (difference,) = verdict.confounding
     assert [values["n"] for values in difference.values.values()] == [40, len(ids)]
-    assert kind in difference.explain()
-    (relation,) = verdict.relations
-    assert (relation.kind, relation.num_shared) == (kind, num_shared)
+    assert f"(40, {len(ids)}, of which {num_shared} are in all runs)" in difference.explain()
+    assert f"40, {len(ids)} 题，其中 {num_shared} 题各运行都有" in difference.explain("zh")
 
 
 def test_other_labels_of_the_same_items_are_counted(judge_pair):
-    from dataclasses import replace
-
     rows = make_predictions("two")
     rows = [replace(row, label=LABELS[0]) if row.policy == "grpo" else row for row in rows]
-    (relation,) = judge_pair(predictions=rows).relations
-    assert len(relation.relabelled) == NUM_ITEMS // 2
+    (difference,) = judge_pair(predictions=rows).confounding
+    assert f"other labels for {NUM_ITEMS // 2} items" in difference.explain()
 
 
 def test_differences_are_taken_across_all_runs(tmp_path):
@@ -80,7 +88,6 @@ def test_differences_are_taken_across_all_runs(tmp_path):
     verdict = check_fairness([read_facts(run) for run in runs])
     (difference,) = verdict.confounding
     assert list(difference.values.values()) == ["chat", "chat", "x"]
-    assert len(verdict.relations) == 3
 
 
 def test_runs_without_conditions_are_named_once(tmp_path):
@@ -120,7 +127,7 @@ def test_what_differs_has_a_name():
         for name, kind in row["told"].items()
         if kind in classes
     } - {"policy", "lineage"}
-    told |= {pattern.partition("/")[0] for pattern, _ in HARMLESS_FACTS}
+    told |= {rule["fact"].partition("/")[0] for rule in RULES["harmless"]}
     known = phrases.load_phrases(Path(phrases.__file__).with_name("phrases.yaml"))
     assert {f"aspect.{one}" for one in told} <= set(known)
 
@@ -143,14 +150,14 @@ SAME = {
 
 
 def make_facts(name: str, kind: type[Config], changes: dict[str, Any]) -> RunFacts:
-    scope = Scope((POLICY,), {"grpo": [*kind.model_fields]}, effects=list_effects(kind))
     return RunFacts(
         name,
         Path("/nowhere") / name,
         "grpo",
         {**SAME, **changes},
         {"test": {"a": Prediction("a", "g", "test", "grpo", "x", "x")}},
-        scope,
+        (POLICY,),
+        effects=list_effects(kind),
     )
 
 
@@ -170,11 +177,11 @@ def test_a_field_alone_is_classed_as_its_effect(kind, path, effect):
     assert found.kind == ("harmless" if is_harmless else "confounding")
     if effect.kind == "harmless":
         assert (found.explain(), found.explain("zh")) == (effect.reason, effect.reason_zh)
-    steps = {"budget/grpo.num_steps": 24}
-    named = change(kind, path, (path,), **steps)
+    step = f"{path.partition('.')[0]}.num_steps"
+    named = change(kind, path, (path,), **{f"budget/{step}": 24})
     follows = effect.kind == "budget"
     assert named.is_fair == follows
-    assert [one.key for one in named.confounding] == ([] if follows else ["grpo.num_steps"])
+    assert [one.key for one in named.confounding] == ([] if follows else [step])
 
 
 SOURCES = [one for one in FIELDS if one.values[2].kind == "source"]  # type: ignore[union-attr]
@@ -213,7 +220,7 @@ def test_a_field_that_only_one_run_calls_harmless_counts():
     one = make_facts("one", ON_TASK, {"config/judge.cache": 1})
     two = make_facts("two", ON_TASK, {"config/judge.cache": 2})
     assert check_fairness([one, two]).is_fair
-    two = replace(two, scope=replace(two.scope, effects={}))
+    two = replace(two, effects={})
     assert not check_fairness([one, two]).is_fair
 
 
@@ -221,22 +228,22 @@ TRAINED = {"prepare/base": 0.0, "sft/policy": 1.0, "grpo/policy": 2.0}
 
 
 def list_names(verdict: FairnessVerdict) -> list[str]:
-    return [remark.name for remark in verdict.remarks]
+    return [remark.values["reason"] for remark in verdict.remarks]
 
 
 def test_identical_predictions_are_remarked(judge_pair):
     verdict = judge_pair(answers="one")
     (remark,) = verdict.remarks
-    assert (remark.name, remark.level) == ("same_predictions", "warning")
-    assert "all 40 items" in remark.explain()
-    assert "全部 40 题" in remark.explain("zh")
-    assert verdict.relations[0].num_same_text == verdict.relations[0].num_same_answer == 40
+    assert (remark.values["reason"], remark.level) == ("same_predictions", "warning")
+    assert "all 40 items" in remark.values["why"]["en"]
+    assert "全部 40 题" in remark.values["why"]["zh"]
     assert verdict.is_fair
 
 
 def test_a_name_that_does_not_vary_is_remarked(judge_pair):
     verdict = judge_pair(factors=("grpo.beta", "grpo.learning_rate", "data"))
-    assert [remark.words["key"] for remark in verdict.remarks] == ["grpo.learning_rate", "data"]
+    told = [remark.values["why"]["en"].split()[0] for remark in verdict.remarks]
+    assert told == ["grpo.learning_rate", "data"]
 
 
 @pytest.mark.parametrize("still", ["sft", "grpo"])
@@ -245,7 +252,7 @@ def test_weights_that_did_not_move_are_an_error(judge_pair, still):
     verdict = judge_pair(weights={**TRAINED, f"{still}/policy": before})
     assert list_names(verdict) == ["unmoved_weights"]
     assert verdict.remarks[0].level == "error"
-    assert f"step {still}" in verdict.remarks[0].explain()
+    assert f"step {still}" in verdict.remarks[0].values["why"]["en"]
     assert not verdict.is_fair
     assert not verdict.confounding
 
@@ -271,10 +278,9 @@ def test_identical_epochs_mean_that_nothing_was_trained():
         for epoch in ("1", "2")
         for shots, value in (("1", 57.0), ("2", 56.1), ("3", 55.1), ("4", 55.2))
     ]
-    (remark,) = summarize_same(cells)
-    assert remark.name == "same_epochs"
-    assert remark.words == {"key": "epoch", "cause": "1, 2", "count": "4"}
-    assert remark.explain() == (
+    (remark,) = find_same_axes(cells)
+    assert remark.values["reason"] == "same_epochs"
+    assert remark.values["why"]["en"] == (
         "epoch 1, 2 are identical in all 4 cells: nothing was trained between them"
     )
 
@@ -282,8 +288,9 @@ def test_identical_epochs_mean_that_nothing_was_trained():
 def test_an_axis_value_that_changed_nothing_is_named():
     digests = {("1", "a"): "x", ("1", "b"): "x", ("1", "c"): "x", ("1", "d"): "y"}
     cells = [cell(digest, n=n, beta=beta) for (n, beta), digest in digests.items()]
-    (remark,) = summarize_same(cells)
-    assert (remark.name, remark.words["cause"]) == ("same_axis", "a, b, c")
+    (remark,) = find_same_axes(cells)
+    assert remark.values["reason"] == "same_axis"
+    assert "beta a, b, c are identical" in remark.values["why"]["en"]
 
 
 def test_cells_that_differ_somewhere_are_not_the_same():
@@ -292,23 +299,21 @@ def test_cells_that_differ_somewhere_are_not_the_same():
         for beta, row in {"0.12": (57.0, 55.2), "0.15": (58.8, 55.2)}.items()
         for shots, value in zip("14", row, strict=True)
     ]
-    assert summarize_same(cells) == ()
+    assert list(find_same_axes(cells)) == []
 
 
 def test_one_pair_of_equal_numbers_may_be_chance_and_of_texts_not():
-    assert summarize_same([cell(0.5, beta="1"), cell(0.5, beta="2")]) == ()
-    assert len(summarize_same([cell("d", beta="1"), cell("d", beta="2")])) == 1
+    assert list(find_same_axes([cell(0.5, beta="1"), cell(0.5, beta="2")])) == []
+    assert len(list(find_same_axes([cell("d", beta="1"), cell("d", beta="2")]))) == 1
 
 
 def test_cells_that_were_not_run_say_nothing():
     cells = [cell(None, beta=b, n=n) for b in "12" for n in "12"]
-    assert summarize_same(cells) == ()
-    assert summarize_same([]) == ()
+    assert list(find_same_axes(cells)) == []
+    assert list(find_same_axes([])) == []
 
 
 def test_remarks_are_plain_values(judge_pair):
-    from dataclasses import asdict
-
     verdict = judge_pair(answers="one")
     assert json.loads(json.dumps(asdict(verdict)))["is_fair"] is True
 
@@ -333,7 +338,7 @@ def test_two_runs_that_are_labelled_apart_are_not_called_identical():
     ]
     for order in permutations(runs):
         found = check_fairness(order).remarks
-        assert {one.name for one in found} == {"same_predictions"}
+        assert {one.values["reason"] for one in found} == {"same_predictions"}
         assert len(found) == 3
 
 
@@ -361,16 +366,14 @@ NAMES = (
     "something/new",
 )
 VARYING = ("grpo.beta", "sft", "data", "seed", "packages", "policy", "grpo.epochs", "items")
-READS = {"prepare": ["data"], "sft": ["sft"], "grpo": ["grpo"], "evaluate": ["evaluation"]}
-USES = {"sft": ["prepare"], "grpo": ["sft"], "evaluate": ["sft", "grpo"]}
 SFT, GRPO = (
     RunPolicy(name=name, title=name, title_zh=name, kind="trained", step=name)
     for name in ("sft", "grpo")
 )
-SCOPES = (
-    Scope(),
-    Scope((SFT, GRPO), READS, USES),
-    Scope((SFT,), {name: READS[name] for name in ("prepare", "sft")}, USES),
+SCOPES: tuple[dict[str, Any], ...] = (
+    {},
+    {"chain": (SFT, GRPO)},
+    {"chain": (SFT,), "unused": frozenset({"config/grpo.beta", "config/grpo.epochs"})},
 )
 values = st.one_of(
     st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["1.0+cpu", "1.0", "2.0"])
@@ -396,7 +399,7 @@ def list_runs(draw: st.DrawFn, num_runs: int = 3) -> list[RunFacts]:
                 policy="grpo",
                 facts={"policy/name": draw(st.sampled_from(["sft", "grpo"])), **facts},
                 answers={"test": answers},
-                scope=draw(st.sampled_from(SCOPES)),
+                **draw(st.sampled_from(SCOPES)),
             )
         )
     return runs
@@ -435,8 +438,7 @@ def test_the_order_of_runs_does_not_count(runs, factors, rng):
     for difference in one.differences:
         if difference.aspect != "labels":
             assert difference.values == by_place[difference.aspect, difference.key].values
-    assert sorted(r.kind for r in one.relations) == sorted(r.kind for r in two.relations)
-    assert {r.name for r in one.remarks} == {r.name for r in two.remarks}
+    assert set(list_names(one)) == set(list_names(two))
 
 
 @given(list_runs(2), subsets)

@@ -8,11 +8,10 @@ from recipe_runs import RecipeJob
 
 from groupwise.core import digest_file, read_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import read_recorded
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import check_fairness
+from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import METRIC_VERSIONS
 from groupwise.evaluation.predictions import read_policies, read_predictions
+from groupwise.evaluation.results import read_conditions
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +24,7 @@ TAUGHT = (
 
 
 def test_conditions_tell_what_the_run_read_and_did(tiny_run: Path) -> None:
-    found = read_recorded(tiny_run) or {}
+    found = read_conditions(tiny_run) or {}
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
     assert found["data"]["test"]["num_rows"] == len(test)
     assert found["data"]["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
@@ -55,22 +54,22 @@ def test_policies_tell_how_they_were_trained_and_on_what(tiny_run: Path) -> None
     predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
     names = list(dict.fromkeys(one.policy for one in predictions))
     assert names == [one.name for one in found.listed]
-    data = (read_recorded(tiny_run) or {})["data"]
+    data = (read_conditions(tiny_run) or {})["data"]
     for one in found.listed:
         assert {*one.trained_on} <= set(data)
         assert one.step is None or (tiny_run / one.step / "step.json").is_file()
         assert one.weights is None or (tiny_run / one.weights).is_dir()
 
 
-def test_settings_behind_a_policy_are_those_its_steps_read(tiny_run: Path) -> None:
-    scopes = {name: read_facts(tiny_run, policy=name).scope for name in ("prompt", "sft", "grpo")}
-    behind = {
-        key: {name for name, scope in scopes.items() if scope.is_behind(key)}
-        for key in ("data.test_share", "model.dtype", "sft.learning_rate", "grpo.beta", "rewards")
+def test_settings_that_only_other_policies_were_trained_with_are_unused(tiny_run: Path) -> None:
+    unused = {name: read_facts(tiny_run, policy=name).unused for name in ("prompt", "sft", "grpo")}
+    used = {
+        key: {name for name, found in unused.items() if f"config/{key}" not in found}
+        for key in ("data.test_share", "model.dtype", "sft.learning_rate", "grpo.beta")
     }
-    assert behind["data.test_share"] == behind["model.dtype"] == {"prompt", "sft", "grpo"}
-    assert behind["sft.learning_rate"] == {"sft", "grpo"}
-    assert behind["grpo.beta"] == behind["rewards"] == {"grpo"}
+    assert used["data.test_share"] == used["model.dtype"] == {"prompt", "sft", "grpo"}
+    assert used["sft.learning_rate"] == {"sft", "grpo"}
+    assert used["grpo.beta"] == {"grpo"}
 
 
 def test_the_manifest_names_metric_versions(tiny_run: Path) -> None:

@@ -20,9 +20,9 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
+from groupwise.evaluation.results import read_headline
 from groupwise.evaluation.statistics import read_comparisons
 from groupwise.flow import RivalSettings, tell_rivals
 from groupwise.flow.rivals import Drawn, show_before

@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from groupwise.evaluation.results import read_headline
 
 from groupwise.core import Completion, ConfigError, load_config, read_json, read_jsonl, write_jsonl
-from groupwise.evaluation.conditions import read_headline
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.models import load_policy

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import dump_config, list_effects, load_config
-from groupwise.evaluation.facts import read_facts
-from groupwise.evaluation.fairness import check_fairness
+from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.recipe import recipe

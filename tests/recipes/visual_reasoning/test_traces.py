@@ -11,13 +11,13 @@ from groupwise.core import (
     DataError,
     Example,
     Message,
+    digest_file,
     load_config,
     make_example,
     read_json,
     write_json,
 )
 from groupwise.data import read_examples
-from groupwise.evaluation.conditions import describe_rows
 from groupwise.training import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.config import VisualConfig
@@ -111,7 +111,7 @@ def test_traces_are_known_by_what_they_say_and_not_by_where_they_lie(
         settings = [f"{key}={value}" for key, value in {**TINY, "sft.traces": run}.items()]
         config = load_config(VisualConfig, CONFIGS / "prompts.yaml", overrides=settings)
         TASK.prepare(config, tmp_path / name)
-        return describe_rows(tmp_path / name / "warmup.jsonl"), TASK.inputs(config)
+        return digest_file(tmp_path / name / "warmup.jsonl"), TASK.inputs(config)
 
     once = prepare("once", source)
     assert prepare("again", copy) == once

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from groupwise.evaluation.alarms import Series, describe_value, is_share, title_series
-from groupwise.evaluation.facts import find_manifests
+from groupwise.evaluation.fairness import find_manifests
 from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import (
     Block,
@@ -59,7 +59,7 @@ def show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
         took = (DASH if one is None else format_duration(one) for one in durations)
         hardware: Mapping[str, Any] = {}
         if report.manifest is not None and "finished_at" in step:
-            hardware = find_manifests(report.folder, (name,))[0].get("hardware", {})
+            hardware = find_manifests(report.folder, (name,))[0].hardware
         machine = {key: hardware[key] for key in _MACHINE if key in hardware}
         shown = describe_machine(machine, phrases) or DASH
         times.append((phrases.title_policy(name), format_count(log.last_step), *took, shown))
