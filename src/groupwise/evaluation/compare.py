@@ -37,8 +37,8 @@ class Gap:
 
     It is None where ``why_none`` says why. The test, whose b is the first system, draws clusters of
     items, or seeds and clusters where a system has several; ``p_holm`` is adjusted for all
-    differences. ``alone`` are seed, difference and p-value of runs that alone would have said
-    (p < 0.05) what the methods do not: first the other sign.
+    differences. ``alone`` are seed, difference and p-value of runs that alone would have said one
+    (p < 0.05): first those of the other sign, then the smallest p.
     """
 
     cell: Coordinates
@@ -155,13 +155,7 @@ def compare_results(
     tests = [gap.test for gap in gaps if gap.test is not None and gap.ends is not None]
     values = [x.p_value_clustered if isinstance(x, PairedComparison) else x.p_value for x in tests]
     adjusted = iter(adjust_holm([value for value in values if value is not None]))
-    for place, gap in enumerate(gaps):
-        if gap.ends is not None:
-            gap = replace(gap, p_holm=next(adjusted))
-        can_be_alike = gap.p_holm is not None and not gap.is_clear
-        told = sorted((one[1] * (gap.difference or 0.0) > 0, one[2], one) for one in gap.alone)
-        alone = tuple(one for is_alike, _, one in told if can_be_alike or not is_alike)
-        gaps[place] = replace(gap, alone=alone)
+    gaps = [gap if gap.ends is None else replace(gap, p_holm=next(adjusted)) for gap in gaps]
     num = len(table.cells)
     found = tuple(
         _join_gaps(table, pair, gaps[place * num : (place + 1) * num])
@@ -209,6 +203,7 @@ def _subtract(
         test = compare_items(b, a, num_resamples=RESAMPLES_ALONE)
         if test.p_value_clustered < SIGNIFICANCE:
             alone.append((number, test.difference, test.p_value_clustered))
+    alone.sort(key=lambda one: (one[1] * (gap.difference or 0.0) > 0, one[2]))
     test = compare_methods(*reversed(items), is_paired=is_paired)
     return replace(gap, test=test, alone=tuple(alone))
 
@@ -348,7 +343,9 @@ def _list_notices(
         if not isinstance(test := gap.test, MethodDifference):
             continue
         num = min(test.num_seeds_a, test.num_seeds_b)
-        for seed, difference, p in gap.alone[:1]:
+        for seed, difference, p in gap.alone[:1]:  # only where the methods do not say the same
+            if difference * (gap.difference or 0.0) > 0 and (gap.is_clear or gap.ends is None):
+                continue
             values = {"first": pair.first, "second": pair.second, "seed": seed, "num": num, "p": p}
             values |= {"alone": difference, "difference": gap.difference}
             values |= {"interval": gap.state_interval()}

@@ -152,10 +152,9 @@ def read_policies_of_runs(folders: Sequence[Path], question: Question) -> Result
             fix="name another measure with --metric",
         )
     kept = {_choose_policy(left, policies), *silent}
-    for name in names:
+    for name in {*names} - kept:
         own = [[r for r in x if (r.policy, r.split) == (name, question.split)] for x in left]
-        if all(rows and measure in list_measures(rows) for rows in own):
-            kept.add(name)
+        kept |= {name} if all(x and measure in list_measures(x) for x in own) else set()
     sources = [Source(x, folder, x) for x in names if x in kept for folder in folders]
     table, _ = _tabulate(sources, question, runs)
     return replace(table, policies=policies, is_fair=None)

@@ -15,14 +15,12 @@ from run_folders import LABELS, NUM_ITEMS, apply_changes, make_predictions, make
 from groupwise.core import Config, EvaluationError, list_effects
 from groupwise.evaluation.facts import RunFacts, Scope, read_facts
 from groupwise.evaluation.fairness import (
-    HARMLESS_FACTS,
     Difference,
     FairnessVerdict,
     check_fairness,
 )
 from groupwise.evaluation.policies import RunPolicy
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report import phrases
 from groupwise.evaluation.sameness import summarize_same
 from groupwise.pipeline import find_recipes
 
@@ -110,20 +108,6 @@ def test_what_follows_and_what_is_unused_have_their_reasons(tmp_path):
     two = make_run(tmp_path / "two", changes, answers="two")
     verdict = check_fairness([read_facts(run, policy="sft") for run in (run, two)])
     assert [(one.key, one.reason) for one in verdict.differences] == [("grpo.beta", "unused")]
-
-
-def test_what_differs_has_a_name():
-    rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
-    classes = ("confounding", "intended", "harmless")
-    told = {
-        name.partition("/")[0]
-        for row in rows
-        for name, kind in row["told"].items()
-        if kind in classes
-    } - {"policy", "lineage"}
-    told |= {pattern.partition("/")[0] for pattern, _ in HARMLESS_FACTS}
-    known = phrases.load_phrases(Path(phrases.__file__).with_name("phrases.yaml"))
-    assert {f"aspect.{one}" for one in told} <= set(known)
 
 
 KINDS = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}

@@ -110,8 +110,8 @@ def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blo
         "results": layout.show_results(),
         "values": layout.show_grids(),
         "differences": layout.show_differences(),
-        "discordant": layout.show_discordant(),
         "sides": layout.show_sides(),
+        "discordant": layout.show_discordant(),
         "training": layout.show_training(),
         "own_reports": layout.show_sections(),
     }
@@ -212,12 +212,9 @@ class ComparisonLayout:
             note = self.phrases.count(clusters, "cluster") if clusters else ""
             row.append(Cell(ends or DASH, note, sizes[0] if sizes else None))
             digests = sorted({one.digest for one in results if one.digest})
-            text = (
-                digests[0][:8] + (f" +{len(digests) - 1}" if digests[1:] else "")
-                if digests
-                else DASH
-            )
-            row.append(Cell(text, hint=" ".join(digests), is_code=bool(digests)))
+            text = " ".join(one[:8] for one in digests[:1])
+            text += f" +{len(digests) - 1}" if digests[1:] else ""
+            row.append(Cell(text or DASH, hint=" ".join(digests), is_code=bool(digests)))
             rows.append(tuple(row))
         found: list[Block] = [Paragraph(self.phrases.say("results_lead"))]
         found.append(Table("", head, tuple(rows), kind="headline", marks=tuple(self.colors)))
