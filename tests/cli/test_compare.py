@@ -47,7 +47,7 @@ class TestCompare:
     ) -> None:
         done = command_line("compare", "runs/a", "runs/b", "--language", "zh", "--out", "out")
         assert done.returncode == 0
-        assert done.stdout.startswith("错误: 配置：grpo.beta：0.12 对 0.15")
+        assert done.stdout.startswith("错误: config/grpo.beta：0.12 对 0.15")
         assert "不作推荐" in done.stdout
         assert (runs.parent / "out/comparison.html").is_file()
 

@@ -412,7 +412,7 @@ def _read_curves(facts: Facts) -> Iterator[Curve]:
                 for epoch, value in last.items():
                     epochs.setdefault(epoch, []).append(value)
             means = {epoch: fmean(own) for epoch, own in sorted(epochs.items())}
-            yield Curve(step, key, system, len(having), tuple(shared), *drawn, means)
+            yield Curve(step, key, system, len(having), tuple(shared), *drawn, epochs=means)
 
 
 def _read_log(path: Path) -> dict[str, dict[int, float]]:

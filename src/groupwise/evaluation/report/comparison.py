@@ -5,7 +5,7 @@ plots; HTML, Markdown and JSON of the same data, in English and Chinese. Nothing
 but means over cells.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -24,7 +24,7 @@ from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import Block, Cell, Fold, Heading, Paragraph, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Language, Phrases, Statement
 from groupwise.evaluation.report.tables import Scale
-from groupwise.evaluation.result_table import Coordinates, Curve, Result, SideRow
+from groupwise.evaluation.result_table import Coordinates, Curve, Result
 
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
 MAX_CURVES, MAX_PAIRS = 12, 6
@@ -227,27 +227,22 @@ class ComparisonLayout:
         return found
 
     def show_sides(self) -> list[Block]:
-        """Return what differs in settings and data, and folded what is the same."""
-        unlike = [row for row in self.table.sides if row.kind is not None]
-        same = [row for row in self.table.sides if row.kind is None]
-        title = self.phrases.say("same_sides", num=len(same))
-        found: list[Block] = [Fold(title, (self._tabulate_sides(same),))] if same else []
-        if unlike:
-            lead = Paragraph(self.phrases.say("sides_lead"))
-            found = [lead, self._tabulate_sides(unlike), *found]
-        return found
-
-    def _tabulate_sides(self, rows: Sequence[SideRow]) -> Table:
-        say, shown, is_why = self.phrases.say, list[tuple[Cell, ...]](), any(x.kind for x in rows)
-        for row in rows:
+        """Return what differs in settings and data, and why that is so; folded what is the same."""
+        say, head = self.phrases.say, (self.phrases.say("setting"), *self.titles.values())
+        tables: dict[bool, list[tuple[Cell, ...]]] = {True: [], False: []}
+        told = ""
+        for row in self.table.sides:
             tag = say(f"kind.{row.kind}") if row.kind else ""
-            name = f"{row.aspect}/{row.key}"
-            title = Cell(name, tag=tag, tag_kind=row.kind or "", is_code=True)
-            values = [Cell(say("not_recorded") if one is None else one) for one in row.values]
-            why = [Cell(row.why.get(self.phrases.language, ""))] if is_why else []
-            shown.append((title, *values, *why))
-        head = (say("setting"), *self.titles.values(), *([say("why")] if is_why else []))
-        return Table("", head, tuple(shown), kind="wrap sides" if is_why else "wrap")
+            named = {"tag": tag, "tag_kind": row.kind or "", "is_code": True}
+            why = row.why.get(self.phrases.language, "")
+            title = Cell(f"{row.aspect}/{row.key}", "" if why == told else why, **named)
+            told = why
+            values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
+            tables[row.kind is not None].append((title, *values))
+        unlike, same = (Table("", head, tuple(rows), kind="wrap sides") for rows in tables.values())
+        found: list[Block] = [Paragraph(say("sides_lead")), unlike] if unlike.rows else []
+        fold = Fold(say("same_sides", num=len(same.rows)), (same,))
+        return [*found, fold] if same.rows else found
 
     def show_training(self) -> list[Block]:
         """Return curves with a line per system, and the last values of every epoch."""
@@ -324,20 +319,8 @@ class ComparisonLayout:
             ]
             grid = blocks.Tables(tuple(grids), len(grids[0].head) > 5)
             return [*found, self._tabulate_means(), grid]
-        bars = [
-            plots.Bar(
-                self.name_pair(pair),
-                f"{words.format_points(gap.difference)} ({self.phrases.interval(*gap.ends)})",
-                gap.difference,
-                gap.ends,
-                plots.pick_color(place),
-                self._show_gap(gap).is_strong,
-            )
-            for place, pair in enumerate(pairs)
-            for gap in pair.gaps
-            if gap.difference is not None and gap.ends is not None
-        ]
-        found.append(self._tabulate_tests())
+        table, bars = self._tabulate_tests()
+        found.append(table)
         if bars:
             axis = say("forest_axis")
             plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
@@ -356,15 +339,16 @@ class ComparisonLayout:
         text = shown.text + (STAR if is_strong else "")
         return replace(shown, text=text, hint=hint, is_strong=is_strong)
 
-    def _tabulate_tests(self) -> Table:
-        """Return a row per pair: difference, interval, p, and what it rests on."""
+    def _tabulate_tests(self) -> tuple[Table, list[plots.Bar]]:
+        """Return per pair a row of difference, interval, p and what it rests on, and a bar."""
         count, say = words.format_count, self.phrases.say
         more = (
             ("seed_share", "seeds_needed") if self.table.is_of_methods else ("effect", "won_lost")
         )
         head = ("pair", "difference", "interval", "p_holm", *more, "items_needed")
         rows: list[tuple[Cell, ...]] = []
-        for pair in self.comparison.pairs:
+        bars: list[plots.Bar] = []
+        for place, pair in enumerate(self.comparison.pairs):
             (gap,) = pair.gaps
             test, note, df, cells = gap.test, "", "", [Cell(DASH)] * 3
             if isinstance(test, MethodDifference):
@@ -383,9 +367,13 @@ class ComparisonLayout:
             ends = self.phrases.interval(*gap.ends) if gap.ends else say("untested")
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = _show(gap.p_holm, words.format_p_cell)
-            name = Cell(self.name_pair(pair), note)
-            rows.append((name, self._show_gap(gap), interval, p, *cells))
-        return Table("", self.phrases.say_each(*head), tuple(rows))
+            shown = self._show_gap(gap)
+            rows.append((Cell(self.name_pair(pair), note), shown, interval, p, *cells))
+            if gap.difference is not None and gap.ends is not None:
+                text = f"{words.format_points(gap.difference)} ({ends})"
+                look = plots.pick_color(place), shown.is_strong
+                bars.append(plots.Bar(rows[-1][0].text, text, gap.difference, gap.ends, *look))
+        return Table("", self.phrases.say_each(*head), tuple(rows)), bars
 
     def _tabulate_means(self) -> Table:
         """Return by pair the mean difference of all cells and by the values of each axis."""
