@@ -73,13 +73,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class AxisMean:
-    """Mean difference over the cells with one value of an axis; of epochs also their trend.
+    """Mean difference over the cells with one value of an axis, and over how many of them.
 
     ``trend`` is its change from the first to the last epoch, where epochs are another axis and
     all of them have a difference in the same cells.
     """
 
-    axis: int  # its place
     value: str
     mean: float | None
     num_compared: int
@@ -98,8 +97,8 @@ class Pair:
     counts: tuple[int, int, int]  # cells in which the first is better, worse and equal
     num_tested: int
     clear: tuple[int, int]  # cells, better and worse, that survive Holm's method
-    by_axis: tuple[AxisMean, ...]
-    trend: float | None  # of all cells, as of an ``AxisMean``
+    by_axis: tuple[tuple[AxisMean, ...], ...]
+    trends: tuple[float | None, ...]  # of all cells, for an axis of epochs
     discordant: tuple[DiscordantItem, ...] = ()
     discordant_cell: Coordinates = ()  # the tested cell that differs most
     won: tuple[int, int, int] = (0, 0, 0)  # its items that the first wins, the second wins, all
@@ -215,14 +214,16 @@ def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -
     signs = [(gain > 0) - (gain < 0) for gain in gains.values()]
     clear = [gains[gap.cell] > 0 for gap in known if gap.is_clear]
     epochs = next((place for place, axis in enumerate(table.axes) if axis.has_epochs), None)
-    by_axis: list[AxisMean] = []
+    by_axis: list[tuple[AxisMean, ...]] = []
     for place, axis in enumerate(table.axes):
+        rows: list[AxisMean] = []
         for value in axis.values:
             here = [gap for gap in gaps if gap.cell[place] == value]
             values = [gap.difference for gap in here if gap.difference is not None]
             trend = None if epochs == place else _find_trend(here, epochs)
             mean = fmean(values) if values else None
-            by_axis.append(AxisMean(place, value, mean, len(values), len(here), trend))
+            rows.append(AxisMean(value, mean, len(values), len(here), trend))
+        by_axis.append(tuple(rows))
     found = Pair(
         *pair,
         gaps=tuple(gaps),
@@ -231,7 +232,7 @@ def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -
         num_tested=sum(gap.ends is not None for gap in gaps),
         clear=(clear.count(True), clear.count(False)),
         by_axis=tuple(by_axis),
-        trend=_find_trend(gaps, epochs),
+        trends=tuple(_find_trend(gaps, epochs) if x.has_epochs else None for x in table.axes),
     )
     tested = [gap for gap in known if isinstance(gap.test, PairedComparison)]
     if not tested:
@@ -358,6 +359,9 @@ def _list_notices(
             values = {"num_carrying": round(test.num_carrying)}
             limits["carrying"] = Statement("notice.carrying", values, "warning")
     yield from limits.values()
+    if table.num_missing:
+        values = {"num_missing": table.num_missing, "num_cells": len(table.results)}
+        yield Statement("notice.missing", values, "warning")
     for one in [one for one in table.results if one.state == "failed"][:MAX_FAILED]:
         values = {"name": one.system, "at": one.cell, "error": one.error}
         yield Statement("notice.failed", values, "warning")

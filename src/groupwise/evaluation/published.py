@@ -14,14 +14,14 @@ from groupwise.evaluation.predictions import Measure, find_measure
 from groupwise.evaluation.report.phrases import Statement
 from groupwise.evaluation.result_table import (
     Coordinates,
-    Curve,
+    EpochRow,
     GridAxis,
     Name,
     Result,
     ResultTable,
     State,
 )
-from groupwise.evaluation.sources import arrange_sides
+from groupwise.evaluation.sources import arrange_sides, tell_rows
 
 # Reasons whose sentences speak of running again, which what is only reported cannot be.
 _OF_REPORTED = {
@@ -45,16 +45,6 @@ class PublishedCell(Config):
     error: str = ""
 
 
-class PublishedEpoch(Config):
-    """The last logged values within one epoch of a training step, means over ``num_runs`` runs."""
-
-    system: Name
-    epoch: int
-    values: dict[str, float]
-    step: str = ""
-    num_runs: int = 1
-
-
 class PublishedTable(Config):
     """A file of cells without items: published values, or results of other programs."""
 
@@ -69,7 +59,7 @@ class PublishedTable(Config):
     # By system, what its numbers depend on, by ``aspect/key`` as the fairness gate knows them:
     # ``config/grpo.beta``, ``data/FILE`` with its digest or counts.
     facts: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
-    training: tuple[PublishedEpoch, ...] = ()
+    training: tuple[EpochRow, ...] = ()
 
     @model_validator(mode="after")
     def check_places(self) -> Self:
@@ -124,7 +114,8 @@ def read_published(path: Path) -> ResultTable:
     factors = (axis,) if any(f"config/{axis}" in run.facts for run in runs) else ()
     found = find_differences(runs, (), factors=factors) if len(runs) > 1 else ()
     found = [replace(one, reason=_OF_REPORTED.get(one.reason, one.reason)) for one in found]
-    sides, notices = arrange_sides(names, facts, found)
+    sides = arrange_sides(names, facts, found)
+    notices = list(tell_rows(sides))
     known = find_measure(file.measure)
     measure = known or Measure(file.measure, file.measure, file.measure)
     if file.less_is_better is not None:
@@ -141,11 +132,6 @@ def read_published(path: Path) -> ResultTable:
                 if values[key] is not None:
                     values[key] /= 100 if file.unit == "percent" else 1
         results.append(Result(cell=tuple(place), **values))
-    series: dict[tuple[str, str, str, int], dict[int, float]] = {}
-    for row in file.training:
-        for key, value in row.values.items():
-            series.setdefault((row.step, key, row.system, row.num_runs), {})[row.epoch] = value
-    curves = [Curve(*where, (), (), (), (), epochs) for where, epochs in series.items()]
     return ResultTable(
         results=tuple(results),
         axes=file.axes,
@@ -156,5 +142,5 @@ def read_published(path: Path) -> ResultTable:
         is_fair=not any(one.kind == "confounding" for one in found),
         sides=sides,
         notices=tuple(notices),
-        curves=tuple(curves),
+        epochs=file.training,
     )

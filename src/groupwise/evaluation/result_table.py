@@ -81,15 +81,17 @@ class Result:
 class SideRow:
     """A setting or a count: a text per system, None where it was not recorded.
 
-    ``kind`` is how the fairness gate classes the difference, None where there is none; ``why`` its
-    sentence by language.
+    ``kind`` is how the fairness gate classes the difference, None where there is none, ``why`` its
+    sentence by language, and ``part`` the count among several of one key.
     """
 
     aspect: str
     key: str
     values: tuple[str | None, ...]
     kind: DifferenceKind | None = None
+    reason: str = ""
     why: Mapping[str, str] = field(default_factory=dict[str, str])
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,16 @@ class Curve:
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    epochs: Mapping[int, float]  # mean of the last values within an epoch
+
+
+class EpochRow(Config):
+    """The last logged values within one epoch of a training step, means over ``num_runs`` runs."""
+
+    system: Name
+    epoch: int
+    values: dict[str, float]
+    step: str = ""
+    num_runs: int = 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -122,6 +133,7 @@ class ResultTable:
     sides: tuple[SideRow, ...] = ()  # settings and data, those that differ first
     notices: tuple[Statement, ...] = ()  # what is to be known of the sources
     curves: tuple[Curve, ...] = ()
+    epochs: tuple[EpochRow, ...] = ()
     sections: Mapping[str, tuple[Section, ...]] = field(  # what recipes add to their reports
         default_factory=dict[str, tuple[Section, ...]]
     )

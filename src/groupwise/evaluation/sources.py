@@ -32,6 +32,7 @@ from groupwise.evaluation.report.tables import read_sections
 from groupwise.evaluation.result_table import (
     Coordinates,
     Curve,
+    EpochRow,
     GridAxis,
     Result,
     ResultTable,
@@ -110,13 +111,15 @@ def read_runs(
     table, facts = _tabulate(sources, question, runs)
     verdicts = list(_judge(table.systems, facts, question))
     differences = [one for found in verdicts for one in found.differences]
-    sides, told = arrange_sides(table.systems, facts, differences)
+    sides = arrange_sides(table.systems, facts, differences)
+    told = list(tell_rows(sides))
     # In a grid what is too much the same is told by axis.
     remarks = {one.explain(): one for found in verdicts for one in found.remarks}
     told += [tell_sameness(x) for x in remarks.values() if not (axes and x.name in _SAMENESS)]
     if question.chosen and question.split == "test":
         values = {"keys": question.chosen, "measure": table.measure}
         told.append(Statement("notice.chosen_on_test", values, "warning"))
+    curves, epochs = _read_training(facts)
     paths = {one.system: one.folder / "evaluate" / "sections.json" for one in done if not axes}
     sections = {name: read_sections(path) for name, path in paths.items() if path.is_file()}
     return replace(
@@ -125,7 +128,8 @@ def read_runs(
         is_fair=all(found.is_fair for found in verdicts),
         sides=sides,
         notices=(*told, *table.notices),
-        curves=tuple(_read_curves(facts)),
+        curves=tuple(curves),
+        epochs=tuple(epochs),
         sections={name: found for name, found in sections.items() if found},
     )
 
@@ -301,11 +305,11 @@ def tell_sameness(found: Sameness) -> Statement:
 
 def arrange_sides(
     names: Sequence[str], facts: Facts, differences: Iterable[Difference]
-) -> tuple[tuple[SideRow, ...], list[Statement]]:
-    """Return settings and counts side by side, those that differ first, and what confounds.
+) -> tuple[SideRow, ...]:
+    """Return settings and counts side by side, those that differ first.
 
     Of what differs in several cells the worst class counts. Data comes first: training on other
-    data is the commonest way to fool oneself. Six confounding differences are told, then a list.
+    data is the commonest way to fool oneself.
     """
     unlike: dict[str, list[Difference]] = {}
     for one in differences:
@@ -320,8 +324,6 @@ def arrange_sides(
     for fact, group in unlike.items():
         known[fact] = [[x.values[name] for x in group if name in x.values] for name in names]
     rows: list[SideRow] = []
-    told: list[Statement] = []
-    rest: list[str] = []
     places = {"data": 0, "items": 1, "config": 2}
     for fact in sorted(known, key=lambda x: (places.get(x.partition("/")[0], 3), x)):
         aspect, _, key = fact.partition("/")
@@ -337,26 +339,33 @@ def arrange_sides(
                 for side in known[fact]
             ]
             texts[part] = tuple(map(_join, shown))
-        differing = {part: own for part, own in texts.items() if len(set(own)) > 1} or texts
         named: dict[str, Any] = {}
         if group := unlike.get(fact):
             worst = min(group, key=lambda one: _KINDS.index(one.kind))
             why = {language: worst.explain(language) for language in LANGUAGES}
-            named = {"kind": worst.kind, "why": why}
-            if worst.kind == "confounding" and len(told) < _MAX_TOLD:
-                kind = "notice.confounding" if any(map(any, differing.values())) else "notice.gate"
-                values = {"aspect": aspect, "key": key, "pairs": list(differing.items())}
-                values |= {"reason": worst.reason, "why": why}
-                told.append(Statement(kind, values, "error"))
-            elif worst.kind == "confounding":
-                rest.append(fact)
-        for part, own in texts.items():
-            title = f"{key}.{part}" if part else key
-            rows.append(SideRow(aspect, title, own, **(named if part in differing else {})))
-    if rest:
-        told.append(Statement("notice.more_unlike", {"num": len(rest), "keys": rest}, "error"))
+            named = {"kind": worst.kind, "reason": worst.reason, "why": why}
+        differing = {part for part, own in texts.items() if len(set(own)) > 1} or set(texts)
+        rows += [
+            SideRow(aspect, key, own, part=part, **(named if part in differing else {}))
+            for part, own in texts.items()
+        ]
     kinds = (*_KINDS, None)
-    return tuple(sorted(rows, key=lambda row: kinds.index(row.kind))), told
+    return tuple(sorted(rows, key=lambda row: kinds.index(row.kind)))
+
+
+def tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
+    """Yield a notice per confounding difference; of more than six the rest is a list."""
+    unlike: dict[tuple[str, str], list[SideRow]] = {}
+    for row in rows:
+        if row.kind == "confounding":
+            unlike.setdefault((row.aspect, row.key), []).append(row)
+    for (aspect, key), own in list(unlike.items())[:_MAX_TOLD]:
+        kind = "notice.confounding" if any(any(row.values) for row in own) else "notice.gate"
+        values = {"aspect": aspect, "key": key, "pairs": [(row.part, row.values) for row in own]}
+        values |= {"reason": own[0].reason, "why": own[0].why}
+        yield Statement(kind, values, "error")
+    if rest := [f"{aspect}/{key}" for aspect, key in unlike][_MAX_TOLD:]:
+        yield Statement("notice.more_unlike", {"num": len(rest), "keys": rest}, "error")
 
 
 def _join(values: Sequence[str]) -> str | None:
@@ -386,33 +395,40 @@ def show_count(key: str, table: Mapping[str, Any]) -> str:
     return "–" if value is None else show_value(value)
 
 
-def _read_curves(facts: Facts) -> Iterator[Curve]:
-    """Yield what the runs of each system logged in the steps behind it."""
-    logs: dict[str, dict[str, list[Mapping[str, Mapping[int, float]]]]] = {}
+def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
+    """Return what the runs of each system logged in the steps behind it, by step and by epoch."""
+    logs: dict[tuple[str, str], list[Mapping[str, Mapping[int, float]]]] = {}
     for (system, _), runs in facts.items():
         for run in runs:
             every = sorted(path.parent.name for path in run.folder.glob("*/metrics.jsonl"))
             for step in run.facts.get("lineage/steps", every):
                 if (path := run.folder / step / "metrics.jsonl").is_file():
-                    logs.setdefault(step, {}).setdefault(system, []).append(_read_log(path))
-    for step, key in product(logs, _LOGGED):
-        for system, runs in logs[step].items():
-            having = [log for log in runs if key in log]
-            if not having:
-                continue
-            shared = sorted(set[int].intersection(*(set(log[key]) for log in having)))
+                    logs.setdefault((step, system), []).append(_read_log(path))
+    steps = list(dict.fromkeys(step for step, _ in logs))
+    curves, epochs = list[Curve](), list[EpochRow]()
+    for (step, system), runs in sorted(logs.items(), key=lambda x: steps.index(x[0][0])):
+        last: dict[int, dict[str, list[float]]] = {}
+        for log, key in product(runs, _LOGGED):
+            places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
+            own = {places[at]: x for at, x in log.get(key, {}).items() if at in places}
+            for epoch, value in own.items():
+                last.setdefault(epoch, {}).setdefault(key, []).append(value)
+        for epoch, found in sorted(last.items()):
+            means = {key: fmean(found[key]) for key in _LOGGED if key in found}
+            num = max(map(len, found.values()))
+            epochs.append(
+                EpochRow(system=system, epoch=epoch, values=means, step=step, num_runs=num)
+            )
+        for key in _LOGGED:
+            series = [log[key] for log in runs if key in log]
+            shared = sorted(set[int].intersection(*map(set, series))) if series else []
             shared = shared[:: math.ceil(len(shared) / _MAX_POINTS) or 1]
-            values = np.asarray([[log[key][at] for at in shared] for log in having])
-            ends = (values.mean(axis=0), values.min(axis=0), values.max(axis=0))
-            drawn = [tuple(map(float, one)) for one in ends]
-            epochs: dict[int, list[float]] = {}
-            for log in having:
-                places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
-                last = {places[at]: value for at, value in log[key].items() if at in places}
-                for epoch, value in last.items():
-                    epochs.setdefault(epoch, []).append(value)
-            means = {epoch: fmean(own) for epoch, own in sorted(epochs.items())}
-            yield Curve(step, key, system, len(having), tuple(shared), *drawn, epochs=means)
+            values = np.asarray([[one[at] for at in shared] for one in series])
+            if shared:
+                ends = (values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+                drawn = (tuple(map(float, one)) for one in ends)
+                curves.append(Curve(step, key, system, len(series), tuple(shared), *drawn))
+    return curves, epochs
 
 
 def _read_log(path: Path) -> dict[str, dict[int, float]]:

@@ -44,8 +44,7 @@ def test_nothing_is_computed_from_cells_that_have_not_run(published: Comparison)
     empty = [gap for gap in pair.gaps if gap.cell[1] != "200"]
     assert len(empty) == 24
     assert {(gap.difference, gap.why_none) for gap in empty} == {(None, "missing")}
-    rows = [row for row in pair.by_axis if row.axis == 1]
-    sizes = {row.value: (row.mean, row.num_compared, row.num_cells) for row in rows}
+    sizes = {row.value: (row.mean, row.num_compared, row.num_cells) for row in pair.by_axis[1]}
     assert [sizes[x] for x in ("100", "400", "800")] == [(None, 0, 8)] * 3
     assert sizes["200"][1:] == (8, 8)
 
@@ -80,8 +79,8 @@ def test_training_values_are_shown_by_epoch(tmp_path: Path) -> None:
         for epoch, kl in ((1, 0.5), (2, 0.25))
     ]
     found = compare(tmp_path, training=rows)
-    assert [one.epochs for one in found.table.curves] == [{1: 0.5, 2: 0.25}]
-    assert "0.5 → 0.25" in render(found)[1]
+    assert [row.values["kl"] for row in found.table.epochs] == [0.5, 0.25]
+    assert "0.25" in render(found)[1]
 
 
 BESIDE = {
@@ -209,8 +208,8 @@ def test_a_typed_table_has_arrows_trends_and_a_direction(
 def test_a_trend_is_told_only_where_all_epochs_have_the_same_cells(tmp_path: Path) -> None:
     found = compare(tmp_path, cells=ARROWS[:-1], **SHAPE)
     (pair,) = found.pairs
-    assert pair.trend is None
-    assert [row.trend for row in pair.by_axis if row.axis] == [pytest.approx(0.03), None]
+    assert pair.trends[0] is None
+    assert [row.trend for row in pair.by_axis[1]] == [pytest.approx(0.03), None]
     assert "| 趋势（首轮到末轮） | ? |" in render(found, "zh")[1].replace("\u00a0", " ")
 
 

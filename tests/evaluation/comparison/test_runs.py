@@ -172,7 +172,7 @@ def test_two_policies_of_one_run(tmp_path: Path) -> None:
 
 def test_settings_and_data_stand_side_by_side(compare: Compare) -> None:
     found = compare([make_answers(0.6), make_answers(0.9)]).table.sides
-    rows = {(row.aspect, row.key): row for row in found}
+    rows = {(row.aspect, f"{row.key}.{row.part}".strip(".")): row for row in found}
     assert rows["config", "grpo.beta"].values == ("0.12", "0.15")
     assert rows["config", "grpo.beta"].kind == "intended"
     assert rows["config", "sft.epochs"].kind is None
@@ -320,7 +320,7 @@ def test_a_cell_that_has_not_run_stops_the_recommendation(
     (pair,) = found.pairs
     assert [gap.why_none for gap in pair.gaps] == ["", "missing"]
     assert pair.mean == pair.gaps[0].difference
-    (row,) = [row for row in pair.by_axis if row.value == "240"]
+    (row,) = [row for row in pair.by_axis[0] if row.value == "240"]
     assert (row.mean, row.num_compared, row.num_cells) == (None, 0, 1)
     failed = [one.values for one in found.notices if one.kind == "notice.failed"]
     told = {"name": "0.12", "at": ("240",), "error": "out of memory"}
@@ -352,9 +352,10 @@ def test_curves_have_a_band_over_the_runs_of_a_system(compare_grid: Compare) -> 
     assert (curve.num_runs, len(curve.steps)) == (2, 10)
     ends = curve.low[0], curve.mean[0], curve.high[0]
     assert ends == pytest.approx((1.12, 1.18, 1.24))
-    own = {one.key: one.epochs for one in table.curves if one.system == "0.12"}
-    assert own["reward"] == pytest.approx({1: 0.5, 2: 1.0})
-    assert "kl" not in own
+    rows = [row for row in table.epochs if row.system == "0.12"]
+    assert [(row.epoch, row.num_runs) for row in rows] == [(1, 2), (2, 2)]
+    assert [row.values["reward"] for row in rows] == pytest.approx([0.5, 1.0])
+    assert "kl" not in rows[0].values
 
 
 def test_only_numbers_of_a_log_are_read(tmp_path: Path) -> None:
@@ -367,7 +368,7 @@ def test_only_numbers_of_a_log_are_read(tmp_path: Path) -> None:
     write_jsonl(folder / "grpo/metrics.jsonl", rows)
     table = read_runs([Source("a", folder)], Question())
     assert [(one.key, one.steps, one.mean) for one in table.curves] == [("loss", (1, 2), (2, 1.5))]
-    assert [one.epochs for one in table.curves] == [{1: 1.5}]
+    assert [row.values for row in table.epochs] == [{"loss": 1.5}]
     assert read_runs([Source("a", folder, "sft")], Question()).curves == ()
 
 

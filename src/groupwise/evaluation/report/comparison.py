@@ -48,9 +48,9 @@ def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Ite
     """Yield the lines a terminal shows: warnings, findings, the recommendation or reasons."""
     page, say = lay_out_comparison(comparison, language), Phrases(language).say
     told = [f"{say(f'level.{one.level}')}: {one.text}" for one in page.notices]
-    *findings, verdict = page.boxes
-    told += [text for box in findings for text in box.paragraphs]
-    yield from map(words.unmark_code, [*told, verdict.title, *(f"- {x}" for x in verdict.points)])
+    findings, verdict = page.boxes
+    told += [*findings.paragraphs, verdict.title, *(f"- {one}" for one in verdict.points)]
+    yield from map(words.unmark_code, told)
 
 
 def list_findings(comparison: Comparison) -> Iterator[Statement]:
@@ -94,12 +94,15 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
         yield Statement("finding.checkpoints")
 
 
-def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blocks.Page:
-    """Return the page of a comparison."""
-    layout = ComparisonLayout(comparison, Phrases(language, policies=comparison.table.policies))
+def lay_out_comparison(
+    comparison: Comparison, language: Language = "en", *, own: Path | None = None
+) -> blocks.Page:
+    """Return the page of a comparison; ``own`` is a file of further phrases, as of ``Phrases``."""
+    phrases = Phrases(language, policies=comparison.table.policies, own=own)
+    layout = ComparisonLayout(comparison, phrases)
     table, say, name = comparison.table, layout.phrases.say, comparison.recommended
     findings = tuple(map(layout.say, list_findings(comparison)))
-    boxes = [blocks.Box("findings", findings, say("findings"))] if findings else []
+    boxes = [blocks.Box("findings", findings, say("findings"))]
     title = "recommended" if table.is_of_methods else "recommended_checkpoint"
     title = say(title, name=layout.titles[name]) if name is not None else say("no_recommendation")
     kind = "verdict" if name is None else "verdict yes"
@@ -235,7 +238,8 @@ class ComparisonLayout:
             tag = say(f"kind.{row.kind}") if row.kind else ""
             named = {"tag": tag, "tag_kind": row.kind or "", "is_code": True}
             why = row.why.get(self.phrases.language, "")
-            title = Cell(f"{row.aspect}/{row.key}", "" if why == told else why, **named)
+            name = f"{row.aspect}/{row.key}" + (f".{row.part}" if row.part else "")
+            title = Cell(name, "" if why == told else why, **named)
             told = why
             values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
             tables[row.kind is not None].append((title, *values))
@@ -251,7 +255,6 @@ class ComparisonLayout:
         for one in self.table.curves:
             series.setdefault((one.step_name, one.key), []).append(one)
         drawn: list[plots.Plot] = []
-        rows: list[tuple[Cell, ...]] = []
         for (step, key), own in series.items():
             lines = [
                 plots.Line(
@@ -262,21 +265,26 @@ class ComparisonLayout:
                     *((one.low, one.high) if one.num_runs > 1 else ((), ())),
                 )
                 for one in own
-                if one.steps
             ]
             name = plots.name_file("curve", step, key.replace("/", "-").replace("_", "-"))
             heading = say("plot_of", key=title("series", key), step=step)
-            if lines and len(drawn) < MAX_CURVES:
-                drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
-            epochs = {x.system: " → ".join(map(words.format_plain, x.epochs.values())) for x in own}
-            if any(epochs.values()):
-                cells = (Cell(epochs.get(name) or DASH) for name in self.names)
-                rows.append((Cell(title("series", key), step), *cells))
+            drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
         if drawn:
-            found = [Paragraph(say("curves_lead")), blocks.Plots(tuple(drawn))]
-        if rows:
-            head = (say("series"), *self.titles.values())
-            found.append(Table(say("last_values"), head, tuple(rows), kind="wrap"))
+            found = [Paragraph(say("curves_lead")), blocks.Plots(tuple(drawn[:MAX_CURVES]))]
+        for step in dict.fromkeys(row.step for row in self.table.epochs):
+            here = [row for row in self.table.epochs if row.step == step]
+            keys = list(dict.fromkeys(key for row in here for key in row.values))
+            head = (*self.phrases.say_each("system", "epoch"), *(title("series", x) for x in keys))
+            rows = [
+                (
+                    Cell(self.titles[row.system]),
+                    Cell(str(row.epoch), order=row.epoch),
+                    *(_show(row.values.get(key), words.format_plain) for key in keys),
+                )
+                for row in here
+            ]
+            name = say("last_values") + (f" · {step}" if step else "")
+            found.append(Table(name, head, tuple(rows), num_heads=2))
         return found
 
     def show_grids(self) -> list[Block]:
@@ -318,7 +326,7 @@ class ComparisonLayout:
                 for one in pairs
             ]
             grid = blocks.Tables(tuple(grids), len(grids[0].head) > 5)
-            return [*found, self._tabulate_means(), grid]
+            return [*found, self._tabulate_means(), Heading(say("every_cell")), grid]
         table, bars = self._tabulate_tests()
         found.append(table)
         if bars:
@@ -394,14 +402,14 @@ class ComparisonLayout:
             clear = say("of", part=sum(pair.clear), all=pair.num_tested)
             rows[2].append(Cell(clear if pair.num_tested else say("untested")))
         rows = [[*row, *blank] for row in rows]
-        for means in zip(*(pair.by_axis for pair in pairs), strict=True):
-            axis = means[0].axis
-            cells = [show(one.mean, one.num_compared, one.num_cells) for one in means]
-            is_epoch = self.table.axes[axis].has_epochs
-            own = blank if is_epoch else [show_points(x.trend) for x in means if trends]
-            rows.append([Cell(f"{self.axes[axis]} {means[0].value}"), *cells, *own])
-        if has_epochs:
-            rows.append([Cell(say("trend")), *(show_points(one.trend) for one in pairs), *blank])
+        for place, axis in enumerate(self.table.axes):
+            for means in zip(*(pair.by_axis[place] for pair in pairs), strict=True):
+                cells = [show(one.mean, one.num_compared, one.num_cells) for one in means]
+                own = blank if axis.has_epochs else [show_points(x.trend) for x in means if trends]
+                rows.append([Cell(f"{self.axes[place]} {means[0].value}"), *cells, *own])
+            if axis.has_epochs:
+                cells = [show_points(one.trends[place]) for one in pairs]
+                rows.append([Cell(say("trend")), *cells, *blank])
         heads = (say("by_axis"), *titles, *(f"{say('trend')}\n{title}" for title in trends))
         return Table("", heads, tuple(map(tuple, rows)))
 
