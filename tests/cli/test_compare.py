@@ -47,7 +47,7 @@ class TestCompare:
     ) -> None:
         done = command_line("compare", "runs/a", "runs/b", "--language", "zh", "--out", "out")
         assert done.returncode == 0
-        assert done.stdout.startswith("错误: 配置：grpo.beta：0.12 对 0.15")
+        assert done.stdout.startswith("错误: config/grpo.beta：0.12 对 0.15")
         assert "不作推荐" in done.stdout
         assert (runs.parent / "out/comparison.html").is_file()
 
@@ -302,7 +302,7 @@ class TestReport:
     def test_a_file_of_cells(self, tmp_path: Path, command_line: CommandLine) -> None:
         done = command_line("report", FIXTURE, "--out", "out", "--language", "zh")
         assert done.returncode == 0
-        assert done.stdout.startswith("错误: 数据：recorded_candidates")
+        assert done.stdout.startswith("错误: data/recorded_candidates")
         assert "−1.8" in (tmp_path / "out/comparison.md").read_text()
 
     def test_a_run_is_rendered_again(self, runs: Path, command_line: CommandLine) -> None:

@@ -36,10 +36,10 @@ MAX_DISCORDANT, MIN_DISCORDANT, MAX_FAILED = 20, 5, 5
 class Gap:
     """The difference of two systems in one cell, first minus second.
 
-    It is None where ``why_none`` says ``missing``, ``inapplicable`` or ``other_items``. The test,
-    whose b is the first system, draws clusters of items, or seeds and clusters where a system has
-    several; ``p_holm`` is adjusted for all differences. ``alone`` are seed, difference and p-value
-    of runs that alone would have said (p < 0.05) what the methods do not: first the other sign.
+    It is None where ``why_none`` says why. The test, whose b is the first system, draws clusters of
+    items, or seeds and clusters where a system has several; ``p_holm`` is adjusted for all
+    differences. ``alone`` are seed, difference and p-value of runs that alone would have said one
+    (p < 0.05): first those of the other sign, then the smallest p.
     """
 
     cell: Coordinates
@@ -89,36 +89,28 @@ class AxisMean:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two systems: ``counts`` are the cells in which the first is better, worse and equal.
-
-    ``clear`` are those, better and worse, that survive Holm's method; ``best`` and ``worst`` are
-    where the first gains and loses most. ``trends`` has, for an axis of epochs, the change from
-    the first to the last. ``discordant`` are items of ``discordant_cell``, the tested cell that
-    differs most; ``won``: on how many of these the first is better, the second is, and all.
-    """
+    """Two systems, in which cells which of them is better, and the items that they differ in."""
 
     first: str
     second: str
     gaps: tuple[Gap, ...]
     mean: float | None
-    counts: tuple[int, int, int]
+    counts: tuple[int, int, int]  # cells in which the first is better, worse and equal
     num_tested: int
-    clear: tuple[int, int]
-    best: Gap | None
-    worst: Gap | None
+    clear: tuple[int, int]  # cells, better and worse, that survive Holm's method
     by_axis: tuple[tuple[AxisMean, ...], ...]
-    trends: tuple[float | None, ...]
+    trends: tuple[float | None, ...]  # of all cells, for an axis of epochs
     discordant: tuple[DiscordantItem, ...] = ()
-    discordant_cell: Coordinates = ()
-    won: tuple[int, int, int] = (0, 0, 0)
+    discordant_cell: Coordinates = ()  # the tested cell that differs most
+    won: tuple[int, int, int] = (0, 0, 0)  # its items that the first wins, the second wins, all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """What a comparison says, but for words.
+    """What a comparison says, but for words; ``cells`` are the means over seeds.
 
-    ``cells`` are the means over seeds; ``recommended`` is the system to take, with the evidence as
-    ``reasons``, None: what stands against taking any.
+    ``recommended`` is the system to take, with the evidence as ``reasons``; None: they are what
+    stands against taking any.
     """
 
     table: ResultTable
@@ -141,27 +133,39 @@ def compare_results(
         EvaluationError: if runs answered the same items with other labels.
     """
     names, every = table.systems, list(combinations(table.systems, 2))
-    if pairs is not None:
-        pass
-    elif table.policies.listed:
+    if pairs is None and table.policies.listed:
         known = {one.system for one in table.results if one.state != "inapplicable"}
         last, *others = [name for name in reversed(names) if name in known]
         pairs = [(last, other) for other in others]
-    elif table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS:
-        pairs = [(names[0], other) for other in names[1:]]
-    else:
-        pairs = every
-    gaps, num = _adjust(_subtract_all(table, pairs, seed)), len(table.cells)
+    elif pairs is None:
+        is_much = table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS
+        pairs = [(names[0], other) for other in names[1:]] if is_much else every
+    places = list(product(pairs, table.cells))
+    sides = [(table.select(a, cell), table.select(b, cell)) for (a, b), cell in places]
+    num_tests = sum(bool(a and b and a[0].items and _are_same_items(a[0], b[0])) for a, b in sides)
+    num_resamples = NUM_RESAMPLES if num_tests <= MANY_COMPARISONS else FEWER_RESAMPLES
+    gaps: list[Gap] = []
+    for (pair, cell), (ours, theirs) in zip(places, sides, strict=True):
+        if ours and theirs:
+            gaps.append(_subtract(table, ours, theirs, seed, num_resamples))
+        else:
+            states = {table.summarize(name, cell).state for name in pair} - {"done"}
+            why = "inapplicable" if states == {"inapplicable"} else "missing"
+            gaps.append(Gap(cell, None, why))
+    tests = [gap.test for gap in gaps if gap.test is not None and gap.ends is not None]
+    values = [x.p_value_clustered if isinstance(x, PairedComparison) else x.p_value for x in tests]
+    adjusted = iter(adjust_holm([value for value in values if value is not None]))
+    gaps = [gap if gap.ends is None else replace(gap, p_holm=next(adjusted)) for gap in gaps]
+    num = len(table.cells)
     found = tuple(
         _join_gaps(table, pair, gaps[place * num : (place + 1) * num])
         for place, pair in enumerate(pairs)
     )
     cells = tuple(table.summarize(*at) for at in product(names, table.cells))
-    notices = [*_note_pairs(found), *table.notices, *_note_results(table)]
-    notices += [*_note_cells(table, cells), *_note_axes(table)]
+    notices = [*table.notices, *_list_notices(table, cells, found)]
+    notices.sort(key=lambda one: LEVELS.index(one.level))
     recommended, reasons = _recommend(table, cells, found)
-    by_level = sorted(notices, key=lambda one: LEVELS.index(one.level))
-    return Comparison(table, cells, found, tuple(by_level), recommended, tuple(reasons))
+    return Comparison(table, cells, found, tuple(notices), recommended, tuple(reasons))
 
 
 def _are_same_items(one: Result, two: Result) -> bool:
@@ -172,59 +176,36 @@ def _are_same_items(one: Result, two: Result) -> bool:
     return a is None or b is None or (a.ids, a.clusters) == (b.ids, b.clusters)
 
 
-def _subtract_all(table: ResultTable, pairs: Sequence[tuple[str, str]], seed: int) -> list[Gap]:
-    """Return the gap of every pair and cell, in their order."""
-    places = list(product(pairs, table.cells))
-    sides = [(table.select(a, cell), table.select(b, cell)) for (a, b), cell in places]
-    num_tests = sum(bool(a and b and a[0].items and _are_same_items(a[0], b[0])) for a, b in sides)
-    num_resamples = NUM_RESAMPLES if num_tests <= MANY_COMPARISONS else FEWER_RESAMPLES
-    found: list[Gap] = []
-    for (names, cell), (ours, theirs) in zip(places, sides, strict=True):
-        if not ours or not theirs:
-            states = {table.summarize(name, cell).state for name in names} - {"done"}
-            found.append(
-                Gap(cell, None, "inapplicable" if states == {"inapplicable"} else "missing")
-            )
-            continue
-        is_paired = [one.seed for one in ours] == [
-            one.seed for one in theirs
-        ] or not table.is_of_methods
-        is_paired = is_paired and all(map(_are_same_items, ours, theirs))
-        items = [[one.items for one in side if one.items] for side in (ours, theirs)]
-        if not is_paired and not (table.is_of_methods and all(items)):
-            found.append(Gap(cell, None, "other_items"))
-            continue
-        one, two = (fmean(result.value or 0.0 for result in side) for side in (ours, theirs))
-        gap = Gap(cell, 0.0 if abs(one - two) < SAME else one - two)
-        if all(items) and table.is_of_methods:
-            alone: list[tuple[int, float, float]] = []
-            for result, a, b in zip(ours, *items, strict=True) if is_paired and ours[1:] else ():
-                test = compare_items(b, a, num_resamples=RESAMPLES_ALONE)
-                if test.p_value_clustered < SIGNIFICANCE:
-                    alone.append((result.seed, test.difference, test.p_value_clustered))
-            gap = replace(gap, test=compare_methods(*reversed(items), is_paired=is_paired))
-            gap = replace(gap, alone=tuple(alone))
-        elif all(items):
-            test = compare_items(items[1][0], items[0][0], seed=seed, num_resamples=num_resamples)
-            gap = replace(gap, test=test)
-        found.append(gap)
-    return found
-
-
-def _adjust(gaps: Sequence[Gap]) -> list[Gap]:
-    """Return the gaps with Holm's p-values, and alone only what contradicts the methods."""
-    tests = [gap.test for gap in gaps if gap.test is not None]
-    values = [x.p_value_clustered if isinstance(x, PairedComparison) else x.p_value for x in tests]
-    adjusted = iter(adjust_holm([value for value in values if value is not None]))
-    found: list[Gap] = []
-    for gap in gaps:
-        if gap.ends is not None:
-            gap = replace(gap, p_holm=next(adjusted))
-        can_be_alike = gap.p_holm is not None and not gap.is_clear
-        told = sorted((one[1] * (gap.difference or 0.0) > 0, one[2], one) for one in gap.alone)
-        kept = tuple(one for is_alike, _, one in told if can_be_alike or not is_alike)
-        found.append(replace(gap, alone=kept))
-    return found
+def _subtract(
+    table: ResultTable,
+    ours: Sequence[Result],
+    theirs: Sequence[Result],
+    seed: int,
+    num_resamples: int,
+) -> Gap:
+    """Return the difference of two systems that have run in a cell, without Holm's method."""
+    seeds, others = ([one.seed for one in side] for side in (ours, theirs))
+    is_paired = not table.is_of_methods or seeds == others
+    is_paired = is_paired and all(map(_are_same_items, ours, theirs))
+    items = [[one.items for one in side if one.items] for side in (ours, theirs)]
+    cell = ours[0].cell
+    if not is_paired and not (table.is_of_methods and all(items)):
+        return Gap(cell, None, "other_items")
+    one, two = (fmean(result.value or 0.0 for result in side) for side in (ours, theirs))
+    gap = Gap(cell, 0.0 if abs(one - two) < SAME else one - two)
+    if not all(items):
+        return gap
+    if not table.is_of_methods:
+        named: dict[str, Any] = {"seed": seed, "num_resamples": num_resamples}
+        return replace(gap, test=compare_items(items[1][0], items[0][0], **named))
+    alone: list[tuple[int, float, float]] = []
+    for number, a, b in zip(seeds, *items, strict=True) if is_paired and ours[1:] else ():
+        test = compare_items(b, a, num_resamples=RESAMPLES_ALONE)
+        if test.p_value_clustered < SIGNIFICANCE:
+            alone.append((number, test.difference, test.p_value_clustered))
+    alone.sort(key=lambda one: (one[1] * (gap.difference or 0.0) > 0, one[2]))
+    test = compare_methods(*reversed(items), is_paired=is_paired)
+    return replace(gap, test=test, alone=tuple(alone))
 
 
 def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -> Pair:
@@ -251,13 +232,8 @@ def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -
         counts=(signs.count(1), signs.count(-1), signs.count(0)),
         num_tested=sum(gap.ends is not None for gap in gaps),
         clear=(clear.count(True), clear.count(False)),
-        best=max(known, key=lambda gap: gains[gap.cell], default=None),
-        worst=min(known, key=lambda gap: gains[gap.cell], default=None),
         by_axis=tuple(by_axis),
-        trends=tuple(
-            _find_trend(gaps, epochs) if epochs == place else None
-            for place in range(len(table.axes))
-        ),
+        trends=tuple(_find_trend(gaps, epochs) if x.has_epochs else None for x in table.axes),
     )
     tested = [gap for gap in known if isinstance(gap.test, PairedComparison)]
     if not tested:
@@ -306,14 +282,14 @@ def _recommend(
     that survives Holm's method in one cell at least and in none against it, and the near end of
     its interval on the better side of a baseline. What has seen the answers is never taken.
     """
-    missing = sum(one.value is None and one.state != "inapplicable" for one in table.results)
     silent = [*dict.fromkeys(one.system for one in cells if one.state == "inapplicable")]
     silent = [] if table.policies.listed else silent
     other = {gap.cell for one in pairs for gap in one.gaps if gap.why_none == "other_items"}
+    all_missing = {"num_missing": table.num_missing, "num_cells": len(table.results)}
     against: dict[str, tuple[object, dict[str, Any]]] = {
         "unfair": (table.is_fair is False, {}),
         "one_system": (len(table.systems) < 2, {}),
-        "missing": (missing, {"num_missing": missing, "num_cells": len(table.results)}),
+        "missing": (table.num_missing, all_missing),
         "inapplicable": (silent, {"names": silent}),
         "no_items": (not any(one.items for one in table.results), {}),
         "other_items": (other, {"num_cells": len(other)}),
@@ -331,8 +307,7 @@ def _recommend(
     best, *equals = [name for name in means if max(means.values()) - means[name] < SAME]
     if equals:
         return None, [Statement("reason.equal", {"names": [best, *equals]})]
-    rivals = [one for one in pairs if best in (one.first, one.second)]
-    rivals = [one for one in rivals if one.first in means and one.second in means]
+    rivals = [x for x in pairs if best in (x.first, x.second) and {x.first, x.second} <= {*means}]
     evidence: list[Statement] = []
     if untold := len(means) - 1 - len(rivals):
         reasons.append(Statement("reason.not_compared", {"best": best, "num": untold}))
@@ -342,7 +317,7 @@ def _recommend(
         values = {"best": best, "rival": pair.second if side > 0 else pair.first, "worse": worse}
         values |= {"num_cells": len(pair.gaps), "better": better, "mean": side * (pair.mean or 0.0)}
         if not better or worse:
-            reasons.append(Statement("reason.mixed" if better else "reason.not_clear", values))
+            reasons.append(Statement("reason.not_clear", values))
         is_single = len(pair.gaps) == 1 and pair.gaps[0].ends is not None
         values["interval"] = pair.gaps[0].state_interval(side) if is_single else ""
         evidence.append(Statement("evidence.single" if is_single else "evidence.grid", values))
@@ -361,59 +336,44 @@ def _recommend(
     return (None, reasons) if reasons else (best, evidence)
 
 
-def _note_pairs(pairs: Sequence[Pair]) -> Iterator[Statement]:
-    """Say what one run alone would have said, what has other items, and what limits methods."""
+def _list_notices(
+    table: ResultTable, cells: Sequence[Result], pairs: Sequence[Pair]
+) -> Iterator[Statement]:
+    """Yield what must be known before any number, beside what is a reason against all systems."""
     limits: dict[str, Statement] = {}
-    for pair in pairs:
-        named = {"first": pair.first, "second": pair.second}
-        num_other = sum(gap.why_none == "other_items" for gap in pair.gaps)
-        if num_other and len(pair.gaps) > 1:  # of one cell the fairness gate says it
-            yield Statement("notice.other_items", named | {"num_cells": num_other}, "error")
-        for gap in pair.gaps:
-            test = gap.test
-            if not isinstance(test, MethodDifference):
+    for pair, gap in [(one, gap) for one in pairs for gap in one.gaps]:
+        if not isinstance(test := gap.test, MethodDifference):
+            continue
+        num = min(test.num_seeds_a, test.num_seeds_b)
+        for seed, difference, p in gap.alone[:1]:  # only where the methods do not say the same
+            if difference * (gap.difference or 0.0) > 0 and (gap.is_clear or gap.ends is None):
                 continue
-            num = min(test.num_seeds_a, test.num_seeds_b)
-            for seed, difference, p in gap.alone[:1]:
-                values = named | {"seed": seed, "alone": difference, "p": p, "num": num}
-                values |= {"difference": gap.difference, "interval": gap.state_interval()}
-                yield Statement("notice.seed_alone", values, "warning")
-            kinds = {"few_seeds": "one_seed" if num == 1 else "few_seeds", "no_spread": ""}
-            if kind := kinds.get(test.limit, test.limit):
-                limits[kind] = Statement(f"notice.{kind}", {"num": num}, "warning")
-            elif test.design == "nested":
-                limits["own_items"] = Statement("notice.own_items")
-            if test.num_carrying is not None and test.num_carrying < FEW_CARRYING:
-                values = {"num_carrying": round(test.num_carrying)}
-                limits["carrying"] = Statement("notice.carrying", values, "warning")
+            values = {"first": pair.first, "second": pair.second, "seed": seed, "num": num, "p": p}
+            values |= {"alone": difference, "difference": gap.difference}
+            values |= {"interval": gap.state_interval()}
+            yield Statement("notice.seed_alone", values, "warning")
+        if test.limit not in ("", "no_spread"):
+            limits[test.limit] = Statement(f"notice.{test.limit}", {"num": num}, "warning")
+        elif test.design == "nested":
+            limits["own_items"] = Statement("notice.own_items")
+        if test.num_carrying is not None and test.num_carrying < FEW_CARRYING:
+            values = {"num_carrying": round(test.num_carrying)}
+            limits["carrying"] = Statement("notice.carrying", values, "warning")
     yield from limits.values()
-
-
-def _note_results(table: ResultTable) -> Iterator[Statement]:
-    """Say what has failed, has not run, has no items, or is always the same answer."""
+    if table.num_missing:
+        values = {"num_missing": table.num_missing, "num_cells": len(table.results)}
+        yield Statement("notice.missing", values, "warning")
     for one in [one for one in table.results if one.state == "failed"][:MAX_FAILED]:
         values = {"name": one.system, "at": one.cell, "error": one.error}
         yield Statement("notice.failed", values, "warning")
-    missing = sum(one.value is None and one.state != "inapplicable" for one in table.results)
-    if missing:
-        values = {"num_missing": missing, "num_cells": len(table.results)}
-        yield Statement("notice.missing", values, "warning")
-    done = [one for one in table.results if one.value is not None]
-    if done and not any(one.items for one in done):
-        yield Statement("notice.no_items", {}, "warning")
     for name in table.systems:
-        own = [[*one.answers.values()] for one in done if one.system == name and one.answers]
+        own = [[*x.answers.values()] for x in table.results if x.system == name and x.answers]
         constant = [answer for answer in map(find_constant, own) if answer is not None]
         if constant and not table.policies.is_baseline(name):  # some baselines are no more
             values = {"name": name, "answers": sorted(set(constant)), "num": len(constant)}
             yield Statement("notice.constant", values | {"num_cells": len(own)}, "warning")
-
-
-def _note_cells(table: ResultTable, cells: Sequence[Result]) -> Iterator[Statement]:
-    """Say how many answers are invalid where they are most, and how small the smallest cell is."""
-    for name in table.systems:
-        own = [one for one in cells if one.system == name]
-        worst = max(own, key=lambda one: one.invalid_rate or 0.0)
+        of_system = [one for one in cells if one.system == name]
+        worst = max(of_system, key=lambda one: one.invalid_rate or 0.0)
         if (worst.invalid_rate or 0.0) > MAX_INVALID_RATE:
             values = {"name": name, "rate": worst.invalid_rate, "at": worst.cell}
             yield Statement("notice.invalid", values, "warning")
@@ -423,10 +383,6 @@ def _note_cells(table: ResultTable, cells: Sequence[Result]) -> Iterator[Stateme
         told = Statement("run.in_clusters", {"num": clusters}) if clusters else ""
         values = {"n": n, "in_clusters": told, "num_cells": len(cells)}
         yield Statement("notice.small", values, "warning")
-
-
-def _note_axes(table: ResultTable) -> Iterator[Statement]:
-    """Say along which axes items are nested, and which values gave the same results."""
     for place, axis in enumerate(table.axes):
         sets: dict[object, set[frozenset[str]]] = {}
         for one in table.results:
@@ -438,11 +394,9 @@ def _note_axes(table: ResultTable) -> Iterator[Statement]:
         if is_nested or (not sets and axis.nested):
             yield Statement("notice.nested", {"axis": axis.key})
     keys = [table.system_axis, *(axis.key for axis in table.axes), "seed"]
-    results: list[tuple[dict[str, str], str | float | None]] = []
+    same: list[tuple[dict[str, str], str | float | None]] = []
     for one in table.results if table.axes else ():
-        place = one.system, *one.cell, str(one.seed if table.is_of_methods else "")
+        at = one.system, *one.cell, str(one.seed if table.is_of_methods else "")
         rows = [[i, row.predicted, row.text] for i, row in sorted(one.answers.items())]
-        results.append(
-            (dict(zip(keys, place, strict=True)), digest_json(rows) if rows else one.value)
-        )
-    yield from find_same_axes(results)
+        same.append((dict(zip(keys, at, strict=True)), digest_json(rows) if rows else one.value))
+    yield from find_same_axes(same)

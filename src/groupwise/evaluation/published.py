@@ -18,10 +18,9 @@ from groupwise.evaluation.result_table import (
     Name,
     Result,
     ResultTable,
-    SideRow,
     State,
 )
-from groupwise.evaluation.sources import arrange_sides, merge_differences, tell_rows
+from groupwise.evaluation.sources import arrange_sides, tell_rows
 
 # Reasons whose sentences speak of running again, which what is only reported cannot be.
 _OF_REPORTED = {
@@ -46,30 +45,18 @@ class PublishedCell(Config):
 
 
 class PublishedTable(Config):
-    """A file of cells without items: published values, or results of other programs.
+    """A file of cells without items: published values, or results of other programs."""
 
-    Attributes:
-        title: what is compared.
-        measure: such as ``accuracy``.
-        less_is_better: whether less of it is better; None: as Groupwise defines it.
-        split: such as ``test``.
-        unit: of values, lows and highs in the file: a share in [0, 1] or percent.
-        systems: the axis whose values are compared.
-        axes: the axes of the grid.
-        cells: what is known of each.
-        facts: by system, what its numbers depend on, by ``aspect/key`` as the fairness gate
-            knows them: ``config/grpo.beta``, ``data/FILE`` with its digest or counts.
-        training: the last logged values of epochs.
-    """
-
-    title: str
+    title: str  # what is compared
     measure: str = "accuracy"
-    less_is_better: bool | None = None
+    less_is_better: bool | None = None  # None: as Groupwise defines it
     split: str = "test"
-    unit: Literal["share", "percent"] = "share"
-    systems: GridAxis
-    axes: tuple[GridAxis, ...] = ()
+    unit: Literal["share", "percent"] = "share"  # of values, lows and highs in the file
+    systems: GridAxis  # the axis whose values are compared
+    axes: tuple[GridAxis, ...] = ()  # of the grid
     cells: tuple[PublishedCell, ...]
+    # By system, what its numbers depend on, by ``aspect/key`` as the fairness gate knows them:
+    # ``config/grpo.beta``, ``data/FILE`` with its digest or counts.
     facts: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
     training: tuple[EpochRow, ...] = ()
 
@@ -122,16 +109,14 @@ def read_published(path: Path) -> ResultTable:
         own = file.facts.get(name, {})
         own = {**dict.fromkeys(RULES["files"], "recorded"), **own} if own else {}
         facts[name, ()] = [RunFacts(name, Path(name), "", own)]
-    rows: list[SideRow] = []
-    if len(names) > 1:  # There are no items to relate.
-        runs = [run for (run,) in facts.values()]
-        is_known = any(f"config/{axis}" in run.facts for run in runs)
-        found = find_differences(runs, factors=(axis,) if is_known else ())
-        found = [replace(one, reason=_OF_REPORTED.get(one.reason, one.reason)) for one in found]
-        rows = merge_differences(names, found)
+    runs = [run for (run,) in facts.values()]
+    factors = (axis,) if any(f"config/{axis}" in run.facts for run in runs) else ()
+    found = find_differences(runs, factors=factors) if len(runs) > 1 else ()
+    found = [replace(one, reason=_OF_REPORTED.get(one.reason, one.reason)) for one in found]
+    sides = arrange_sides(names, facts, found)
+    notices = list(tell_rows(sides))
     known = find_measure(file.measure)
     measure = known or Measure(file.measure, file.measure, file.measure)
-    notices = list(tell_rows(rows))
     if file.less_is_better is not None:
         measure = replace(measure, is_higher_better=not file.less_is_better)
     elif known is None:
@@ -153,8 +138,8 @@ def read_published(path: Path) -> ResultTable:
         measure=measure,
         split=file.split,
         system_axis=axis,
-        is_fair=not any(row.kind == "confounding" for row in rows),
-        sides=arrange_sides(names, facts, rows),
+        is_fair=not any(one.kind == "confounding" for one in found),
+        sides=sides,
         notices=tuple(notices),
         epochs=file.training,
     )

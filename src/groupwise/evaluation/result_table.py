@@ -28,11 +28,7 @@ Name = Annotated[str, BeforeValidator(lambda value: value if value is None else 
 
 
 class GridAxis(Config):
-    """One axis of the cells: a key and its values in order.
-
-    ``nested`` says whether the items along it lie in one another; None: they are the same, or it
-    is not known.
-    """
+    """One axis of the cells; ``nested``: items along it lie in one another, None: not known."""
 
     key: str
     values: tuple[Name, ...] = Field(min_length=1)
@@ -49,11 +45,8 @@ class Result:
     """The rows of one system, run, seed and cell, or what several seeds come to.
 
     ``value`` is the mean of ``items`` in [0, 1], None unless it is done; a published value has no
-    items, and ``low`` and ``high`` as they were published. ``baseline`` is the best value, on the
-    same items, of a policy that does not see the whole task, or of always saying the commonest
-    label. ``answers`` are predictions by item, ``digest`` is of the items' ids and labels. Of
-    several seeds ``seeds`` has the values, ``n`` and ``num_clusters`` are of the one with fewest,
-    and ``limit`` says why there is no interval, as ``MethodDifference`` does.
+    items. ``baseline`` is the best value, on the same items, of a policy that does not see the
+    whole task, or of always saying the commonest label; ``digest`` is of the items' ids and labels.
     """
 
     system: str
@@ -61,20 +54,20 @@ class Result:
     seed: int = 0
     state: State = "done"
     value: float | None = None
-    low: float | None = None
+    low: float | None = None  # the 95 % interval
     high: float | None = None
-    n: int | None = None
+    n: int | None = None  # of several seeds that with fewest, as the clusters
     num_clusters: int | None = None
     digest: str = ""
     items: Items | None = None
-    answers: Mapping[str, Prediction] = field(default_factory=dict[str, Prediction])
+    answers: Mapping[str, Prediction] = field(default_factory=dict[str, Prediction])  # by item
     baseline: float | None = None
     policy: str = ""
     folder: str = ""
     error: str = ""
     invalid_rate: float | None = None
-    seeds: tuple[tuple[int, float], ...] = ()
-    limit: str = ""
+    seeds: tuple[tuple[int, float], ...] = ()  # with their values
+    limit: str = ""  # why several have no interval, as of ``MethodDifference``
 
     @classmethod
     def of_items(cls, system: str, items: Items, **more: Any) -> Self:
@@ -87,8 +80,8 @@ class Result:
 class SideRow:
     """A setting or a count: a text per system, None where it was not recorded.
 
-    ``kind`` is how the fairness gate classes the difference, None where there is none; ``reason``
-    is the name of what it says of it, ``why`` the sentence by language.
+    ``kind`` is how the fairness gate classes the difference, None where there is none, ``why`` its
+    sentence by language, and ``part`` the count among several of one key.
     """
 
     aspect: str
@@ -97,6 +90,7 @@ class SideRow:
     kind: DifferenceKind | None = None
     reason: str = ""
     why: Mapping[str, str] = field(default_factory=dict[str, str])
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,7 @@ class Curve:
     key: str
     system: str
     num_runs: int
-    steps: tuple[int, ...]
+    steps: tuple[int, ...]  # at which all runs logged it
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -125,37 +119,21 @@ class EpochRow(Config):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ResultTable:
-    """The results of one measure on one split, and what stands beside them in a report.
+    """The results of one measure on one split, and what stands beside them in a report."""
 
-    Attributes:
-        results: in the order of systems and cells.
-        axes: of the cells.
-        title: what is compared.
-        measure: by what.
-        split: on which items.
-        system_axis: key whose values are the systems; empty for runs.
-        policies: that the systems are, where they are those of the same runs.
-        is_fair: whether the systems differ in nothing but what is compared; None: not asked.
-        sides: settings and data side by side, those that differ first.
-        notices: what is to be known of the sources.
-        curves: logged numbers of training.
-        epochs: the last values of every epoch.
-        sections: by system, what its recipe adds to its report.
-    """
-
-    results: tuple[Result, ...]
-    axes: tuple[GridAxis, ...] = ()
+    results: tuple[Result, ...]  # in the order of systems and cells
+    axes: tuple[GridAxis, ...] = ()  # of the cells
     title: str = ""
     measure: Measure = ACCURACY
     split: str = "test"
-    system_axis: str = ""
-    policies: Policies = field(default_factory=Policies)
-    is_fair: bool | None = True
-    sides: tuple[SideRow, ...] = ()
-    notices: tuple[Statement, ...] = ()
+    system_axis: str = ""  # key whose values are the systems; empty for runs
+    policies: Policies = field(default_factory=Policies)  # where systems are those of the same runs
+    is_fair: bool | None = True  # whether nothing differs but what is compared; None: not asked
+    sides: tuple[SideRow, ...] = ()  # settings and data, those that differ first
+    notices: tuple[Statement, ...] = ()  # what is to be known of the sources
     curves: tuple[Curve, ...] = ()
     epochs: tuple[EpochRow, ...] = ()
-    sections: Mapping[str, tuple[Section, ...]] = field(
+    sections: Mapping[str, tuple[Section, ...]] = field(  # what recipes add to their reports
         default_factory=dict[str, tuple[Section, ...]]
     )
 
@@ -181,6 +159,11 @@ class ResultTable:
         """Whether a system has several seeds in a cell."""
         return any(len(found) > 1 for found in self._by_place.values())
 
+    @property
+    def num_missing(self) -> int:
+        """How many results have not run, or failed."""
+        return sum(one.value is None and one.state != "inapplicable" for one in self.results)
+
     def select(self, system: str, cell: Coordinates = ()) -> list[Result]:
         """Return the results of a system in a cell that have run, by seed."""
         found = self._by_place.get((system, cell), [])
@@ -194,8 +177,7 @@ class ResultTable:
         """
         done = self.select(system, cell)
         if not done:
-            found = self._by_place.get((system, cell), [Result(system, cell, state="waiting")])
-            return found[0]
+            return self._by_place.get((system, cell), [Result(system, cell, state="waiting")])[0]
         low, high, limit = done[0].low, done[0].high, ""
         items = [one.items for one in done if one.items is not None]
         if len(done) > 1:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ from groupwise.evaluation.result_table import (
 )
 from groupwise.evaluation.results import read_measures
 
+Facts = Mapping[tuple[str, Coordinates], Sequence[RunFacts]]
+"""What stands behind the results, by system and cell."""
 _SEED = "seeds/seed"
 # What may differ between runs that differ in the seed: what is drawn by it, small bases, too.
 # Other data and a base of the user's own are ``inputs``.
@@ -59,11 +62,11 @@ _SAMENESS = (
     *("identical", "identical_other_weights", "identical_answers"),
 )
 _MAX_TOLD, _MAX_VALUES, _MAX_POINTS = 6, 4, 400
-_DRAWN = (
+_LOGGED = (
     *("loss", "eval_loss", "reward", "heldout/accuracy", "kl", "ppo_loss", "entropy"),
     *("dead_groups", "invalid", "advantage_std", "advantage_max", "completion_length"),
+    *("grad_norm", "beta"),
 )
-_LOGGED = (*_DRAWN, "grad_norm", "beta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +83,19 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of runs.
-
-    Attributes:
-        measure: such as ``accuracy``.
-        split: such as ``test``.
-        factors: what is compared: keys of the config or aspects of the fairness gate.
-        title: of the report.
-        system_axis: key whose values are the systems; empty for runs.
-        chosen: keys of the config of which a sweep chooses the values; not its seeds.
-    """
+    """What is asked of runs."""
 
     measure: str = "accuracy"
     split: str = "test"
-    factors: tuple[str, ...] = ()
-    title: str = ""
-    system_axis: str = ""
-    chosen: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()  # what is compared: keys of the config, aspects of the gate
+    title: str = ""  # of the report
+    system_axis: str = ""  # key whose values are the systems; empty for runs
+    chosen: tuple[str, ...] = ()  # keys of which a sweep chooses the values; not its seeds
 
 
-Facts = Mapping[tuple[str, Coordinates], Sequence[RunFacts]]
-"""What stands behind the results, by system and cell."""
+class _Run(NamedTuple):
+    rows: list[Prediction]
+    policies: Policies
 
 
 def read_runs(
@@ -119,17 +114,26 @@ def read_runs(
     left = [runs[one.folder] for one in done if one.policy is None]
     last = _choose_policy([run.rows for run in left], left[0].policies) if left else ""
     sources = [replace(one, policy=one.policy or last) for one in sources]
-    table, facts = _read_results(sources, question, runs)
-    is_fair, unlike, told = _judge(table.systems, facts, question)
+    table, facts = _tabulate(sources, question, runs)
+    verdicts = list(_judge(table.systems, facts, question))
+    differences = [one for found in verdicts for one in found.differences]
+    sides = arrange_sides(table.systems, facts, differences)
+    told = list(tell_rows(sides))
+    # In a grid what is too much the same is told by axis.
+    remarks = {one.values["why"]["en"]: one for found in verdicts for one in found.remarks}
+    told += [x for x in remarks.values() if not (axes and x.values["reason"] in _SAMENESS)]
+    if question.chosen and question.split == "test":
+        values = {"keys": question.chosen, "measure": table.measure}
+        told.append(Statement("notice.chosen_on_test", values, "warning"))
     curves, epochs = _read_training(facts)
     paths = {one.system: one.folder / "evaluate" / "sections.json" for one in done if not axes}
     sections = {name: read_sections(path) for name, path in paths.items() if path.is_file()}
     return replace(
         table,
         axes=tuple(axes),
-        is_fair=is_fair,
-        sides=arrange_sides(table.systems, facts, unlike),
-        notices=(*told, *_tell_choice(question, table.measure, runs), *table.notices),
+        is_fair=all(found.is_fair for found in verdicts),
+        sides=sides,
+        notices=(*told, *table.notices),
         curves=tuple(curves),
         epochs=tuple(epochs),
         sections={name: found for name, found in sections.items() if found},
@@ -158,20 +162,12 @@ def read_policies_of_runs(folders: Sequence[Path], question: Question) -> Result
             fix="name another measure with --metric",
         )
     kept = {_choose_policy(left, policies), *silent}
-    for name in names:
+    for name in {*names} - kept:
         own = [[r for r in x if (r.policy, r.split) == (name, question.split)] for x in left]
-        if all(rows and measure in list_measures(rows) for rows in own):
-            kept.add(name)
-    sources = [
-        Source(x, folder, x) for x in policies.sort(names) if x in kept for folder in folders
-    ]
-    table, _ = _read_results(sources, question, runs)
+        kept |= {name} if all(x and measure in list_measures(x) for x in own) else set()
+    sources = [Source(x, folder, x) for x in names if x in kept for folder in folders]
+    table, _ = _tabulate(sources, question, runs)
     return replace(table, policies=policies, is_fair=None)
-
-
-class _Run(NamedTuple):
-    rows: list[Prediction]
-    policies: Policies
 
 
 def _read_folders(folders: Iterable[Path]) -> dict[Path, _Run]:
@@ -194,11 +190,11 @@ def _choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> 
     return policies.choose_last(shared)
 
 
-def _read_results(
+def _tabulate(
     sources: Sequence[Source], question: Question, runs: Mapping[Path, _Run]
 ) -> tuple[ResultTable, Facts]:
     """Return a table of the results of sources, and the facts behind them."""
-    name = question.measure
+    name, split = question.measure, question.split
     known = [one for run in runs if (one := find_measure(name, read_measures(run))) is not None]
     if len({one.is_higher_better for one in known}) > 1:
         raise EvaluationError(
@@ -206,69 +202,58 @@ def _read_results(
             fix="evaluate all runs again with one version",
         )
     measure = known[0] if known else Measure(name, name, name)
-    unknown = [] if known else [Statement("notice.direction", {"measure": measure}, "warning")]
+    notices = [] if known else [Statement("notice.direction", {"measure": measure}, "warning")]
     facts: dict[tuple[str, Coordinates], list[RunFacts]] = {}
     results: list[Result] = []
     for one in sources:
-        if one.state == "done":
-            found = read_facts(one.folder, policy=one.policy, predictions=runs[one.folder].rows)
-            facts.setdefault((one.system, one.cell), []).append(found)
-            results.append(_read_result(one, found, runs[one.folder], measure, question.split))
-        else:
-            named: dict[str, Any] = {
-                "state": one.state,
-                "folder": str(one.folder),
-                "error": one.error,
-            }
-            results.append(Result(one.system, one.cell, **named))
+        named: dict[str, Any] = {"folder": str(one.folder), "cell": one.cell}
+        if one.state != "done":
+            results.append(Result(one.system, state=one.state, error=one.error, **named))
+            continue
+        rows, policies = runs[one.folder]
+        found = read_facts(one.folder, policy=one.policy, predictions=rows)
+        facts.setdefault((one.system, one.cell), []).append(found)
+        seed = found.facts.get(_SEED)
+        named |= {"policy": found.policy, "seed": seed if isinstance(seed, int) else 0}
+        if name in policies.find(found.policy).inapplicable:
+            results.append(Result(one.system, state="inapplicable", **named))
+            continue
+        here = [row for row in rows if row.split == split] or rows
+        items = read_items(here, policy=found.policy, split=split, measure=name)
+        blind = {row.policy: 0 for row in here if policies.is_baseline(row.policy)}
+        values: list[float] = []
+        for other in () if found.policy in blind else blind:
+            try:
+                theirs = read_items(here, policy=other, split=split, measure=name)
+            except EvaluationError:  # The measure is none of this baseline's.
+                continue
+            values += [theirs.value] if theirs.ids == items.ids else []
+        if name == "accuracy" and items.labels:
+            values.append(Counter(items.labels).most_common(1)[0][1] / len(items.labels))
+        named["baseline"] = max(values, key=lambda value: measure.sign * value, default=None)
+        answers = found.answers[split]
+        results.append(Result.of_items(one.system, items, answers=answers, **named))
     for own in facts.values():
         if len(own) > 1:
-            _check_seeds(own, question.split)
+            _check_seeds(own, split)
     names = list(dict.fromkeys(one.system for one in sources))
     looks = state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
     table = ResultTable(
         results=tuple(sorted(results, key=lambda one: names.index(one.system))),
         title=question.title,
         measure=measure,
-        split=question.split,
+        split=split,
         system_axis=question.system_axis,
-        notices=(*unknown, *looks),
+        notices=(*notices, *looks),
     )
     return table, facts
-
-
-def _read_result(
-    source: Source, facts: RunFacts, run: _Run, measure: Measure, split: str
-) -> Result:
-    name, seed = facts.policy, facts.facts.get(_SEED)
-    named: dict[str, Any] = {"cell": source.cell, "policy": name, "folder": str(source.folder)}
-    named["seed"] = seed if isinstance(seed, int) else 0
-    if measure.name in run.policies.find(name).inapplicable:
-        return Result(source.system, state="inapplicable", **named)
-    here = [row for row in run.rows if row.split == split] or run.rows
-    items = read_items(here, policy=name, split=split, measure=measure.name)
-    known: list[float] = []
-    blind = {row.policy: 0 for row in here if run.policies.is_baseline(row.policy)}
-    for other in () if name in blind else blind:
-        try:
-            found = read_items(here, policy=other, split=split, measure=measure.name)
-        except EvaluationError:  # The measure is none of this baseline's.
-            continue
-        known += [found.value] if found.ids == items.ids else []
-    if measure.name == "accuracy" and items.labels:
-        known.append(Counter(items.labels).most_common(1)[0][1] / len(items.labels))
-    named["baseline"] = max(known, key=lambda value: measure.sign * value, default=None)
-    return Result.of_items(source.system, items, answers=facts.answers[split], **named)
 
 
 def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:
     """Return what keeps runs from repeating one method, in which they differ in the seed only.
 
     What follows from the seed, such as the items that it draws, is not of it where seeds differ.
-
-    Args:
-        runs: as they stand behind one policy each.
-        split: whose items are held together.
+    Runs stand behind one policy each.
     """
     if len(runs) < 2:
         return []
@@ -289,41 +274,20 @@ def _check_seeds(runs: Sequence[RunFacts], split: str) -> None:
             got=seeds,
             fix="leave one of them out, or name the folder of each run once",
         )
-    unlike = find_unlike(runs, split)
-    if unlike:
-        names = ", ".join(one.name for one in unlike[:3])
+    if unlike := [one.name for one in find_unlike(runs, split)]:
         raise EvaluationError(
             "these runs differ in more than the seed",
-            got=names + (f" and {len(unlike) - 3} more" if len(unlike) > 3 else ""),
+            got=", ".join(unlike[:3]) + (f" and {len(unlike) - 3} more" if unlike[3:] else ""),
             expected="runs of one recipe and config that differ in the seed only",
             fix="give those of the other method as the other side of `groupwise compare`",
         )
 
 
-def _tell_choice(
-    question: Question, measure: Measure, runs: Mapping[Path, _Run]
-) -> Iterator[Statement]:
-    """Say on which split a sweep's settings are chosen; of the test split, what to do instead."""
-    values = {"keys": question.chosen, "measure": measure, "split": question.split}
-    if question.chosen and question.split != "test":
-        yield Statement("notice.chosen_on", values)
-    elif question.chosen:
-        splits = [{row.split for row in run.rows} for run in runs.values()]
-        others = sorted(set.intersection(*splits) - {"test"})
-        instead = Statement("choose_elsewhere", {"command": "groupwise evaluate RUN ROWS"})
-        if others:
-            instead = Statement("choose_by", {"metric": f"--metric {others[-1]}/{measure.name}"})
-        yield Statement("notice.chosen_on_test", values | {"instead": instead}, "warning")
-
-
-def _judge(
-    names: Sequence[str], facts: Facts, question: Question
-) -> tuple[bool, list[SideRow], list[Statement]]:
+def _judge(names: Sequence[str], facts: Facts, question: Question) -> Iterator[FairnessVerdict]:
     """Hold the systems together in every cell where two or more have run.
 
     Of several seeds one run of each system is held: of a seed that all have, else the first.
     """
-    verdicts: list[FairnessVerdict] = []
     for cell in dict.fromkeys(cell for _, cell in facts):
         here = {name: facts[name, cell] for name in names if (name, cell) in facts}
         if len(here) < 2:
@@ -336,68 +300,77 @@ def _judge(
         ]
         is_apart = seed is None and any(len(runs) > 1 for runs in here.values())
         factors = (*question.factors, *(("seed",) if is_apart else ()))
-        verdicts.append(check_fairness(chosen, factors=factors, split=question.split))
-    rows = merge_differences(names, [one for found in verdicts for one in found.differences])
-    # In a grid what is too much the same is told by axis.
-    hidden = _SAMENESS if any(cell for _, cell in facts) else ()
-    remarks = {
-        one.values["why"]["en"]: one
-        for found in verdicts
-        for one in found.remarks
-        if one.values["reason"] not in hidden
-    }
-    is_fair = all(found.is_fair for found in verdicts)
-    return is_fair, rows, [*tell_rows(rows), *remarks.values()]
+        yield check_fairness(chosen, factors=factors, split=question.split)
 
 
-def merge_differences(names: Sequence[str], differences: Iterable[Difference]) -> list[SideRow]:
-    """Return one row per thing that differs, with the worst of its classes, data first."""
-    found: dict[tuple[str, str], list[Difference]] = {}
+def arrange_sides(
+    names: Sequence[str], facts: Facts, differences: Iterable[Difference]
+) -> tuple[SideRow, ...]:
+    """Return settings and counts side by side, those that differ first.
+
+    Of what differs in several cells the worst class counts. Data comes first: training on other
+    data is the commonest way to fool oneself.
+    """
+    unlike: dict[str, list[Difference]] = {}
     for one in differences:
-        found.setdefault((one.aspect, one.key), []).append(one)
+        unlike.setdefault(one.name, []).append(one)
+    owned = [
+        [run.facts for (s, _), runs in facts.items() if s == name for run in runs] for name in names
+    ]
+    known = {
+        fact: [[own[fact] for own in side if fact in own] for side in owned]
+        for fact in {fact for side in owned for own in side for fact in own}
+    }
+    for fact, group in unlike.items():
+        known[fact] = [[x.values[name] for x in group if name in x.values] for name in names]
     rows: list[SideRow] = []
-    for (aspect, key), group in found.items():
-        worst = min(group, key=lambda one: _KINDS.index(one.kind))
-        values = [_join(one.values[name] for one in group if name in one.values) for name in names]
-        why = {language: worst.explain(language) for language in LANGUAGES}
-        rows.append(SideRow(aspect, key, tuple(values), worst.kind, worst.reason, why))
-    return sorted(rows, key=_rank)
-
-
-def _rank(row: SideRow) -> tuple[int, int, str, str]:
-    """Data comes first: training on other data is the commonest way to fool oneself."""
-    place = _KINDS.index(row.kind) if row.kind else len(_KINDS)
-    first = ("data", "items", "config")
-    return place, first.index(row.aspect) if row.aspect in first else 3, row.aspect, row.key
+    places = {"data": 0, "items": 1, "config": 2}
+    for fact in sorted(known, key=lambda x: (places.get(x.partition("/")[0], 3), x)):
+        aspect, _, key = fact.partition("/")
+        if aspect == "conditions" and fact not in unlike:
+            continue
+        # Of counts, each is a row.
+        tables = [value for side in known[fact] for value in side]
+        are_counts = all(isinstance(one, dict) for one in tables)
+        texts: dict[str, tuple[str | None, ...]] = {}
+        for part in dict.fromkeys(part for one in tables for part in one) if are_counts else [""]:
+            shown = [
+                [show_count(part, one) if are_counts else show_value(one) for one in side]
+                for side in known[fact]
+            ]
+            texts[part] = tuple(map(_join, shown))
+        named: dict[str, Any] = {}
+        if group := unlike.get(fact):
+            worst = min(group, key=lambda one: _KINDS.index(one.kind))
+            why = {language: worst.explain(language) for language in LANGUAGES}
+            named = {"kind": worst.kind, "reason": worst.reason, "why": why}
+        differing = {part for part, own in texts.items() if len(set(own)) > 1} or set(texts)
+        rows += [
+            SideRow(aspect, key, own, part=part, **(named if part in differing else {}))
+            for part, own in texts.items()
+        ]
+    kinds = (*_KINDS, None)
+    return tuple(sorted(rows, key=lambda row: kinds.index(row.kind)))
 
 
 def tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
-    """Yield a notice per confounding row (six at most, then a list), and one for harmless ones."""
-    unlike = [row for row in rows if row.kind == "confounding"]
-    for row in unlike[:_MAX_TOLD]:
-        pairs: list[tuple[str, Sequence[str | None]]] = [("", row.values)]
-        try:
-            tables = [json.loads(value or "") for value in row.values]
-        except ValueError:
-            tables = []
-        if tables and all(isinstance(table, dict) for table in tables):  # counts that differ
-            keys = dict.fromkeys(key for table in tables for key in table)
-            shown = {key: [show_count(key, table) for table in tables] for key in keys}
-            pairs = [(key, parts) for key, parts in shown.items() if len(set(parts)) > 1]
-        kind = "notice.confounding" if any(row.values) else "notice.gate"
-        values = {"aspect": row.aspect, "key": row.key, "pairs": pairs}
-        yield Statement(kind, values | {"reason": row.reason, "why": row.why}, "error")
-    rest = [f"{row.aspect}/{row.key}" for row in unlike[_MAX_TOLD:]]
-    if rest:
+    """Yield a notice per confounding difference; of more than six the rest is a list."""
+    unlike: dict[tuple[str, str], list[SideRow]] = {}
+    for row in rows:
+        if row.kind == "confounding":
+            unlike.setdefault((row.aspect, row.key), []).append(row)
+    for (aspect, key), own in list(unlike.items())[:_MAX_TOLD]:
+        kind = "notice.confounding" if any(any(row.values) for row in own) else "notice.gate"
+        values = {"aspect": aspect, "key": key, "pairs": [(row.part, row.values) for row in own]}
+        values |= {"reason": own[0].reason, "why": own[0].why}
+        yield Statement(kind, values, "error")
+    if rest := [f"{aspect}/{key}" for aspect, key in unlike][_MAX_TOLD:]:
         yield Statement("notice.more_unlike", {"num": len(rest), "keys": rest}, "error")
-    harmless = [f"{row.aspect}/{row.key}" for row in rows if row.kind == "harmless"]
-    if harmless:
-        yield Statement("notice.harmless", {"num": len(harmless), "keys": harmless[:_MAX_VALUES]})
 
 
-def _join(values: Iterable[Any]) -> str | None:
+def _join(values: Sequence[str]) -> str | None:
     """Return all different values as one text; None of none."""
-    shown = list(dict.fromkeys(map(show_value, values)))
+    shown = list(dict.fromkeys(values))
     more = " …" if len(shown) > _MAX_VALUES else ""
     return " / ".join(shown[:_MAX_VALUES]) + more if shown else None
 
@@ -422,49 +395,31 @@ def show_count(key: str, table: Mapping[str, Any]) -> str:
     return "–" if value is None else show_value(value)
 
 
-def arrange_sides(
-    names: Sequence[str], facts: Facts, rows: Sequence[SideRow]
-) -> tuple[SideRow, ...]:
-    """Return settings and counts of data side by side, those that differ first."""
-    found = [row for row in rows if row.aspect != "data"]
-    unlike = {(row.aspect, row.key): row for row in rows}
-    owned = [[run for (s, _), runs in facts.items() if s == name for run in runs] for name in names]
-    for fact in sorted({fact for own in owned for run in own for fact in run.facts}):
-        aspect, _, key = fact.partition("/")
-        values = [[run.facts[fact] for run in own if fact in run.facts] for own in owned]
-        if aspect != "data":
-            if aspect != "conditions" and (aspect, key) not in unlike:
-                found.append(SideRow(aspect, key, tuple(map(_join, values))))
-            continue
-        for count in dict.fromkeys(count for own in values for table in own for count in table):
-            texts = tuple(
-                _join(show_count(count, one) for one in own if count in one) for own in values
-            )
-            row = unlike.get((aspect, key)) if len(set(texts)) > 1 else None
-            row = row or SideRow(aspect, key, texts)
-            found.append(replace(row, key=f"{key}.{count}", values=texts))
-    return tuple(sorted(found, key=_rank))
-
-
-Log = Mapping[str, Mapping[int, float]]
-"""The finite numbers that a training logged, by key and step."""
-
-
 def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
-    """Read the logs of the steps behind each policy: what its runs logged at the same steps.
-
-    Epochs have the last values that were logged within them.
-    """
-    logs: dict[str, dict[str, list[Log]]] = {}
+    """Return what the runs of each system logged in the steps behind it, by step and by epoch."""
+    logs: dict[tuple[str, str], list[Mapping[str, Mapping[int, float]]]] = {}
     for (system, _), runs in facts.items():
         for run in runs:
             every = sorted(path.parent.name for path in run.folder.glob("*/metrics.jsonl"))
             for step in run.facts.get("lineage/steps", every):
                 if (path := run.folder / step / "metrics.jsonl").is_file():
-                    logs.setdefault(step, {}).setdefault(system, []).append(_read_log(path))
+                    logs.setdefault((step, system), []).append(_read_log(path))
+    steps = list(dict.fromkeys(step for step, _ in logs))
     curves, epochs = list[Curve](), list[EpochRow]()
-    for (step, by_system), key in product(logs.items(), _DRAWN):
-        for system, runs in by_system.items():
+    for (step, system), runs in sorted(logs.items(), key=lambda x: steps.index(x[0][0])):
+        last: dict[int, dict[str, list[float]]] = {}
+        for log, key in product(runs, _LOGGED):
+            places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
+            own = {places[at]: x for at, x in log.get(key, {}).items() if at in places}
+            for epoch, value in own.items():
+                last.setdefault(epoch, {}).setdefault(key, []).append(value)
+        for epoch, found in sorted(last.items()):
+            means = {key: fmean(found[key]) for key in _LOGGED if key in found}
+            num = max(map(len, found.values()))
+            epochs.append(
+                EpochRow(system=system, epoch=epoch, values=means, step=step, num_runs=num)
+            )
+        for key in _LOGGED:
             series = [log[key] for log in runs if key in log]
             shared = sorted(set[int].intersection(*map(set, series))) if series else []
             shared = shared[:: math.ceil(len(shared) / _MAX_POINTS) or 1]
@@ -473,29 +428,11 @@ def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
                 ends = (values.mean(axis=0), values.min(axis=0), values.max(axis=0))
                 drawn = (tuple(map(float, one)) for one in ends)
                 curves.append(Curve(step, key, system, len(series), tuple(shared), *drawn))
-    for step, by_system in logs.items():
-        for system, runs in by_system.items():
-            epochs += _list_epochs(step, system, runs)
     return curves, epochs
 
 
-def _list_epochs(step: str, system: str, runs: Sequence[Log]) -> Iterator[EpochRow]:
-    """Yield what runs logged last within each epoch, as means over those that have it."""
-    tables: list[dict[int, dict[str, float]]] = []
-    for log in runs:
-        places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
-        tables.append({epoch: {} for epoch in places.values()})
-        for key, (at, epoch) in product(_LOGGED, places.items()):
-            if at in log.get(key, {}):
-                tables[-1][epoch][key] = log[key][at]
-    for epoch in sorted({epoch for table in tables for epoch in table}):
-        here = [table[epoch] for table in tables if epoch in table]
-        known = [(key, [one[key] for one in here if key in one]) for key in _LOGGED]
-        values = {key: float(np.mean(found)) for key, found in known if found}
-        yield EpochRow(system=system, epoch=epoch, values=values, step=step, num_runs=len(here))
-
-
-def _read_log(path: Path) -> Log:
+def _read_log(path: Path) -> dict[str, dict[int, float]]:
+    """Return the finite numbers that a training logged, by key and step."""
     found: dict[str, dict[int, float]] = {}
     for row in read_jsonl(path):
         for key, value in row.items() if isinstance(row.get("step"), int) else ():

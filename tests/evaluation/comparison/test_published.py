@@ -37,7 +37,6 @@ def test_differences_keep_their_sign(published: Comparison) -> None:
     assert [round(100 * gaps[at].difference, 6) for at in PLACES] == [-1.8, -0.5, 1.2, 0.0]
     assert (pair.counts, pair.num_tested) == ((2, 4, 2), 0)
     assert pair.mean == pytest.approx(-0.00275)
-    assert (pair.best.cell, pair.worst.cell) == (PLACES[2], PLACES[0])
 
 
 def test_nothing_is_computed_from_cells_that_have_not_run(published: Comparison) -> None:
@@ -193,13 +192,12 @@ def test_a_typed_table_has_arrows_trends_and_a_direction(
     found = compare(tmp_path, **named)
     (pair,) = found.pairs
     assert pair.counts == ((2, 1, 1) if less_is_better else (1, 2, 1))
-    assert pair.best.difference == pytest.approx(-0.01 if less_is_better else 0.02)
     html, text = (one.replace("\u00a0", " ") for one in render(found))
     for row in ("| 1 | −1.0 ⬇️ | ±0.0 ➡️ |", "| 2 | +2.0 ⬆️ | −1.0 ⬇️ |"):
         assert row in text
     # By shots: the mean over epochs, and its change; by epoch: the change of the mean.
-    assert re.search(r"\| 1 \| \+0\.5 ⬆️ .*\| \+3\.0 ⬆️ \|", text)
-    assert re.search(r"\| 2 \| −0\.5 ⬇️ .*\| −1\.0 ⬇️ \|", text)
+    assert re.search(r"\| shots 1 \| \+0\.5 ⬆️ .*\| \+3\.0 ⬆️ \|", text)
+    assert re.search(r"\| shots 2 \| −0\.5 ⬇️ .*\| −1\.0 ⬇️ \|", text)
     assert "| Trend, first to last epoch | +1.0 ⬆️ |" in text
     # Arrows say more or less, colours better or worse.
     gain, loss = (Scale(-0.01, 0.02).shade_difference(value) for value in (0.02, -0.02))

@@ -14,7 +14,6 @@ from run_folders import LABELS, NUM_ITEMS, VARIED, apply_changes, make_predictio
 
 from groupwise.core import Config, EvaluationError, list_effects
 from groupwise.evaluation.fairness import (
-    RULES,
     Difference,
     FairnessVerdict,
     RunFacts,
@@ -23,7 +22,6 @@ from groupwise.evaluation.fairness import (
     read_facts,
 )
 from groupwise.evaluation.predictions import Prediction, RunPolicy
-from groupwise.evaluation.report import phrases
 from groupwise.pipeline import find_recipes
 
 Judge = Callable[..., FairnessVerdict]
@@ -116,20 +114,6 @@ def test_what_follows_and_what_is_unused_have_their_reasons(tmp_path):
     two = make_run(tmp_path / "two", changes, answers="two")
     verdict = check_fairness([read_facts(run, policy="sft") for run in (run, two)])
     assert [(one.key, one.reason) for one in verdict.differences] == [("grpo.beta", "unused")]
-
-
-def test_what_differs_has_a_name():
-    rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
-    classes = ("confounding", "intended", "harmless")
-    told = {
-        name.partition("/")[0]
-        for row in rows
-        for name, kind in row["told"].items()
-        if kind in classes
-    } - {"policy", "lineage"}
-    told |= {rule["fact"].partition("/")[0] for rule in RULES["harmless"]}
-    known = phrases.load_phrases(Path(phrases.__file__).with_name("phrases.yaml"))
-    assert {f"aspect.{one}" for one in told} <= set(known)
 
 
 KINDS = {name: recipe.load_config_type() for name, recipe in find_recipes().items()}

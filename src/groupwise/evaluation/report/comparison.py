@@ -5,7 +5,7 @@ plots; HTML, Markdown and JSON of the same data, in English and Chinese. Nothing
 but means over cells.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -23,7 +23,7 @@ from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import Block, Cell, Fold, Heading, Paragraph, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Language, Phrases, Statement
 from groupwise.evaluation.report.tables import Scale
-from groupwise.evaluation.result_table import Coordinates, GridAxis, Result, SideRow
+from groupwise.evaluation.result_table import Coordinates, Curve, Result
 from groupwise.evaluation.statistics import PairedComparison
 
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
@@ -55,81 +55,67 @@ def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Ite
 
 def list_findings(comparison: Comparison) -> Iterator[Statement]:
     """Yield what the numbers say; the same numbers say the same."""
-    table, pairs, measure = comparison.table, comparison.pairs, comparison.table.measure
-    if table.is_fair is False:
-        yield Statement("finding.confounded")
-    if not pairs and len(comparison.cells) == 1 and comparison.cells[0].value is not None:
-        (one,) = comparison.cells
-        values = {"name": one.system, "value": one.value, "measure": measure}
-        yield Statement("finding.alone", values)
+    table, pairs = comparison.table, comparison.pairs
+    known = [one for one in comparison.cells if one.value is not None]
+    if known and not table.axes:
+        reached = [(one.system, one.value) for one in known]
+        values = {"measure": table.measure, "split": table.split, "reached": reached}
+        yield Statement("finding.values", values)
     for pair in pairs[:MAX_PAIRS]:
-        named = {"first": pair.first, "second": pair.second}
-        if len(pair.gaps) > 1:
-            counts = dict(zip(("better", "worse", "equal"), pair.counts, strict=True))
-            counts |= {"num_cells": len(pair.gaps)}
-            better, worse = pair.clear
-            clear = {"better": better, "worse": worse, "num_tested": pair.num_tested}
-            kind = "finding.grid_nothing" if pair.mean is None else "finding.grid"
-            told = Statement("grid.clear" if pair.num_tested else "grid.untested", clear)
-            values = {"num_compared": sum(pair.counts), "mean": pair.mean, "clear": told}
-            yield Statement(kind, named | counts | values)
-            continue
-        gap = next(iter(pair.gaps))
-        if gap.difference is None:
+        named: dict[str, Any] = {"first": pair.first, "second": pair.second}
+        gap = pair.gaps[0]
+        if pair.mean is None:
             why = Statement(f"why.{gap.why_none}")
             yield Statement("finding.not_compared", named | {"why": why})
+        elif table.axes:
+            named |= dict(zip(("better", "worse", "equal"), pair.counts, strict=True))
+            named |= dict(zip(("clearly_better", "clearly_worse"), pair.clear, strict=True))
+            named |= {"num_cells": len(pair.gaps), "num_compared": sum(pair.counts)}
+            named |= {"mean": pair.mean, "num_tested": pair.num_tested}
+            yield Statement("finding.grid", named)
         else:
-            yield from _state_gap(comparison, pair, gap, named)
+            ending = Statement("ending.none" if gap.ends is None else "ending.close")
+            won = few = ""
+            if gap.is_clear:
+                is_first = table.measure.sign * (gap.difference or 0.0) > 0
+                better = pair.first if is_first else pair.second
+                ending = Statement("ending.clear", {"better": better})
+            if isinstance(gap.test, PairedComparison):
+                wins, losses = gap.test.count_wins(table.measure)
+                won = Statement("finding.won", {**named, "only_first": wins, "only_second": losses})
+                num = round(gap.test.num_carrying or 0)
+                is_on_few = gap.is_clear and gap.test.rests_on_few
+                few = Statement("finding.rests_on_few", {"num": num}) if is_on_few else ""
+            named |= {"difference": gap.difference, "interval": gap.state_interval()}
+            yield Statement("finding.gap", named | {"ending": ending, "won": won, "few": few})
     if len(pairs) > MAX_PAIRS:
         yield Statement("finding.more_pairs", {"num": len(pairs) - MAX_PAIRS})
     if not table.is_of_methods and any(pair.num_tested for pair in pairs):
         yield Statement("finding.checkpoints")
 
 
-def _state_gap(
-    comparison: Comparison, pair: Pair, gap: Gap, named: Mapping[str, Any]
-) -> Iterator[Statement]:
-    """Say what both reach, how they differ, whether that is clear, and what it would take."""
-    measure, test = comparison.table.measure, gap.test
-    one, two = (comparison.table.summarize(x, gap.cell) for x in (pair.first, pair.second))
-    values = {"value_first": one.value, "value_second": two.value, "measure": measure}
-    on_items = Statement("on_items", {"num": one.n}) if one.n else ""
-    yield Statement("finding.values", {**named, **values, "on_items": on_items})
-    ending = Statement("ending.none" if gap.ends is None else "ending.close")
-    if gap.is_clear:
-        is_first = measure.sign * (gap.difference or 0.0) > 0
-        ending = Statement("ending.clear", {"better": pair.first if is_first else pair.second})
-    values = {"difference": gap.difference, "ending": ending, "interval": gap.state_interval()}
-    yield Statement("finding.gap", {**named, **values})
-    needed: dict[str, Any] = {}
-    if isinstance(test, PairedComparison):
-        if gap.is_clear and test.rests_on_few:
-            yield Statement("finding.rests_on_few", {"num": round(test.num_carrying or 0)})
-        wins, losses = test.count_wins(measure)
-        yield Statement("finding.won", {**named, "only_first": wins, "only_second": losses})
-        needed = {"items": test.num_items_needed, "n": test.n}
-        kind = "items" if test.num_items_needed is not None else ""
-    elif test is not None and gap.ends is not None:
-        needed = {"seeds": test.seeds_needed, "items": test.items_needed}
-        is_seen = test.seeds_needed is not None
-        kind = ("either" if test.items_needed else "seeds") if is_seen else "none"
-    if needed and kind and not gap.is_clear:
-        yield Statement("finding.power", {"needed": Statement(f"power.{kind}", needed)})
-
-
-def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blocks.Page:
-    """Return the page of a comparison."""
-    layout = ComparisonLayout(comparison, Phrases(language, policies=comparison.table.policies))
-    table, say = comparison.table, layout.phrases.say
+def lay_out_comparison(
+    comparison: Comparison, language: Language = "en", *, own: Path | None = None
+) -> blocks.Page:
+    """Return the page of a comparison; ``own`` is a file of further phrases, as of ``Phrases``."""
+    phrases = Phrases(language, policies=comparison.table.policies, own=own)
+    layout = ComparisonLayout(comparison, phrases)
+    table, say, name = comparison.table, layout.phrases.say, comparison.recommended
+    findings = tuple(map(layout.say, list_findings(comparison)))
+    boxes = [blocks.Box("findings", findings, say("findings"))]
+    title = "recommended" if table.is_of_methods else "recommended_checkpoint"
+    title = say(title, name=layout.titles[name]) if name is not None else say("no_recommendation")
+    kind = "verdict" if name is None else "verdict yes"
+    boxes.append(blocks.Box(kind, (), title, tuple(map(layout.say, comparison.reasons))))
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
     sources = [Fold(say("sources"), (blocks.Bullets(tuple(folders)),))] if folders else []
     parts = {
         "results": layout.show_results(),
-        "sides": layout.show_sides(),
-        "training": layout.show_training(),
         "values": layout.show_grids(),
         "differences": layout.show_differences(),
+        "sides": layout.show_sides(),
         "discordant": layout.show_discordant(),
+        "training": layout.show_training(),
         "own_reports": layout.show_sections(),
     }
     return blocks.Page(
@@ -139,7 +125,7 @@ def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blo
         notices=tuple(blocks.Notice(x.level, layout.say(x)) for x in comparison.notices),
         checked=say("comparison_checked"),
         legend=tuple(zip(layout.colors, layout.titles.values(), strict=True)),
-        boxes=layout.show_boxes(),
+        boxes=tuple(boxes),
         parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
         footer=(*sources, Paragraph(say("comparison_footer"), "")),
         is_sortable=True,
@@ -150,14 +136,14 @@ class ComparisonLayout:
     """The blocks of a comparison in the words of one language."""
 
     def __init__(self, comparison: Comparison, phrases: Phrases) -> None:
-        self.comparison = comparison
-        self.table = comparison.table
-        self.phrases = phrases
+        self.comparison, self.table, self.phrases = comparison, comparison.table, phrases
         self.names = self.table.systems
         self.colors = [plots.pick_color(place) for place in range(len(self.names))]
         # Values of an axis are shown with the last part of its key.
         axis = self.table.system_axis.rpartition(".")[2]
         self.titles = {x: f"{axis} {x}" if axis else phrases.title_policy(x) for x in self.names}
+        keys = (axis.key.rpartition(".")[2] for axis in self.table.axes)
+        self.axes = [phrases.title("axis", key) for key in keys]
 
     def title_measure(self) -> str:
         """Return ``Accuracy · test``."""
@@ -171,14 +157,16 @@ class ComparisonLayout:
                 values[key] = self.titles.get(value, value)
             elif key == "names":
                 values[key] = [self.titles[name] for name in value]
+            elif key == "reached":
+                shown = (f"{self.titles[name]} {words.format_share(x)}" for name, x in value)
+                values[key] = self.phrases.join(shown)
             elif key == "at":
                 values[key] = self.place_after(value)
             elif key == "axis":
                 values[key] = value.rpartition(".")[2]
-            elif key == "aspect":
-                values[key] = self.phrases.title("aspect", value)
             elif key == "why" and isinstance(value, Mapping):
-                values[key] = _capitalize(value[language])
+                why = value[language]  # A clause; a key at its start keeps its letters.
+                values[key] = why[:1].upper() + why[1:] if why.split(" ", 1)[0].isalpha() else why
             elif key == "pairs":
                 against, between = (" 对 ", "；") if language == "zh" else (" against ", "; ")
                 shown = [(name, against.join(x or NOT_RUN for x in own)) for name, own in value]
@@ -187,59 +175,53 @@ class ComparisonLayout:
                 values[key] = self.say(value)
         return self.phrases.say(statement.kind, **values)
 
-    def place(self, cell: Coordinates) -> str:
-        """Return ``epoch 1, size 200``; empty without axes."""
-        parts = zip(self.table.axes, cell, strict=True)
-        return self.phrases.join(f"{self._title_axis(axis)} {value}" for axis, value in parts)
-
-    def _title_axis(self, axis: GridAxis) -> str:
-        return self.phrases.title("axis", axis.key.rpartition(".")[2])
-
     def place_after(self, cell: Coordinates) -> str:
         """Return `` (epoch 1, size 200)``; empty without axes."""
         brackets = "（{}）" if self.phrases.language == "zh" else " ({})"
-        return brackets.format(self.place(cell)) if cell else ""
+        parts = (f"{axis} {value}" for axis, value in zip(self.axes, cell, strict=True))
+        return brackets.format(self.phrases.join(parts)) if cell else ""
 
     def name_pair(self, pair: Pair) -> str:
         """Return ``first − second``, with the axis of systems named once."""
         second = pair.second if self.table.system_axis else self.titles[pair.second]
         return f"{self.titles[pair.first]} {MINUS} {second}"
 
-    def show_boxes(self) -> tuple[blocks.Box, blocks.Box]:
-        """Return the findings, a paragraph per pair, and the recommendation with its reasons."""
-        found: dict[object, list[str]] = {}
-        place: object = None
-        for one in list_findings(self.comparison):
-            if "first" in one.values:
-                place = one.values["first"], one.values["second"]
-            elif one.kind in ("finding.checkpoints", "finding.more_pairs"):
-                place = one.kind
-            found.setdefault(place, []).append(self.say(one))
-        join = "" if self.phrases.language == "zh" else " "
-        name, kind = self.comparison.recommended, "recommended"
-        kind += "" if self.table.is_of_methods else "_checkpoint"
-        title = self.phrases.say("no_recommendation")
-        title = title if name is None else self.phrases.say(kind, name=self.titles[name])
-        reasons = tuple(map(self.say, self.comparison.reasons))
-        findings = self.phrases.say("findings")
-        return (
-            blocks.Box("findings", tuple(map(join.join, found.values())), findings),
-            blocks.Box("verdict" if name is None else "verdict yes", (), title, reasons),
-        )
-
     def show_results(self) -> list[Block]:
         """Return a row per system, and a dot per seed."""
-        say_each, seeds = self.phrases.say_each, list[int]()
+        say_each, axes, seeds = self.phrases.say_each, self.table.axes, list[int]()
         if self.table.is_of_methods:
             seeds = sorted({one.seed for one in self.table.results if one.value is not None})
-        head = say_each("system", "value" if not seeds and not self.table.axes else "mean")
-        head += say_each("cells") if self.table.axes else ()
+        head = say_each("system", "mean" if seeds or axes else "value")
         head += tuple(self.phrases.say("seed_of", seed=seed) for seed in seeds)
         head += say_each("invalid", "n_items", "digest")
-        rows = tuple(tuple(self._show_row(name, seeds)) for name in self.names)
-        table = Table("", head, rows, kind="headline", marks=tuple(self.colors))
-        found: list[Block] = [Paragraph(self.phrases.say("results_lead")), table]
-        if seeds and not self.table.axes:
+        rows: list[tuple[Cell, ...]] = []
+        for name in self.names:
+            results = [one for one in self.table.results if one.system == name]
+            cells = [one for one in self.comparison.cells if one.system == name]
+            known = [one for one in cells if one.value is not None]
+            note = "" if name.endswith(results[0].policy) else results[0].policy
+            row = [Cell(self.titles[name], note, is_strong=self.comparison.recommended == name)]
+            mean = _average(one.value for one in known)
+            text = words.format_share(mean, decimals=_count_decimals(known))
+            note = self.phrases.say("over", part=len(known), all=len(cells))
+            shown = Cell(text, note if axes else _show_interval(cells[0]), mean)
+            row.append(show_value(cells[0]) if mean is None else shown)
+            shares = [_average(x.value for x in results if x.seed == seed) for seed in seeds]
+            shares.append(_average(one.invalid_rate for one in known))
+            row += [_show(share, words.format_share) for share in shares]
+            sizes = sorted({one.n for one in results if one.n is not None})
+            ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
+            clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
+            note = self.phrases.count(clusters, "cluster") if clusters else ""
+            row.append(Cell(ends or DASH, note, sizes[0] if sizes else None))
+            digests = sorted({one.digest for one in results if one.digest})
+            text = " ".join(one[:8] for one in digests[:1])
+            text += f" +{len(digests) - 1}" if digests[1:] else ""
+            row.append(Cell(text or DASH, hint=" ".join(digests), is_code=bool(digests)))
+            rows.append(tuple(row))
+        found: list[Block] = [Paragraph(self.phrases.say("results_lead"))]
+        found.append(Table("", head, tuple(rows), kind="headline", marks=tuple(self.colors)))
+        if seeds and not axes:
             cells = [one for one in self.comparison.cells if one.seeds]
             shown = [(self.titles[one.system], [x for _, x in one.seeds]) for one in cells]
             caption = self.phrases.say("seeds_caption")
@@ -247,94 +229,62 @@ class ComparisonLayout:
             found.append(blocks.Plots((plot,), "forest"))
         return found
 
-    def _show_row(self, name: str, seeds: Sequence[int]) -> Iterator[Cell]:
-        results = [one for one in self.table.results if one.system == name]
-        cells = [one for one in self.comparison.cells if one.system == name]
-        known = [one for one in cells if one.value is not None]
-        note = "" if name.endswith(results[0].policy) else results[0].policy
-        yield Cell(self.titles[name], note, is_strong=self.comparison.recommended == name)
-        mean = _average(one.value for one in known)
-        text = words.format_share(mean, decimals=_count_decimals(known))
-        interval = "" if self.table.axes else _show_interval(cells[0])
-        yield show_value(cells[0]) if mean is None else Cell(text, interval, mean)
-        if self.table.axes:
-            of = self.phrases.say("of", part=len(known), all=len(cells))
-            yield Cell(of, order=len(known))
-        for seed in seeds:
-            yield _show(_average(x.value for x in results if x.seed == seed), words.format_share)
-        yield _show(_average(one.invalid_rate for one in known), words.format_share)
-        sizes = sorted({one.n for one in results if one.n is not None})
-        ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
-        clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
-        note = self.phrases.count(clusters, "cluster") if clusters else ""
-        yield Cell(ends or DASH, note, sizes[0] if sizes else None)
-        digests = sorted({one.digest for one in results if one.digest})
-        text = f"{digests[0][:8]} +{len(digests) - 1}".removesuffix(" +0") if digests else DASH
-        yield Cell(text, hint=" ".join(digests), is_code=bool(digests))
-
     def show_sides(self) -> list[Block]:
-        """Return what differs in settings and data, and folded what is the same."""
-        unlike = [row for row in self.table.sides if row.kind is not None]
-        same = [row for row in self.table.sides if row.kind is None]
-        found: list[Block] = []
-        if unlike:
-            found = [Paragraph(self.phrases.say("sides_lead")), self._tabulate_sides(unlike)]
-        elif same:
-            found = [Paragraph(self.phrases.say("none_differ"), "absent")]
-        title = self.phrases.say("same_sides", num=len(same))
-        return [*found, *([Fold(title, (self._tabulate_sides(same),))] if same else [])]
-
-    def _tabulate_sides(self, rows: Sequence[SideRow]) -> Table:
-        say, language = self.phrases.say, self.phrases.language
-        kept = [True] * (len(self.names) + 1) + [any(row.kind for row in rows)]
-        shown: list[tuple[Cell, ...]] = []
-        for row in rows:
+        """Return what differs in settings and data, and why that is so; folded what is the same."""
+        say, head = self.phrases.say, (self.phrases.say("setting"), *self.titles.values())
+        tables: dict[bool, list[tuple[Cell, ...]]] = {True: [], False: []}
+        told = ""
+        for row in self.table.sides:
             tag = say(f"kind.{row.kind}") if row.kind else ""
-            note = self.phrases.title("aspect", row.aspect)
-            title = Cell(row.key, note, tag=tag, tag_kind=row.kind or "", is_code=True)
-            values = [Cell(say("not_recorded") if one is None else one) for one in row.values]
-            shown.append((title, *values, Cell(row.why.get(language, ""))))
-        head = (say("setting"), *self.titles.values(), say("why"))
-        rest = tuple(tuple(compress(one, kept)) for one in shown)
-        return Table(
-            "", tuple(compress(head, kept)), rest, kind="wrap sides" if kept[-1] else "wrap"
-        )
+            named = {"tag": tag, "tag_kind": row.kind or "", "is_code": True}
+            why = row.why.get(self.phrases.language, "")
+            name = f"{row.aspect}/{row.key}" + (f".{row.part}" if row.part else "")
+            title = Cell(name, "" if why == told else why, **named)
+            told = why
+            values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
+            tables[row.kind is not None].append((title, *values))
+        unlike, same = (Table("", head, tuple(rows), kind="wrap sides") for rows in tables.values())
+        found: list[Block] = [Paragraph(say("sides_lead")), unlike] if unlike.rows else []
+        fold = Fold(say("same_sides", num=len(same.rows)), (same,))
+        return [*found, fold] if same.rows else found
 
     def show_training(self) -> list[Block]:
         """Return curves with a line per system, and the last values of every epoch."""
-        say, title = self.phrases.say, self.phrases.title
-        lines: dict[tuple[str, str], list[plots.Line]] = {}
+        say, title, found = self.phrases.say, self.phrases.title, list[Block]()
+        series: dict[tuple[str, str], list[Curve]] = {}
         for one in self.table.curves:
-            band = (one.low, one.high) if one.num_runs > 1 else ((), ())
-            color = self.colors[self.names.index(one.system)]
-            line = plots.Line(self.titles[one.system], one.steps, one.mean, color, *band)
-            lines.setdefault((one.step_name, one.key), []).append(line)
-        drawn = [
-            plots.plot_lines(
-                plots.name_file("curve", step, key.replace("/", "-").replace("_", "-")),
-                say("plot_of", key=title("series", key), step=step),
-                own,
-                self.phrases,
-            )
-            for (step, key), own in list(lines.items())[:MAX_CURVES]
-        ]
-        found: list[Block] = []
+            series.setdefault((one.step_name, one.key), []).append(one)
+        drawn: list[plots.Plot] = []
+        for (step, key), own in series.items():
+            lines = [
+                plots.Line(
+                    self.titles[one.system],
+                    one.steps,
+                    one.mean,
+                    self.colors[self.names.index(one.system)],
+                    *((one.low, one.high) if one.num_runs > 1 else ((), ())),
+                )
+                for one in own
+            ]
+            name = plots.name_file("curve", step, key.replace("/", "-").replace("_", "-"))
+            heading = say("plot_of", key=title("series", key), step=step)
+            drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
         if drawn:
-            found = [Paragraph(say("curves_lead")), blocks.Plots(tuple(drawn))]
-        found += [Heading(say("last_values"))] if self.table.epochs else []
+            found = [Paragraph(say("curves_lead")), blocks.Plots(tuple(drawn[:MAX_CURVES]))]
         for step in dict.fromkeys(row.step for row in self.table.epochs):
-            rows = [row for row in self.table.epochs if row.step == step]
-            keys = list(dict.fromkeys(key for row in rows for key in row.values))
+            here = [row for row in self.table.epochs if row.step == step]
+            keys = list(dict.fromkeys(key for row in here for key in row.values))
             head = (*self.phrases.say_each("system", "epoch"), *(title("series", x) for x in keys))
-            shown = tuple(
+            rows = [
                 (
                     Cell(self.titles[row.system]),
                     Cell(str(row.epoch), order=row.epoch),
                     *(_show(row.values.get(key), words.format_plain) for key in keys),
                 )
-                for row in rows
-            )
-            found.append(Table(step, head, shown, num_heads=2))
+                for row in here
+            ]
+            name = say("last_values") + (f" · {step}" if step else "")
+            found.append(Table(name, head, tuple(rows), num_heads=2))
         return found
 
     def show_grids(self) -> list[Block]:
@@ -346,7 +296,8 @@ class ComparisonLayout:
         for one in self.comparison.cells:
             shown[one.system][one.cell] = show_value(one, scale)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
-        return [Paragraph(self.phrases.say("grids_lead")), _beside(tables, 5)]
+        is_wide = len(tables[0].head) > 5
+        return [Paragraph(self.phrases.say("grids_lead")), blocks.Tables(tuple(tables), is_wide)]
 
     def _span(self, values: Iterable[float | None]) -> Scale:
         known = [value for value in values if value is not None]
@@ -354,14 +305,11 @@ class ComparisonLayout:
 
     def _tabulate_grid(self, title: str, shown: Mapping[Coordinates, Cell]) -> Table:
         """Return a grid with the last axis as columns."""
-        *outer, last = self.table.axes
-        heads = [
-            *map(self._title_axis, outer),
-            *(f"{self._title_axis(last)} {x}" for x in last.values),
-        ]
+        last = self.table.axes[-1].values
+        heads = (*self.axes[:-1], *(f"{self.axes[-1]} {x}" for x in last))
         starts = dict.fromkeys(cell[:-1] for cell in shown)
-        rows = [(*map(Cell, x), *(shown[*x, value] for value in last.values)) for x in starts]
-        return Table(title, tuple(heads), tuple(rows), len(outer), "heat")
+        rows = tuple((*map(Cell, x), *(shown[*x, value] for value in last)) for x in starts)
+        return Table(title, heads, rows, len(self.axes) - 1, "heat")
 
     def show_differences(self) -> list[Block]:
         """Return each pair's test; of a grid means by axis and a heat map; a forest plot."""
@@ -377,23 +325,10 @@ class ComparisonLayout:
                 )
                 for one in pairs
             ]
-            axes = [self._tabulate_axis(place) for place in range(len(self.table.axes))]
-            found += [self._tabulate_summary(), Heading(say("by_axis")), _beside(axes, 3)]
-            return [*found, Heading(say("every_cell")), _beside(grids, 5)]
-        found.append(self._tabulate_tests())
-        bars = [
-            plots.Bar(
-                self.name_pair(pair),
-                f"{words.format_points(gap.difference)} ({self.phrases.interval(*gap.ends)})",
-                gap.difference,
-                gap.ends,
-                plots.pick_color(place),
-                self._show_gap(gap).is_strong,
-            )
-            for place, pair in enumerate(pairs)
-            for gap in pair.gaps
-            if gap.difference is not None and gap.ends is not None
-        ]
+            grid = blocks.Tables(tuple(grids), len(grids[0].head) > 5)
+            return [*found, self._tabulate_means(), Heading(say("every_cell")), grid]
+        table, bars = self._tabulate_tests()
+        found.append(table)
         if bars:
             axis = say("forest_axis")
             plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
@@ -405,90 +340,83 @@ class ComparisonLayout:
         if gap.difference is None:
             return Cell(_NO_GAP[gap.why_none])
         is_strong = gap.is_clear and self.table.is_fair is not False
-        shown = show_points(
-            gap.difference, style=scale.shade_difference(gap.difference) if scale else ""
-        )
+        style = scale.shade_difference(gap.difference) if scale else ""
         note = self.phrases.interval(*gap.ends) if scale and gap.ends else ""
+        shown = show_points(gap.difference, note, style)
         hint = words.format_p_value(gap.p_holm) if gap.p_holm is not None else ""
         text = shown.text + (STAR if is_strong else "")
-        return replace(shown, text=text, note=note, hint=hint, is_strong=is_strong)
+        return replace(shown, text=text, hint=hint, is_strong=is_strong)
 
-    def _tabulate_tests(self) -> Table:
-        """Return a row per pair: difference, interval, p, and what it rests on."""
-        count, methods = words.format_count, self.table.is_of_methods
-        more = ("seed_share", "seeds_needed") if methods else ("effect", "won_lost")
+    def _tabulate_tests(self) -> tuple[Table, list[plots.Bar]]:
+        """Return per pair a row of difference, interval, p and what it rests on, and a bar."""
+        count, say = words.format_count, self.phrases.say
+        more = (
+            ("seed_share", "seeds_needed") if self.table.is_of_methods else ("effect", "won_lost")
+        )
         head = ("pair", "difference", "interval", "p_holm", *more, "items_needed")
         rows: list[tuple[Cell, ...]] = []
-        for pair in self.comparison.pairs:
+        bars: list[plots.Bar] = []
+        for place, pair in enumerate(self.comparison.pairs):
             (gap,) = pair.gaps
             test, note, df, cells = gap.test, "", "", [Cell(DASH)] * 3
             if isinstance(test, MethodDifference):
-                note = self.phrases.say("paired_by_seed" if test.is_paired else "not_paired")
+                note = say("paired_by_seed" if test.is_paired else "not_paired")
                 share = _show(test.seed_share, words.format_share)
                 if test.seed_share is not None:  # The rest is of clusters.
-                    rest = self.phrases.say("of_clusters", share=1 - test.seed_share)
+                    rest = say("of_clusters", share=1 - test.seed_share)
                     share, df = replace(share, note=rest), f"df {test.df:.1f}"
-                cells = [share]
-                cells += [_show(one, count) for one in (test.seeds_needed, test.items_needed)]
+                cells = [share, _show(test.seeds_needed, count), _show(test.items_needed, count)]
             elif test is not None:
                 wins, losses = test.count_wins(self.table.measure)
                 won = Cell(f"{wins} : {losses}", order=wins - losses)
                 effect = test.effect_size and test.effect_size / 100
-                cells = [_show(effect, words.format_points, decimals=2), won]
-                cells.append(_show(test.num_items_needed, count))
-            ends = self.phrases.interval(*gap.ends) if gap.ends else self.phrases.say("untested")
+                effect = _show(effect, words.format_points, decimals=2)
+                cells = [effect, won, _show(test.num_items_needed, count)]
+            ends = self.phrases.interval(*gap.ends) if gap.ends else say("untested")
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = _show(gap.p_holm, words.format_p_cell)
-            rows.append(
-                (Cell(self.name_pair(pair), note), self._show_gap(gap), interval, p, *cells)
-            )
-        return Table("", self.phrases.say_each(*head), tuple(rows))
+            shown = self._show_gap(gap)
+            rows.append((Cell(self.name_pair(pair), note), shown, interval, p, *cells))
+            if gap.difference is not None and gap.ends is not None:
+                text = f"{words.format_points(gap.difference)} ({ends})"
+                look = plots.pick_color(place), shown.is_strong
+                bars.append(plots.Bar(rows[-1][0].text, text, gap.difference, gap.ends, *look))
+        return Table("", self.phrases.say_each(*head), tuple(rows)), bars
 
-    def _tabulate_summary(self) -> Table:
-        """Return a row per pair: mean, extremes, cells better and worse, what survives."""
-        head = ("pair", "mean", "best_gain", "worst_loss", "better_worse_equal", "cells", "survive")
-        rows: list[tuple[Cell, ...]] = []
-        for pair in self.comparison.pairs:
-            found = [gap for gap in (pair.best, pair.worst) if gap is not None]
-            ends = [show_points(gap.difference, self.place(gap.cell)) for gap in found]
-            ends = ends or [Cell(NOT_RUN)] * 2
-            counts = Cell(" : ".join(map(str, pair.counts)), order=pair.counts[0] - pair.counts[1])
-            compared, clear = sum(pair.counts), sum(pair.clear)
-            cells = self.phrases.say("of", part=compared, all=len(pair.gaps))
-            told = self.phrases.say("of", part=clear, all=pair.num_tested)
-            told = told if pair.num_tested else self.phrases.say("untested")
-            sizes = (counts, Cell(cells, order=compared), Cell(told, order=clear))
-            rows.append((Cell(self.name_pair(pair)), show_points(pair.mean), *ends, *sizes))
-        return Table("", self.phrases.say_each(*head), tuple(rows))
-
-    def _tabulate_axis(self, place: int) -> Table:
-        """Return the mean difference of every pair by the values of an axis, with trends."""
-        axis, pairs, trend = (
-            self.table.axes[place],
-            self.comparison.pairs,
-            self.phrases.say("trend"),
-        )
+    def _tabulate_means(self) -> Table:
+        """Return by pair the mean difference of all cells and by the values of each axis."""
+        pairs, say = self.comparison.pairs, self.phrases.say
         titles = list(map(self.name_pair, pairs))
-        is_beside = not axis.has_epochs and any(one.has_epochs for one in self.table.axes)
-        heads = [self._title_axis(axis), *titles]
-        heads += [f"{trend}\n{one}" if titles[1:] else trend for one in titles if is_beside]
-        rows: list[tuple[Cell, ...]] = []
-        for number, value in enumerate(axis.values):
-            means = [pair.by_axis[place][number] for pair in pairs]
-            counts = [{"part": one.num_compared, "all": one.num_cells} for one in means]
-            notes = [self.phrases.say("over", **one) for one in counts]
-            cells = [show_points(one.mean, note) for one, note in zip(means, notes, strict=True)]
-            cells += [show_points(one.trend) for one in means if is_beside]
-            rows.append((Cell(value, order=float(number)), *cells))
-        if axis.has_epochs:
-            changes = [show_points(pair.trends[place]) for pair in pairs]
-            rows.append((Cell(trend, order=float(len(rows))), *changes))
-        return Table(axis.key, tuple(heads), tuple(rows))
+        has_epochs = any(one.has_epochs for one in self.table.axes)
+        trends = titles if has_epochs and self.axes[1:] else []
+        blank = [Cell("")] * len(trends)
+
+        def show(mean: float | None, part: int, num: int) -> Cell:
+            return show_points(mean, say("over", part=part, all=num))
+
+        rows: list[list[Cell]] = [[Cell(say("mean"))], [Cell(say("better_worse_equal"))]]
+        rows += [[Cell(say("survive"))]]
+        for pair in pairs:
+            rows[0].append(show(pair.mean, sum(pair.counts), len(pair.gaps)))
+            rows[1].append(Cell(" : ".join(map(str, pair.counts))))
+            clear = say("of", part=sum(pair.clear), all=pair.num_tested)
+            rows[2].append(Cell(clear if pair.num_tested else say("untested")))
+        rows = [[*row, *blank] for row in rows]
+        for place, axis in enumerate(self.table.axes):
+            for means in zip(*(pair.by_axis[place] for pair in pairs), strict=True):
+                cells = [show(one.mean, one.num_compared, one.num_cells) for one in means]
+                own = blank if axis.has_epochs else [show_points(x.trend) for x in means if trends]
+                rows.append([Cell(f"{self.axes[place]} {means[0].value}"), *cells, *own])
+            if axis.has_epochs:
+                cells = [show_points(one.trends[place]) for one in pairs]
+                rows.append([Cell(say("trend")), *cells, *blank])
+        heads = (say("by_axis"), *titles, *(f"{say('trend')}\n{title}" for title in trends))
+        return Table("", heads, tuple(map(tuple, rows)))
 
     def show_discordant(self) -> list[Block]:
         """Return the items that the systems of each pair differ in, with both answers."""
-        say, found = self.phrases.say, list[tuple[str, Table]]()
-        for pair in (one for one in self.comparison.pairs if one.discordant):
+        say, found = self.phrases.say, list[Block]()
+        for pair in [one for one in self.comparison.pairs if one.discordant][:MAX_PAIRS]:
             named = {"pair": self.name_pair(pair), "at": self.place_after(pair.discordant_cell)}
             counts = dict(zip(("first", "second", "all"), pair.won, strict=True))
             lead = say("discordant_lead", **named, **counts, shown=len(pair.discordant))
@@ -506,10 +434,8 @@ class ComparisonLayout:
             ]
             head = tuple(compress((*self.phrases.say_each("item", "truth"), *answers), kept))
             shown = tuple(tuple(compress(row, kept)) for row in rows)
-            found.append((lead, Table("", head, shown, kind="wrap items")))
-        if len(found) == 1:
-            return [Paragraph(found[0][0]), found[0][1]]
-        return [Fold(lead, (table,)) for lead, table in found]
+            found += [Paragraph(lead), Table("", head, shown, kind="wrap items")]
+        return found
 
     def _mark(self, value: float) -> str:
         """Return a tick for the best value, a cross for the worst, or the score between them."""
@@ -524,9 +450,9 @@ class ComparisonLayout:
             own: list[Block] = []
             for one in sections:
                 if one.language in (None, self.phrases.language):
-                    own += [Heading(one.title), Paragraph(one.text), *one.tables]
-            kept = [one for one in own if one != Paragraph("")]
-            found.append(Fold(self.titles[name], tuple(kept)))
+                    text = [Paragraph(one.text)] if one.text else []
+                    own += [Heading(one.title), *text, *one.tables]
+            found.append(Fold(self.titles[name], tuple(own)))
         return found
 
 
@@ -543,11 +469,8 @@ def show_value(one: Result, scale: Scale | None = None) -> Cell:
 
 def show_points(value: float | None, note: str = "", style: str = "") -> Cell:
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
-    if value is None:
-        return Cell(NOT_RUN, note)
-    return Cell(
-        f"{words.format_points(value)}{NBSP}{words.choose_arrow(value)}", note, value, style
-    )
+    text = NOT_RUN if value is None else words.format_points_with_arrow(value)
+    return Cell(text, note, value, style)
 
 
 def _show(value: Any, form: Callable[..., str], **named: Any) -> Cell:
@@ -568,13 +491,3 @@ def _show_interval(one: Result) -> str:
     if one.low is None or one.high is None:
         return ""
     return words.format_share_interval(one.low, one.high)
-
-
-def _capitalize(clause: str) -> str:
-    """Return a clause as the beginning of a sentence; a key at its start keeps its letters."""
-    return clause[:1].upper() + clause[1:] if clause.split(" ", 1)[0].isalpha() else clause
-
-
-def _beside(tables: Sequence[Table], num_columns: int) -> blocks.Tables:
-    """Return tables side by side, below each other if they have more columns than these."""
-    return blocks.Tables(tuple(tables), is_wide=len(tables[0].head) > num_columns)
