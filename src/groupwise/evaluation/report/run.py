@@ -258,9 +258,13 @@ def _list_findings(report: Report) -> Iterator[Statement]:
     """Yield what is known of the last policy; what is not there is left out."""
     last, headline = report.last, report.headline
     for kind, gain in (("run.above", 1), ("run.below", -1), ("run.close", 0)):
-        names = [name for name, found in report.gains.items() if found == gain]
-        if names:
-            yield Statement(kind, {"policy": last, "names": names})
+        others: list[Statement] = []
+        for one in [one for one in report.pairs if report.gains[one.policy_a] == gain]:
+            values = {"policy": one.policy_a, "difference": one.difference}
+            values |= {"ends": (one.low, one.high), "p": one.p_value_holm}
+            others.append(Statement("run.other", values))
+        if others:
+            yield Statement(kind, {"policy": last, "others": others})
     few = [
         one.num_carrying or 0.0
         for one in report.comparisons

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -13,7 +13,7 @@ from groupwise.evaluation import predictions as rows_of
 from groupwise.evaluation.alarms import describe_value, is_share, title_series
 from groupwise.evaluation.facts import find_manifests
 from groupwise.evaluation.label_metrics import bin_reliability, count_confusion
-from groupwise.evaluation.metrics import MAX_LABELS
+from groupwise.evaluation.metrics import MAX_LABELS, Metric
 from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
 from groupwise.evaluation.report import page, phrases, plots, tables
 from groupwise.evaluation.report.page import Block, Cell, Heading, Paragraph, Table
@@ -29,6 +29,7 @@ _COMMANDS = {
     "serve": "groupwise serve {run}",
     "export-model": "groupwise export-model {run} --out model",
 }
+_PARTS = re.compile(r"[:\[]|_s$")  # measures of labels, of slices, and of time
 _VERDICTS = {0: ("close", "harmless"), 1: ("better", "intended"), -1: ("worse", "confounding")}
 
 
@@ -85,6 +86,11 @@ class _Layout:
         unknown, recipe, name = say("unknown"), manifest.get("recipe"), report.folder.resolve().name
         moment = phrases.format_moment(manifest.get("started_at", unknown))
         version = manifest.get("packages", {}).get("groupwise", unknown)
+        if report.main:
+            about = {"measure": report.headline, "policy": report.last, "split": report.split}
+            metric = report.main[report.last][report.headline.name]
+            tile = tables.make_tile(metric, say("measure_of", **about))
+            tiles.append(replace(tile, is_good=report.is_useful))
         findings = tuple(map(say, report.findings))
         return page.Page(
             title=f"{recipe} · {name}" if recipe and recipe != name else name,
@@ -92,7 +98,7 @@ class _Layout:
             language=self.language,
             notices=tuple(page.Notice(one.level, say(one), one.source) for one in report.notices),
             checked=say("run_checked"),
-            tiles=(*tiles, *self._tiles()),
+            tiles=tuple(tiles),
             boxes=(page.Box("findings", points=findings),) if findings else (),
             parts=(*sections[True], *above, *sections[False], *below),
             footer=(Paragraph(say("run_footer"), ""),),
@@ -103,19 +109,6 @@ class _Layout:
 
     def _color(self, policy: str) -> str:
         return plots.color_policy(policy, self.report.policies)
-
-    def _tiles(self) -> Iterator[page.Tile]:
-        report = self.report
-        if report.main:
-            about = {"measure": report.headline, "policy": report.last, "split": report.split}
-            one = report.main[report.last][report.headline.name]
-            tile = tables.make_tile(one, self.say("measure_of", **about))
-            yield replace(tile, is_good=report.is_useful)
-        for one in report.pairs[:3]:
-            p = phrases.format_p_value(one.p_value_holm)
-            note = f"{self.phrases.interval(one.low, one.high)}, {p}"
-            text = self.say("points_against", policy=one.policy_a)
-            yield page.Tile(phrases.format_points(one.difference), text, note)
 
     def _title(self, name: str) -> str:
         """Return what a measure is called, with the field and the value of a slice."""
@@ -133,48 +126,40 @@ class _Layout:
         log = report.logs.get(report.policies.find(report.last).step or "")
         paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
         for split, by_policy in report.by_split.items():
-            names = dict.fromkeys([main, *(one for own in by_policy.values() for one in own)])
-            whole = [name for name in names if not re.search(r"[:\[]|_s$", name)]
-            columns = {name: self._title(name) for name in whole}
-            columns |= {name: columns[name] + say("is_rewarded") for name in whole if name in paid}
-            rows = [
-                (Cell(self.name(name), report.policies.describe(name, self.language)), own)
-                for name, own in by_policy.items()
-            ]
+            names = dict.fromkeys([main, *(name for own in by_policy.values() for name in own)])
+            columns = {name: self._title(name) for name in names if not _PARTS.search(name)}
+            columns |= {name: columns[name] + say("is_rewarded") for name in paid & columns.keys()}
+            rows: list[tuple[Cell, Mapping[str, Metric]]] = []
+            for policy, own in by_policy.items():
+                note, code = report.policies.describe(policy, self.language), mark_code(policy)
+                rows.append((Cell(self.name(policy), f"{code} · {note}" if note else code), own))
             table = tables.tabulate_metrics(rows, columns, head=say("policy"), count=main)
-            marks = tuple(map(self._color, by_policy))
+            marks = tuple(self._color(policy) for policy in by_policy)
             clusters = {one.cluster for one in report.predictions if one.split == split}
             digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
             lead = say("headline_lead", num_clusters=len(clusters), digests=digests)
             blocks += [Heading(split), Paragraph(lead), replace(table, marks=marks)]
-            if split == report.split:
-                found = [own[main] for own in by_policy.values()]
-                bars = [
-                    plots.Bar(
-                        self.name(one.policy),
-                        tables.describe_metric(one),
-                        one.value,
-                        (one.low, one.high),
-                        self._color(one.policy),
-                    )
-                    for one in found
-                ]
-                title = say("measure_on", measure=report.headline, split=split)
-                plot = plots.plot_bars(plots.name_file("accuracy", split), title, bars)
-                blocks.append(page.Plots((plot,), "wide"))
-                rows = [
-                    (
-                        self._title(name),
-                        {x: own[name] for x, own in by_policy.items() if name in own},
-                    )
-                    for name in names
-                    if name not in whole
-                ]
-                columns = {name: self.name(name) for name in by_policy}
-                table = tables.tabulate_metrics(
-                    rows, columns, head=say("measure"), count=report.last
-                )
-                blocks += [page.Fold(say("by_parts", num=len(rows)), (table,))] if rows else []
+        if blocks:
+            bars: list[plots.Bar] = []
+            for policy, one in ((policy, own[main]) for policy, own in report.main.items()):
+                text, both = tables.describe_metric(one), (one.low, one.high)
+                bar = plots.Bar(self.name(policy), text, one.value, both, self._color(policy))
+                bars.append(bar)
+            title = say("measure_on", measure=report.headline, split=report.split)
+            plot = plots.plot_bars(plots.name_file("accuracy", report.split), title, bars)
+            names = dict.fromkeys(name for own in report.main.values() for name in own)
+            parts = [x for x in names if _PARTS.search(x) and ("[" not in x or x.startswith(main))]
+            table = tables.tabulate_metrics(
+                [
+                    (self._title(x), {who: own[x] for who, own in report.main.items() if x in own})
+                    for x in parts
+                ],
+                {policy: self.name(policy) for policy in report.main},
+                head=say("measure"),
+                count=report.last,
+            )
+            blocks.append(page.Plots((plot,), "wide"))
+            blocks += [page.Fold(say("by_parts", num=len(parts)), (table,))] if parts else []
         return blocks
 
     def _comparisons(self) -> list[Block]:
@@ -300,7 +285,7 @@ class _Layout:
             if lines:
                 form, file = "percent" if is_share(key) else "plain", plots.name_file(key)
                 plot = plots.plot_lines(file, title, lines, self.phrases, form=form)
-                drawn[key.startswith(("reward", "heldout/", "loss"))].append(plot)
+                drawn[key.partition("/")[0] in ("reward", "heldout", "loss")].append(plot)
         head = self._heads("series", "training", "last", "first", "lowest", "highest", "rows")
         values = Table("", head, tuple(rows), num_heads=2)
         folded = page.Fold(say("signals"), (page.Plots(tuple(drawn[False])), values))
