@@ -138,7 +138,8 @@ class _Layout:
             clusters = {one.cluster for one in report.predictions if one.split == split}
             digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
             lead = say("headline_lead", num_clusters=len(clusters), digests=digests)
-            blocks += [Heading(split), Paragraph(lead), replace(table, marks=marks)]
+            leads = [Paragraph(lead)] if clusters else []  # without predictions nobody knows
+            blocks += [Heading(split), *leads, replace(table, marks=marks)]
         if blocks:
             bars: list[plots.Bar] = []
             for policy, one in ((policy, own[main]) for policy, own in report.main.items()):
@@ -283,9 +284,10 @@ class _Layout:
                     look = {"color": self._color(step), "has_marks": key.startswith("heldout/")}
                     lines.append(plots.Line(self.name(step), one.steps, one.values, **look))
             if lines:
-                form, file = "percent" if is_share(key) else "plain", plots.name_file(key)
-                plot = plots.plot_lines(file, title, lines, self.phrases, form=form)
-                drawn[key.partition("/")[0] in ("reward", "heldout", "loss")].append(plot)
+                kind, form = key.partition("/")[0], "percent" if is_share(key) else "plain"
+                form = "share" if kind in ("reward", "heldout") else form
+                plot = plots.plot_lines(plots.name_file(key), title, lines, self.phrases, form=form)
+                drawn[kind in ("reward", "heldout", "loss")].append(plot)
         head = self._heads("series", "training", "last", "first", "lowest", "highest", "rows")
         values = Table("", head, tuple(rows), num_heads=2)
         folded = page.Fold(say("signals"), (page.Plots(tuple(drawn[False])), values))
