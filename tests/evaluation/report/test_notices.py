@@ -112,142 +112,122 @@ def record_looks(run: Path) -> None:
 
 
 STEPS = {"sft": {"torch": "2.12.0", "trl": "1"}, "grpo": {"torch": "2.13.0", "trl": "1"}}
-BLIND = {"majority": SAME, "text_only": [*TRUTHS[:80], *SAME[80:]], "grpo": TRUTHS}
-NOTICES: dict[str, tuple[dict[str, Any], Callable[[Path], Any], str, str, str]] = {
-    "absent": (
-        {},
-        lambda run: (run / "manifest.json").unlink(),
+BLIND: dict[str, list[str | None]] = {
+    "majority": SAME,
+    "text_only": [*TRUTHS[:80], *SAME[80:]],
+    "grpo": TRUTHS,
+}
+
+
+def expect(
+    kind: str,
+    told: str,
+    change: Callable[[Path], Any] = Path.exists,
+    level: str = "warning",
+    **answers: list[str | None],
+) -> tuple[str, str, Callable[[Path], Any], str, dict[str, list[str | None]]]:
+    """Return the notice of a run with these answers, or the usual ones, after a change."""
+    return kind, told, change, level, answers
+
+
+def write_findings_of(audit: str, *rows: dict[str, Any]) -> Callable[[Path], None]:
+    return lambda run: write_json(run / audit / "audit.json", {"findings": rows})
+
+
+NOTICES = {
+    "absent": expect(
         "run.absent",
-        "warning",
         "Not there: \ue000manifest.json\ue001.",
+        lambda run: (run / "manifest.json").unlink(),
     ),
-    "no on-policy check": (
-        {},
-        lambda run: [train(run, "grpo"), (run / "grpo/on_policy.json").unlink()],
+    "no on-policy check": expect(
         "run.absent",
-        "warning",
         "Not there: \ue000grpo/on_policy.json\ue001.",
+        lambda run: [train(run, "grpo"), (run / "grpo/on_policy.json").unlink()],
     ),
-    "absent, but not needed": (
-        {},
-        lambda run: (run / "evaluate/comparisons.json").unlink(),
+    "absent, but not needed": expect(
         "run.absent",
-        "info",
         "evaluate/comparisons.json",
+        lambda run: (run / "evaluate/comparisons.json").unlink(),
+        "info",
     ),
-    "data": (
-        {},
-        lambda run: write_json(run / "audit/audit.json", {"findings": [find("Leak", "error")]}),
-        "run.found",
-        "error",
-        "Leak.",
+    "data": expect(
+        "run.found", "Leak.", write_findings_of("audit", find("Leak", "error")), "error"
     ),
-    "accepted": (
-        {},
-        lambda run: write_json(
-            run / "audit/audit.json", {"findings": [find("Known", "info", accepted=True)]}
-        ),
+    "accepted": expect(
         "run.found",
-        "warning",
         "Accepted: Known.",
+        write_findings_of("audit", find("Known", "info", accepted=True)),
     ),
-    "reward": (
-        {},
-        lambda run: write_json(
-            run / "audit_rewards/audit.json", {"findings": [find("long", "warning")]}
-        ),
-        "run.found",
-        "warning",
-        "long.",
+    "reward": expect(
+        "run.found", "long.", write_findings_of("audit_rewards", find("long", "warning"))
     ),
-    "accepted reward": (
-        {},
-        lambda run: write_json(
-            run / "audit_rewards/audit.json", {"findings": [find("pays", "error", accepted=True)]}
-        ),
+    "accepted reward": expect(
         "run.found",
-        "error",
         "Accepted: pays. For example, '' earns 1.",
-    ),
-    "step": (
-        {},
-        lambda run: write_json(run / "grpo/warnings.json", [{"message": "One by one."}]),
-        "run.found",
-        "warning",
-        "One by one.",
-    ),
-    "packages": (
-        {},
-        lambda run: [write_json(run / k / "step.json", {"packages": v}) for k, v in STEPS.items()],
-        "run.packages",
-        "warning",
-        "Steps were made with different versions of torch: 2.12.0, 2.13.0.",
-    ),
-    "other items": ({}, cut_predictions, "run.items", "error", "split test are of the same items"),
-    "unlike items": (
-        {},
-        lambda run: rewrite(run, "grpo/accuracy", split_digest="other"),
-        "run.items",
+        write_findings_of("audit_rewards", find("pays", "error", accepted=True)),
         "error",
+    ),
+    "step": expect(
+        "run.found",
+        "One by one.",
+        lambda run: write_json(run / "grpo/warnings.json", [{"message": "One by one."}]),
+    ),
+    "packages": expect(
+        "run.packages",
+        "Steps were made with different versions of torch: 2.12.0, 2.13.0.",
+        lambda run: [write_json(run / k / "step.json", {"packages": v}) for k, v in STEPS.items()],
+    ),
+    "other items": expect("run.items", "of split test are of", cut_predictions, "error"),
+    "unlike items": expect(
+        "run.items",
         "they cannot be compared",
+        lambda run: rewrite(run, "grpo/accuracy", split_digest="other"),
+        "error",
     ),
-    "invalid": (
-        {"majority": SAME, "grpo": [None] * 7 + TRUTHS[7:]},
-        lambda _: None,
+    "invalid": expect(
         "run.invalid",
-        "warning",
         "5.8 % of the answers of GRPO on test are invalid (n = 120)",
+        majority=SAME,
+        grpo=[None] * 7 + TRUTHS[7:],
     ),
-    "small": (
-        {"majority": SAME[:99], "grpo": RIGHT[:99]},
-        lambda _: None,
-        "run.small",
-        "warning",
-        "99 items in 99 clusters",
-    ),
-    "not above": (
-        {"majority": WORSE, "grpo": WORSE},
-        lambda _: None,
+    "small": expect("run.small", "99 items in 99 clusters", majority=SAME[:99], grpo=RIGHT[:99]),
+    "not above": expect(
         "run.not_above",
-        "warning",
         "GRPO is not clearly above the best baseline: 83.3 % (",
+        majority=WORSE,
+        grpo=WORSE,
     ),
-    "shortcut by text": (
-        BLIND,
-        lambda _: None,
-        "run.shortcut",
-        "warning",
-        "Text only reaches 83.3 %, the majority label 50.0 %",
+    "shortcut by text": expect(
+        "run.shortcut", "Text only reaches 83.3 %, the majority label 50.0 %", **BLIND
     ),
-    "shortcut by picture": (
-        {**BLIND, "text_only": SAME, "picture_only": BLIND["text_only"]},
-        lambda _: None,
+    "shortcut by picture": expect(
         "run.shortcut",
-        "warning",
         "Picture only reaches 83.3 %, the majority label 50.0 %",
+        **{**BLIND, "text_only": SAME, "picture_only": BLIND["text_only"]},
     ),
-    "same answers": (
-        {"majority": SAME, "sft": RIGHT, "grpo": RIGHT},
-        give_same_text,
+    "same answers": expect(
         "run.same_answers",
-        "warning",
         "SFT warm-up and GRPO give the same text for every item",
+        give_same_text,
+        majority=SAME,
+        sft=RIGHT,
+        grpo=RIGHT,
     ),
-    "constant": (
-        {"majority": SAME, "text_only": SAME, "sft": RIGHT, "grpo": TRUTHS},
-        lambda _: None,
+    "constant": expect(
         "run.constant",
-        "warning",
         "Text only gives one answer for all 120 items of test: on-task.",
+        majority=SAME,
+        text_only=SAME,
+        sft=RIGHT,
+        grpo=TRUTHS,
     ),
-    "alarm": (
-        {},
-        lambda run: train(run, "grpo", invalid=0.5),
+    "alarm": expect(
         "run.alarm",
-        "warning",
         "GRPO, step 12: 50.0 % of the completions are no answer",
+        lambda run: train(run, "grpo", invalid=0.5),
     ),
-    "looks": ({}, record_looks, "looks_many", "warning", "up to 1.0 standard errors above"),
+    "looks": expect("looks_many", "up to 1.0 standard errors above", record_looks),
 }
 
 
@@ -257,7 +237,7 @@ def test_a_clean_run_has_no_notices(make_run: Make) -> None:
 
 @pytest.mark.parametrize("name", NOTICES)
 def test_each_notice_is_given_for_its_run_in_both_languages(name: str, make_run: Make) -> None:
-    answers, change, kind, level, told = NOTICES[name]
+    kind, told, change, level, answers = NOTICES[name]
     run = make_run(**answers)
     change(run)
     assert (level, kind) in [one[:2] for one in list_notices(run)]

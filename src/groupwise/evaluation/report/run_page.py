@@ -20,7 +20,6 @@ from groupwise.evaluation.report.page import Block, Cell, Heading, Paragraph, Ta
 from groupwise.evaluation.report.phrases import DASH, Language, Phrases, format_count, mark_code
 from groupwise.evaluation.report.run import Report, judge_difference, tell_finding
 
-NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3
 _MAX_ANSWER = 60
 _COMMANDS = {
@@ -43,7 +42,7 @@ def write_report(run_folder: Path, *, language: Language = "en") -> tuple[Path, 
         EvaluationError: if the folder does not exist or a file in it cannot be parsed.
         DataError: if a JSONL file in it is damaged.
     """
-    return page.write_page(lay_out(Report(run_folder), language), run_folder, name=NAME)
+    return page.write_page(lay_out(Report(run_folder), language), run_folder, name="report")
 
 
 def lay_out(report: Report, language: Language = "en") -> page.Page:
@@ -58,7 +57,8 @@ class _Layout:
         self.report = report
         self.language: Language = language
         self.phrases = Phrases(language, policies=report.policies)
-        self.say, self.name = self.phrases.say, self.phrases.title_policy
+        self.say, self.say_each = self.phrases.say, self.phrases.say_each
+        self.name = self.phrases.title_policy
 
     def make(self) -> page.Page:
         report, say, manifest = self.report, self.say, self.report.manifest or {}
@@ -103,9 +103,6 @@ class _Layout:
             parts=(*sections[True], *above, *sections[False], *below),
             footer=(Paragraph(say("run_footer"), ""),),
         )
-
-    def _heads(self, *keys: str) -> tuple[str, ...]:
-        return tuple(self.say(key) if key != "n" else key for key in keys)
 
     def _color(self, policy: str) -> str:
         return plots.color_policy(policy, self.report.policies)
@@ -185,7 +182,7 @@ class _Layout:
                 )
             )
         names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
-        table = Table("", self._heads(*names, "p_mcnemar", "n"), tuple(rows), num_heads=2)
+        table = Table("", self.say_each(*names, "p_mcnemar", "n_items"), tuple(rows), num_heads=2)
         return [Paragraph(self.say("comparisons_lead")), table] if rows else []
 
     def _rate(self, one: Prediction) -> float:
@@ -288,7 +285,7 @@ class _Layout:
                 form = "share" if kind in ("reward", "heldout") else form
                 plot = plots.plot_lines(plots.name_file(key), title, lines, self.phrases, form=form)
                 drawn[kind in ("reward", "heldout", "loss")].append(plot)
-        head = self._heads("series", "training", "last", "first", "lowest", "highest", "rows")
+        head = self.say_each("series", "training", "last", "first", "lowest", "highest", "rows")
         values = Table("", head, tuple(rows), num_heads=2)
         folded = page.Fold(say("signals"), (page.Plots(tuple(drawn[False])), values))
         rows = []
@@ -301,7 +298,7 @@ class _Layout:
                 machine = find_manifests(report.folder, (step,))[0].get("hardware", {})
             kind = self.phrases.join(machine.get("accelerators", ())) or machine.get("cpu", DASH)
             rows.append((self.name(step), format_count(log.last_step), *times, kind))
-        head = self._heads("training", "num_steps", "time_per_step", "total_time", "machine")
+        head = self.say_each("training", "num_steps", "time_per_step", "total_time", "machine")
         times = Table("", head, tuple(rows), kind="wrap")
         checks = [
             say("on_policy", policy=step, values=[f"{key} = {one}" for key, one in check.items()])
@@ -366,7 +363,7 @@ class _Layout:
             tokens = ", ".join(str(lengths.get(key, DASH)) for key in ("median", "p99", "max"))
             rows.append((name, *sizes, self.phrases.join(labels), tokens))
         names = ("split", "examples", "clusters", "pictures", "truths", "tokens")
-        blocks += [Table("", self._heads(*names), tuple(rows))] if rows else []
+        blocks += [Table("", self.say_each(*names), tuple(rows))] if rows else []
         audits = (audit, self.report.reward_audit)
         found = [tell_finding(row, "") for one in audits for row in one.get("findings", ())]
         points = tuple(f"{say(f'level.{one.level}')}: {say(one)}" for one in found)
@@ -386,7 +383,7 @@ class _Layout:
             )
             for values in (manifest.get("config", {}), found)
         )
-        every = Table("", self._heads("setting", "value"), (*settings, *origin), kind="wrap")
+        every = Table("", self.say_each("setting", "value"), (*settings, *origin), kind="wrap")
         lead = Paragraph(say("settings_lead", command=" ".join(manifest.get("command", ()))))
         folded = page.Fold(say("num_settings", num=len(settings)), (every,))
         return [lead, folded] if manifest else []
@@ -401,7 +398,10 @@ class _Layout:
         lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
         if lines and report.doubt:
             lead = Paragraph(self.say("next_doubt", policy=report.last, why=report.doubt), "")
-            return [lead, page.Bullets(self._heads("next_mistakes", "next_rows", "next_teach"))]
+            return [
+                lead,
+                page.Bullets(self.say_each("next_mistakes", "next_rows", "next_teach")),
+            ]
         lead = Paragraph(self.say("next_lead"))
         return [lead, page.Verbatim("\n".join(lines))] if lines else []
 
