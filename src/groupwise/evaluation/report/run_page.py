@@ -374,18 +374,18 @@ class _Layout:
     def _settings(self) -> list[Block]:
         """Return how the run was started, with which versions and which settings."""
         manifest, say = self.report.manifest or {}, self.say
-        kept = ("config_digest", "git_revision", "python", "packages", "hardware", "inputs")
-        found = {key: manifest.get(key) for key in kept}
-        settings, origin = (
-            tuple(
-                (mark_code(name), say("not_set") if value is None else str(value))
-                for name, value in flatten_settings(values)
-            )
-            for values in (manifest.get("config", {}), found)
+        shown = {"python": manifest.get("python"), "packages": manifest.get("packages", {})}
+        kept = ("config_digest", "git_revision", "hardware", "inputs")
+        found = dict(flatten_settings({**manifest.get("config", {}), **shown}))
+        coded = {key: manifest.get(key) for key in kept}
+        found |= {key: mark_code(value) for key, value in flatten_settings(coded)}
+        rows = tuple(
+            (mark_code(name), say("not_set") if value is None else str(value))
+            for name, value in found.items()
         )
-        every = Table("", self.say_each("setting", "value"), (*settings, *origin), kind="wrap")
+        every = Table("", self.say_each("setting", "value"), rows, kind="wrap")
         lead = Paragraph(say("settings_lead", command=" ".join(manifest.get("command", ()))))
-        folded = page.Fold(say("num_settings", num=len(settings)), (every,))
+        folded = page.Fold(say("num_settings", num=len(rows)), (every,))
         return [lead, folded] if manifest else []
 
     def _next(self) -> list[Block]:
@@ -398,10 +398,8 @@ class _Layout:
         lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
         if lines and report.doubt:
             lead = Paragraph(self.say("next_doubt", policy=report.last, why=report.doubt), "")
-            return [
-                lead,
-                page.Bullets(self.say_each("next_mistakes", "next_rows", "next_teach")),
-            ]
+            points = self.say_each("next_mistakes", "next_rows", "next_teach")
+            return [lead, page.Bullets(points)]
         lead = Paragraph(self.say("next_lead"))
         return [lead, page.Verbatim("\n".join(lines))] if lines else []
 
