@@ -374,10 +374,9 @@ class _Layout:
     def _settings(self) -> list[Block]:
         """Return how the run was started, with which versions and which settings."""
         manifest, say = self.report.manifest or {}, self.say
-        shown = {"python": manifest.get("python"), "packages": manifest.get("packages", {})}
-        kept = ("config_digest", "git_revision", "hardware", "inputs")
-        found = dict(flatten_settings({**manifest.get("config", {}), **shown}))
-        coded = {key: manifest.get(key) for key in kept}
+        plain = {key: manifest.get(key) for key in ("python", "packages", "hardware")}
+        coded = {key: manifest.get(key) for key in ("config_digest", "git_revision", "inputs")}
+        found = dict(flatten_settings({**manifest.get("config", {}), **plain}))
         found |= {key: mark_code(value) for key, value in flatten_settings(coded)}
         rows = tuple(
             (mark_code(name), say("not_set") if value is None else str(value))
