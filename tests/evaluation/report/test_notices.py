@@ -112,11 +112,7 @@ def record_looks(run: Path) -> None:
 
 
 STEPS = {"sft": {"torch": "2.12.0", "trl": "1"}, "grpo": {"torch": "2.13.0", "trl": "1"}}
-BLIND: dict[str, list[str | None]] = {
-    "majority": SAME,
-    "text_only": [*TRUTHS[:80], *SAME[80:]],
-    "grpo": TRUTHS,
-}
+HALF: list[str | None] = [*TRUTHS[:80], *SAME[80:]]
 
 
 def expect(
@@ -199,12 +195,19 @@ NOTICES = {
         grpo=WORSE,
     ),
     "shortcut by text": expect(
-        "run.shortcut", "Text only reaches 83.3 %, the majority label 50.0 %", **BLIND
+        "run.shortcut",
+        "Text only reaches 83.3 %, the majority label 50.0 %",
+        majority=SAME,
+        text_only=HALF,
+        grpo=TRUTHS,
     ),
     "shortcut by picture": expect(
         "run.shortcut",
         "Picture only reaches 83.3 %, the majority label 50.0 %",
-        **{**BLIND, "text_only": SAME, "picture_only": BLIND["text_only"]},
+        majority=SAME,
+        text_only=SAME,
+        picture_only=HALF,
+        grpo=TRUTHS,
     ),
     "same answers": expect(
         "run.same_answers",
