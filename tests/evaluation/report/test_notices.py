@@ -152,7 +152,7 @@ NOTICES = {
     ),
     "accepted": expect(
         "run.found",
-        "Accepted: Known.",
+        "Accepted with --accept Known: Known.",
         write_findings_of("audit", find("Known", "info", accepted=True)),
     ),
     "reward": expect(
@@ -160,7 +160,7 @@ NOTICES = {
     ),
     "accepted reward": expect(
         "run.found",
-        "Accepted: pays. For example, '' earns 1.",
+        "Accepted with --accept pays: pays. For example, '' earns 1.",
         write_findings_of("audit_rewards", find("pays", "error", accepted=True)),
         "error",
     ),

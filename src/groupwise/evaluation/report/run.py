@@ -148,7 +148,9 @@ def tell_finding(row: Record, source: str) -> Statement:
     """Return what an audit found, with the first place where it did, or what a step warns of."""
     is_accepted, level = bool(row.get("accepted")), row.get("level", "warning")
     places = [Statement("run.example", {"place": place}) for place in row.get("where", ())[:1]]
-    values = {"accepted": Statement("run.accepted") if is_accepted else ""}
+    values: dict[str, Any] = {"accepted": ""}
+    if is_accepted:
+        values["accepted"] = Statement("run.accepted", {"name": row.get("name", "")})
     values |= {"message": str(row.get("message", row)), "example": [*places, ""][0]}
     level = "warning" if is_accepted and level == "info" else level
     return Statement("run.found", values, level if level in LEVELS else "warning", source)
