@@ -27,7 +27,7 @@ from groupwise.evaluation.metrics import compute_metrics, write_metrics
 from groupwise.evaluation.predictions import Prediction, digest_items, read_predictions
 from groupwise.evaluation.report.comparison import tell_comparison
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.evaluation.report.run import build_report
+from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.sources import Question, Source, read_runs
 
 ITEMS = [
@@ -173,5 +173,5 @@ def test_the_report_and_the_comparison_say_how_often_their_items_were_looked_at(
     assert "other items with groupwise evaluate RUN ROWS." in told
     answers = read_predictions(runs[0] / "evaluate/predictions.jsonl")
     write_metrics(runs[0] / "evaluate/metrics.json", compute_metrics(answers, labels=LABELS))
-    report = build_report(runs[0])
+    report = Report(runs[0])
     assert [one.values["num"] for one in report.notices if one.kind == "looks_many"] == [6]

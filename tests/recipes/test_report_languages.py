@@ -26,7 +26,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.page import render_html, render_markdown
 from groupwise.evaluation.report.phrases import LANGUAGES
-from groupwise.evaluation.report.run import build_report
+from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
 from groupwise.evaluation.results import Conditions
@@ -288,7 +288,7 @@ def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
     made = RECIPES[recipe](tmp_path)
     run = tmp_path / "r"
     write_run(run, recipe, made)
-    report = build_report(run)
+    report = Report(run)
     data = (*made.data, recipe, "r", "label")
     # What HTML has of its own is the same for all recipes.
     renderers = (render_markdown, render_html) if recipe == "on_task" else (render_markdown,)

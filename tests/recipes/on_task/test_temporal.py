@@ -10,7 +10,7 @@ from groupwise.data import read_examples
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.page import render_markdown
 from groupwise.evaluation.report.phrases import Language, format_share
-from groupwise.evaluation.report.run import build_report
+from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
 from groupwise.flow import evaluate_on, open_run
@@ -116,7 +116,7 @@ def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_t
     assert (tmp_path / "out" / "evaluate" / "flips.jsonl").is_file()
     for language, heading in HEADINGS.items():
         with_times, without = (
-            render_markdown(lay_out(build_report(run), language), folder="report")
+            render_markdown(lay_out(Report(run), language), folder="report")
             for run in (tmp_path / "out", tiny_run)
         )
         assert heading in with_times

@@ -1,8 +1,11 @@
 """The page of a run: what its report says, in the phrases of one language."""
 
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
@@ -30,16 +33,15 @@ from groupwise.evaluation.report.tables import (
 from groupwise.evaluation.report.training import describe_machine, show_training
 from groupwise.evaluation.statistics import PairedComparison
 
-NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3
 _MAX_ANSWER = 60
-_MAX_BESIDE = 4  # columns of tables that stand beside each other without being cut
 _COMMANDS = {
     "predict": "groupwise predict {run} ROWS --out answers.jsonl",
     "evaluate": "groupwise evaluate {run} ROWS --out other-data",
     "serve": "groupwise serve {run}",
     "export-model": "groupwise export-model {run} --out model",
 }
+_PARTS = re.compile(r"[:\[]|_s$")  # measures of labels, of slices, and of time
 _VERDICTS = {0: ("close", "harmless"), 1: ("better", "intended"), -1: ("worse", "confounding")}
 
 
@@ -53,7 +55,7 @@ def write_report(run_folder: Path, *, language: Language = "en") -> tuple[Path, 
         EvaluationError: if the folder does not exist or a file in it cannot be parsed.
         DataError: if a JSONL file in it is damaged.
     """
-    return page.write_page(lay_out(build_report(run_folder), language), run_folder, name=NAME)
+    return page.write_page(lay_out(Report(run_folder), language), run_folder, name="report")
 
 
 def lay_out(report: Report, language: Language = "en") -> page.Page:
@@ -62,141 +64,128 @@ def lay_out(report: Report, language: Language = "en") -> page.Page:
 
 
 class _Layout:
-    """The parts of a page; a part that has nothing to show is not yielded."""
+    """The parts of a page, each a list of blocks; one that has nothing to show is left out."""
 
     def __init__(self, report: Report, language: Language) -> None:
         self.report = report
         self.language: Language = language
         self.phrases = Phrases(language, policies=report.policies)
-        self.say, self.name = self.phrases.say, self.phrases.title_policy
+        self.say, self.say_each = self.phrases.say, self.phrases.say_each
+        self.name = self.phrases.title_policy
 
     def make(self) -> page.Page:
-        report, say = self.report, self.say
-        sections = [one for one in report.sections if one.language in (None, self.language)]
-        own: dict[bool, list[Part]] = {True: [], False: []}
-        for number, one in enumerate(sections, start=1):
-            text = (Paragraph(one.text),) if one.text else ()
-            folded = (page.Fold(say("num_tables", num=len(one.tables)), one.tables),)
-            tables = folded if len(one.tables) > 1 else one.tables
-            own[bool(one.tiles)].append(Part(f"section-{number}", one.title, (*text, *tables)))
-        changes, is_scored = list(self._changes()), report.headline is not ACCURACY
-        unknown, manifest = say("unknown"), report.manifest
-        lead = say("no_manifest")
-        if manifest is not None:
-            version = manifest.get("packages", {}).get("groupwise", unknown)
-            moment = phrases.format_moment(manifest.get("started_at", unknown))
-            seed = manifest.get("seed", unknown)
-            lead = say("started", moment=moment, seed=seed, version=version)
-        findings = ("" if self.language == "zh" else " ").join(map(say, report.findings))
-        absent = f" {say('run_absent', names=report.absent)}" if report.absent else ""
-        recipe, name = (manifest or {}).get("recipe"), report.folder.resolve().name
+        report, say, manifest = self.report, self.say, self.report.manifest or {}
+        sections: dict[bool, list[page.Part]] = {True: [], False: []}  # those with tiles come first
+        tiles: list[page.Tile] = []
+        for number, one in enumerate(report.sections, start=1):
+            if one.language in (None, self.language):
+                text = (Paragraph(one.text),) if one.text else ()
+                folded = (page.Fold(say("num_tables", num=len(one.tables)), one.tables),)
+                blocks = (*text, *(folded if len(one.tables) > 1 else one.tables))
+                sections[bool(one.tiles)].append(page.Part(f"section-{number}", one.title, blocks))
+                tiles += one.tiles
+        first = {"headline": self._headline(), "comparisons": self._comparisons()}
+        first |= {"changes": self._changes(), "training": self._training()}
+        last = {"answers": self._answers(), "mistakes": self._mistakes(), "prompt": self._prompt()}
+        last |= {"data": self._data(), "settings": self._settings(), "next": self._next()}
+        above, below = (
+            [
+                page.Part(key, say(key, measure=report.headline), tuple(blocks))
+                for key, blocks in found.items()
+                if blocks
+            ]
+            for found in (first, last)
+        )
+        unknown, recipe, name = say("unknown"), manifest.get("recipe"), report.folder.resolve().name
+        moment = phrases.format_moment(manifest.get("started_at", unknown))
+        version = manifest.get("packages", {}).get("groupwise", unknown)
+        if report.main:
+            about = {"measure": report.headline, "policy": report.last, "split": report.split}
+            metric = report.main[report.last][report.headline.name]
+            tile = tables.make_tile(metric, say("measure_of", **about))
+            tiles.append(replace(tile, is_good=report.is_useful))
+        findings = tuple(map(say, report.findings))
         return page.Page(
             title=f"{recipe} · {name}" if recipe and recipe != name else name,
-            lead=lead,
+            lead=say("started", moment=moment, seed=manifest.get("seed", unknown), version=version),
             language=self.language,
             notices=tuple(page.Notice(one.level, say(one), one.source) for one in report.notices),
             checked=say("run_checked"),
-            tiles=(*(tile for one in sections for tile in one.tiles), *self._tiles()),
-            boxes=(page.Box("findings", (findings,)),) if findings else (),
-            parts=(
-                *(changes if is_scored else ()),
-                *own[True],
-                *self._accuracy(),
-                *self._comparisons(),
-                *(() if is_scored else changes),
-                *show_training(report, self.phrases),
-                *self._slices(),
-                *own[False],
-                *self._answers(),
-                *self._mistakes(),
-                *self._prompt(),
-                *self._data(),
-                *self._settings(),
-                *self._next(),
-            ),
-            footer=(Paragraph(f"{say('run_footer')}{absent}", ""),),
+            tiles=tuple(tiles),
+            boxes=(page.Box("findings", points=findings),) if findings else (),
+            parts=(*sections[True], *above, *sections[False], *below),
+            footer=(Paragraph(say("run_footer"), ""),),
         )
-
-    def _heads(self, *keys: str) -> tuple[str, ...]:
-        return tuple(self.say(key) if key != "n" else key for key in keys)
 
     def _color(self, policy: str) -> str:
         return plots.color_policy(policy, self.report.policies)
 
-    def _tiles(self) -> Iterator[page.Tile]:
-        report, say = self.report, self.say
-        if not report.main:
-            return
-        about = {"measure": report.headline, "policy": report.last, "split": report.split}
-        tile = make_tile(report.main[report.last][report.headline.name], say("measure_of", **about))
-        yield page.Tile(tile.value, tile.text, tile.note, is_good=is_shown_useful(report))
-        mine = report.headline.name, report.split, report.last
-        for one in [p for p in report.comparisons if (p.measure, p.split, p.policy_b) == mine][:3]:
-            p = phrases.format_p_value(one.p_value_holm)
-            note = f"{self.phrases.interval(one.low, one.high)}, {p}"
-            text = say("points_against", policy=one.policy_a)
-            yield page.Tile(phrases.format_points(one.difference), text, note)
+    def _title(self, name: str) -> str:
+        """Return what a measure is called, with the field and the value of a slice."""
+        whole, _, part = name.partition("[")
+        field, _, value = part.removesuffix("]").partition("=")
+        title = self.phrases.title_measure(self.report.define(whole))
+        if not part:
+            return title
+        value = self.say(value) if field in (rows_of.NEAR_DUPLICATE, rows_of.SEEN) else value
+        return f"{title} · {self.phrases.title('field', field)}: {value}"
 
-    def _accuracy(self) -> Iterator[Part]:
-        """Yield the headline of every split, beside what else is measured, and a plot of one."""
-        report, headline = self.report, self.report.headline
-        known = [report.define("balanced_accuracy")] if headline is ACCURACY else report.measures
-        beside = [one for one in (*known, report.define("invalid_rate")) if one is not headline]
-        blocks: list[Block] = [Paragraph(self.say("accuracy_lead"))]
+    def _headline(self) -> list[Block]:
+        """Return what was measured of every policy, by split; by labels and slices of the main."""
+        report, main, say, blocks = self.report, self.report.headline.name, self.say, list[Block]()
+        log = report.logs.get(report.policies.find(report.last).step or "")
+        paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
         for split, by_policy in report.by_split.items():
-            shown = [one for one in beside if any(one.name in own for own in by_policy.values())]
-            best = max(own[headline.name].value * headline.sign for own in by_policy.values())
-            rows: list[tuple[str | Cell, ...]] = []
-            bars: list[plots.Bar] = []
+            names = dict.fromkeys([main, *(name for own in by_policy.values() for name in own)])
+            columns = {name: self._title(name) for name in names if not _PARTS.search(name)}
+            columns |= {name: columns[name] + say("is_rewarded") for name in paid & columns.keys()}
+            rows: list[tuple[Cell, Mapping[str, Metric]]] = []
             for policy, own in by_policy.items():
-                one, title = own[headline.name], self.name(policy)
-                note = report.policies.describe(policy, self.language)
-                code = phrases.mark_code(policy)
-                value, ends = phrases.format_value(one), phrases.format_interval(one)
-                both = (one.low, one.high)
-                bars.append(
-                    plots.Bar(title, f"{value} ({ends})", one.value, both, self._color(policy))
-                )
-                rows.append(
-                    (
-                        Cell(title, f"{code} · {note}" if note else code),
-                        Cell(value, ends, is_strong=one.value * headline.sign == best),
-                        *(
-                            phrases.format_value(own[m.name]) if m.name in own else DASH
-                            for m in shown
-                        ),
-                        format_count(one.n),
-                        Cell(one.split_digest[:8], hint=one.split_digest, is_code=True),
-                    )
-                )
-            titles = (self.phrases.title_measure(one) for one in (headline, *shown))
-            head = (self.say("policy"), *titles, "n", self.say("digest"))
-            marks = tuple(bar.color for bar in bars)
-            blocks += [Heading(split), Table("", head, tuple(rows), kind="headline", marks=marks)]
-            if split == report.split:
-                title = self.say("measure_on", measure=headline, split=split)
-                plot = plots.plot_bars(plots.name_file("accuracy", split), title, bars)
-                blocks.append(page.Plots((plot,), "wide"))
-        if report.by_split:
-            yield Part("accuracy", self.phrases.name_measure(headline), tuple(blocks))
+                note, code = report.policies.describe(policy, self.language), mark_code(policy)
+                rows.append((Cell(self.name(policy), f"{code} · {note}" if note else code), own))
+            table = tables.tabulate_metrics(rows, columns, head=say("policy"), count=main)
+            marks = tuple(self._color(policy) for policy in by_policy)
+            clusters = {one.cluster for one in report.predictions if one.split == split}
+            digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
+            lead = say("headline_lead", num_clusters=len(clusters), digests=digests)
+            leads = [Paragraph(lead)] if clusters else []  # without predictions nobody knows
+            blocks += [Heading(split), *leads, replace(table, marks=marks)]
+        if blocks:
+            bars: list[plots.Bar] = []
+            for policy, one in ((policy, own[main]) for policy, own in report.main.items()):
+                text, both = tables.describe_metric(one), (one.low, one.high)
+                bar = plots.Bar(self.name(policy), text, one.value, both, self._color(policy))
+                bars.append(bar)
+            title = say("measure_on", measure=report.headline, split=report.split)
+            plot = plots.plot_bars(plots.name_file("accuracy", report.split), title, bars)
+            names = dict.fromkeys(name for own in report.main.values() for name in own)
+            parts = [x for x in names if _PARTS.search(x) and ("[" not in x or x.startswith(main))]
+            table = tables.tabulate_metrics(
+                [
+                    (self._title(x), {who: own[x] for who, own in report.main.items() if x in own})
+                    for x in parts
+                ],
+                {policy: self.name(policy) for policy in report.main},
+                head=say("measure"),
+                count=report.last,
+            )
+            blocks.append(page.Plots((plot,), "wide"))
+            blocks += [page.Fold(say("by_parts", num=len(parts)), (table,))] if parts else []
+        return blocks
 
-    def _comparisons(self) -> Iterator[Part]:
+    def _comparisons(self) -> list[Block]:
         report, several = self.report, len(self.report.by_split) > 1
         rows: list[tuple[str | Cell, ...]] = []
-        clear: list[PairedComparison] = []
         for one in report.comparisons:
             measure = report.define(one.measure)
-            verdict = judge_difference(one, measure)
-            clear += [one] if verdict else []
-            kind, color = _VERDICTS[verdict]
+            kind, color = _VERDICTS[judge_difference(one, measure)]
             ends = self.phrases.interval(one.low, one.high)
             points, tag = phrases.format_points(one.difference), self.say(f"verdict.{kind}")
             of = "" if measure is ACCURACY else self.phrases.name_measure(measure)
             p_values = (one.p_value_holm, one.p_value_clustered, one.p_value)
             holm, clustered, mcnemar = map(phrases.format_p_cell, p_values)
-            wins, losses, same, n = map(
-                format_count, (*one.count_wins(measure), one.num_same_answer, one.n)
-            )
+            counts = (*one.count_wins(measure), one.num_same_answer, one.n)
+            wins, losses, same, n = map(format_count, counts)
             rows.append(
                 (
                     Cell(self.name(one.policy_b), one.split if several else ""),
@@ -205,310 +194,226 @@ class _Layout:
                     *(holm, f"{wins} : {losses}", same, clustered, mcnemar, n),
                 )
             )
-        if rows:
-            names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
-            table = Table("", self._heads(*names, "p_mcnemar", "n"), tuple(rows), num_heads=2)
-            few = tuple(page.Bullets((self.say(one),)) for one in remark_carrying(clear))
-            blocks = Paragraph(self.say("comparisons_lead")), table, *few
-            yield Part("comparisons", self.say("paired_comparisons"), blocks)
+        names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
+        table = Table("", self.say_each(*names, "p_mcnemar", "n_items"), tuple(rows), num_heads=2)
+        return [Paragraph(self.say("comparisons_lead")), table] if rows else []
 
-    def _slices(self) -> Iterator[Part]:
-        """Yield the accuracies on parts of the main split, if it was measured on any."""
-        main, found = self.report.main, dict[str, set[str]]()
-        for name in (name for own in main.values() for name in own):
-            field, equals, value = name.removeprefix("accuracy[").removesuffix("]").partition("=")
-            if name.startswith("accuracy[") and equals:
-                found.setdefault(field, set()).add(value)
-        tables: list[Table] = []
-        for field, values in sorted(found.items()):
-            is_mark = field in (rows_of.NEAR_DUPLICATE, rows_of.SEEN)
-            columns: dict[str, str] = {}
-            for value in sorted(values):
-                one = main[self.report.last].get(f"accuracy[{field}={value}]")
-                shown = self.say(value) if is_mark and value in ("yes", "no") else value
-                n = DASH if one is None else format_count(one.n)
-                columns[f"accuracy[{field}={value}]"] = f"{shown}\nn = {n}"
-            rows = [(self.name(k), own) for k, own in main.items() if columns.keys() & own.keys()]
-            title = self.say("by_field", field=self.phrases.title("field", field))
-            tables.append(tabulate_metrics(rows, columns, head=self.say("policy"), title=title))
-        if tables:
-            is_wide = any(len(one.head) > _MAX_BESIDE for one in tables)
-            blocks = (
-                Paragraph(self.say("slices_lead", split=self.report.split)),
-                page.Tables(tuple(tables), is_wide=is_wide),
-            )
-            yield Part("slices", self.say("slices"), blocks)
+    def _rate(self, one: Prediction) -> float:
+        """Return 1 for a right answer and 0 for a wrong one, or what a scored one is worth."""
+        headline = self.report.headline
+        if headline is ACCURACY:
+            return float(one.is_correct)
+        value = one.scores.get(headline.name, 0.0 if headline.is_higher_better else 1.0)
+        return value if headline.is_higher_better else 1 - value
 
-    def _answers(self) -> Iterator[Part]:
-        """Yield confusion, scores per label, reliability and latency of every policy."""
-        report, blocks = self.report, list[Block]()
-        items = [item for items in report.answers.values() for item in items]
-        labels = find_labels(items) if rows_of.have_truths(items) else ()
-        # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
-        if 2 <= len(labels) <= MAX_LABELS:
-            confusions, reliabilities = list[Table](), list[page.Plot]()
-            rows: list[tuple[str, ...]] = []
-            for policy, own in report.answers.items():
-                title, found = self.name(policy), report.main.get(policy, {})
-                counts = count_confusion(own, labels)
-                confusions.append(tabulate_confusion(title, counts, self.phrases))
-                for place, label in enumerate(labels):
-                    names = (f"{kind}:{label}" for kind in ("precision", "recall", "f1"))
-                    scores = (show_metric(found.get(name)) for name in names)
-                    rows.append(("" if place else title, label, *scores))
-                bins = bin_reliability(own, labels)
-                if any(one.num_items for one in bins):
-                    file = plots.name_file("reliability", policy)
-                    look = {"color": self._color(policy)}
-                    look["caption"] = tell_calibration(found, self.phrases)
-                    plot = plots.plot_reliability(file, title, bins, self.phrases, **look)
-                    reliabilities.append(plot)
-            head = (*self._heads("policy", "label", "precision", "recall"), "F1")
-            blocks = [
-                Paragraph(self.say("answers_lead", split=report.split)),
-                page.Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE),
-                Heading(self.say("per_label")),
-                Table("", head, tuple(rows), num_heads=2),
-            ]
-            if reliabilities:
-                lead = Paragraph(self.say("reliability_lead"))
-                blocks += [Heading(self.say("reliability")), lead, page.Plots(tuple(reliabilities))]
-        p50 = "latency_p50_s"
-        timed = [(self.name(key), own) for key, own in report.main.items() if p50 in own]
-        if timed:
-            measures = map(report.define, (p50, "latency_p95_s"))
-            columns = {one.name: self.phrases.name_measure(one) for one in measures}
-            table = tabulate_metrics(timed, columns, head=self.say("policy"), count=p50)
-            blocks += [Heading(self.say("latency")), table]
-        if blocks:
-            yield Part("answers", self.say("answers"), tuple(blocks))
-
-    def _card(self, one: Prediction, said: str, pills: Sequence[tuple[str, str]]) -> Card:
-        """Return the card of an item; ``pills`` follow the truth.
-
-        Its title is the item's field ``task`` or, where it has none, the last turn of its prompt.
-        What the answer's field ``MARKS`` tells is drawn on the picture and said beside it.
-        """
-        say, marks = self.say, one.fields.get(rows_of.MARKS, {})
-        task = one.fields.get("task") or self.report.prompts.turns.get(one.example_id)
-        picture = _find_picture(one, self.report.folder)
-        truth = [
-            say("truth_is", label=shorten(x, _MAX_ANSWER)) for x in [one.label] if x is not None
+    def _changes(self) -> list[Block]:
+        """Return how many answers training has made better and worse, and the first few by id."""
+        report, say, after = self.report, self.say, self.report.last
+        before = report.policies.find(after).trained_from or ""
+        earlier = {one.example_id: one for one in report.answers.get(before, ())}
+        pairs = [
+            (earlier[one.example_id], one)
+            for one in report.answers.get(after, ())
+            if one.example_id in earlier
         ]
-        where = say("where", cluster=one.cluster, item=one.example_id[:8])
-        remark = marks.get("remark", {}).get(self.language, "")
-        return Card(
+        gains = [self._rate(new) - self._rate(old) for old, new in pairs]
+        found = {
+            kind: [pair for pair, gain in zip(pairs, gains, strict=True) if gain * sign > 0]
+            for kind, sign in (("fixed", 1), ("broken", -1))
+        }
+        told = {"before": before, "after": after, "split": report.split, "n": len(pairs)}
+        told |= {kind: len(own) for kind, own in found.items()}
+        told |= {f"share_{kind}": len(own) / (len(pairs) or 1) for kind, own in found.items()}
+        blocks: list[Block] = [Paragraph(say("changes_lead", most=NUM_CHANGES, **told))]
+        for kind, own in found.items():
+            cards = tuple(self._card(*pair) for pair in own[:NUM_CHANGES])
+            blocks += [Heading(say(kind)), page.Cards(cards)] if own else []
+        return blocks if pairs else []
+
+    def _card(self, *answers: Prediction) -> page.Card:
+        """Return an item with what policies answered; what a field marks is drawn on its picture.
+
+        An answer is good if there is no better one, or if the other is worse.
+        """
+        say, one, measures = self.say, answers[-1], self.report.measures
+        marks, name = one.fields.get(rows_of.MARKS, {}), one.example_id[:8]
+        task = one.fields.get("task") or self.report.prompts.turns.get(one.example_id)
+        pills: list[tuple[str, str]] = []
+        said: list[str] = []
+        if one.label is not None:
+            pills.append(("truth", say("truth_is", label=shorten(one.label, _MAX_ANSWER))))
+        for own in answers:
+            told = [
+                f"{self.phrases.name_measure(x)} {phrases.format_share(own.scores[x.name])}"
+                for x in measures
+                if x.name in own.scores
+            ]
+            if not told:
+                answer = say("invalid_answer") if own.predicted is None else own.predicted
+                told = [shorten(answer, _MAX_ANSWER)]
+                told += [phrases.format_share(x) for x in [own.confidence] if x is not None]
+            is_good = self._rate(own) == 1 or self._rate(own) > min(map(self._rate, answers))
+            text = f"{self.name(own.policy)}: {self.phrases.join(told)}"
+            pills.append(("truth" if is_good else "wrong", text))
+            text = say("policy_said", policy=own.policy, text=shorten(own.text, MAX_TEXT))
+            said.append(text + (f" ({self.phrases.translate(own.reason)})" if own.reason else ""))
+        said.append(say("where", cluster=one.cluster, item=name))
+        said.append(marks.get("remark", {}).get(self.language, ""))
+        return page.Card(
             title=shorten(task, MAX_TEXT) if isinstance(task, str) else say("no_task"),
-            pills=(*(("truth", text) for text in truth), *pills),
-            said="; ".join(part for part in (said, where, remark) if part),
-            picture=picture,
-            gone=say("picture_gone" if picture is None else "picture_broken")
-            if one.pictures
-            else "",
-            alt=say("picture_of", item=one.example_id[:8]),
+            pills=tuple(pills),
+            said="; ".join(filter(None, said)),
+            picture=_find_picture(one, self.report.folder),
+            gone=say("picture_gone") if one.pictures else "",
+            alt=say("picture_of", item=name),
             regions=tuple(
-                page.Region(kind, *sides, name=name)
+                page.Region(kind, *sides, name=title)
                 for kind in ("reference", "answer")
-                for *sides, name in marks.get(kind, ())
+                for *sides, title in marks.get(kind, ())
             ),
         )
 
-    def _changes(self) -> Iterator[Part]:
-        """Yield what training changed: the items both policies answered, a few side by side.
+    def _training(self) -> list[Block]:
+        """Return curves and values of every training, its time, and its on-policy check.
 
-        Where answers are scored, each measure before and after; what was not rewarded shows what
-        the policy did for its reward.
+        A plot is of one series and has a line for each training that logged it.
         """
-        report, say, policies = self.report, self.say, self.report.policies
-        after = policies.choose_last(report.answers) if report.answers else ""
-        before = policies.find(after).trained_from
-        if before is None or before not in report.answers:
-            return
-        earlier = {one.example_id: one for one in report.answers[before]}
-        later = {one.example_id: one for one in report.answers[after]}
-        pairs = [(earlier[item], later[item]) for item in sorted(earlier.keys() & later.keys())]
-        told = {"before": before, "after": after, "num": len(pairs), "split": report.split}
-        told["most"] = NUM_CHANGES
-        if report.headline is ACCURACY:
-            kinds = {"fixed": (False, True), "broken": (True, False)}
-            kinds |= {"right_twice": (True, True), "wrong_twice": (False, False)}
-            found = {
-                say(f"changes.{kind}"): [
-                    p for p in pairs if (p[0].is_correct, p[1].is_correct) == key
-                ]
-                for kind, key in kinds.items()
-            }
-            shares = [len(own) / len(pairs) if pairs else None for own in found.values()]
-            rows = tuple(
-                (name, format_count(len(own)), format_share(share))
-                for (name, own), share in zip(found.items(), shares, strict=True)
-            )
-            table = Table("", self._heads("before_after", "n", "share"), rows)
-            blocks: list[Block] = [Paragraph(say("changes_lead", **told)), table]
-            for name, own in list(found.items())[:2]:
-                if own:
-                    blocks += [Heading(name), self._pairs(own)]
-        else:
-            trained = policies.find(after)
-            seconds = report.steps.get(trained.step or "", {}).get("duration_s")
-            told["samples"] = int(trained.budget.get("num_samples", 0))
-            told["minutes"] = DASH if seconds is None else f"{seconds / 60:.1f}"
-            log = report.logs.get(trained.step or "")
-            paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
-            both = [report.main.get(name, {}) for name in (before, after)]
-            rows = tuple(
-                (
-                    self.phrases.title_measure(one),
-                    *(show_metric(found.get(one.name)) for found in both),
-                    say("yes" if one.name in paid else "no"),
-                )
-                for one in report.measures
-                if one.name in both[-1]
-            )
-            head = (say("measure"), self.name(before), self.name(after), say("is_rewarded"))
-            lead = Paragraph(say("scored_lead", **told))
-            blocks = [lead, Table("", head, rows), self._pairs(pairs)]
-        yield Part("changes", say("changes"), tuple(blocks))
+        report, say, logs = self.report, self.say, self.report.logs
+        drawn: dict[bool, list[page.Plot]] = {True: [], False: []}
+        rows: list[tuple[str, ...]] = []
+        found = [(step, one) for step, log in logs.items() for one in log.list_series()]
+        for key in dict.fromkeys(one.key for _, one in found):
+            title = title_series(key, self.phrases).strip()
+            title = say("reward_part", name=title) if key.startswith("reward/") else title
+            lines: list[plots.Line] = []
+            for step, one in [(step, one) for step, one in found if one.key == key]:
+                ends = (one.values[-1], one.values[0], min(one.values), max(one.values))
+                texts = (describe_value(key, value) for value in ends)
+                rows.append((title, self.name(step), *texts, format_count(len(one))))
+                if key != "loss" or not logs[step].is_rewarded:
+                    look = {"color": self._color(step), "has_marks": key.startswith("heldout/")}
+                    lines.append(plots.Line(self.name(step), one.steps, one.values, **look))
+            if lines:
+                kind, form = key.partition("/")[0], "percent" if is_share(key) else "plain"
+                form = "share" if kind in ("reward", "heldout") else form
+                plot = plots.plot_lines(plots.name_file(key), title, lines, self.phrases, form=form)
+                drawn[kind in ("reward", "heldout", "loss")].append(plot)
+        head = self.say_each("series", "training", "last", "first", "lowest", "highest", "rows")
+        values = Table("", head, tuple(rows), num_heads=2)
+        folded = page.Fold(say("signals"), (page.Plots(tuple(drawn[False])), values))
+        rows = []
+        for step, log in logs.items():
+            seconds, end = log.read("step_s").values, report.steps.get(step, {})
+            took = (median(seconds) if seconds else None, end.get("duration_s"))
+            times = (DASH if one is None else phrases.format_duration(one) for one in took)
+            machine: Mapping[str, Any] = {}
+            if report.manifest and "finished_at" in end:
+                machine = find_manifests(report.folder, (step,))[0].get("hardware", {})
+            kind = self.phrases.join(machine.get("accelerators", ())) or machine.get("cpu", DASH)
+            rows.append((self.name(step), format_count(log.last_step), *times, kind))
+        head = self.say_each("training", "num_steps", "time_per_step", "total_time", "machine")
+        times = Table("", head, tuple(rows), kind="wrap")
+        checks = [
+            say("on_policy", policy=step, values=[f"{key} = {one}" for key, one in check.items()])
+            for step, check in report.on_policy.items()
+            if check
+        ]
+        curves = (Paragraph(say("training_lead")), page.Plots(tuple(drawn[True])), folded, times)
+        return [*curves, *map(Paragraph, checks)] if logs else []
 
-    def _pairs(self, pairs: Sequence[tuple[Prediction, Prediction]]) -> page.Cards:
-        """Return the first items with their answers before and after training.
+    def _answers(self) -> list[Block]:
+        """Return how often each truth got each answer, and how often confidence is right."""
+        report, confusions, reliabilities = self.report, list[Table](), list[page.Plot]()
+        items = [item for items in report.answers.values() for item in items]
+        labels = find_labels(items) if rows_of.have_truths(items) else ()
+        # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
+        if not 2 <= len(labels) <= MAX_LABELS:
+            return []
+        for policy, own in report.answers.items():
+            title, bins = self.name(policy), bin_reliability(own, labels)
+            counts = count_confusion(own, labels)
+            confusions.append(tables.tabulate_confusion(title, counts, self.phrases))
+            if any(one.num_items for one in bins):
+                file, color = plots.name_file("reliability", policy), self._color(policy)
+                plot = plots.plot_reliability(file, title, bins, self.phrases, color=color)
+                reliabilities.append(plot)
+        lead = Paragraph(self.say("answers_lead", split=report.split))
+        blocks: list[Block] = [lead, page.Tables(tuple(confusions), is_wide=len(labels) > 3)]
+        if reliabilities:
+            blocks += [Paragraph(self.say("reliability_lead")), page.Plots(tuple(reliabilities))]
+        return blocks
 
-        An answer is good if it is right or, where answers are scored, if its headline is the best
-        there is or better than the other's.
-        """
-        headline, cards = self.report.headline, list[Card]()
-        sign, best = headline.sign, max(0, headline.sign)
-        for pair in pairs[:NUM_CHANGES]:
-            said: list[str] = []
-            pills: list[tuple[str, str]] = []
-            for one, other in (pair, pair[::-1]):
-                answer = self.say("invalid_answer") if one.predicted is None else one.predicted
-                is_good, told = one.is_correct, shorten(answer, _MAX_ANSWER)
-                if headline is not ACCURACY:
-                    both = (sign * x.scores.get(headline.name, 1 - best) for x in (one, other))
-                    ours, theirs = both
-                    is_good = ours == sign * best or ours > theirs
-                    told = self.phrases.join(
-                        f"{self.phrases.name_measure(m)} {format_share(one.scores[m.name])}"
-                        for m in self.report.measures
-                        if m.name in one.scores
-                    )
-                pills.append(("truth" if is_good else "wrong", f"{self.name(one.policy)}: {told}"))
-                text = shorten(one.text, MAX_TEXT)
-                said.append(self.say("policy_said", policy=one.policy, text=text))
-            cards.append(self._card(pair[1], "; ".join(said), pills))
-        return page.Cards(tuple(cards))
-
-    def _mistakes(self) -> Iterator[Part]:
-        """Yield the most confident mistakes of the last policy; nothing where none can be wrong."""
-        report, say = self.report, self.say
-        if not rows_of.have_truths(one for own in report.answers.values() for one in own):
-            return
-        policy, items = list(report.answers.items())[-1]
+    def _mistakes(self) -> list[Block]:
+        """Return the most confident mistakes of the last policy, where answers can be wrong."""
+        items = self.report.answers.get(self.report.last, [])
         wrong = [one for one in items if not one.is_correct]
-        cards: list[Card] = []
-        for one in choose_mistakes(wrong):
-            text = shorten(one.text, MAX_TEXT)
-            said = say("said", text=text) if text else say("said_nothing")
-            said += f" ({self.phrases.translate(one.reason)})" if one.reason else ""
-            answer = say("invalid_answer")
-            if one.predicted is not None:
-                answer = say("answered", answer=shorten(one.predicted, _MAX_ANSWER))
-            sure = "" if one.confidence is None else say("sure", share=one.confidence)
-            cards.append(self._card(one, said, [("wrong", f"{answer}{sure}")]))
-        told = {"num": len(wrong), "all": len(items), "shown": len(cards), "split": report.split}
-        lead = Paragraph(say("some_wrong" if wrong else "none_wrong", policy=policy, **told))
-        shown = (page.Cards(tuple(cards)),) if cards else ()
-        yield Part("mistakes", say("mistakes"), (lead, *shown))
+        cards = tuple(map(self._card, choose_mistakes(wrong)))
+        told = {"policy": self.report.last, "split": self.report.split, "shown": len(cards)}
+        lead = Paragraph(self.say("some_wrong", num=len(wrong), all=len(items), **told))
+        return [lead, page.Cards(cards)] if rows_of.have_truths(items) else []
 
-    def _prompt(self) -> Iterator[Part]:
-        """Yield one prompt as the model sees it, where the run knows it."""
+    def _prompt(self) -> list[Block]:
+        """Return one prompt as the model sees it, where the run knows it."""
         asked, say = self.report.prompts, self.say
-        if asked.shown:
-            lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
-            lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
-            yield Part("prompt", say("prompt"), (Paragraph(lead), page.Verbatim(asked.shown)))
+        lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
+        lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
+        return [Paragraph(lead), page.Verbatim(asked.shown)] if asked.shown else []
 
-    def _data(self) -> Iterator[Part]:
-        """Yield what the data audit counted and found, and how often items were looked at."""
+    def _data(self) -> list[Block]:
+        """Return what the audits counted and found, and how often items were looked at."""
         say, audit, blocks = self.say, self.report.audit, list[Block]()
         if audit.get("num_rows") is not None:
             drops: Mapping[str, Any] = audit.get("drops") or {}
-            told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
-            blocks.append(Paragraph(say("rows_read", **told)))
             counts = drops.get("counts", {}).items()
-            rows = tuple((self.phrases.translate(why), format_count(num)) for why, num in counts)
-            if rows:
-                blocks.append(Table("", self._heads("reason", "count"), rows, kind="wrap"))
-        splits: list[tuple[str, ...]] = []
+            why = [f"{self.phrases.translate(key)} {format_count(num)}" for key, num in counts]
+            told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
+            blocks.append(Paragraph(say("rows_read", why=why or [say("none")], **told)))
+        rows: list[tuple[str, ...]] = []
         for name, one in audit.get("splits", {}).items():
             sizes = (format_count(one[f"num_{k}"]) for k in ("examples", "clusters", "pictures"))
             labels = (f"{label} {format_count(num)}" for label, num in one["labels"].items())
             lengths = one.get("lengths") or {}
             tokens = ", ".join(str(lengths.get(key, DASH)) for key in ("median", "p99", "max"))
-            splits.append((name, *sizes, self.phrases.join(labels), tokens))
-        if splits:
-            names = ("split", "examples", "clusters", "pictures", "truths", "tokens")
-            blocks.append(Table("", self._heads(*names), tuple(splits)))
-        found = tuple(
-            (
-                Cell(phrases.mark_code(one["name"]), say(f"level.{one['level']}")),
-                self.phrases.translate(one["message"]),
-                str(one.get("count", DASH)),
-            )
-            for one in audit.get("findings", ())
-        )
-        if found:
-            table = Table("", self._heads("finding", "seen", "count"), found, kind="wrap")
-            blocks.append(page.Fold(say("num_findings", num=len(found)), (table,)))
-        blocks += [Paragraph(say(one)) for one in self.report.looks]
-        if blocks:
-            yield Part("data", say("data"), tuple(blocks))
+            rows.append((name, *sizes, self.phrases.join(labels), tokens))
+        names = ("split", "examples", "clusters", "pictures", "truths", "tokens")
+        blocks += [Table("", self.say_each(*names), tuple(rows))] if rows else []
+        audits = (audit, self.report.reward_audit)
+        found = [tell_finding(row, "") for one in audits for row in one.get("findings", ())]
+        points = tuple(f"{say(f'level.{one.level}')}: {say(one)}" for one in found)
+        folded = page.Fold(say("num_findings", num=len(found)), (page.Bullets(points),))
+        blocks += [folded] if found else []
+        return [*blocks, *(Paragraph(say(one)) for one in self.report.looks)]
 
-    def _settings(self) -> Iterator[Part]:
-        """Yield how the run was started, with which versions and which settings."""
-        found, say, code = self.report.manifest, self.say, phrases.mark_code
-        if found is None:
-            return
-        unknown = say("unknown")
-        packages = [f"{name} {number}" for name, number in found.get("packages", {}).items()]
-        python = f"Python {found.get('python', unknown)}"
-        origin = (
-            (say("command"), code(" ".join(found.get("command", ())))),
-            (say("config_digest"), code(found.get("config_digest", unknown))),
-            (say("git_revision"), code(found.get("git_revision") or unknown)),
-            (say("machine"), describe_machine(found.get("hardware", {}), self.phrases) or unknown),
-            (say("versions"), self.phrases.join([python, *packages])),
-            *((say("input", name=key), code(one)) for key, one in found.get("inputs", {}).items()),
+    def _settings(self) -> list[Block]:
+        """Return how the run was started, with which versions and which settings."""
+        manifest, say = self.report.manifest or {}, self.say
+        plain = {key: manifest.get(key) for key in ("python", "packages", "hardware")}
+        coded = {key: manifest.get(key) for key in ("config_digest", "git_revision", "inputs")}
+        found = dict(flatten_settings({**manifest.get("config", {}), **plain}))
+        found |= {key: mark_code(value) for key, value in flatten_settings(coded)}
+        rows = tuple(
+            (mark_code(name), say("not_set") if value is None else str(value))
+            for name, value in found.items()
         )
-        settings = tuple(
-            (code(name), say("not_set") if value is None else str(value))
-            for name, value in flatten_settings(found.get("config", {}))
-        )
-        head = self._heads("setting", "value")
-        every = Table("", head, settings, kind="wrap")
-        blocks = (
-            Table("", head, origin, kind="wrap"),
-            Paragraph(say("bit_exact")),
-            page.Fold(say("num_settings", num=len(settings)), (every,)),
-        )
-        yield Part("settings", say("settings_versions"), blocks)
+        every = Table("", self.say_each("setting", "value"), rows, kind="wrap")
+        lead = Paragraph(say("settings_lead", command=" ".join(manifest.get("command", ()))))
+        folded = page.Fold(say("num_settings", num=len(rows)), (every,))
+        return [lead, folded] if manifest else []
 
-    def _next(self) -> Iterator[Part]:
-        """Yield the commands to go on with, as far as they exist for the run's recipe.
+    def _next(self) -> list[Block]:
+        """Return the commands to go on with, as far as they exist for the run's recipe.
 
         A policy that is not shown to be of use is not offered for use.
         """
         report, name = self.report, self.report.folder.resolve().name
         run = shlex.quote(name if not name.startswith("-") else f"./{name}")
         lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
-        lead: Block = Paragraph(self.say("next_lead"))
-        todo: Block = page.Verbatim("\n".join(lines))
-        if doubt := find_doubt(report):
-            lead = Paragraph(self.say("next_doubt", policy=report.last, why=doubt), "")
-            todo = page.Bullets(self._heads("next_mistakes", "next_rows", "next_teach"))
-        if lines:
-            yield Part("next", self.say("next"), (lead, todo))
+        if lines and report.doubt:
+            lead = Paragraph(self.say("next_doubt", policy=report.last, why=report.doubt), "")
+            points = self.say_each("next_mistakes", "next_rows", "next_teach")
+            return [lead, page.Bullets(points)]
+        lead = Paragraph(self.say("next_lead"))
+        return [lead, page.Verbatim("\n".join(lines))] if lines else []
 
 
 def _find_picture(one: Prediction, folder: Path) -> Path | None:
@@ -529,10 +434,10 @@ def _find_picture(one: Prediction, folder: Path) -> Path | None:
 
 def find_labels(predictions: Sequence[Prediction]) -> tuple[str, ...]:
     """Return every label that occurs, in the order of the fullest probabilities, then by name."""
-    tables = [list(one.probabilities) for one in predictions if one.probabilities is not None]
-    known = max(tables, key=len, default=[])
+    shares = [list(one.probabilities) for one in predictions if one.probabilities is not None]
+    known = max(shares, key=len, default=[])
     seen = {answer for one in predictions for answer in (one.label, one.predicted)}
-    seen |= {name for table in tables for name in table}
+    seen |= {name for labels in shares for name in labels}
     return (*known, *sorted(name for name in seen - set(known) if name is not None))
 
 
@@ -546,9 +451,8 @@ def choose_mistakes(wrong: Sequence[Prediction]) -> list[Prediction]:
         sure = one.confidence
         return (one.predicted is None, sure is None, -(sure or 0.0), one.example_id)
 
-    firsts: dict[tuple[str, ...], Prediction] = {}
-    for one in (ranked := sorted(wrong, key=rank)):
-        firsts.setdefault(one.pictures or (one.example_id,), one)
+    ranked = sorted(wrong, key=rank)
+    firsts = {one.pictures or one.example_id: one for one in reversed(ranked)}
     chosen = {one.example_id for one in firsts.values()}
-    others = [one for one in ranked if one.example_id not in chosen]
-    return sorted([*firsts.values(), *others][:NUM_MISTAKES], key=rank)
+    ranked.sort(key=lambda one: one.example_id not in chosen)
+    return sorted(ranked[:NUM_MISTAKES], key=rank)
