@@ -117,9 +117,12 @@ def _state_gap(
         yield Statement("finding.power", {"needed": Statement(f"power.{kind}", needed)})
 
 
-def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blocks.Page:
-    """Return the page of a comparison."""
-    layout = ComparisonLayout(comparison, Phrases(language, policies=comparison.table.policies))
+def lay_out_comparison(
+    comparison: Comparison, language: Language = "en", *, own: Path | None = None
+) -> blocks.Page:
+    """Return the page of a comparison; ``own`` is a file of further phrases, as of ``Phrases``."""
+    phrases = Phrases(language, policies=comparison.table.policies, own=own)
+    layout = ComparisonLayout(comparison, phrases)
     table, say = comparison.table, layout.phrases.say
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
     sources = [Fold(say("sources"), (blocks.Bullets(tuple(folders)),))] if folders else []
