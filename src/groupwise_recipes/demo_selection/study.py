@@ -485,11 +485,10 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     )
     findings, verdict = page.boxes
     paragraphs = (*findings.paragraphs, *against.boxes[0].paragraphs)
-    parts = [one for one in page.parts if one.name != "training"]
-    parts += [
-        replace(one, blocks=(Paragraph(say("training_lead")), *one.blocks))
+    lead = Paragraph(say("training_lead"))
+    parts = [
+        replace(one, blocks=(lead, *one.blocks)) if one.name == "training" else one
         for one in page.parts
-        if one.name == "training"
     ]
     parts += [one for one in values.parts if one.name == "values"]
     grids = [one for one in cells.parts if one.name == "differences"]
