@@ -45,12 +45,12 @@ from groupwise_recipes.demo_selection.list_stages import (
     read_material,
 )
 from groupwise_recipes.demo_selection.pointwise import POINTWISE, read_pointwise
-from groupwise_recipes.demo_selection.report_sections import make_sections
 from groupwise_recipes.demo_selection.results import (
     MEAN,
     list_measures,
     list_policies,
     make_predictions,
+    make_sections,
 )
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
