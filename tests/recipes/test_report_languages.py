@@ -42,7 +42,7 @@ from groupwise_recipes.task.measuring import list_measures as list_task_measures
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.measuring import MEASURES as VISUAL_MEASURES
 from groupwise_recipes.visual_reasoning.sections import make_sections as of_visual_reasoning
-from groupwise_recipes.visual_reasoning.transfer import make_source_sections
+from groupwise_recipes.visual_reasoning.sections import make_source_sections
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
 from groupwise_recipes.workflows.sections import make_sections as of_workflows

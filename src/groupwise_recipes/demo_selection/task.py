@@ -19,7 +19,6 @@ from groupwise_recipes.demo_selection.data_stages import (
     run_prepare,
 )
 from groupwise_recipes.demo_selection.evaluate_stage import measure_labelled, run_evaluate
-from groupwise_recipes.demo_selection.labelled import read_labelled_questions
 from groupwise_recipes.demo_selection.list_stages import (
     run_candidates,
     run_candidates_again,
@@ -28,7 +27,11 @@ from groupwise_recipes.demo_selection.list_stages import (
     run_pointwise,
     run_rce,
 )
-from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_picture
+from groupwise_recipes.demo_selection.predictor import (
+    DemoPredictor,
+    ask_about_picture,
+    read_labelled_questions,
+)
 from groupwise_recipes.demo_selection.preview import preview_run
 
 if TYPE_CHECKING:

@@ -20,9 +20,15 @@ from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS, VisualConfig, VisualData
-from groupwise_recipes.visual_reasoning.inputs import list_pictures, prepare_inputs, write_places
+from groupwise_recipes.visual_reasoning.inputs import (
+    FindFrame,
+    find_frames,
+    find_row_frame,
+    list_pictures,
+    prepare_inputs,
+    write_places,
+)
 from groupwise_recipes.visual_reasoning.loading import load_rows
-from groupwise_recipes.visual_reasoning.placing import FindFrame, find_frames, find_row_frame
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow, forget_lost_partners
 from groupwise_recipes.visual_reasoning.sources import load_own
 
