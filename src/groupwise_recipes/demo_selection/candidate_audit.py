@@ -79,11 +79,7 @@ class CandidateAudit:
     digest: str  # of the recording
 
     def refuse_errors(self) -> None:
-        """Stop on errors.
-
-        Raises:
-            DataError: naming every error that was found.
-        """
+        """Stop on errors."""
         DataAudit(self.findings, {}).refuse_errors()
 
 
@@ -127,10 +123,6 @@ def audit_candidates(
         mode: how hard and soft values make a reward, the same as in training.
         limits: what is an error; None: the defaults.
         name: of the file, where somebody else recorded it.
-
-    Raises:
-        DataError: if correct is what was recorded and nothing was.
-        RewardError: if there is no such mode.
     """
     figures = measure_candidates(recording, mode=mode)
     found = [

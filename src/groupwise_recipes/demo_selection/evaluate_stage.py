@@ -78,9 +78,6 @@ def measure_labelled(task: Any, asked: "Labelled") -> tuple[DataAudit, int]:
 
     Returns:
         The audit, and the number of questions about a picture that training has shown.
-
-    Raises:
-        ConfigError: if the policy is no selector.
     """
     context, test = asked.context, list(asked.examples)
     config, last = context.config, _find_last(context.config)

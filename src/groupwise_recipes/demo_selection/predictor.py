@@ -43,11 +43,7 @@ _AT_ONCE = 64
 
 
 def ask_about_picture(request: Request) -> Example:
-    """Return the question of a row about its one picture.
-
-    Raises:
-        DataError: if there is no question, or not one picture.
-    """
+    """Return the question of a row about its one picture."""
     question = request.row.get("question")
     if not isinstance(question, str) or not question.strip():
         raise DataError("a row needs a question", got=repr(question))
@@ -70,10 +66,6 @@ class DemoPredictor:
         base: folder or hub id of the answerer.
         policy: folder of a selector.
         run: the run folder, with its train items and features.
-
-    Raises:
-        RunError: if pools are not drawn as those that the selector was trained on, or the answerer
-            is another one.
     """
 
     labels: tuple[str, ...] = ()
@@ -187,18 +179,7 @@ def _try_open(
 
 
 def read_labelled_questions(path: Path, shown: Iterable[Example]) -> tuple[list[Example], DropLog]:
-    """Return the questions of a table, or of official files that a YAML file names.
-
-    Args:
-        path: a table whose rows have a ``question``, an ``image`` and ``answers``, a list of two
-            or more people's; or YAML with ``questions``, ``annotations`` and ``pictures``, as
-            ``data.vqa.test`` has them.
-        shown: items that are shown or trained on; the same question about the same picture is not
-            measured: it could be its own demonstration.
-
-    Raises:
-        DataError: if nothing can be read there.
-    """
+    """Return the questions of a table, or of official files that a YAML file names."""
     if path.suffix in (".yaml", ".yml"):
         loaded = load_files(load_config(VqaFiles, path))
         found, drops = [make_vqa_example(row) for row in loaded.rows], loaded.drops

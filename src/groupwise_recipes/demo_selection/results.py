@@ -97,12 +97,6 @@ def make_predictions(
 
     The answer that is shown is that of the most shots. An item of which an evaluation failed has no
     score there, and none in the mean.
-
-    Args:
-        test: the items.
-        cells: rows of the items, of one epoch of each training; the cell of ``none`` counts for
-            every number of shots.
-        shots: numbers of demonstrations.
     """
     found: dict[str, dict[int, dict[str, CellRow]]] = {}
     for cell, rows in cells.items():
@@ -162,14 +156,7 @@ def make_sections(
     use: Path,
     shots: Sequence[int],
 ) -> list[Section]:
-    """Return the sections of a run's report, by language.
-
-    Args:
-        metrics: of the run.
-        cells: rows of the last epoch of each training, among others.
-        use: file of ``UseFigure``, where the answerer was taught here.
-        shots: numbers of demonstrations.
-    """
+    """Return the sections of a run's report, by language."""
     by_shots = [one for one in metrics if one.measure.startswith("vqa_")]
     policies = Policies(tuple(list_policies({one.policy for one in by_shots})))
     figures = _FIGURES.validate_python(read_json(use, list)) if use.is_file() else ()

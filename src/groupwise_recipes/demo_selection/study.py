@@ -231,13 +231,7 @@ class Study:
 
 
 def read_study(folders: Sequence[Path]) -> Study:
-    """Return the study of the seeds that all arms have; of all seeds where there are none.
-
-    Raises:
-        EvaluationError: if there are no runs, one was not evaluated, or two have the same β and
-            seed.
-        DataError: if a file is damaged.
-    """
+    """Return the study of the seeds that all arms have; of all seeds where there are none."""
     runs = sorted(map(_read_run, folders), key=lambda run: (run.beta, run.seed))
     if not runs or len({(run.beta, run.seed) for run in runs}) < len(runs):
         raise EvaluationError(
@@ -293,9 +287,6 @@ def read_epochs(path: Path) -> dict[int, dict[str, float]]:
     its last row was interrupted and is left out. ``eval_loss`` is RCE at τ = 1 with raw rewards,
     ``ppo_loss`` the clipped surrogate without the penalty, ``kl`` the mean of ρ - 1 - log ρ over
     the recorded lists. Dead are the groups whose lists all earned the same.
-
-    Raises:
-        DataError: if a line is damaged.
     """
     rows = [row for row in (core.read_jsonl(path) if path.is_file() else ()) if "epoch" in row]
     found: dict[int, dict[str, float]] = {}
@@ -458,10 +449,6 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
 
     Returns:
         What a terminal shows: warnings, the recommendation, findings, and where the page is.
-
-    Raises:
-        EvaluationError: as ``read_study``.
-        DataError: if a file is damaged.
     """
     study = read_study(folders)
     say = Phrases(language, own=PHRASES).say

@@ -167,14 +167,7 @@ def _list_data_stages(*, is_taught: bool) -> list[Stage]:
 def _list_trainings(
     config: DemoSelectionConfig, sources: str, lists: Sequence[str], asked: str
 ) -> list[Stage]:
-    """Return what records lists and what is trained on them.
-
-    Args:
-        config: of the run.
-        sources: stages that asking the answerer needs.
-        lists: stages that record lists; GRPO is trained on those of the last.
-        asked: settings that asking it reads.
-    """
+    """Return what records lists and what is trained on them."""
     take = Stage(
         name="candidates",
         work=run_given,

@@ -18,17 +18,7 @@ _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 
 
 def prepare_inputs(row: VisualRow, inputs: Collection[ExtraInput], folder: Path) -> VisualRow:
-    """Return a row whose extra inputs can be shown.
-
-    Args:
-        row: with a picture.
-        inputs: that are shown.
-        folder: for depth pictures of floats or of 16 or 32 bits, whose range is stretched to 8
-            bits: models that take pictures take no other ones.
-
-    Raises:
-        RowError: if an input is not there.
-    """
+    """Return a row whose extra inputs can be shown."""
     if "boxes" in inputs and not row.boxes:
         raise RowError("no boxes to show", f"row {row.id!r} has no boxes")
     if "depth" not in inputs:
@@ -74,11 +64,7 @@ def find_frames(config: VisualConfig) -> FindFrame:
 
 
 def find_row_frame(row: VisualRow, find_frame: FindFrame) -> Size | None:
-    """Return the frame of the boxes of a row with a picture; None if it has none.
-
-    Raises:
-        RowError: if its boxes cannot be put into the picture.
-    """
+    """Return the frame of the boxes of a row with a picture; None if it has none."""
     if not row.boxes or row.picture is None or row.picture_size is None:
         return None
     size = _read_size(row.picture)

@@ -59,9 +59,6 @@ def load_rows(config: VisualConfig, folder: Path) -> SplitRows:
     Without rows for validation, a share of the training clusters becomes it. Then training is
     biased where the config asks for that. What shares a cluster with the test is in no other split,
     and what shares one with validation is not in training.
-
-    Raises:
-        DataError: if they cannot be read.
     """
     found = SplitRows()
     if config.data.drawn is not None:
@@ -81,11 +78,7 @@ def load_rows(config: VisualConfig, folder: Path) -> SplitRows:
 
 
 def digest_rows(config: VisualConfig) -> dict[str, str]:
-    """Return what the files and pictures of the data sets are known by.
-
-    Raises:
-        DataError: if one of them cannot be read.
-    """
+    """Return what the files and pictures of the data sets are known by."""
     try:
         return _digest_sources(config)
     except OSError as error:

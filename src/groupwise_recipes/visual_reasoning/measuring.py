@@ -127,12 +127,7 @@ def _ask(example: Example, text: str) -> Question | None:
 
 
 def make_rewards(weights: RewardWeights, judge: Judge | None = None) -> RewardSet:
-    """Return the rewards with their weights; a part of weight 0 is only logged.
-
-    Args:
-        weights: of the parts.
-        judge: of entailment; without one there is no such part.
-    """
+    """Return the rewards with their weights; a part of weight 0 is only logged."""
     parts: dict[str, tuple[Reward, float]] = {
         "accuracy": (LabelMatch(QUESTION_PARSER), weights.accuracy),
         "format": (AnswerFormat(QUESTION_PARSER), weights.format),

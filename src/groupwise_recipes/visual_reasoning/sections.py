@@ -26,14 +26,7 @@ def make_sections(
     policies: Policies,
     judge: AlignmentSettings,
 ) -> list[Section]:
-    """Return what the report says of alignment, by language.
-
-    Args:
-        predictions: of all policies on one split, with what the judge said.
-        metrics: of them.
-        policies: of the run; those that were to be trained and have no predictions have not run.
-        judge: what judged.
-    """
+    """Return what the report says of alignment, by language."""
     found: dict[str, list[Prediction]] = {}
     for one in predictions:
         found.setdefault(one.policy, []).append(one)
@@ -98,12 +91,7 @@ def _write(
 
 
 def make_source_sections(metrics: Sequence[Metric], policies: Policies) -> list[Section]:
-    """Return the measures of each policy by test set, by language; nothing if there is one set.
-
-    Args:
-        metrics: of all policies on one split.
-        policies: of the run.
-    """
+    """Return the measures of each policy by test set, by language; nothing if there is one set."""
     known = {metric.name: describe_metric(metric) for metric in metrics}
     named = {name.partition("/")[2] for name in known}
     start = "accuracy[source="

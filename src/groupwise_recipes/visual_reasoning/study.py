@@ -209,10 +209,6 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
 
     Returns:
         What a terminal shows: notices, and where the page is.
-
-    Raises:
-        EvaluationError: if a run was not evaluated, or none of them is of a study.
-        DataError: if a file is damaged.
     """
     runs = [_read_run(folder) for folder in dict.fromkeys(folders)]
     every = read_tables()

@@ -21,12 +21,7 @@ from groupwise_recipes.visual_reasoning.scenes import SOURCE
 
 
 def write_target(example: Example, targets: str) -> str:
-    """Return the answer to teach; what there is nothing to say of is left out.
-
-    Args:
-        example: of any row.
-        targets: as of ``WarmupSettings``.
-    """
+    """Return the answer to teach; what there is nothing to say of is left out."""
     label = str(example.label)
     said = "" if targets == "answer" else write_thoughts(example, has_boxes=targets == "boxes")
     if not said:
@@ -87,16 +82,7 @@ def read_warmup(folder: Path) -> list[Example]:
 def make_warmup_rows(
     examples: Sequence[Example], targets: str, *, descriptions: bool = False
 ) -> list[SftRow]:
-    """Return what the warm-up teaches.
-
-    Args:
-        examples: of the warm-up.
-        targets: as of ``WarmupSettings``.
-        descriptions: as of ``WarmupSettings``.
-
-    Raises:
-        DataError: if no row has anything to reason with, and not the answer alone is to be taught.
-    """
+    """Return what the warm-up teaches."""
     if targets != "answer" and not any(
         write_thoughts(one, has_boxes=targets == "boxes") for one in examples
     ):
