@@ -262,7 +262,10 @@ def _read_run(folder: Path) -> StudyRun:
         raise EvaluationError(f"{folder} is no run of a selector", expected=f"{BETA} and {SEED}")
     if not (evaluation / files.FACTS).is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
-    gap = core.read_json(checked, dict) if checked.is_file() else None
+    first_gap = None
+    if checked.is_file():
+        found = core.read_json(checked, dict)
+        first_gap = (max(found["max_log_ratio"], found["max_kl"] or 0.0), found["tolerance"])
     kept = {key: value for key, value in settings.items() if key not in (BETA, SEED, PLANNED)}
     return StudyRun(
         folder=folder,
@@ -276,7 +279,7 @@ def _read_run(folder: Path) -> StudyRun:
             cell: {row.id: row for row in files.read_cell(evaluation, cell)}
             for cell in files.list_cells(evaluation)
         },
-        first_gap=gap and (max(gap["max_log_ratio"], gap["max_kl"] or 0.0), gap["tolerance"]),
+        first_gap=first_gap,
     )
 
 

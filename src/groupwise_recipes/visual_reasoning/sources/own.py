@@ -20,7 +20,7 @@ _ROW = TypeAdapter(VisualRow)
 
 
 def load_own(path: Path) -> LoadedRows:
-    """Load all rows of a table (JSONL, JSON, CSV, TSV or Parquet); all are of the split ``test``."""
+    """Load all rows of a table (JSONL, JSON, CSV, TSV or Parquet), of the split ``test``."""
     found, drops = read_asked_rows(path, pictures=("picture",))
     loaded = collect_rows([(row.where, row) for row in found], make=_make_row)
     for drop in drops.rows:
