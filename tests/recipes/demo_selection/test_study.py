@@ -299,8 +299,8 @@ def test_a_refusal_stands_at_the_top_with_the_command_that_makes_arms_comparable
         own["command"] += ["--out", "runs/one", "--set", "seed=3"]
         write_json(run.folder / "manifest.json", own)
     told = write_study([run.folder for run in study.runs], tmp_path / "out")
-    assert told[0].startswith("Error: Conditions of evaluation: prompt: qqqqqqqq")
-    assert told[0].endswith("against another. A difference between arms cannot be put down to β.")
+    ending = r"against another\. A difference between arms cannot be put down to β\."
+    assert re.fullmatch(rf"Error: .+prompt: q+ {ending}", told[0])
     assert "No recommendation" in told
     command = (
         "groupwise sweep demo_selection --config mine/data.yaml --set 'model.base=my base' "
