@@ -41,8 +41,8 @@ def describe_table(
         "data": sorted({one["digest"] for one in data}),
         "num_runs": len(folders),
         "longest_min": max(measure_minutes(folder) for folder in folders),
-        "title": table.title.model_dump(),
-        "columns": {one.name: one.title.model_dump() for one in table.columns},
+        "title": dict(table.title),
+        "columns": {one.name: dict(one.title) for one in table.columns},
         "rows": [describe_row(table, row) for row in rows if row["runs"]],
         "differences": [
             {
@@ -62,7 +62,7 @@ def describe_table(
 def describe_row(table: StudyTable, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the title, seeds and values of a row, and what tells it from others of its name."""
     seeds = sorted({seed for one in row["values"].values() for seed, _ in one["by_seed"]})
-    titles = {one.name: one.title.model_dump() for one in table.rows}
+    titles = {one.name: dict(one.title) for one in table.rows}
     values = dict(list_values(row["values"]))
     return {"title": titles[row["row"]], "apart": row["apart"], "seed": seeds, "values": values}
 
@@ -72,7 +72,7 @@ def join_titles(table: StudyTable, *names: str) -> dict[str, str]:
     titles = {one.name: one.title for one in table.rows}
     languages: tuple[Language, ...] = ("en", "zh")
     return {
-        language: " \u2212 ".join(titles[name].choose(language) for name in names)
+        language: " \u2212 ".join(titles[name][language] for name in names)
         for language in languages
     }
 

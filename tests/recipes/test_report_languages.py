@@ -37,16 +37,16 @@ from groupwise.flow.rivals import tell_rivals
 from groupwise.flow.settings import RivalSettings
 from groupwise.pipeline import find_recipe
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
-from groupwise_recipes.demo_selection.report_sections import make_sections as of_demo_selection
 from groupwise_recipes.demo_selection.results import list_measures as list_shots
 from groupwise_recipes.demo_selection.results import list_policies
+from groupwise_recipes.demo_selection.results import make_sections as of_demo_selection
 from groupwise_recipes.group_qc import measures as group_qc
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.measuring import list_measures as list_task_measures
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.measuring import MEASURES as VISUAL_MEASURES
 from groupwise_recipes.visual_reasoning.sections import make_sections as of_visual_reasoning
-from groupwise_recipes.visual_reasoning.transfer import make_source_sections
+from groupwise_recipes.visual_reasoning.sections import make_source_sections
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
 from groupwise_recipes.workflows.sections import make_sections as of_workflows

@@ -70,16 +70,8 @@ class AnswererSettings(Config):
 def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Path:
     """Teach a tiny policy to use demonstrations and write it as a folder.
 
-    Args:
-        folder: made if missing.
-        settings: how it is taught.
-        seed: of weights, scenes and episodes.
-
     Returns:
         The folder, which ``load_policy`` reads; it is asked in ``ANSWERER_FORM``.
-
-    Raises:
-        TrainingError: if no attempt learned to look words up.
     """
     for attempt in range(settings.max_attempts):
         policy = _teach_once(folder, settings, seed=derive_seed(seed, "attempt", attempt))

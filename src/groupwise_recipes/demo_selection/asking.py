@@ -88,12 +88,7 @@ class Answerer:
         self._decoding = digest_json(decoding)
 
     def describe(self, *, sampler: str, correct_above: float | None = 0.0) -> Conditions:
-        """Return the conditions of a recording or an evaluation.
-
-        Args:
-            sampler: digest of the pools that lists are chosen from.
-            correct_above: an answer is correct if its accuracy is greater.
-        """
+        """Return the conditions of a recording or an evaluation."""
         return Conditions(
             sampler=sampler,
             prompt=self._prompt,
@@ -111,14 +106,6 @@ class Answerer:
         """Yield the results of each query's lists, by list, query by query as they come.
 
         A request that fails is a result without answer, and is asked again the next time.
-
-        Args:
-            asked: each query with its lists; taken as they are needed.
-            report_progress: called after every answer.
-
-        Raises:
-            DataError: if a list names what is no demonstration, or a query has no ``answers``.
-            GroupwiseError: if the model, not a query, is at fault.
         """
         waiting: deque[tuple[Example, dict[List, Completion | None]]] = deque()
 
@@ -149,12 +136,7 @@ class Answerer:
                 }
 
     def answer(self, asked: Sequence[tuple[Example, List]]) -> list[str | None]:
-        """Return what is said to queries behind their lists, unscored; None where asking failed.
-
-        Raises:
-            DataError: if a list names what is no demonstration.
-            GroupwiseError: if the model, not a query, is at fault.
-        """
+        """Return what is said to queries behind their lists, unscored; None where asking failed."""
         groups = [WorkGroup(str(n), (self.write_prompt(*one),)) for n, one in enumerate(asked)]
         settings = self.stream.model_copy(update={"order": "given"})
         outcomes = generate_groups(self.backend, groups, sampling=self.sampling, settings=settings)
@@ -163,11 +145,7 @@ class Answerer:
         return [None if isinstance(one, Failure) else one.text for one in found]
 
     def write_prompt(self, query: Example, demos: List) -> Example:
-        """Return the prompt of a query behind a list of demonstrations.
-
-        Raises:
-            DataError: if a demonstration is not known.
-        """
+        """Return the prompt of a query behind a list of demonstrations."""
         unknown = [one for one in demos if one not in self.train]
         if unknown:
             raise DataError(f"{unknown[0]} is no demonstration", got=f"a list of query {query.id}")

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import Field
 
 from groupwise.core import (
@@ -20,11 +21,8 @@ from groupwise.core import (
 )
 from groupwise.data import DataAudit
 from groupwise.rewards import VqaAccuracy
-from groupwise_recipes.demo_selection.candidate_figures import (
-    CandidateFigures,
-    measure_candidates,
-)
 from groupwise_recipes.demo_selection.candidates import Candidate, RecordedQuery, Recording
+from groupwise_recipes.demo_selection.recorded_groups import combine_rewards
 from groupwise_recipes.demo_selection.settings import RewardMode
 
 OFFICIAL = ("vqaEval", "VqaAccuracy")
@@ -52,37 +50,63 @@ class CandidateLimits(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateAudit:
-    """What an audit found.
+class CandidateFigures:
+    """Counts of a recording.
 
-    Attributes:
-        figures: what was counted.
-        findings: errors first, then warnings.
-        correct: what makes a list positive, in words.
-        digest: of the recording.
+    A list is positive if its answer is correct by the recording's definition. Lists whose
+    evaluation failed have no reward and count nowhere but among the failed.
     """
 
+    num_queries: int
+    num_lists: int
+    num_failed: int  # lists whose evaluation failed
+    num_positive_queries: int  # queries with a positive list
+    num_positive_lists: int
+    num_equal_queries: int  # whose rewards have no variance, those without rewards included
+    mean_reward: float | None  # over the lists that have one; None: there are none
+    distinct_rewards: Mapping[int, int]  # queries by how many different rewards their lists have
+    methods: Mapping[str, int]  # lists by what made them
+    rewards: Mapping[float, int]  # lists by reward
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateAudit:
+    """What an audit found."""
+
     figures: CandidateFigures
-    findings: tuple[Finding, ...]
-    correct: str
-    digest: str
+    findings: tuple[Finding, ...]  # errors first, then warnings
+    correct: str  # what makes a list positive, in words
+    digest: str  # of the recording
 
     def refuse_errors(self) -> None:
-        """Stop on errors.
-
-        Raises:
-            DataError: naming every error that was found.
-        """
+        """Stop on errors."""
         DataAudit(self.findings, {}).refuse_errors()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the audit as JSON values."""
-        return {
-            "figures": asdict(self.figures),
-            "findings": [finding.to_json() for finding in self.findings],
-            "correct": self.correct,
-            "digest": self.digest,
-        }
+
+def measure_candidates(recording: Recording, *, mode: RewardMode) -> CandidateFigures:
+    """Return the counts of a recording; raises as ``audit_candidates``."""
+    values = [
+        [value for one in query.candidates if (value := recording.read_values(one)) is not None]
+        for query in recording.queries
+    ]
+    pairs = [torch.tensor(one, dtype=torch.float64).reshape(-1, 2) for one in values]
+    rewards = [combine_rewards(one[:, 0], one[:, 1], mode=mode).tolist() for one in pairs]
+    every = [one for of_query in rewards for one in of_query]
+    positive = [sum(hard > 0 for hard, _ in of_query) for of_query in values]
+    distinct = [len(set(of_query)) for of_query in rewards]
+    lists = [one for query in recording.queries for one in query.candidates]
+    return CandidateFigures(
+        num_queries=len(recording.queries),
+        num_lists=len(lists),
+        num_failed=len(lists) - len(every),
+        num_positive_queries=sum(count > 0 for count in positive),
+        num_positive_lists=sum(positive),
+        num_equal_queries=sum(count < 2 for count in distinct),
+        mean_reward=sum(every) / len(every) if every else None,
+        distinct_rewards=dict(sorted(Counter(distinct).items())),
+        methods=dict(sorted(Counter(one.method for one in lists).items())),
+        rewards=dict(sorted(Counter(every).items())),
+    )
 
 
 def audit_candidates(
@@ -99,10 +123,6 @@ def audit_candidates(
         mode: how hard and soft values make a reward, the same as in training.
         limits: what is an error; None: the defaults.
         name: of the file, where somebody else recorded it.
-
-    Raises:
-        DataError: if correct is what was recorded and nothing was.
-        RewardError: if there is no such mode.
     """
     figures = measure_candidates(recording, mode=mode)
     found = [
@@ -116,7 +136,10 @@ def audit_candidates(
 
 def write_candidate_audit(audit: CandidateAudit, folder: Path) -> CandidateAudit:
     """Write ``candidates.json`` and ``candidates.md`` into ``folder``; return the audit."""
-    write_json(folder / "candidates.json", audit.to_json())
+    findings = [finding.to_json() for finding in audit.findings]
+    told = {"figures": asdict(audit.figures), "findings": findings}
+    told |= {"correct": audit.correct, "digest": audit.digest}
+    write_json(folder / "candidates.json", told)
     write_text(folder / "candidates.md", render_candidate_audit(audit))
     return audit
 

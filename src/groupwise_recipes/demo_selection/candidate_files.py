@@ -28,10 +28,6 @@ class CandidateFile:
     Args:
         path: the file; made if missing.
         conditions: that its lists are recorded under.
-
-    Raises:
-        RunError: if another process holds it, or it was begun under other conditions.
-        DataError: if it is no such file.
     """
 
     def __init__(self, path: Path, conditions: Conditions) -> None:
@@ -63,11 +59,7 @@ class CandidateFile:
         return self._rows.finished - {_HEADER}
 
     def append(self, query: RecordedQuery) -> None:
-        """Write one query to disk.
-
-        Raises:
-            DataError: if it is recorded already.
-        """
+        """Write one query to disk."""
         self._rows.append(asdict(query))
 
     def close(self) -> None:
@@ -84,11 +76,7 @@ class CandidateFile:
 
 
 def read_candidates(path: Path) -> Recording:
-    """Return what a ``CandidateFile`` recorded.
-
-    Raises:
-        DataError: if it cannot be read, or a row is not a recorded query.
-    """
+    """Return what a ``CandidateFile`` recorded."""
     rows = read_jsonl(path)
     if not rows:
         raise DataError(f"{path} has no recorded candidates")

@@ -22,17 +22,6 @@ def make_groups(
     """Return the groups of a recording, in the order of its queries.
 
     Lists whose evaluation failed are not present.
-
-    Args:
-        recording: with pools of one size.
-        queries: features of the queries, by their query ids.
-        train: features of the train items that pools name.
-        mode: how hard and soft values make a reward.
-
-    Raises:
-        DataError: if a pool was not recorded, pools have different sizes, features are missing, or
-            no list could be scored.
-        RewardError: if there is no such mode.
     """
     pools = [query.require_pool() for query in recording.queries]
     sizes = {len(pool) for pool in pools}

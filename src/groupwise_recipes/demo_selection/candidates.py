@@ -58,10 +58,6 @@ class RecordedQuery:
         answers: of the annotators, raw.
         pool: ids of the K train items that lists are picked from, in order; None: not recorded.
         candidates: the lists, no two alike.
-
-    Raises:
-        DataError: if a list is empty, names an item twice or one that is not in the pool, two
-            lists are the same, an accuracy is outside [0, 1], or the pool has an item twice.
     """
 
     query_id: str
@@ -97,11 +93,7 @@ class RecordedQuery:
             )
 
     def require_pool(self) -> tuple[ItemId, ...]:
-        """Return the pool.
-
-        Raises:
-            DataError: if it was not recorded.
-        """
+        """Return the pool."""
         if self.pool is None:
             raise DataError(
                 f"the pool of query {self.query_id} was not recorded", fix="give its pools"
@@ -109,11 +101,7 @@ class RecordedQuery:
         return self.pool
 
     def find_positions(self, candidate: Candidate) -> tuple[int, ...]:
-        """Return the positions of a list in the pool, each in [0, K).
-
-        Raises:
-            DataError: if the pool was not recorded.
-        """
+        """Return the positions of a list in the pool, each in [0, K)."""
         return tuple(map(self.require_pool().index, candidate.ids))
 
 
@@ -125,9 +113,6 @@ class Recording:
         queries: with different ids.
         conditions: that they were recorded under.
         notes: JSON values that came with a published file.
-
-    Raises:
-        DataError: if there are no queries, two have one id, or lists have different lengths.
     """
 
     queries: tuple[RecordedQuery, ...]
@@ -170,9 +155,6 @@ class Recording:
 
         Hard is 1 if the answer is correct by ``conditions.correct_above``, else 0; soft is its VQA
         accuracy in [0, 1].
-
-        Raises:
-            DataError: if correct is what was recorded and nothing was.
         """
         if candidate.accuracy is None:
             return None

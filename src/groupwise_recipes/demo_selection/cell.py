@@ -33,11 +33,6 @@ def measure_cell(
         num_samples: test queries: the nested subset of so many; None: the largest that the run
             evaluates.
         device: of an answerer in this process; None: as policies choose it.
-
-    Raises:
-        ConfigError: if there is no such system, or there are not so many queries.
-        ModelError: if the epoch's weights are missing.
-        GroupwiseError: if the answerer cannot be asked.
     """
     config = load_config(DemoSelectionConfig, RunFolder(run).read_manifest()["config"])
     material = read_material(config, run)

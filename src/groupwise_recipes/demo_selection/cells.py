@@ -132,11 +132,7 @@ _SUBSETS = TypeAdapter(Subsets)
 
 
 def parse_cell(name: str) -> Cell:
-    """Return the cell of a name.
-
-    Raises:
-        DataError: if no cell has such a name.
-    """
+    """Return the cell of a name."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise DataError(f"{name!r} is no cell's name", expected="<system>[-epoch-<N>]-shots-<S>")
@@ -158,11 +154,7 @@ def write_cell(evaluation: Path, cell: Cell, rows: Iterable[CellRow]) -> Path:
 
 
 def read_cell(evaluation: Path, cell: Cell) -> tuple[CellRow, ...]:
-    """Return the rows of a cell, none where it has not run.
-
-    Raises:
-        DataError: if a row is not as it should be, or an item stands there twice.
-    """
+    """Return the rows of a cell, none where it has not run."""
     path = evaluation / FOLDER / f"{cell.name}.jsonl"
     if not path.exists():
         return ()
@@ -189,11 +181,7 @@ def write_facts(evaluation: Path, facts: EvaluationFacts) -> None:
 
 
 def read_facts(evaluation: Path) -> EvaluationFacts:
-    """Return what ``cells.json`` says.
-
-    Raises:
-        DataError: if it cannot be read or says something else.
-    """
+    """Return what ``cells.json`` says."""
     path = evaluation / FACTS
     return parse_value(read_json(path, dict), _FACTS, f"{path} is not as expected")
 
@@ -204,21 +192,13 @@ def write_subsets(evaluation: Path, subsets: Subsets) -> None:
 
 
 def read_subsets(evaluation: Path) -> Subsets:
-    """Return what ``subsets.json`` says.
-
-    Raises:
-        DataError: if it cannot be read or says something else.
-    """
+    """Return what ``subsets.json`` says."""
     path = evaluation / "subsets.json"
     return parse_value(read_json(path, dict), _SUBSETS, f"{path} is not as expected")
 
 
 def draw_subsets(ids: Sequence[str], sizes: Iterable[int], *, seed: int) -> Subsets:
-    """Draw nested subsets of the test items, each named by its size.
-
-    Raises:
-        ConfigError: if a size is not from 1 to the number of test items, or there is none.
-    """
+    """Draw nested subsets of the test items, each named by its size."""
     wanted = sorted(set(sizes))
     if not wanted or wanted[0] < 1 or wanted[-1] > len(ids):
         raise ConfigError(

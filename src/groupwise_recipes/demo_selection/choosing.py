@@ -41,9 +41,6 @@ class PooledQueries:
         features: of the queries, in their order.
         train: features of the demonstrations.
         pools: of the queries, among the demonstrations.
-
-    Raises:
-        DataError: if features are of other queries, or a query has no pool.
     """
 
     queries: tuple[Example, ...]
@@ -88,11 +85,7 @@ class PooledQueries:
 def choose_by_selector(
     selector: PointerSelector, asked: PooledQueries, *, num_shots: int
 ) -> list[List]:
-    """Return the selector's greedy list for each query.
-
-    Raises:
-        ModelError: if pools have fewer candidates than shots.
-    """
+    """Return the selector's greedy list for each query."""
     device = next(selector.parameters()).device
     selector.eval()
     chosen = [
@@ -118,9 +111,6 @@ def choose_by_baseline(
         num_shots: demonstrations of a list; plays no part in ``none``.
         seed: of ``random``.
         num_near: of ``mmices``.
-
-    Raises:
-        ConfigError: if there are too few candidates.
     """
     if baseline == "none":
         return [()] * len(asked)
@@ -145,9 +135,6 @@ def choose_highest(scores: torch.Tensor, asked: PooledQueries, *, num_shots: int
         scores: of queries and their candidates, shape [Q, K].
         asked: queries and their pools.
         num_shots: demonstrations of a list.
-
-    Raises:
-        ConfigError: if there are too few candidates.
     """
     _check(num_shots, scores.shape[1])
     return asked.name_lists(_rank(scores)[:, :num_shots])

@@ -81,11 +81,6 @@ def find_differences(
 
     What is not known of one of them differs. What is not known of both does so too, unless both
     are the same recording.
-
-    Args:
-        ours: what ``Recording.describe`` or an evaluation says of itself.
-        theirs: the same of the other.
-        names: what must be alike.
     """
     is_same_data = ours.get("data") is not None and ours.get("data") == theirs.get("data")
     found: dict[str, str] = {}

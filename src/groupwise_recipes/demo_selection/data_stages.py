@@ -94,11 +94,7 @@ def _take_given(
 
 
 def run_audit(task: Any, context: StepContext) -> None:
-    """Audit all that is shown or trained on against the test queries.
-
-    Raises:
-        DataError: naming every error that was found.
-    """
+    """Audit all that is shown or trained on against the test queries."""
     del task
     prepared = context.output_of("prepare")
     items = read_items(prepared)
@@ -155,9 +151,6 @@ def split_vqa(
     """Return the rows of official files by split; no picture is read.
 
     Anchors and validation queries are among the train items; pools leave a query itself out.
-
-    Raises:
-        DataError: if there are fewer questions than are asked for.
     """
     num_queries = wanted.num_anchors + wanted.num_validation
     queries = _sample(train.rows, num_queries, seed=derive_seed(seed, "anchors"), name="train")

@@ -55,20 +55,7 @@ def measure_demonstration_use(
     num_queries: int = 200,
     max_shots: int = 4,
 ) -> list[UseFigure]:
-    """Ask an answerer with lists of each situation, of up to ``max_shots`` demonstrations.
-
-    Args:
-        engine: the answerer; it decodes greedily.
-        items: of a world. Demonstrations are drawn from its split ``train``; queries from
-            ``anchors``, so that no test item is looked at.
-        form: how it is asked.
-        seed: of the queries and their lists.
-        num_queries: at most.
-        max_shots: at least 1.
-
-    Raises:
-        DataError: there is no query, or there are not enough demonstrations.
-    """
+    """Ask an answerer with lists of each situation, of up to ``max_shots`` demonstrations."""
     rng = random.Random(derive_seed(seed, "use of demonstrations"))
     queries = [item for item in items if item.split == "anchors"]
     train = [item for item in items if item.split == "train"]

@@ -34,11 +34,6 @@ def draw_episode(
 
     Words are drawn anew. In three of ten episodes something is shown twice, with two words: the
     last one is asked for.
-
-    Args:
-        scenes: places of the scenes with an object of a colour, by colour.
-        num_shots: turns that show words.
-        rng: decides everything.
     """
     cells = _draw_cells(sorted(scenes), num_shots, rng)
     if num_shots > 1 and rng.random() < _CONTRADICTING_SHARE:

@@ -44,12 +44,12 @@ from groupwise_recipes.demo_selection.list_stages import (
     read_material,
 )
 from groupwise_recipes.demo_selection.pointwise import POINTWISE, read_pointwise
-from groupwise_recipes.demo_selection.report_sections import make_sections
 from groupwise_recipes.demo_selection.results import (
     MEAN,
     list_measures,
     list_policies,
     make_predictions,
+    make_sections,
 )
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
@@ -77,9 +77,6 @@ def measure_labelled(task: Any, asked: "Labelled") -> tuple[DataAudit, int]:
 
     Returns:
         The audit, and the number of questions about a picture that training has shown.
-
-    Raises:
-        ConfigError: if the policy is no selector.
     """
     context, test = asked.context, list(asked.examples)
     config, last = context.config, _find_last(context.config)

@@ -92,12 +92,6 @@ class Evaluator:
             cell: which; written when all its items were asked.
             ids: test items; None: all.
             report_progress: called after every answer.
-
-        Raises:
-            ConfigError: if there is no such system, or pools have too few candidates.
-            DataError: if an id is not that of a test item.
-            ModelError: if the epoch's weights are missing or no selector.
-            GroupwiseError: if the answerer cannot be asked.
         """
         lists = self.list_tried(cell)
         rows = {
@@ -127,12 +121,7 @@ class Evaluator:
         return {one: [demos] for one, demos in zip(ids, chosen, strict=True)}
 
     def choose(self, cell: Cell) -> list[List]:
-        """Return the list that a system chooses for each test item.
-
-        Raises:
-            ConfigError: if there is no such system, or pools have too few candidates.
-            ModelError: if the epoch's weights are missing or no selector.
-        """
+        """Return the list that a system chooses for each test item."""
         system = cell.system.removesuffix(REVERSED)
         baseline: Baseline | None = next((one for one in BASELINES if one == system), None)
         if system == POINTWISE and self.pointwise is not None:
@@ -170,13 +159,7 @@ def plan_cells(
     epochs: Mapping[str, Iterable[int]],
     systems: Iterable[str] = (*BASELINES, ORACLE),
 ) -> Iterator[Cell]:
-    """Yield the cells of an evaluation.
-
-    Args:
-        shots: of every system but ``none``, which has one cell of 0.
-        epochs: of trainings by system; those with the suffix ``_reversed`` among them.
-        systems: without epochs.
-    """
+    """Yield the cells of an evaluation."""
     for system in systems:
         for number in (0,) if system == "none" else shots:
             yield Cell(system, number)
@@ -189,17 +172,7 @@ def plan_cells(
 def describe_evaluation(
     recording: Recording, *, answerer: Answerer, asked: PooledQueries
 ) -> dict[str, str | None]:
-    """Return the conditions of an evaluation by the names of ``COMPARED``.
-
-    Args:
-        recording: that the selectors were trained on.
-        answerer: that is asked.
-        asked: the test items.
-
-    Raises:
-        RunError: if pools, prompt, decoding or answerer are not those of the recording.
-        DataError: if a test item was trained on or is a demonstration.
-    """
+    """Return the conditions of an evaluation by the names of ``COMPARED``."""
     above = recording.conditions.correct_above
     ours = answerer.describe(sampler=asked.pools.digest, correct_above=above).describe()
     found = find_differences(recording.describe(), ours, names=SAME_IN_EVALUATION)
@@ -219,11 +192,7 @@ def describe_evaluation(
 
 
 def begin_evaluation(folder: Path, facts: EvaluationFacts, subsets: Subsets) -> None:
-    """Write what all cells share, or check that a folder was begun with it.
-
-    Raises:
-        RunError: if it was begun with something else.
-    """
+    """Write what all cells share, or check that a folder was begun with it."""
     if (folder / "subsets.json").exists():
         former = read_facts(folder), read_subsets(folder)
         for name, ours, theirs in zip(

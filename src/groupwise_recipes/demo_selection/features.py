@@ -63,9 +63,6 @@ class ClipFeatures:
     Attributes:
         size: d, the number of values of an embedding.
         digest: of the model: the digest of its folder, or the commit that its hub id stands for.
-
-    Raises:
-        ModelError: if the model cannot be found or is no CLIP model.
     """
 
     def __init__(self, base: str | Path, *, cache: Path) -> None:
@@ -105,11 +102,7 @@ class ClipFeatures:
         return torch.stack([known[digest] for digest in digests])
 
     def tabulate(self, items: Sequence[tuple[str, Picture, str]]) -> FeatureTable:
-        """Return the embeddings of (id, picture, text) triples.
-
-        Raises:
-            DataError: if two items have the same id.
-        """
+        """Return the embeddings of (id, picture, text) triples."""
         ids = tuple(one for one, _, _ in items)
         if len(set(ids)) < len(ids):
             raise DataError("two items have the same id", expected="different ids")

@@ -37,11 +37,7 @@ class GivenLists:
     named_by: str
 
     def split(self, *, num_validation: int, num_anchors: int, seed: int) -> dict[str, Recording]:
-        """Return the recordings of anchors and of validation queries, which the seed draws.
-
-        Raises:
-            DataError: if no anchor is left.
-        """
+        """Return the recordings of anchors and of validation queries, which the seed draws."""
         recording = self.found.recording
         names = [one.query_id for one in recording.queries]
         if num_validation >= len(names):
@@ -73,10 +69,6 @@ def read_given(
         items: that queries and demonstrations are among, in the order of the data set.
         pools: JSON of a list of ids by query id, for a file without pools.
         is_whole: whether no row of the data set was dropped, so that places are known.
-
-    Raises:
-        DataError: if the file is not of the published form, has no pools and none are given, or its
-            queries or demonstrations are not those of the data set.
     """
     found = read_lists(path, pools=pools)
     recording = found.recording
@@ -87,11 +79,7 @@ def read_given(
 
 
 def read_lists(path: Path, *, pools: Path | None) -> ImportedCandidates:
-    """Read a published file and the pools it needs, by its own ids.
-
-    Raises:
-        DataError: if it is not of the published form, or there are no pools of some query.
-    """
+    """Read a published file and the pools it needs, by its own ids."""
     given = None
     if pools is not None:
         given = parse_value(read_json(pools, dict), _POOLS, f"{pools} is not as expected")

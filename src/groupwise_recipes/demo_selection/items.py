@@ -26,20 +26,12 @@ def make_dialect_example(item: DialectItem) -> Example:
 
 
 def list_contents(items: Iterable[Example]) -> list[tuple[str, Picture, str]]:
-    """Return ids, pictures and questions, as ``ClipFeatures.tabulate`` takes them.
-
-    Raises:
-        DataError: if an item has no question, or not exactly one picture.
-    """
+    """Return ids, pictures and questions, as ``ClipFeatures.tabulate`` takes them."""
     return [(item.id, _read_picture(item), read_question(item)) for item in items]
 
 
 def read_question(item: Example) -> str:
-    """Return what is asked.
-
-    Raises:
-        DataError: if the item does not say.
-    """
+    """Return what is asked."""
     question = item.fields.get("question")
     if not isinstance(question, str):
         raise DataError(f"item {item.id} has no field question", got=repr(question))

@@ -142,11 +142,7 @@ def run_candidates(task: Any, context: StepContext) -> None:
 
 
 def run_given(task: Any, context: StepContext) -> None:
-    """Take the lists of ``data.recorded``, and audit those of anchors.
-
-    Raises:
-        DataError: if there is nothing to learn from them.
-    """
+    """Take the lists of ``data.recorded``, and audit those of anchors."""
     del task
     given = context.output_of("prepare") / RECORDED
     for split in TRAINED_ON:
@@ -166,11 +162,7 @@ def run_candidates_again(task: Any, context: StepContext) -> None:
 
 
 def _record(task: Any, context: StepContext, selector: PointerSelector) -> None:
-    """Try lists for anchors and validation queries, and audit what came of those of anchors.
-
-    Raises:
-        DataError: if there is nothing to learn from them.
-    """
+    """Try lists for anchors and validation queries, and audit what came of those of anchors."""
     config, folder = context.config, context.folder
     material = read_material(config, context.run)
     base = task.find_base(config, context.run)
@@ -258,11 +250,7 @@ def run_pointwise(task: Any, context: StepContext) -> None:
 
 
 def find_start(rce: Path, epoch: int | None) -> Path:
-    """Return the selector that GRPO starts from.
-
-    Raises:
-        ConfigError: if RCE had no such epoch.
-    """
+    """Return the selector that GRPO starts from."""
     path = rce / "policy" / SELECTOR if epoch is None else rce / f"epoch-{epoch}.safetensors"
     if not path.is_file():
         raise ConfigError(f"grpo_from_epoch: RCE has no epoch {epoch}")
@@ -288,11 +276,7 @@ def _read_groups(folder: Path, material: Material, config: Any) -> dict[str, Rec
 
 
 def _make_selector(config: Any, material: Material) -> PointerSelector:
-    """Return a new selector for the features that there are.
-
-    Raises:
-        ConfigError: if its settings are for others.
-    """
+    """Return a new selector for the features that there are."""
     settings: SelectorSettings = config.selector
     _check_size(settings, material)
     return PointerSelector(settings, seed=derive_seed(config.seed, "selector"))

@@ -115,11 +115,7 @@ class GrpoObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Choose the lists of this epoch and compute their advantages.
-
-        Raises:
-            TrainingError: if all groups are dead.
-        """
+        """Choose the lists of this epoch and compute their advantages."""
         curriculum, self._rewards = self._settings.curriculum, self._all_rewards
         if epoch < len(curriculum):
             self._rewards = keep_best(self._all_rewards, curriculum[epoch])
@@ -139,11 +135,7 @@ class GrpoObjective(Objective):
     def compute(
         self, log_probs: torch.Tensor, rows: torch.Tensor, *, done: float
     ) -> tuple[torch.Tensor, Values]:
-        """See Objective.
-
-        Raises:
-            TrainingError: if this is the first step and the ratio is not 1.
-        """
+        """See Objective."""
         old, rewards, advantages = (
             value[rows].to(log_probs.device)
             for value in (self._old, self._rewards, self._advantages)
@@ -202,11 +194,7 @@ class GrpoObjective(Objective):
 
 
 def check_first_step(log_probs: torch.Tensor, old_log_probs: torch.Tensor) -> OnPolicyResult:
-    """Compare log-probabilities of lists before the first update, each of shape [lists].
-
-    Raises:
-        TrainingError: if a ratio is not 1 or KL is not 0, within 1e-6.
-    """
+    """Compare log-probabilities of lists before the first update, each of shape [lists]."""
     nothing = torch.zeros(1)  # a batch without a list that is there
     both = [torch.cat([nothing, values.cpu()]).double() for values in (old_log_probs, log_probs)]
     max_gap, max_kl = float((both[1] - both[0]).abs().max()), float(estimate_kl(*both).max())

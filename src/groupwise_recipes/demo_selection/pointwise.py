@@ -63,9 +63,6 @@ def choose_by_pointwise(
         weights: of features, shape [d].
         asked: queries and their pools.
         num_shots: demonstrations of a list.
-
-    Raises:
-        ConfigError: if pools have too few candidates.
     """
     scores = (asked.features.joined * weights) @ asked.train.joined.mT
     return choose_highest(scores.gather(1, asked.members), asked, num_shots=num_shots)

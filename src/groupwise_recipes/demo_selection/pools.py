@@ -39,21 +39,7 @@ def draw_pools(
     num_near: int = 256,
     seed: int = 0,
 ) -> Pools:
-    """Draw the pool of each query; an item is never in its own.
-
-    Args:
-        queries: whose pools are drawn.
-        train: the items that pools are drawn from.
-        sampler: ``random``: drawn by ``seed``, each query's on its own; ``text``, ``picture`` and
-            ``mixed``: the most similar by texts, by pictures, by their re-normalised mean;
-            ``mmices``: the most similar by texts among the ``num_near`` most similar by pictures.
-        size: K.
-        num_near: of ``mmices``, at least K.
-        seed: of ``random``.
-
-    Raises:
-        ConfigError: the pool is larger than what it is drawn from.
-    """
+    """Draw the pool of each query; an item is never in its own."""
     num_others = len(train.ids) - bool(set(queries.ids) & set(train.ids))
     limit = min(num_others, num_near) if sampler == "mmices" else num_others
     if not 1 <= size <= limit:

@@ -1,6 +1,11 @@
-"""What a finished run is asked: demonstrations for a new query, and the answer behind them."""
+"""What a finished run is asked: a new query, or labelled questions of somebody else.
 
-from collections.abc import Mapping, Sequence
+It gives the demonstrations and the answer behind them. A labelled question has one picture and the
+answers of several people.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +18,20 @@ from groupwise.core import (
     ModelError,
     RunError,
     digest_file,
+    load_config,
     make_example,
     read_picture,
 )
+from groupwise.data import PICTURE_COLUMNS, AskedRow, DropLog, make_vqa_example, read_asked_rows
 from groupwise.rewards import VqaParser
 from groupwise.serving import Answer, Request
 from groupwise_recipes.demo_selection.asking import Answerer, List
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.choosing import PooledQueries, choose_by_selector
 from groupwise_recipes.demo_selection.conditions import SAME_IN_EVALUATION, find_differences
-from groupwise_recipes.demo_selection.config import DemoSelectionConfig
-from groupwise_recipes.demo_selection.data_stages import open_features, read_items
-from groupwise_recipes.demo_selection.items import list_contents
+from groupwise_recipes.demo_selection.config import DemoSelectionConfig, VqaFiles
+from groupwise_recipes.demo_selection.data_stages import load_files, open_features, read_items
+from groupwise_recipes.demo_selection.items import list_contents, read_question
 from groupwise_recipes.demo_selection.list_stages import (
     SELECTOR,
     draw_run_pools,
@@ -36,11 +43,7 @@ _AT_ONCE = 64
 
 
 def ask_about_picture(request: Request) -> Example:
-    """Return the question of a row about its one picture.
-
-    Raises:
-        DataError: if there is no question, or not one picture.
-    """
+    """Return the question of a row about its one picture."""
     question = request.row.get("question")
     if not isinstance(question, str) or not question.strip():
         raise DataError("a row needs a question", got=repr(question))
@@ -63,10 +66,6 @@ class DemoPredictor:
         base: folder or hub id of the answerer.
         policy: folder of a selector.
         run: the run folder, with its train items and features.
-
-    Raises:
-        RunError: if pools are not drawn as those that the selector was trained on, or the answerer
-            is another one.
     """
 
     labels: tuple[str, ...] = ()
@@ -177,3 +176,47 @@ def _try_open(
         return open_answerer(config, base, train)
     except ModelError:
         return None
+
+
+def read_labelled_questions(path: Path, shown: Iterable[Example]) -> tuple[list[Example], DropLog]:
+    """Return the questions of a table, or of official files that a YAML file names."""
+    if path.suffix in (".yaml", ".yml"):
+        loaded = load_files(load_config(VqaFiles, path))
+        found, drops = [make_vqa_example(row) for row in loaded.rows], loaded.drops
+    else:
+        rows, drops = read_asked_rows(path, pictures=PICTURE_COLUMNS)
+        found = [one for row in rows if (one := _read_row(row, drops)) is not None]
+    known = {_identify(one) for one in shown}
+    for one in found:
+        if _identify(one) in known:
+            drops.add("a demonstration or trained on", one.id)
+    return [one for one in found if _identify(one) not in known], drops
+
+
+def _read_row(row: AskedRow, drops: DropLog) -> Example | None:
+    answers = row.values.get("answers")
+    listed = answers if isinstance(answers, list) else []
+    texts = [text for text in listed if isinstance(text, str) and text.strip()]
+    if not row.values.get("question"):
+        drops.add("no column question", row.where)
+    elif not row.pictures:
+        drops.add("no column image", row.where)
+    elif len(texts) < 2:
+        drops.add("no column answers with two or more people's", row.where)
+    else:
+        try:
+            asked = ask_about_picture(Request(row.where, row.values, row.pictures))
+        except DataError as fault:
+            drops.add("unreadable question or picture", f"{row.where}: {fault}")
+        else:
+            return make_example(
+                asked.prompt,
+                cluster=asked.pictures[0].digest,
+                label=Counter(text.strip() for text in texts).most_common(1)[0][0],
+                fields={**asked.fields, "answers": texts},
+            )
+    return None
+
+
+def _identify(item: Example) -> tuple[str, str]:
+    return item.pictures[0].digest, read_question(item)

@@ -86,10 +86,6 @@ def read_published(
         path: the JSON file.
         conditions: what is known of how it was recorded; None: what ``write_published`` noted.
         pools: ids of the pool by query id, for a file without pools.
-
-    Raises:
-        DataError: if the file has another form, a pointer is outside of its pool, or ``pointer``,
-            ``pointer_global`` and the pool disagree.
     """
     values = read_json(path, dict)
     notes = parse_value(values.pop(_META, {}), _NOTES, f"{path} {_META} is not as expected")
@@ -110,9 +106,6 @@ def write_published(recording: Recording, path: Path, *, with_pools: bool = True
     """Write the published form, with ``candidate_pool_ids`` or without.
 
     Without them ``pointer`` and ``pointer_global`` both hold train ids.
-
-    Raises:
-        DataError: if a pool is to be written that was not recorded.
     """
     meta = {**recording.notes, _CONDITIONS: asdict(recording.conditions)}
     entries = {

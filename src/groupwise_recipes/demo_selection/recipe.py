@@ -10,7 +10,7 @@ from groupwise.flow import make_recipe
 def _report_study(
     runs: Sequence[Path], folder: Path, language: Literal["en", "zh"]
 ) -> Sequence[str]:
-    from groupwise_recipes.demo_selection.study.page import write_study
+    from groupwise_recipes.demo_selection.study import write_study
 
     return write_study(runs, folder, language=language)
 

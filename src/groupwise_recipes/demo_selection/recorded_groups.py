@@ -30,10 +30,6 @@ class RecordedGroups:
             rewards elsewhere does not matter.
         max_reward: the greatest raw reward there can be, as in ``MAX_REWARDS``. Losses see raw
             rewards; the share of it that is earned is what is logged.
-
-    Raises:
-        DataError: if shapes do not fit, a list names a position twice or one outside the pool, a
-            reward is outside [0, max_reward], or there is no list.
     """
 
     queries: torch.Tensor
@@ -105,9 +101,6 @@ def combine_rewards(hard: torch.Tensor, soft: torch.Tensor, *, mode: RewardMode)
         hard: 1 where the answer counts as correct, else 0.
         soft: VQA accuracy, in [0, 1].
         mode: which of them.
-
-    Raises:
-        RewardError: if there is no such mode.
     """
     modes = {
         "hard_plus_soft": hard + soft,

@@ -69,17 +69,7 @@ class DrawnLists:
 def draw_lists(
     selector: PointerSelector, asked: PooledQueries, settings: RecordingSettings, *, seed: int
 ) -> DrawnLists:
-    """Draw the lists of each query; which they are does not depend on the other queries.
-
-    Args:
-        selector: wherever it is, lists are drawn on the CPU, where a seed gives the same always.
-        asked: queries and their pools.
-        settings: which lists.
-        seed: of samples and random lists.
-
-    Raises:
-        ModelError: if pools have fewer candidates than shots.
-    """
+    """Draw the lists of each query; which they are does not depend on the other queries."""
     selector = copy.deepcopy(selector).cpu().eval()
     drops, found = DropLog(), dict[str, list[Candidate]]()
     nearest = {by: rank_pools(asked, by=by)[:, : settings.num_shots] for by in _LIKENESSES}
@@ -164,18 +154,6 @@ def record_candidates(
 
     A list whose evaluation failed has no accuracy and is not asked again. Lists that were drawn
     twice are counted in ``<name of the file>-drops.json``.
-
-    Args:
-        path: a ``CandidateFile``, ``<name>.jsonl``; made if missing.
-        answerer: is asked.
-        asked: queries and their pools.
-        drawn: their lists.
-        correct_above: an answer is correct if its VQA accuracy is greater.
-        report_progress: called after every answer.
-
-    Raises:
-        RunError: if the file was begun under other conditions, or with other lists or queries.
-        GroupwiseError: if the answerer cannot be asked.
     """
     conditions = answerer.describe(sampler=asked.pools.digest, correct_above=correct_above)
     write_json(path.with_name(f"{path.stem}-drops.json"), drawn.drops.to_json())

@@ -1,15 +1,27 @@
-"""What the report shows of the cells: a policy for each way of choosing, a measure per shots."""
+"""What the report shows of the cells: policies, measures, how lists are used, what GRPO changed.
+
+A policy is a way of choosing demonstrations; a measure is of a number of shots.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
-from groupwise.core import Example
-from groupwise.evaluation.predictions import Measure, PolicyKind, Prediction, RunPolicy
+from pydantic import TypeAdapter
+
+from groupwise.core import Example, read_json
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.predictions import Measure, Policies, PolicyKind, Prediction, RunPolicy
+from groupwise.evaluation.report.page import Table, Tile
+from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share, load_phrases
+from groupwise.evaluation.report.tables import Section, make_tile, tabulate_policies
 from groupwise.rewards import VqaParser
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
+from groupwise_recipes.demo_selection.demonstration_use import UseFigure
 from groupwise_recipes.demo_selection.evaluation import REVERSED
 from groupwise_recipes.demo_selection.pointwise import POINTWISE
 
+PHRASES = Path(__file__).with_name("phrases.yaml")
+_FIGURES = TypeAdapter(tuple[UseFigure, ...])
 MEAN = "vqa_mean"
 _KINDS: Mapping[str, PolicyKind] = {
     "oracle": "bound",
@@ -19,86 +31,17 @@ _KINDS: Mapping[str, PolicyKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way of choosing demonstrations, in words.
-
-    Attributes:
-        title, title_zh: for readers.
-        note, note_zh: what it is.
-    """
-
-    title: str
-    title_zh: str
-    note: str
-    note_zh: str
-
-
-WAYS: Mapping[str, Way] = {
-    "none": Way("No demonstrations", "无示例", "the question alone", "只有问题"),
-    "random": Way("Random", "随机", "drawn from the pool", "从候选池中随机抽取"),
-    "nearest_text": Way(
-        "Nearest by text", "文本最近", "the most similar questions of the pool", "池中问题最相似者"
-    ),
-    "nearest_picture": Way(
-        "Nearest by picture",
-        "图片最近",
-        "the most similar pictures of the pool",
-        "池中图片最相似者",
-    ),
-    "nearest_both": Way(
-        "Nearest by both", "图文最近", "by the mean of both embeddings", "按两种嵌入的均值"
-    ),
-    "mmices": Way(
-        "MMICES",
-        "MMICES",
-        "the most similar questions among the most similar pictures",
-        "先取相似图片，再取其中问题最相似者",
-    ),
-    "knn_few_shot": Way(
-        "KNNFewShot",
-        "KNNFewShot",
-        "nearest by text in all train items, not in the pool alone",
-        "在全部训练条目（不限候选池）中取问题最近者",
-    ),
-    POINTWISE: Way(
-        "Pointwise",
-        "逐项打分",
-        "logistic regression on the items of the selector's recorded lists",
-        "在选择器所学的同一批列表上，对单个条目做逻辑回归",
-    ),
-    f"{POINTWISE}{REVERSED}": Way(
-        "Pointwise, reversed",
-        "逐项打分，倒序",
-        "the same demonstrations in the opposite order",
-        "同样的示例，顺序相反",
-    ),
-    "oracle": Way(
-        "Best of the tried",
-        "所试之最佳",
-        "the best of the lists tried on the test query itself: an upper bound that sees the answer",
-        "在测试问题上试过的列表中最好的一个：看过答案的上界",
-    ),
-    "rce": Way("RCE", "RCE", "the selector after RCE", "RCE 之后的选择器"),
-    f"grpo{REVERSED}": Way(
-        "GRPO, reversed",
-        "GRPO，倒序",
-        "the same demonstrations in the opposite order",
-        "同样的示例，顺序相反",
-    ),
-    "grpo": Way("GRPO", "GRPO", "the selector after GRPO", "GRPO 之后的选择器"),
-}
-"""Ways by system, in the order of reports; the last one is what others are compared with."""
+_WAYS = (
+    *("none", "random", "nearest_text", "nearest_picture", "nearest_both", "mmices"),
+    *("knn_few_shot", POINTWISE, f"{POINTWISE}{REVERSED}", "oracle"),
+    *("rce", f"grpo{REVERSED}", "grpo"),
+)
+"""Ways of choosing demonstrations in the order of reports; others are compared with the last."""
 
 
 def name_measure(shots: int) -> str:
     """Return the name of VQA accuracy at so many shots."""
     return f"vqa_{shots}"
-
-
-def name_shots(number: int) -> str:
-    """Return a number of shots in words: ``1 shot``, ``2 shots``."""
-    return f"{number} shot{'' if number == 1 else 's'}"
 
 
 def list_measures(shots: Iterable[int]) -> tuple[Measure, ...]:
@@ -108,7 +51,7 @@ def list_measures(shots: Iterable[int]) -> tuple[Measure, ...]:
         *(
             Measure(
                 name_measure(number),
-                f"VQA accuracy, {name_shots(number)}",
+                f"VQA accuracy, {number} shot{'s'[: number != 1]}",
                 f"VQA 准确率（{number} 个示例）",
             )
             for number in shots
@@ -118,24 +61,26 @@ def list_measures(shots: Iterable[int]) -> tuple[Measure, ...]:
 
 def list_policies(systems: Iterable[str]) -> list[RunPolicy]:
     """Return what is known of the ways of choosing that were evaluated, in the order of reports."""
-    known = set(systems)
-    return [
-        RunPolicy(
+    known, said = set(systems), load_phrases(PHRASES)
+    found: list[RunPolicy] = []
+    for name in (name for name in _WAYS if name in known):
+        kind = _KINDS.get(name, "baseline")
+        step = name.removesuffix(REVERSED) if kind == "trained" else None
+        title, note = said[f"way.{name}"], said[f"note.{name}"]
+        policy = RunPolicy(
             name=name,
-            title=way.title,
-            title_zh=way.title_zh,
-            note=way.note,
-            note_zh=way.note_zh,
-            kind=_KINDS.get(name, "baseline"),
+            title=title["en"],
+            title_zh=title["zh"],
+            note=note["en"],
+            note_zh=note["zh"],
+            kind=kind,
             step=step,
             trained_from="rce" if step == "grpo" and "rce" in known else None,
             trained_on=("anchors", "validation") if step else (),
             weights=f"{step}/policy" if step else None,
         )
-        for name, way in WAYS.items()
-        if name in known
-        for step in [name.removesuffix(REVERSED) if _KINDS.get(name) == "trained" else None]
-    ]
+        found.append(policy)
+    return found
 
 
 def make_predictions(
@@ -145,12 +90,6 @@ def make_predictions(
 
     The answer that is shown is that of the most shots. An item of which an evaluation failed has no
     score there, and none in the mean.
-
-    Args:
-        test: the items.
-        cells: rows of the items, of one epoch of each training; the cell of ``none`` counts for
-            every number of shots.
-        shots: numbers of demonstrations.
     """
     found: dict[str, dict[int, dict[str, CellRow]]] = {}
     for cell, rows in cells.items():
@@ -201,3 +140,81 @@ def _read(item: Example, answer: str | None) -> tuple[str | None, str]:
     if found.label is not None and parser.measure(item, answer) == 1.0:
         return str(item.label), ""
     return found.label, found.reason
+
+
+def make_sections(
+    metrics: Sequence[Metric],
+    cells: Mapping[Cell, Sequence[CellRow]],
+    *,
+    use: Path,
+    shots: Sequence[int],
+) -> list[Section]:
+    """Return the sections of a run's report, by language."""
+    by_shots = [one for one in metrics if one.measure.startswith("vqa_")]
+    policies = Policies(tuple(list_policies({one.policy for one in by_shots})))
+    figures = _FIGURES.validate_python(read_json(use, list)) if use.is_file() else ()
+    found: list[Section] = []
+    for language in LANGUAGES:
+        phrases = Phrases(language, policies=policies, own=PHRASES)
+        found.append(_write_by_shots(by_shots, phrases))
+        if any(cell.system == "grpo" for cell in cells):
+            found.append(_write("changed", _tabulate_changes(cells, shots, phrases), phrases))
+        if figures:
+            found.append(_write("use", _tabulate_use(figures, phrases), phrases))
+    return found
+
+
+def _write(name: str, table: Table, phrases: Phrases, tiles: Sequence[Tile] = ()) -> Section:
+    title, lead = phrases.say_each(name, f"{name}_lead")
+    return Section(title, lead, (table,), tuple(tiles), language=phrases.language)
+
+
+def _write_by_shots(shown: Sequence[Metric], phrases: Phrases) -> Section:
+    """Return the measures by number of shots, the mean of GRPO among the report's first numbers."""
+    columns: dict[str, str] = {}
+    for measure in sorted({one.measure for one in shown}):
+        shots = measure.removeprefix("vqa_")
+        title = phrases.say("mean") if measure == MEAN else phrases.count(int(shots), "shot")
+        columns[title] = measure
+    tiles = [
+        make_tile(one, phrases.say("by_shots_tile", split=one.split))
+        for one in shown
+        if one.name == f"grpo/{MEAN}"
+    ]
+    return _write("by_shots", tabulate_policies(shown, columns, phrases=phrases), phrases, tiles)
+
+
+def _tabulate_use(figures: Sequence[UseFigure], phrases: Phrases) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for one in figures:
+        title = phrases.title("situations", one.situation)
+        if one.num_shots:
+            title = phrases.say("use_row", situation=title, num=one.num_shots)
+        counts = (one.num_right, one.num_right_reversed, one.num_changed)
+        shares = (_share(count, one.num_asked) for count in counts)
+        rows.append((title, *shares, f"{one.num_asked:,}"))
+    names = ("demonstrations", "right", "right_reversed", "use_changed")
+    return Table("", (*phrases.say_each(*names), "n"), tuple(rows))
+
+
+def _tabulate_changes(
+    cells: Mapping[Cell, Sequence[CellRow]], shots: Sequence[int], phrases: Phrases
+) -> Table:
+    by_system = {(cell.system, cell.shots): rows for cell, rows in cells.items()}
+    rows: list[tuple[str, ...]] = []
+    for number in shots:
+        ours = by_system["grpo", number]
+        before, turned = by_system["rce", number], by_system[f"grpo{REVERSED}", number]
+        changed = (
+            sum(one.demos != other.demos for one, other in zip(ours, before, strict=True)),
+            sum(one.answer != other.answer for one, other in zip(ours, before, strict=True)),
+            sum(one.answer != other.answer for one, other in zip(ours, turned, strict=True)),
+        )
+        shares = (_share(count, len(ours)) for count in changed)
+        rows.append((phrases.count(number, "shot"), *shares, f"{len(ours):,}"))
+    head = phrases.say_each("lists_changed", "answers_changed", "answers_changed_reversed")
+    return Table("", ("", *head, "n"), tuple(rows))
+
+
+def _share(number: int, total: int) -> str:
+    return format_share(number / total) if total else DASH

@@ -79,11 +79,7 @@ class PointerSelector(nn.Module):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the selector that a file holds, on the CPU and in evaluation mode.
-
-        Raises:
-            ModelError: if the file is no selector.
-        """
+        """Return the selector that a file holds, on the CPU and in evaluation mode."""
         try:
             with safe_open(path, framework="pt") as stream:
                 settings = json.loads((stream.metadata() or {})["settings"])
@@ -131,11 +127,7 @@ class PointerSelector(nn.Module):
 
     @torch.no_grad()
     def choose(self, queries: torch.Tensor, pools: torch.Tensor, *, num_shots: int) -> torch.Tensor:
-        """Return the greedy list, the best candidate at each step, shape [B, S].
-
-        Raises:
-            ModelError: if the pool has fewer candidates than shots.
-        """
+        """Return the greedy list, the best candidate at each step, shape [B, S]."""
         lists, _ = self.search(queries, pools, num_shots=num_shots, num_beams=1)
         return lists.squeeze(1)
 
@@ -152,9 +144,6 @@ class PointerSelector(nn.Module):
             pools: features of the candidates, shape [B, K, d].
             num_shots: S, at least 1.
             num_beams: at least 1.
-
-        Raises:
-            ModelError: if the pool has fewer candidates than shots.
         """
         num_items = _check_shots(pools, num_shots)
         walk = _Walk(self, self._encode(queries, pools), num_lists=1)
@@ -190,9 +179,6 @@ class PointerSelector(nn.Module):
             num_lists: G, at least 1.
             temperature: log-probabilities of each pick are divided by it; above 0.
             generator: of the features' device; None: the global one.
-
-        Raises:
-            ModelError: if the pool has fewer candidates than shots.
         """
         num_items = _check_shots(pools, num_shots)
         walk = _Walk(self, self._encode(queries, pools), num_lists=num_lists)

@@ -19,7 +19,6 @@ from groupwise_recipes.demo_selection.data_stages import (
     run_prepare,
 )
 from groupwise_recipes.demo_selection.evaluate_stage import measure_labelled, run_evaluate
-from groupwise_recipes.demo_selection.labelled import read_labelled_questions
 from groupwise_recipes.demo_selection.list_stages import (
     run_candidates,
     run_candidates_again,
@@ -28,7 +27,11 @@ from groupwise_recipes.demo_selection.list_stages import (
     run_pointwise,
     run_rce,
 )
-from groupwise_recipes.demo_selection.predictor import DemoPredictor, ask_about_picture
+from groupwise_recipes.demo_selection.predictor import (
+    DemoPredictor,
+    ask_about_picture,
+    read_labelled_questions,
+)
 from groupwise_recipes.demo_selection.preview import preview_run
 
 if TYPE_CHECKING:
@@ -164,14 +167,7 @@ def _list_data_stages(*, is_taught: bool) -> list[Stage]:
 def _list_trainings(
     config: DemoSelectionConfig, sources: str, lists: Sequence[str], asked: str
 ) -> list[Stage]:
-    """Return what records lists and what is trained on them.
-
-    Args:
-        config: of the run.
-        sources: stages that asking the answerer needs.
-        lists: stages that record lists; GRPO is trained on those of the last.
-        asked: settings that asking it reads.
-    """
+    """Return what records lists and what is trained on them."""
     take = Stage(
         name="candidates",
         work=run_given,

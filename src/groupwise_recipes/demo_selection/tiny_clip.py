@@ -31,18 +31,6 @@ def write_tiny_clip(
     """Train a tiny CLIP model and write it as a folder that ``CLIPModel`` loads.
 
     Its embeddings have 512 values, as those of ViT-B/32; pictures are scaled to 32 x 32 pixels.
-
-    Args:
-        folder: made if missing.
-        captioned: pictures and what is seen on them.
-        texts: such as questions; the tokenizer learns them and the captions, and the text tower
-            learns to keep their words.
-        seed: of the weights and of the order.
-        num_steps: of AdamW.
-        batch_size: pairs of a step; each caption has to find its picture among them.
-
-    Raises:
-        TrainingError: if there are fewer pairs than a batch.
     """
     if len(captioned) < batch_size:
         raise TrainingError(

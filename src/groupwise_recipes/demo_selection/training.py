@@ -58,9 +58,6 @@ def train_selector_rce(
         workspace: where to write, and the seed of order and dropout.
         validation: recorded lists of other queries; their RCE at τ = 1 (``eval_loss``) is logged
             after each epoch.
-
-    Raises:
-        TrainingError: if a value is not a number any more.
     """
     objective = RceObjective(groups, settings)
     return _Training(selector, groups, settings, workspace, objective).run(validation)
@@ -85,10 +82,6 @@ def train_selector_grpo(
         settings: of GRPO.
         workspace: where to write, and the seed of the order.
         validation: as in ``train_selector_rce``.
-
-    Raises:
-        TrainingError: if at the first step a ratio is not 1 or KL is not 0, within 1e-6, or if a
-            value is not a number any more.
     """
     first = order_rows(len(groups), settings, seed=workspace.seed, name="grpo", epoch=0)
     objective = GrpoObjective(

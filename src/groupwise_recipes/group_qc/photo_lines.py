@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from groupwise import evaluation
 from groupwise.evaluation.metrics import Metric, compute_metrics
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.phrases import LANGUAGES, Language
+from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
 from groupwise.evaluation.report.tables import Section, describe_metric, tabulate_metrics
 from groupwise_recipes.group_qc.verdicts import MISSED
 from groupwise_recipes.group_qc.words import Words
@@ -86,7 +85,7 @@ def make_line_sections(found: Lines) -> list[Section]:
 
 
 def _tell(found: Lines, language: Language) -> Section:
-    phrases = evaluation.Phrases(language, own=_PHRASES)
+    phrases = Phrases(language, own=_PHRASES)
     rows = {name: {one.measure: one for one in own} for name, own in found.items()}
     whole = rows[ALL]
     right, missed = whole["accuracy"], whole.get(MISSED)

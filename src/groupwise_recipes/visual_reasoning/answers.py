@@ -27,11 +27,7 @@ class QuestionParser:
         return _CHOICES.parse(text) if found.label is None else found
 
     def write(self, target: str) -> str:
-        """Return the text whose answer is ``target``.
-
-        Raises:
-            RewardError: if it is neither a label of statements nor a set of letters.
-        """
+        """Return the text whose answer is ``target``."""
         return (PARSER if target in LABELS else _CHOICES).write(target)
 
     def measure(self, example: Example, text: str) -> float | None:

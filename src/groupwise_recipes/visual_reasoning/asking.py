@@ -20,9 +20,15 @@ from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS, VisualConfig, VisualData
-from groupwise_recipes.visual_reasoning.inputs import list_pictures, prepare_inputs, write_places
+from groupwise_recipes.visual_reasoning.inputs import (
+    FindFrame,
+    find_frames,
+    find_row_frame,
+    list_pictures,
+    prepare_inputs,
+    write_places,
+)
 from groupwise_recipes.visual_reasoning.loading import load_rows
-from groupwise_recipes.visual_reasoning.placing import FindFrame, find_frames, find_row_frame
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow, forget_lost_partners
 from groupwise_recipes.visual_reasoning.sources import load_own
 
@@ -55,18 +61,7 @@ def prepare_rows(config: VisualConfig, folder: Path) -> None:
 def read_labelled_rows(
     config: VisualConfig, prepared: Path, path: Path, folder: Path
 ) -> tuple[list[Example], DropLog]:
-    """Return the questions about labelled rows of other data.
-
-    Args:
-        config: of the run.
-        prepared: what ``prepare_rows`` wrote for it.
-        path: a table, as ``load_own`` reads it; or a YAML file that names data sets as ``data``
-            does: those of their rows that it uses for ``test``.
-        folder: for pictures that are drawn or stored.
-
-    Raises:
-        DataError: if they cannot be read, or no row can be used.
-    """
+    """Return the questions about labelled rows of other data."""
     if path.suffix in (".yaml", ".yml"):
         data = load_config(VisualData, path)
         loaded = load_rows(config.model_copy(update={"data": data}), folder / "pictures")

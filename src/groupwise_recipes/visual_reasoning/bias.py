@@ -25,13 +25,7 @@ _PROBES: tuple[ProbeName, ...] = ("relation", "caption")
 def describe_bias(
     loaded: SplitRows, train: Sequence[VisualRow], test: Sequence[VisualRow]
 ) -> dict[str, Any]:
-    """Return what probes without a picture make of rows, as JSON values with findings.
-
-    Args:
-        loaded: what the rows are of.
-        train: rows that are trained on; those that are no statements are not probed.
-        test: rows that are measured, likewise.
-    """
+    """Return what probes without a picture make of rows, as JSON values with findings."""
     known, asked = (
         [row for row in rows if row.is_statement and row.relation is not None]
         for rows in (train, test)

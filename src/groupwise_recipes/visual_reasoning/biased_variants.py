@@ -39,13 +39,7 @@ def biased_variants(
 def write_variants(
     variants: Sequence[BiasedVariant], loaded: LoadedRows, folder: Path
 ) -> dict[str, Any]:
-    """Write the rows of each variant, both sides of test, and ``variants.json``; return the last.
-
-    Args:
-        variants: of the train split, all of one seed.
-        loaded: all splits.
-        folder: made if it does not exist.
-    """
+    """Write the rows of each variant, both sides of test, and ``variants.json``; return that."""
     splits = {
         name: [row for row in loaded.rows if row.split == name]
         for name in ("train", "validation", "test")

@@ -32,11 +32,7 @@ _NO_BRACKETS = str.maketrans("[]", "()")
 
 
 def find_coordinate_form(model_type: str) -> CoordinateForm:
-    """Return how a type of model (``config.model_type``) writes boxes.
-
-    Raises:
-        ModelError: if that is not known.
-    """
+    """Return how a type of model (``config.model_type``) writes boxes."""
     form = _FORMS.get(model_type)
     if form is None:
         raise ModelError(
@@ -48,15 +44,7 @@ def find_coordinate_form(model_type: str) -> CoordinateForm:
 
 
 def find_seen_size(size: Size, image_processor: Any) -> Size:
-    """Return the size to which a Qwen-VL image processor resizes a picture.
-
-    Args:
-        size: of the picture that the processor is given.
-        image_processor: of the policy; its limits and the sides of its patches are read.
-
-    Raises:
-        DataError: if one side is more than 200 times the other: the processor refuses that.
-    """
+    """Return the size to which a Qwen-VL image processor resizes a picture."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
     width, height = size
@@ -79,21 +67,13 @@ def find_seen_size(size: Size, image_processor: Any) -> Size:
 
 
 def find_frame(size: Size, *, form: CoordinateForm, image_processor: Any) -> Size:
-    """Return the frame in which a model that is shown a picture of ``size`` writes its boxes.
-
-    Raises:
-        DataError: if the processor refuses a picture of that shape.
-    """
+    """Return the frame in which a model that is shown a picture of ``size`` writes its boxes."""
     seen = find_seen_size(size, image_processor)
     return seen if form == "pixels" else _THOUSAND
 
 
 def open_frames(base: str, *, max_pixels: int) -> Callable[[Size], Size]:
-    """Return what tells the frame of a picture's size, as ``find_frame`` does for a base model.
-
-    Raises:
-        ModelError: if the base is not there, takes no pictures, or writes boxes nobody knows how.
-    """
+    """Return what tells the frame of a picture's size, as ``find_frame`` does for a base model."""
     model_type, image_processor = open_image_processor(base, max_pixels=max_pixels)
     form = find_coordinate_form(model_type)
     return lambda size: find_frame(size, form=form, image_processor=image_processor)

@@ -51,9 +51,6 @@ def judge_entailment(statement: str, reasoning: str, *, answer: bool) -> Entailm
         statement: a caption of a drawn scene, in English or Chinese.
         reasoning: what stands in ``<think>``.
         answer: that the completion gives.
-
-    Raises:
-        DataError: if the statement claims no relation of two things.
     """
     asked = read_claim(statement)
     if asked is None:

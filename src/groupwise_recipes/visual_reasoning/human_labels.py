@@ -58,15 +58,6 @@ def compare_with_people(judge: Judge, loaded: LoadedRows, out: Path) -> Calibrat
     """Ask a judge about all reasonings that people judged, and measure their agreement.
 
     What people were not asked about, and what gives no answer, is not asked.
-
-    Args:
-        judge: of entailment.
-        loaded: rows with reasonings.
-        out: folder; ``verdicts.jsonl``, ``calibration.json`` and ``report.html`` are written there.
-
-    Raises:
-        DataError: if people judged nothing.
-        JudgeError: if the judge fails more often than its settings accept.
     """
     asked = list(_list_asked(loaded.rows))
     if not asked:

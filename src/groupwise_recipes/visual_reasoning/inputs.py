@@ -1,29 +1,24 @@
-"""What is shown beside the picture: its depth picture, and the reference boxes in words."""
+"""What is shown of a row: the picture, its depth picture, and the boxes as the model sees them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from PIL import Image
 
-from groupwise.core import Picture, open_lazily, read_picture
-from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, write_box
-from groupwise_recipes.visual_reasoning.config import ExtraInput
+from groupwise.core import DataError, Picture, open_lazily, read_picture
+from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, open_frames, write_box
+from groupwise_recipes.visual_reasoning.config import ExtraInput, VisualConfig
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow
+
+FindFrame = Callable[[Size], Size]
+"""Returns the frame in which a model that is shown a picture of some size writes boxes."""
+_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 
 
 def prepare_inputs(row: VisualRow, inputs: Collection[ExtraInput], folder: Path) -> VisualRow:
-    """Return a row whose extra inputs can be shown.
-
-    Args:
-        row: with a picture.
-        inputs: that are shown.
-        folder: for depth pictures of floats or of 16 or 32 bits, whose range is stretched to 8
-            bits: models that take pictures take no other ones.
-
-    Raises:
-        RowError: if an input is not there.
-    """
+    """Return a row whose extra inputs can be shown."""
     if "boxes" in inputs and not row.boxes:
         raise RowError("no boxes to show", f"row {row.id!r} has no boxes")
     if "depth" not in inputs:
@@ -60,3 +55,33 @@ def _store_bytes(path: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     Image.fromarray(stretched).save(stored)
     return stored
+
+
+def find_frames(config: VisualConfig) -> FindFrame:
+    """Return what finds frames; the base is looked at when there are boxes."""
+    opened = cache(lambda: open_frames(config.model.base, max_pixels=config.model.max_pixels))
+    return lambda size: opened()(size)
+
+
+def find_row_frame(row: VisualRow, find_frame: FindFrame) -> Size | None:
+    """Return the frame of the boxes of a row with a picture; None if it has none."""
+    if not row.boxes or row.picture is None or row.picture_size is None:
+        return None
+    size = _read_size(row.picture)
+    (width, height), (told_width, told_height) = size, row.picture_size
+    # A copy of another size will do; what was cut or turned has its things elsewhere.
+    if abs(width * told_height - height * told_width) > max(*size, *row.picture_size):
+        what = f"the picture {row.picture} has not the shape that its boxes were drawn in"
+        raise RowError("picture of another shape", what, got=size, expected=row.picture_size)
+    try:
+        return find_frame(size)
+    except DataError as fault:
+        raise RowError("picture of a refused shape", f"{row.picture}: {fault}") from fault
+
+
+def _read_size(path: Path) -> Size:
+    """Return width and height of an upright picture, which is not decoded."""
+    with open_lazily(path) as opened:
+        width, height = opened.size
+        is_turned = opened.getexif().get(_ORIENTATION) in _TURNED
+    return (height, width) if is_turned else (width, height)

@@ -126,12 +126,7 @@ def ask_about(example: Example, reasoning: str, answer: str) -> Question:
 
 
 def open_judge(settings: AlignmentSettings, folder: Path) -> Judge:
-    """Return the judge that a config names; replies of a model are kept in a folder.
-
-    Raises:
-        ModelError: if the model cannot be loaded.
-        ConfigError: if the server's key is not set.
-    """
+    """Return the judge that a config names; replies of a model are kept in a folder."""
     return RuleEntailment() if settings.model is None else open_model(settings, folder)
 
 

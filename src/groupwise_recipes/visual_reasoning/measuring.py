@@ -6,9 +6,11 @@ from typing import Any
 
 from groupwise.core import Completion, Example, Score
 from groupwise.evaluation.predictions import MARKS, Measure, Policies, Prediction, RunPolicy
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     AnswerFormat,
+    Box,
     BoxIou,
     BoxParser,
     LabelMatch,
@@ -19,6 +21,7 @@ from groupwise.rewards import (
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER, read_leniently
 from groupwise_recipes.visual_reasoning.bias import BIAS
 from groupwise_recipes.visual_reasoning.box_rivals import OTHER_SCENE
+from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import TAGS, RewardWeights
 from groupwise_recipes.visual_reasoning.judging import (
     ALIGNED,
@@ -27,8 +30,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     describe_verdict,
     explain_verdict,
 )
-from groupwise_recipes.visual_reasoning.marking import mark_answer
-from groupwise_recipes.visual_reasoning.teaching import is_drawn
+from groupwise_recipes.visual_reasoning.teaching import is_drawn, read_boxes
 
 BOX_IOU, ALIGNMENT, LENIENT = "box_iou", "alignment", "lenient_accuracy"
 ENTAILMENT = "entailment"
@@ -38,6 +40,11 @@ MEASURES = (
     Measure(ALIGNMENT, "Reasoning entails the answer", "推理蕴含回答"),
     Measure(LENIENT, "Accuracy by the last True or False", "准确率（取最后的 True/False）"),
 )
+_SAID: Mapping[bool | None, tuple[str, str]] = {
+    True: ("The reasoning entails the answer", "推理蕴含回答"),
+    False: ("The reasoning does not entail the answer", "推理不蕴含回答"),
+    None: ("No verdict on the reasoning", "对推理没有裁决"),
+}
 _PARSER = BoxParser(tags=TAGS, tag="think", words=True)
 _ANY_NAME = BoxIou(_PARSER)
 _OWN_NAME = BoxIou(_PARSER.model_copy(update={"match_labels": True}))
@@ -119,12 +126,7 @@ def _ask(example: Example, text: str) -> Question | None:
 
 
 def make_rewards(weights: RewardWeights, judge: Judge | None = None) -> RewardSet:
-    """Return the rewards with their weights; a part of weight 0 is only logged.
-
-    Args:
-        weights: of the parts.
-        judge: of entailment; without one there is no such part.
-    """
+    """Return the rewards with their weights; a part of weight 0 is only logged."""
     parts: dict[str, tuple[Reward, float]] = {
         "accuracy": (LabelMatch(QUESTION_PARSER), weights.accuracy),
         "format": (AnswerFormat(QUESTION_PARSER), weights.format),
@@ -240,3 +242,31 @@ def _complete(
         scores={**prediction.scores, **scores},
         pair=str(example.fields.get("pair", "")),
     )
+
+
+def mark_answer(example: Example, text: str, verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the marks of an answer, as the field ``MARKS`` of predictions has them.
+
+    Args:
+        example: that is answered; without reference boxes nothing is drawn.
+        text: the answer; boxes that cannot be read are left out.
+        verdict: as of ``describe_verdict``; None: nothing was judged.
+    """
+    marks: dict[str, Any] = {}
+    if example.fields.get("boxes"):
+        said = [box for box in _PARSER.parse(text, example).value or () if box is not None]
+        marks["reference"] = _share(read_boxes(example), example.fields["picture_size"])
+        marks["answer"] = _share(said, example.fields["seen_size"])
+    if verdict is not None:
+        en, zh = _SAID[verdict["aligns"]]
+        if why := verdict["why"]:
+            en, zh = f"{en}: {why}", f"{zh}：{Phrases('zh').translate(why)}"
+        marks["remark"] = {"en": en, "zh": zh}
+    return marks
+
+
+def _share(boxes: Sequence[Box], size: Size) -> list[list[float | str]]:
+    """Return boxes in shares of a size."""
+    width, height = size
+    shares = [box.scale(1 / width, 1 / height) for box in boxes]
+    return [[*(round(x, 4) for x in (b.x1, b.y1, b.x2, b.y2)), b.label] for b in shares]

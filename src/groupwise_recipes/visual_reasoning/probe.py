@@ -57,11 +57,7 @@ class Probe:
         return next(label for label in found if label is not None)
 
     def score(self, rows: Sequence[VisualRow]) -> ProbeScore:
-        """Return how often the probe is right.
-
-        Raises:
-            DataError: if there are no rows.
-        """
+        """Return how often the probe is right."""
         from scipy.stats import binomtest
 
         if not rows:
@@ -72,11 +68,7 @@ class Probe:
 
 
 def fit_probe(rows: Sequence[VisualRow], name: ProbeName) -> Probe:
-    """Return the probe of statements; where labels are equally frequent, it looks further.
-
-    Raises:
-        DataError: if there are no rows, or one is no statement.
-    """
+    """Return the probe of statements; where labels are equally frequent, it looks further."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in rows:
         if not row.is_statement:

@@ -76,9 +76,6 @@ class VisualRow:
         reasonings: that people wrote or judged.
         things: what is in the boxes, in full, where the text may say less; one for each box or
             none.
-
-    Raises:
-        RowError: if the row contradicts itself.
     """
 
     id: str
@@ -145,13 +142,6 @@ def collect_rows(records: Iterable[tuple[str, T]], *, make: Callable[[T], Visual
     """Make a row of each record; drop and count what cannot be used.
 
     A row with the id of an earlier one is dropped, and so is half a contrastive pair.
-
-    Args:
-        records: each with the place it stands at.
-        make: raises RowError for a record that cannot be used.
-
-    Raises:
-        DataError: if nothing is left.
     """
     drops, found, num_records = DropLog(), dict[str, tuple[str, VisualRow]](), 0
     for where, record in records:
@@ -180,11 +170,7 @@ def write_rows(path: Path, rows: Iterable[VisualRow]) -> None:
 
 
 def read_rows(path: Path) -> list[VisualRow]:
-    """Return the rows that ``write_rows`` wrote.
-
-    Raises:
-        DataError: if the file cannot be read, or a row contradicts itself.
-    """
+    """Return the rows that ``write_rows`` wrote."""
     return [
         parse_value(values, _ROW, f"{path} row {number} is damaged")
         for number, values in enumerate(read_jsonl(path), start=1)
@@ -200,16 +186,7 @@ def forget_lost_partners(rows: Sequence[VisualRow]) -> list[VisualRow]:
 
 
 def make_box(sides: Sequence[float], label: str, *, size: tuple[int, int]) -> Box:
-    """Return the box of ``x1, y1, x2, y2``, cut where rounding put it a pixel outside at most.
-
-    Args:
-        sides: in pixels of the original picture.
-        label: what is in it.
-        size: width and height of the original picture.
-
-    Raises:
-        RowError: if it has no area, or reaches further outside of the picture.
-    """
+    """Return the box of ``x1, y1, x2, y2``, cut where rounding put it a pixel outside at most."""
     x1, y1, x2, y2 = sides
     width, height = size
     if min(x1, y1) < -1 or x2 > width + 1 or y2 > height + 1:

@@ -19,13 +19,7 @@ SOURCE = "drawn"
 
 
 def draw_rows(scenes: DrawnScenes, folder: Path, *, seed: int) -> Mapping[Split, list[VisualRow]]:
-    """Draw the scenes into a folder and return their rows by split.
-
-    Args:
-        scenes: how many, and how they look.
-        folder: for the pictures.
-        seed: of the run.
-    """
+    """Draw the scenes into a folder and return their rows by split."""
     trained: Mapping[Split, int] = {
         "train": scenes.num_pairs,
         "validation": max(3, scenes.num_pairs // 8),

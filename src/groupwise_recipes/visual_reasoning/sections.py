@@ -1,4 +1,4 @@
-"""What a report says of reasoning: how often it entails the answer, and how it fails to."""
+"""What a report says of reasoning, and of several test sets side by side."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.judging import FAULTS
-from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT
+from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, BOX_IOU, ENTAILMENT
 
 PHRASES = Path(__file__).with_name("phrases.yaml")
 NOT_RUN = "?"
@@ -25,14 +25,7 @@ def make_sections(
     policies: Policies,
     judge: AlignmentSettings,
 ) -> list[Section]:
-    """Return what the report says of alignment, by language.
-
-    Args:
-        predictions: of all policies on one split, with what the judge said.
-        metrics: of them.
-        policies: of the run; those that were to be trained and have no predictions have not run.
-        judge: what judged.
-    """
+    """Return what the report says of alignment, by language."""
     found: dict[str, list[Prediction]] = {}
     for one in predictions:
         found.setdefault(one.policy, []).append(one)
@@ -94,3 +87,33 @@ def _write(
         dash=DASH,
     )
     return Section(phrases.say("alignment"), lead, (table,), language=phrases.language)
+
+
+def make_source_sections(metrics: Sequence[Metric], policies: Policies) -> list[Section]:
+    """Return the measures of each policy by test set, by language; nothing if there is one set."""
+    known = {metric.name: describe_metric(metric) for metric in metrics}
+    named = {name.partition("/")[2] for name in known}
+    start = "accuracy[source="
+    sources = sorted(name[len(start) : -1] for name in named if name.startswith(start))
+    if len(sources) < 2:
+        return []
+    columns = [
+        (measure, source)
+        for measure in ("accuracy", "pair_accuracy", "invalid_rate", BOX_IOU)
+        for source in sources
+        if f"{measure}[source={source}]" in named
+    ]
+    shown = [one.name for one in policies.listed if f"{one.name}/accuracy" in known]
+    found: list[Section] = []
+    for language in LANGUAGES:
+        phrases = Phrases(language, policies=policies, own=PHRASES)
+        head = [phrases.say(f"{measure}_of", source=source) for measure, source in columns]
+        names = {x: [f"{x}/{name}[source={source}]" for name, source in columns] for x in shown}
+        rows = [
+            (phrases.title_policy(policy), *(known.get(name, DASH) for name in own))
+            for policy, own in names.items()
+        ]
+        table = Table("", (phrases.say("policy"), *head), tuple(rows), kind="headline")
+        title, lead = phrases.say_each("test_sets", "sources_lead")
+        found.append(Section(title, lead, (table,), language=language))
+    return found

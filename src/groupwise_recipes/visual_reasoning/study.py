@@ -20,24 +20,16 @@ from groupwise.evaluation.fairness import RunFacts, read_facts
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.predictions import (
-    Items,
     Policies,
     Prediction,
     read_policies,
     read_predictions,
 )
+from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report.page import (
-    Block,
-    Bullets,
     Cell,
-    Fold,
-    Notice,
-    Page,
     Paragraph,
-    Part,
     Table,
-    Verbatim,
-    write_page,
 )
 from groupwise.evaluation.report.phrases import (
     DASH,
@@ -57,16 +49,14 @@ from groupwise_recipes.visual_reasoning.config import CHECKPOINTS
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT
 from groupwise_recipes.visual_reasoning.study_tables import (
-    FOLDER,
     Column,
-    Published,
     Row,
     StudyTable,
     fits_any,
     read_tables,
 )
 
-NOT_RUN = "?"
+NOT_RUN, SEED = "?", "seeds/seed"
 _MAX_APART = 4
 
 
@@ -79,21 +69,6 @@ class _Run(NamedTuple):
     predictions: dict[str, list[Prediction]]
 
 
-class _Measured(NamedTuple):
-    """A policy of a run with what stands behind it."""
-
-    run: _Run
-    policy: str
-    facts: RunFacts
-
-    @property
-    def seed(self) -> int:
-        return self.facts.facts["seeds/seed"]
-
-    def choose_rows(self, split: str) -> list[Prediction]:
-        return [row for row in self.run.predictions[self.policy] if row.split == split]
-
-
 @dataclass(frozen=True)
 class _Arm:
     """The runs of a row that differ in the seed only, by seed; ``repeated`` are further ones.
@@ -102,8 +77,8 @@ class _Arm:
     """
 
     row: Row
-    runs: tuple[_Measured, ...] = ()
-    repeated: tuple[_Measured, ...] = ()
+    runs: tuple[RunFacts, ...] = ()
+    repeated: tuple[RunFacts, ...] = ()
     apart: tuple[str, ...] = ()
 
 
@@ -113,10 +88,13 @@ class _Filled(NamedTuple):
     table: StudyTable
     arms: list[_Arm]
     results: ResultTable
-    pairs: list[tuple[_Arm, _Arm, list[MethodDifference | None]]]
+    pairs: list[tuple[_Arm, _Arm, dict[str, MethodDifference]]]
 
-    def find(self, arm: _Arm, column: Column) -> Result:
-        return self.results.summarize(str(self.arms.index(arm)), (column.name,))
+    def find(self, arm: _Arm, column: Column) -> tuple[Result, int]:
+        """Return what the seeds of an arm come to, and the items of the seed that has most."""
+        place = str(self.arms.index(arm)), (column.name,)
+        sizes = [one.n or 0 for one in self.results.select(*place)]
+        return self.results.summarize(*place), max(sizes, default=0)
 
 
 def _read_run(folder: Path) -> _Run:
@@ -139,127 +117,115 @@ def _list_arms(table: StudyTable, runs: Sequence[_Run]) -> Iterator[_Arm]:
     """Yield the arms of a table in the order of its rows; a row has several that are unlike."""
     of_study = [run for run in runs if fits_any(table.runs, run.settings)]
     for row in table.rows:
-        groups: list[list[_Measured]] = []
+        groups: list[list[RunFacts]] = []
         for run in of_study:
             policy, checkpoint = row.policy, run.settings.get("checkpoint")
             if checkpoint is not None:  # It fills the row of the policy that it stands for.
                 policy = {"prompt": "", CHECKPOINTS[checkpoint]: "prompt"}.get(policy, policy)
             if policy not in run.predictions or not fits_any(row.where, run.settings):
                 continue
-            rows = run.predictions[policy]
-            one = _Measured(run, policy, read_facts(run.folder, policy=policy, predictions=rows))
-            for group in groups:
-                if not find_unlike([group[0].facts, one.facts], table.split):
-                    group.append(one)
-                    break
-            else:
-                groups.append([one])
+            own = run.predictions[policy]
+            one = read_facts(run.folder, policy=policy, predictions=own)
+            like = (group for group in groups if not find_unlike([group[0], one], table.split))
+            group = next(like, None)
+            if group is None:
+                groups.append(group := [])
+            group.append(one)
         if not groups and not row.is_extra:
             yield _Arm(row)
         for group in groups:
-            others = [other[0].facts for other in groups if other is not group]
-            first = group[0].facts
-            found = [x for other in others for x in find_unlike([first, other], table.split)]
+            others = [other[0] for other in groups if other is not group]
+            found = [x for other in others for x in find_unlike([group[0], other], table.split)]
             found.sort(key=lambda one: one.aspect != "config")
             apart = dict.fromkeys(
-                f"{x.key} {x.values.get(first.name)}" if x.aspect == "config" else x.name
+                f"{x.key} {x.values.get(group[0].name)}" if x.aspect == "config" else x.name
                 for x in found
             )
-            shown = {one.seed: one for one in reversed(group)}
-            kept = tuple(sorted(shown.values(), key=lambda one: one.seed))
+            shown = {one.facts[SEED]: one for one in reversed(group)}
+            kept = tuple(shown[seed] for seed in sorted(shown))
             yield _Arm(row, kept, tuple(one for one in group if one not in kept), tuple(apart))
-
-
-def _name_measure(one: _Measured, column: Column, split: str) -> str | None:
-    """Return the measure with the part of the items that the run asked about; None: of none."""
-    rows = one.choose_rows(split)
-    if column.part is None:
-        return column.measure if rows else None
-    name, values = column.part
-    have = {row.fields.get(name) for row in rows}
-    value = next((value for value in values if value in have), None)
-    return None if value is None else f"{column.measure}[{name}={value}]"
-
-
-def _read_items(arm: _Arm, column: Column, split: str) -> dict[int, Items]:
-    """Return the items of an arm by seed; a run none of whose items has the measure has none."""
-    found: dict[int, Items] = {}
-    for one in arm.runs:
-        rows, name = one.choose_rows(split), _name_measure(one, column, split)
-        if name is not None and name in list_measures(rows):
-            found[one.seed] = read_items(rows, policy=one.policy, split=split, measure=name)
-    return found
 
 
 def _fill_table(table: StudyTable, runs: Sequence[_Run]) -> _Filled:
     """Return a table with its results, and the differences of arms that have their row alone."""
     arms, results = list(_list_arms(table, runs)), list[Result]()
+    policies = {run.folder: run.policies for run in runs}
     for place, arm in enumerate(arms):
         for column in table.columns:
-            named: dict[str, Any] = {"system": str(place), "cell": (column.name,)}
-            items = _read_items(arm, column, table.split)
+            found = [_read_result(str(place), column, one, table.split) for one in arm.runs]
             applied = ALIGNMENT if column.measure in FAULTS else column.measure
-            silent = [applied in x.run.policies.find(x.policy).inapplicable for x in arm.runs]
-            if arm.runs and all(silent):
-                results.append(Result(**named, state="inapplicable"))
-            elif items:
-                results += [
-                    Result.of_items(items=x, seed=seed, **named) for seed, x in items.items()
-                ]
-            else:
-                asked = any(_name_measure(one, column, table.split) for one in arm.runs)
-                named["error"] = "no_item" if asked else ""
-                results.append(Result(**named, state="inapplicable" if asked else "waiting"))
+            silent = [applied in policies[x.folder].find(x.policy).inapplicable for x in arm.runs]
+            done = [one for one in found if one is not None and one.state == "done"]
+            if silent and all(silent):
+                done = [Result(str(place), (column.name,), state="inapplicable")]
+            # A run that was not asked about these items does not stand for one that was.
+            asked = [one for one in found if one is not None]
+            results += done or asked[:1] or [Result(str(place), (column.name,), state="waiting")]
+    every = ResultTable(results=tuple(results), split=table.split)
     alone = {arm.row.name: arm for arm in arms if not arm.apart}
-    pairs = [(alone[x], alone[y]) for x, y in table.pairs if x in alone and y in alone]
-    gaps = [(*pair, [_subtract(*pair, x, table.split) for x in table.columns]) for pair in pairs]
-    return _Filled(table, arms, ResultTable(results=tuple(results), split=table.split), gaps)
+    filled = _Filled(table, arms, every, [])
+    for first, second in ((alone.get(x), alone.get(y)) for x, y in table.pairs):
+        if first is not None and second is not None:
+            filled.pairs.append((first, second, dict(_subtract(filled, first, second))))
+    return filled
 
 
-def _subtract(first: _Arm, second: _Arm, column: Column, split: str) -> MethodDifference | None:
-    """Return what the second arm has more than the first, over the seeds that both have.
+def _read_result(place: str, column: Column, one: RunFacts, split: str) -> Result | None:
+    """Return what a run has in a column; None if it was asked about no item of its part."""
+    rows, name = list(one.answers.get(split, {}).values()), column.measure
+    if column.part is not None:
+        field, values = column.part
+        have = {row.fields.get(field) for row in rows}
+        rows = rows if have & {*values} else []
+        name += f"[{field}={next((value for value in values if value in have), '')}]"
+    if not rows:
+        return None
+    named: dict[str, Any] = {"cell": (column.name,), "seed": one.facts[SEED]}
+    if name not in list_measures(rows):
+        return Result(place, **named, state="inapplicable", error="no_item")
+    items = read_items(rows, policy=one.policy, split=split, measure=name)
+    return Result.of_items(place, items, **named)
+
+
+def _subtract(filled: _Filled, first: _Arm, second: _Arm) -> Iterator[tuple[str, MethodDifference]]:
+    """Yield by column what the second arm has more than the first, over seeds that both have.
 
     Both must have been asked the same items; those that count have a value on both sides, as a
     verdict on reasoning may be missing on one.
     """
-    sides = [_read_items(arm, column, split) for arm in (first, second)]
+    split = filled.table.split
     asked = [
         {
-            one.seed: {(x.example_id, x.cluster, x.label) for x in one.choose_rows(split)}
+            (one.facts[SEED], x.example_id, x.cluster, x.label)
             for one in arm.runs
+            for x in one.answers.get(split, {}).values()
         }
         for arm in (first, second)
     ]
-    pairs: list[tuple[Items, Items]] = []
-    for seed in sorted(sides[0].keys() & sides[1].keys()):
-        one, two = sides[0][seed], sides[1][seed]
-        common = {*one.ids} & {*two.ids}
-        if common and asked[0][seed] == asked[1][seed]:
-            pairs.append((one.keep(common), two.keep(common)))
-    return compare_methods(*zip(*pairs, strict=True), is_paired=True) if pairs else None
+    other = {seed for seed, *_ in asked[0] ^ asked[1]}
+    for column in filled.table.columns:
+        sides = [
+            {
+                one.seed: one.items
+                for one in filled.results.select(str(filled.arms.index(arm)), (column.name,))
+                if one.items is not None and one.seed not in other
+            }
+            for arm in (first, second)
+        ]
+        both = [(sides[0][seed], sides[1][seed]) for seed in sorted({*sides[0]} & {*sides[1]})]
+        both = [(a.keep({*b.ids}), b.keep({*a.ids})) for a, b in both if {*a.ids} & {*b.ids}]
+        if both:
+            yield column.name, compare_methods(*zip(*both, strict=True), is_paired=True)
 
 
-def write_study(
-    folders: Sequence[Path], out: Path, *, language: Language = "en", tables: Path = FOLDER
-) -> list[str]:
+def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en") -> list[str]:
     """Write ``study.html``, ``.md`` and ``.json``: the table of the runs' study, or all of several.
-
-    Args:
-        folders: finished runs, in any order.
-        out: where to.
-        language: of the page.
-        tables: folder of the tables.
 
     Returns:
         What a terminal shows: notices, and where the page is.
-
-    Raises:
-        EvaluationError: if a run was not evaluated, or none of them is of a study.
-        DataError: if a file is damaged.
-        ConfigError: if a table is damaged.
     """
     runs = [_read_run(folder) for folder in dict.fromkeys(folders)]
-    every = read_tables(tables)
+    every = read_tables()
     shown = [one for one in every if any(fits_any(one.runs, run.settings) for run in runs)]
     if not shown:
         raise EvaluationError(
@@ -269,28 +235,58 @@ def write_study(
         )
     filled = [_fill_table(table, runs) for table in (shown if len(shown) == 1 else every)]
     phrases = Phrases(language, own=Path(__file__).with_name("phrases.yaml"))
-    notices = [
-        Notice(x.level, phrases.say(x)) for x in _collect_notices(filled, runs, every, language)
-    ]
-    sources = Bullets(tuple(mark_code(run.folder) for run in runs))
-    page = Page(
+    notices = sorted(
+        _collect_notices(filled, runs, every, language), key=lambda one: LEVELS.index(one.level)
+    )
+    sources = blocks.Bullets(tuple(mark_code(run.folder) for run in runs))
+    page = blocks.Page(
         title=phrases.say("study_title"),
         lead=phrases.say("study_lead", num=len(runs), dash=DASH),
         language=language,
-        notices=tuple(notices),
+        notices=tuple(blocks.Notice(one.level, phrases.say(one)) for one in notices),
         checked=phrases.say("study_checked"),
         parts=tuple(_lay_out(one, phrases) for one in filled),
-        footer=(Fold(phrases.say("sources"), (sources,)),),
+        footer=(blocks.Fold(phrases.say("sources"), (sources,)),),
         is_sortable=True,
     )
-    html, _ = write_page(page, out, name="study")
-    told = {one.table.name: _describe(one) for one in filled}
-    parts = {
-        part: {name: one[part] for name, one in told.items()} for part in ("tables", "differences")
+    html, _ = blocks.write_page(page, out, name="study")
+    told = {
+        "tables": {one.table.name: [_describe(one, arm) for arm in one.arms] for one in filled},
+        "differences": {
+            one.table.name: [
+                {
+                    "first": first.row.name,
+                    "second": second.row.name,
+                    "values": {name: asdict(gap) for name, gap in gaps.items()},
+                }
+                for first, second, gaps in one.pairs
+            ]
+            for one in filled
+        },
     }
-    write_json(out / "study.json", parts)
-    lines = [f"{phrases.say(f'level.{one.level}')}: {one.text}" for one in notices]
+    write_json(out / "study.json", told)
+    lines = [f"{phrases.say(f'level.{one.level}')}: {one.text}" for one in page.notices]
     return [*map(unmark_code, lines), f"report: {html}"]
+
+
+def _describe(filled: _Filled, arm: _Arm) -> dict[str, Any]:
+    """Return the numbers of a row."""
+    values: dict[str, Any] = {}
+    for column in filled.table.columns:
+        one, most = filled.find(arm, column)
+        known = {name: getattr(one, name) for name in ("value", "low", "high", "limit")}
+        sizes = {"n": one.n or 0, "most": most, "by_seed": one.seeds}
+        values[column.name] = {"state": one.error or one.state, **known, **sizes}
+    sides = {"runs": arm.runs, "repeated": arm.repeated}
+    typed = {"published": arm.row.published, "published_apart": arm.row.published_apart}
+    return {
+        "row": arm.row.name,
+        "apart": list(arm.apart),
+        "split": filled.table.split,
+        "values": values,
+        **{key: [str(one.folder) for one in side] for key, side in sides.items()},
+        **{key: {name: x.model_dump() for name, x in one.items()} for key, one in typed.items()},
+    }
 
 
 def _collect_notices(
@@ -298,82 +294,78 @@ def _collect_notices(
     runs: Sequence[_Run],
     tables: Sequence[StudyTable],
     language: Language,
-) -> list[Statement]:
-    """Return what must be known before any number, the worst first."""
-    found: list[Statement] = []
-    arms = [arm for each in filled for arm in each.arms]
-    shown = {one.run.folder for arm in arms for one in (*arm.runs, *arm.repeated)}
+) -> Iterator[Statement]:
+    """Yield what must be known before any number."""
+    arms = [arm for one in filled for arm in one.arms]
+    shown = {one.folder for arm in arms for one in (*arm.runs, *arm.repeated)}
     for run in (run for run in runs if run.folder not in shown):
-        studies = [x.title.choose(language) for x in tables if fits_any(x.runs, run.settings)]
-        kind = "study.no_row" if studies else "study.no_study"
-        values = {"folder": str(run.folder), "studies": studies}
-        found.append(Statement(kind, values, "warning"))
-    for each in filled:
-        for row in each.table.rows:
-            own = [arm for arm in each.arms if arm.row is row]
-            named = {"row": row.title.choose(language), "table": each.table.title.choose(language)}
-            if len(own) > 1:
-                keys = dict.fromkeys(one.partition(" ")[0] for arm in own for one in arm.apart)
-                named_keys = {**named, "settings": list(keys)[:_MAX_APART]}
-                found.append(Statement("study.told_apart", named_keys, "warning"))
-            for arm in own:
-                by_seed = {one.seed: one for one in arm.runs}
-                if any(_list_answers(x) != _list_answers(by_seed[x.seed]) for x in arm.repeated):
-                    sides = {"shown": arm.runs, "left": arm.repeated}
-                    told = {key: [str(x.run.folder) for x in side] for key, side in sides.items()}
-                    found.append(Statement("study.repeated", {**named, **told}, "warning"))
+        studies = [one.title[language] for one in tables if fits_any(one.runs, run.settings)]
+        values: dict[str, Any] = {"folder": str(run.folder), "studies": studies}
+        yield Statement("study.no_row" if studies else "study.no_study", values, "warning")
+    for table, row in ((one.table, row) for one in filled for row in one.table.rows):
+        own = [arm for arm in arms if arm.row is row]
+        named = {"row": row.title[language], "table": table.title[language]}
+        if len(own) > 1:
+            keys = dict.fromkeys(text.partition(" ")[0] for arm in own for text in arm.apart)
+            values = named | {"settings": list(keys)[:_MAX_APART]}
+            yield Statement("study.told_apart", values, "warning")
+        for arm in own:
+            said = {run.facts[SEED]: _list_answers(run) for run in arm.runs}
+            if any(_list_answers(run) != said[run.facts[SEED]] for run in arm.repeated):
+                sides = {"shown": arm.runs, "left": arm.repeated}
+                told = {key: [str(x.folder) for x in side] for key, side in sides.items()}
+                yield Statement("study.repeated", named | told, "warning")
     numbers = [len(arm.runs) for arm in arms]
     if 1 in numbers:
-        found.append(Statement("study.one_seed", {"num": numbers.count(1)}, "warning"))
+        yield Statement("study.one_seed", {"num": numbers.count(1)}, "warning")
     if 2 in numbers:
-        found.append(Statement("study.few_seeds"))
-    states = [
-        x.find(arm, column).state for x in filled for arm in x.arms for column in x.table.columns
+        yield Statement("study.few_seeds")
+    places = [
+        (one, arm, column) for one in filled for arm in one.arms for column in one.table.columns
     ]
+    states = [one.find(arm, column)[0].state for one, arm, column in places]
     if "waiting" in states:
-        counts = {"num": states.count("waiting"), "all": len(states)}
-        found.append(Statement("study.waiting", counts))
-    return sorted(found, key=lambda one: LEVELS.index(one.level))
+        yield Statement("study.waiting", {"num": states.count("waiting"), "all": len(states)})
 
 
-def _list_answers(one: _Measured) -> set[tuple[str, str]]:
-    return {(row.example_id, row.text) for row in one.run.predictions[one.policy]}
+def _list_answers(one: RunFacts) -> set[tuple[str, str]]:
+    return {(item, row.text) for rows in one.answers.values() for item, row in rows.items()}
 
 
-def _lay_out(filled: _Filled, phrases: Phrases) -> Part:
+def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     table, say, language = filled.table, phrases.say, phrases.language
-    lead = say("study_table_lead", lead=table.lead.choose(language), split=table.split)
-    blocks: list[Block] = [Paragraph(lead), _tabulate(filled, phrases, "published")]
+    lead = say("study_table_lead", lead=table.lead[language], split=table.split)
+    own: list[blocks.Block] = [Paragraph(lead), _tabulate(filled, phrases, "published")]
     if any(arm.row.published_apart for arm in filled.arms):
-        blocks.append(Paragraph(say("study_apart_lead")))
-        blocks.append(_tabulate(filled, phrases, "published_apart"))
+        own.append(Paragraph(say("study_apart_lead")))
+        own.append(_tabulate(filled, phrases, "published_apart"))
     if any(row.published or row.published_apart for row in table.rows):
-        blocks.append(Paragraph(say("study_published_lead")))
+        own.append(Paragraph(say("study_published_lead")))
     rows = [
         (
-            Cell(" \u2212 ".join(arm.row.title.choose(language) for arm in (second, first))),
-            *(_show_difference(one, phrases) for one in found),
+            Cell(" \u2212 ".join(arm.row.title[language] for arm in (second, first))),
+            *(_show_difference(gaps.get(column.name), phrases) for column in table.columns),
         )
-        for first, second, found in filled.pairs
-        if any(found)
+        for first, second, gaps in filled.pairs
+        if gaps
     ]
     if rows:
-        head = (say("study_pair"), *(one.title.choose(language) for one in table.columns))
-        blocks += [Paragraph(say("study_pairs_lead")), Table("", head, tuple(rows))]
-    trained = [one.run for arm in filled.arms for one in arm.runs]
-    like = next((x.folder for x in trained if x.settings.get("checkpoint") is None), None)
-    waiting = [
-        arm.row
+        head = (say("study_pair"), *(one.title[language] for one in table.columns))
+        own += [Paragraph(say("study_pairs_lead")), Table("", head, tuple(rows))]
+    manifests = {one.folder: one.facts for arm in filled.arms for one in arm.runs}
+    trained = (x for x, facts in manifests.items() if facts.get("config/checkpoint") is None)
+    like = next(trained, None)
+    commands = dict.fromkeys(
+        table.write_command(arm.row, like)
         for arm in filled.arms
-        if any(filled.find(arm, column).state == "waiting" for column in table.columns)
-    ]
-    commands = dict.fromkeys(table.write_command(row, like) for row in waiting)
+        if any(filled.find(arm, column)[0].state == "waiting" for column in table.columns)
+    )
     if commands:
         config = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
         lead = say("study_commands_lead", seed="--set seed=1", config=config)
-        told = Verbatim("\n".join(commands))
-        blocks.append(Fold(say("study_commands"), (Paragraph(lead), told)))
-    return Part(table.name, table.title.choose(language), tuple(blocks))
+        told = Paragraph(lead), blocks.Verbatim("\n".join(commands))
+        own.append(blocks.Fold(say("study_commands"), told))
+    return blocks.Part(table.name, table.title[language], tuple(own))
 
 
 def _tabulate(filled: _Filled, phrases: Phrases, kind: str) -> Table:
@@ -381,37 +373,36 @@ def _tabulate(filled: _Filled, phrases: Phrases, kind: str) -> Table:
 
     Values published apart have rows and columns of their own.
     """
-    arms, columns, language = filled.arms, filled.table.columns, phrases.language
+    arms, columns, say = filled.arms, filled.table.columns, phrases.say
     typed = {name for arm in arms for name in getattr(arm.row, kind)}
     if kind == "published_apart":
         arms = [arm for arm in arms if arm.row.published_apart]
         columns = tuple(column for column in columns if column.name in typed)
     head = [*phrases.say_each("study_arm", "n_seeds")]
-    for column in columns:
-        title = column.title.choose(language)
-        head += [title, *([phrases.say("study_published", column=title)] * (column.name in typed))]
+    for title, name in ((column.title[phrases.language], column.name) for column in columns):
+        head += [title, *([say("study_published", column=title)] if name in typed else [])]
     rows: list[tuple[Cell, ...]] = []
     for arm in arms:
-        seeds = [one.seed for one in arm.runs]
+        seeds = [str(one.facts[SEED]) for one in arm.runs]
+        row = [Cell(arm.row.title[phrases.language], " · ".join(arm.apart[:_MAX_APART]))]
         counted = phrases.count(len(seeds), "seed")
-        row = [Cell(arm.row.title.choose(language), " · ".join(arm.apart[:_MAX_APART]))]
-        row.append(
-            Cell(counted, phrases.join(map(str, seeds)), len(seeds)) if seeds else Cell(NOT_RUN)
-        )
+        row.append(Cell(counted, phrases.join(seeds), len(seeds)) if seeds else Cell(NOT_RUN))
         for column in columns:
-            value = filled.find(arm, column)
-            row.append(_show_value(value, _count_items(filled, arm, column), len(seeds), phrases))
-            if column.name in typed:
-                published = getattr(arm.row, kind).get(column.name)
-                row.append(_show_published(published, value, phrases))
+            value, most = filled.find(arm, column)
+            row.append(_show_value(value, most, len(seeds), phrases))
+            published = getattr(arm.row, kind).get(column.name)
+            if published is not None:
+                share, notes = published.value / 100, list[str]()
+                if value.value is not None:
+                    points = format_points(value.value - share, decimals=2)
+                    notes.append(say("study_of_published", points=points))
+                n = NOT_RUN if published.n is None else f"{published.n:,}"
+                notes.append(say("study_published_of", n=n, split=published.split or NOT_RUN))
+                row.append(Cell(format_share(share, decimals=2), " · ".join(notes), share))
+            elif column.name in typed:
+                row.append(Cell(NOT_RUN))
         rows.append(tuple(row))
     return Table("", tuple(head), tuple(rows), kind="headline")
-
-
-def _count_items(filled: _Filled, arm: _Arm, column: Column) -> int:
-    """Return the items of the seed that has most."""
-    found = filled.results.select(str(filled.arms.index(arm)), (column.name,))
-    return max((one.n or 0 for one in found), default=0)
 
 
 def _show_value(value: Result, most: int, num_seeds: int, phrases: Phrases) -> Cell:
@@ -420,31 +411,17 @@ def _show_value(value: Result, most: int, num_seeds: int, phrases: Phrases) -> C
         return Cell(NOT_RUN if value.state == "waiting" else DASH, note)
     shares = [one for _, one in value.seeds]
     if value.low is not None and value.high is not None:
-        told = format_share_interval(value.low, value.high, decimals=2)
+        notes = [format_share_interval(value.low, value.high, decimals=2)]
     else:
         ends = format_share_interval(min(shares), max(shares), decimals=2)
-        told = phrases.say("study_range", shares=ends)
-    notes = [
-        told,
-        phrases.say("study_n" if value.n == most else "study_n_to", n=value.n, most=most),
-    ]
+        notes = [phrases.say("study_range", shares=ends)]
+    kind = "study_n" if value.n == most else "study_n_to"
+    notes.append(phrases.say(kind, n=value.n, most=most))
     if len(shares) < num_seeds:
         notes.append(phrases.count(len(shares), "seed"))
     by_seed = ", ".join(f"{seed}: {format_share(one, decimals=2)}" for seed, one in value.seeds)
     text = format_share(value.value, decimals=2)
     return Cell(text, " · ".join(notes), value.value, hint=by_seed)
-
-
-def _show_published(published: Published | None, value: Result, phrases: Phrases) -> Cell:
-    if published is None:
-        return Cell(NOT_RUN)
-    share, notes = published.value / 100, list[str]()
-    if value.value is not None:
-        points = format_points(value.value - share, decimals=2)
-        notes.append(phrases.say("study_of_published", points=points))
-    n = NOT_RUN if published.n is None else f"{published.n:,}"
-    notes.append(phrases.say("study_published_of", n=n, split=published.split or NOT_RUN))
-    return Cell(format_share(share, decimals=2), " · ".join(notes), share)
 
 
 def _show_difference(found: MethodDifference | None, phrases: Phrases) -> Cell:
@@ -455,38 +432,3 @@ def _show_difference(found: MethodDifference | None, phrases: Phrases) -> Cell:
     note = phrases.say(told, low=ends[0], high=ends[1])
     text = format_points(found.estimate, decimals=2)
     return Cell(text, f"{note} · {phrases.count(found.num_seeds_a, 'seed')}", found.estimate)
-
-
-def _describe(filled: _Filled) -> dict[str, Any]:
-    """Return the numbers of a table, and the differences between its rows."""
-    names = [one.name for one in filled.table.columns]
-    rows: list[dict[str, Any]] = []
-    for arm in filled.arms:
-        values: dict[str, Any] = {}
-        for column in filled.table.columns:
-            one = filled.find(arm, column)
-            known = {name: getattr(one, name) for name in ("value", "low", "high", "limit")}
-            sizes = {"n": one.n or 0, "most": _count_items(filled, arm, column)}
-            state = one.error or one.state
-            values[column.name] = {"state": state, **known, **sizes, "by_seed": one.seeds}
-        sides = {"runs": arm.runs, "repeated": arm.repeated}
-        typed = {"published": arm.row.published, "published_apart": arm.row.published_apart}
-        rows.append(
-            {
-                "row": arm.row.name,
-                "apart": list(arm.apart),
-                **{key: [str(x.run.folder) for x in side] for key, side in sides.items()},
-                "split": filled.table.split,
-                "values": values,
-                **{key: {n: x.model_dump() for n, x in one.items()} for key, one in typed.items()},
-            }
-        )
-    pairs = [
-        {
-            "first": first.row.name,
-            "second": second.row.name,
-            "values": {n: asdict(x) for n, x in zip(names, found, strict=True) if x is not None},
-        }
-        for first, second, found in filled.pairs
-    ]
-    return {"tables": rows, "differences": pairs}

@@ -3,9 +3,9 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from groupwise.core import Config, load_config, repeat_start
 from groupwise.evaluation.report.phrases import Language
@@ -13,6 +13,7 @@ from groupwise.evaluation.report.phrases import Language
 FOLDER = Path(__file__).with_name("tables")
 NAMES = ("alignment", "grounding", "transfer", "bias", "prompts")
 Settings = Mapping[str, Any]
+Title = Mapping[Language, str]
 
 
 class Wanted(Config):
@@ -54,17 +55,6 @@ Conditions = Annotated[
 def fits_any(conditions: Sequence[Condition], settings: Settings) -> bool:
     """Return whether settings are as one of the conditions wants them."""
     return any(all(wanted.fits(settings, key) for key, wanted in one.items()) for one in conditions)
-
-
-class Title(Config):
-    """What something is called."""
-
-    en: str
-    zh: str
-
-    def choose(self, language: Language) -> str:
-        """Return it in a language."""
-        return self.zh if language == "zh" else self.en
 
 
 class Published(Config):
@@ -121,31 +111,6 @@ class StudyTable(Config):
     pairs: tuple[tuple[str, str], ...] = ()
     split: str = "test"
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        """Refuse unknown names, and published values of other items in one table."""
-        for listed in (self.rows, self.columns):
-            names = [one.name for one in listed]
-            if len(set(names)) < len(names):
-                raise ValueError(f"a name stands twice among {names}")
-        typed = {name for row in self.rows for name in (*row.published, *row.published_apart)}
-        if unknown := typed - {one.name for one in self.columns}:
-            raise ValueError(f"there are no columns {sorted(unknown)}")
-        if unknown := {x for pair in self.pairs for x in pair} - {one.name for one in self.rows}:
-            raise ValueError(f"pairs: there are no rows {sorted(unknown)}")
-        for kind in ("published", "published_apart"):
-            known: dict[object, tuple[str, int]] = {}
-            for row, column in ((row, column) for row in self.rows for column in self.columns):
-                n = getattr(row, kind)[column.name].n if column.name in getattr(row, kind) else None
-                place = column.part, column.measure == "pair_accuracy"
-                first, num = known.setdefault(place, (column.name, n)) if n else ("", n)
-                if n != num:
-                    raise ValueError(
-                        f"{column.name} was published of n {n} and {first} of n {num}: one table "
-                        "is of the same items"
-                    )
-        return self
-
     def write_command(self, row: Row, like: Path | None) -> str:
         """Return the command that makes a run of a row, with the config of a run like it."""
         settings = (*self.settings, *row.settings)
@@ -156,10 +121,6 @@ class StudyTable(Config):
         return shlex.join([*words, *(part for one in settings for part in ("--set", one))])
 
 
-def read_tables(folder: Path = FOLDER) -> tuple[StudyTable, ...]:
-    """Return the tables of the five studies.
-
-    Raises:
-        ConfigError: listing every problem of a file.
-    """
-    return tuple(load_config(StudyTable, folder / f"{name}.yaml") for name in NAMES)
+def read_tables() -> tuple[StudyTable, ...]:
+    """Return the tables of the five studies."""
+    return tuple(load_config(StudyTable, FOLDER / f"{name}.yaml") for name in NAMES)

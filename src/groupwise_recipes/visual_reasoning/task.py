@@ -27,15 +27,13 @@ from groupwise_recipes.visual_reasoning.config import (
     VisualConfig,
     choose_alignment,
 )
-from groupwise_recipes.visual_reasoning.estimating import estimate_run
-from groupwise_recipes.visual_reasoning.gaps import find_gaps
 from groupwise_recipes.visual_reasoning.judging import (
     ModelEntailment,
     RuleEntailment,
     open_judge,
     open_model,
 )
-from groupwise_recipes.visual_reasoning.loading import digest_rows
+from groupwise_recipes.visual_reasoning.loading import digest_rows, estimate_run
 from groupwise_recipes.visual_reasoning.measuring import (
     MEASURES,
     complete_predictions,
@@ -44,6 +42,7 @@ from groupwise_recipes.visual_reasoning.measuring import (
     mark_silent,
 )
 from groupwise_recipes.visual_reasoning.teaching import (
+    find_gaps,
     is_drawn,
     make_warmup_rows,
     read_warmup,
@@ -80,11 +79,9 @@ class VisualReasoning(Task[VisualConfig]):
     parts: ClassVar = {
         "data": Part(
             "data prompt choice_prompt inputs vision_epochs sft.targets sft.traces",
-            _name(
-                "asking traces inputs placing boxes loading scenes rows sources variants bias probe"
-            ),
+            _name("asking traces inputs boxes loading scenes rows sources variants bias probe"),
         ),
-        "audit": Part("sft.targets", _name("gaps teaching")),
+        "audit": Part("sft.targets", _name("teaching")),
         "parser": Part(_KINDS, _name("answers")),
         "warmup": Part(
             "sft.targets sft.descriptions sft.traces sft.traces_kept",
@@ -95,8 +92,7 @@ class VisualReasoning(Task[VisualConfig]):
         ),
         "measures": Part(
             f"sft.targets checkpoint {_JUDGED}",
-            _name("measuring marking answers choices box_rivals teaching sections transfer")
-            + f" {_JUDGES}",
+            _name("measuring answers choices box_rivals teaching sections") + f" {_JUDGES}",
         ),
     }
     things = "statements"
@@ -247,8 +243,7 @@ class VisualReasoning(Task[VisualConfig]):
     ) -> "Sequence[Section]":
         """Return the test sets side by side, how far reasoning entails answers, and its faults."""
         from groupwise.evaluation.predictions import Policies
-        from groupwise_recipes.visual_reasoning.sections import make_sections
-        from groupwise_recipes.visual_reasoning.transfer import make_source_sections
+        from groupwise_recipes.visual_reasoning.sections import make_sections, make_source_sections
 
         listed = Policies(tuple(self.policies(context)))
         # A checkpoint that is measured on other data is no policy of the run's own.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from groupwise.core import DataError, Example, Message, make_example
+from groupwise.core import DataError, Example, Finding, Message, make_example
 from groupwise.data import read_examples
 from groupwise.models import SeenPicture
 from groupwise.rewards import Box
@@ -21,12 +21,7 @@ from groupwise_recipes.visual_reasoning.scenes import SOURCE
 
 
 def write_target(example: Example, targets: str) -> str:
-    """Return the answer to teach; what there is nothing to say of is left out.
-
-    Args:
-        example: of any row.
-        targets: as of ``WarmupSettings``.
-    """
+    """Return the answer to teach; what there is nothing to say of is left out."""
     label = str(example.label)
     said = "" if targets == "answer" else write_thoughts(example, has_boxes=targets == "boxes")
     if not said:
@@ -87,16 +82,7 @@ def read_warmup(folder: Path) -> list[Example]:
 def make_warmup_rows(
     examples: Sequence[Example], targets: str, *, descriptions: bool = False
 ) -> list[SftRow]:
-    """Return what the warm-up teaches.
-
-    Args:
-        examples: of the warm-up.
-        targets: as of ``WarmupSettings``.
-        descriptions: as of ``WarmupSettings``.
-
-    Raises:
-        DataError: if no row has anything to reason with, and not the answer alone is to be taught.
-    """
+    """Return what the warm-up teaches."""
     if targets != "answer" and not any(
         write_thoughts(one, has_boxes=targets == "boxes") for one in examples
     ):
@@ -143,3 +129,46 @@ def place_things(example: Example) -> tuple[list[Box], Size]:
     boxes, frame = place_boxes(example)
     names = example.fields.get("things") or [box.label for box in boxes]
     return [replace(box, label=name) for box, name in zip(boxes, names, strict=True)], frame
+
+
+def find_gaps(prepared: Path, targets: str | None) -> list[Finding]:
+    """Return what the audit is to say of rows without boxes or reasoning.
+
+    Args:
+        prepared: folder of the stage ``prepare``.
+        targets: as of ``WarmupSettings``; None: there is no warm-up.
+    """
+    warmup = read_warmup(prepared)
+    splits = {
+        name: read_examples(prepared / f"{name}.jsonl") for name in ("train", "validation", "test")
+    }
+    taught = {} if targets is None else {"warmup": warmup}
+    return [*_find_boxless({**taught, **splits}), *_find_wordless(warmup, targets)]
+
+
+def _find_boxless(splits: dict[str, list[Example]]) -> list[Finding]:
+    counts = {
+        name: sum(not one.fields.get("boxes") for one in rows) for name, rows in splits.items()
+    }
+    num_rows, num_without = sum(map(len, splits.values())), sum(counts.values())
+    if not 0 < num_without < num_rows:
+        return []
+    message = (
+        f"{num_without} of {num_rows} rows have no reference boxes: what measures or rewards boxes "
+        "leaves them out, and nothing else does."
+    )
+    where = tuple(f"{name}: {count} of {len(splits[name])}" for name, count in counts.items())
+    return [Finding("info", "rows_without_boxes", message, num_without, where)]
+
+
+def _find_wordless(warmup: Sequence[Example], targets: str | None) -> list[Finding]:
+    if targets == "answer":
+        return []
+    num_without = sum(not write_thoughts(one, has_boxes=False) for one in warmup)
+    if not num_without:
+        return []
+    message = (
+        f"{num_without} of {len(warmup)} rows of the warm-up have no reasoning: they are taught "
+        + ("the answer with boxes alone." if targets == "boxes" else "the answer alone.")
+    )
+    return [Finding("info", "rows_without_reasoning", message, num_without)]

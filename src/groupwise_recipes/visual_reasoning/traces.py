@@ -20,24 +20,14 @@ _GRADES: Mapping[float | None, str] = {None: "invalid", 0.0: "wrong", 1.0: "corr
 
 
 def find_traced(run: Path) -> Path:
-    """Return the folder of the policy whose traces are taught.
-
-    Raises:
-        ConfigError: if the run has not finished GRPO.
-    """
+    """Return the folder of the policy whose traces are taught."""
     if not (run / "grpo" / "step.json").is_file():
         raise ConfigError("sft.traces is no run with a finished GRPO", got=str(run))
     return run / "grpo" / "policy"
 
 
 def sample_traces(run: Path, folder: Path, *, seed: int) -> None:
-    """Give each example of a warm-up one trace, sampled as the run's GRPO samples.
-
-    Args:
-        run: a finished run.
-        folder: with the warm-up; gets ``traces.json``, how many traces are right.
-        seed: of the draws.
-    """
+    """Give each example of a warm-up one trace, sampled as the run's GRPO samples."""
     from groupwise.flow import open_policy, open_run
     from groupwise.inference import LocalEngine, Sampling
 
@@ -67,15 +57,7 @@ def add_trace(example: Example, text: str, *, is_finished: bool) -> Example:
 
 
 def teach_traces(examples: Sequence[Example], *, kept: str) -> list[SftRow]:
-    """Return traces as what is taught; where one was cut off, so is the lesson.
-
-    Args:
-        examples: with a trace each.
-        kept: ``all`` of them, or the ``correct`` ones.
-
-    Raises:
-        DataError: if none is kept.
-    """
+    """Return traces as what is taught; where one was cut off, so is the lesson."""
     found = [(example, example.fields[_FIELD]) for example in examples]
     rows = [
         SftRow(example, trace["text"], is_finished=trace["is_finished"])

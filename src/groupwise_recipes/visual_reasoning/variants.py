@@ -59,10 +59,6 @@ def bias_rows(rows: Sequence[VisualRow], *, keep: float, seed: int) -> BiasedVar
         rows: of training; no two have the same id.
         keep: share of the minority that is kept, in [0, 1]; read as the decimal it is written as.
         seed: chooses the rows that are kept, and the label of a relation with equal counts.
-
-    Raises:
-        ConfigError: if ``keep`` is outside of [0, 1].
-        DataError: if a row is no statement, has no relation, or appears twice.
     """
     if not 0 <= keep <= 1:
         raise ConfigError("keep is no share", got=keep, expected="a number from 0 to 1")

@@ -19,8 +19,7 @@ from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.box_rivals import predict_one_place, predict_other_scene
 from groupwise_recipes.visual_reasoning.choices import name_longest
 from groupwise_recipes.visual_reasoning.config import VisualConfig
-from groupwise_recipes.visual_reasoning.marking import mark_answer
-from groupwise_recipes.visual_reasoning.measuring import measure_boxes
+from groupwise_recipes.visual_reasoning.measuring import mark_answer, measure_boxes
 from groupwise_recipes.visual_reasoning.task import VisualReasoning
 from groupwise_recipes.visual_reasoning.teaching import (
     make_warmup_rows,

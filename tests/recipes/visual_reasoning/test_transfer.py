@@ -8,7 +8,7 @@ from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.visual_reasoning.config import LABELS
-from groupwise_recipes.visual_reasoning.transfer import make_source_sections
+from groupwise_recipes.visual_reasoning.sections import make_source_sections
 
 POLICIES = Policies((RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained"),))
 

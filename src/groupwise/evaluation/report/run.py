@@ -16,20 +16,11 @@ from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
     ACCURACY,
     Measure,
-    Policies,
-    Prediction,
     Prompts,
-    choose_headline,
-    digest_items,
-    find_constant,
-    find_measure,
-    group_by_policy,
     read_policies,
-    read_predictions,
-    read_prompts,
 )
-from groupwise.evaluation.report.phrases import LEVELS, Level, Statement, format_share_interval
-from groupwise.evaluation.report.tables import Section, read_sections
+from groupwise.evaluation.report.phrases import LEVELS, Statement, format_share_interval
+from groupwise.evaluation.report.tables import read_sections
 from groupwise.evaluation.results import read_measures
 from groupwise.evaluation.statistics import PairedComparison, read_comparisons
 

@@ -10,28 +10,24 @@ from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
 from groupwise.evaluation import predictions as rows_of
-from groupwise.evaluation.metrics import MAX_LABELS, bin_reliability, count_confusion
+from groupwise.evaluation.alarms import describe_value, is_share, title_series
+from groupwise.evaluation.fairness import find_manifests
+from groupwise.evaluation.metrics import MAX_LABELS, Metric, bin_reliability, count_confusion
 from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
-from groupwise.evaluation.report import page, phrases, plots
-from groupwise.evaluation.report.page import Block, Card, Cell, Heading, Paragraph, Part, Table
-from groupwise.evaluation.report.phrases import DASH, Language, Phrases, format_count, format_share
+from groupwise.evaluation.report import page, phrases, plots, tables
+from groupwise.evaluation.report.page import Block, Cell, Heading, Paragraph, Table
+from groupwise.evaluation.report.phrases import (
+    DASH,
+    Language,
+    Phrases,
+    format_count,
+    mark_code,
+)
 from groupwise.evaluation.report.run import (
     Report,
-    build_report,
-    find_doubt,
-    is_shown_useful,
     judge_difference,
-    remark_carrying,
+    tell_finding,
 )
-from groupwise.evaluation.report.tables import (
-    make_tile,
-    show_metric,
-    tabulate_confusion,
-    tabulate_metrics,
-    tell_calibration,
-)
-from groupwise.evaluation.report.training import describe_machine, show_training
-from groupwise.evaluation.statistics import PairedComparison
 
 NUM_MISTAKES, NUM_CHANGES = 10, 3
 _MAX_ANSWER = 60

@@ -53,9 +53,6 @@ def load_aokvqa(
         path: ``aokvqa_v1p0_train.json`` or another of them.
         boxes: the joined file with boxes; None: no row has boxes.
         pictures: folder with COCO 2017's folders ``train2017`` and so on; None: text only.
-
-    Raises:
-        DataError: if the file cannot be read, or no row can be used.
     """
     records = [(f"{path} {n}", value) for n, value in enumerate(read_json(path, list))]
     return collect_rows(records, make=lambda value: _make_row(value, boxes, pictures))

@@ -52,9 +52,6 @@ def load_drivingvqa(path: Path, *, split: Split, pictures: Path | None = None) -
         path: ``train.json`` or ``test.json``.
         split: which of them it is.
         pictures: folder with the files that ``img_filename`` names; None: text only.
-
-    Raises:
-        DataError: if the file cannot be read, or no row can be used.
     """
     records = [(f"{path} {name}", (name, value)) for name, value in read_json(path, dict).items()]
 
@@ -78,11 +75,7 @@ def load_drivingvqa(path: Path, *, split: Split, pictures: Path | None = None) -
 
 
 def read_entities(entities: Sequence[Entity], *, size: tuple[int, int]) -> tuple[Box, ...]:
-    """Return the boxes of ``[{name: [x, y, width, height]}]``.
-
-    Raises:
-        RowError: if a box has no area or is outside of the picture.
-    """
+    """Return the boxes of ``[{name: [x, y, width, height]}]``."""
     return tuple(
         make_box((x, y, x + width, y + height), name, size=size)
         for entity in entities

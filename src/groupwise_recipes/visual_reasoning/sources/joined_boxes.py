@@ -36,16 +36,7 @@ class BoxSource(Protocol):
     """Where the boxes of A-OKVQA's questions are found."""
 
     def find(self, image_id: int, question: str, words: str) -> JoinedBoxes | None:
-        """Return the boxes of a question, or None if there are none.
-
-        Args:
-            image_id: COCO's number of the picture.
-            question: what is asked.
-            words: all that tells what the question is about.
-
-        Raises:
-            RowError: if a box has no area or is outside of the picture.
-        """
+        """Return the boxes of a question, or None if there are none."""
         ...
 
 
@@ -89,9 +80,6 @@ class CocoBoxes:
 
     Args:
         path: ``instances_train2017.json`` or ``instances_val2017.json``.
-
-    Raises:
-        DataError: if the file cannot be read, or is not of this form.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,10 +105,6 @@ class InterleavedBoxes:
 
     Args:
         path: of DrivingVQA's form.
-
-    Raises:
-        DataError: if the file cannot be read or is not of this form, or a question stands in it
-            twice.
     """
 
     def __init__(self, path: Path) -> None:

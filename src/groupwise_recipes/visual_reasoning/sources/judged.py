@@ -35,13 +35,6 @@ def add_judged(loaded: LoadedRows, path: Path) -> LoadedRows:
 
     What belongs to no row, or has another form, is a record that is dropped; an empty judgement is
     a reasoning about which nobody was asked.
-
-    Args:
-        loaded: of VSR.
-        path: the JSON file.
-
-    Raises:
-        DataError: if the file cannot be read.
     """
     drops = DropLog.from_json(loaded.drops.to_json())
     found: dict[str, list[Reasoning]] = defaultdict(list)

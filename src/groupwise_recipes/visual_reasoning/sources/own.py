@@ -20,11 +20,7 @@ _ROW = TypeAdapter(VisualRow)
 
 
 def load_own(path: Path) -> LoadedRows:
-    """Load all rows of a table (JSONL, JSON, CSV, TSV or Parquet); they are of the split ``test``.
-
-    Raises:
-        DataError: if it cannot be read, or no row can be used.
-    """
+    """Load all rows of a table (JSONL, JSON, CSV, TSV or Parquet), of the split ``test``."""
     found, drops = read_asked_rows(path, pictures=("picture",))
     loaded = collect_rows([(row.where, row) for row in found], make=_make_row)
     for drop in drops.rows:

@@ -21,11 +21,7 @@ T = TypeVar("T")
 
 
 def read_record(value: object, shape: TypeAdapter[T]) -> T:
-    """Return what is made of a record.
-
-    Raises:
-        RowError: if it is not of the published form.
-    """
+    """Return what is made of a record."""
     try:
         return parse_value(value, shape, "the record is not of the published form")
     except DataError as fault:
@@ -33,11 +29,7 @@ def read_record(value: object, shape: TypeAdapter[T]) -> T:
 
 
 def find_picture(folder: Path | None, name: str) -> Path | None:
-    """Return the file of a picture; None where no folder is given.
-
-    Raises:
-        RowError: if it is not there.
-    """
+    """Return the file of a picture; None where no folder is given."""
     if folder is None:
         return None
     path = folder / name

@@ -70,9 +70,6 @@ def load_rel3d(path: Path, *, pictures: Path | None = None) -> LoadedRows:
     Args:
         path: the file of one of its splits, such as ``c_0.9_c_0.1.json``.
         pictures: folder with the colour and the depth pictures; None: text only.
-
-    Raises:
-        DataError: if the file cannot be read, or no row can be used.
     """
     values = read_json(path, dict)
     missing = {"train", "valid", "test"} - values.keys()

@@ -61,9 +61,6 @@ def load_spatialsense(path: Path, *, pictures: Path | None = None) -> LoadedRows
     Args:
         path: ``annotations.json``.
         pictures: folder with ``flickr`` and ``nyu``; None: text only.
-
-    Raises:
-        DataError: if the file cannot be read, or no row can be used.
     """
     records = [
         (f"{path} picture {number} relation {place}", (picture, relation))

@@ -45,9 +45,6 @@ def load_vsr(folder: Path, *, pictures: Path | None = None) -> LoadedRows:
     Args:
         folder: with the three files; its name becomes part of the source's.
         pictures: folder with the files that ``image`` names; None: text only.
-
-    Raises:
-        DataError: if a file cannot be read, or no row can be used.
     """
     paths: list[tuple[Path, Split]] = [
         (folder / f"{name}.jsonl", SPLIT_NAMES[name]) for name in _FILES

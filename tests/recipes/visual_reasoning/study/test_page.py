@@ -454,7 +454,9 @@ def test_the_chinese_page_has_the_same_numbers(tmp_path: Path) -> None:
     assert any(line.startswith("警告: 这些表中有 3") for line in told)
 
 
-def test_published_values_stand_beside_with_the_difference_in_points(tmp_path: Path) -> None:
+def test_published_values_stand_beside_with_the_difference_in_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = tmp_path / "tables"
     tables.mkdir()
     for name in NAMES:
@@ -468,7 +470,8 @@ def test_published_values_stand_beside_with_the_difference_in_points(tmp_path: P
         text = yaml.safe_dump(table, allow_unicode=True)
         (tables / f"{name}.yaml").write_text(text, encoding="utf-8")
     run = write_transfer(tmp_path / "run", accuracy=1.0)
-    write_study([run], tmp_path / "out", tables=tables)
+    monkeypatch.setattr("groupwise_recipes.visual_reasoning.study_tables.FOLDER", tables)
+    write_study([run], tmp_path / "out")
     page = read_page(tmp_path / "out", published=True)
     assert page["Arm"][:3] == [
         "Accuracy, source",

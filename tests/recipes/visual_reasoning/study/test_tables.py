@@ -140,30 +140,38 @@ def test_what_settings_have_to_be(
     assert not any(asked.fits(one, "a") for one in unfit)
 
 
-@pytest.mark.parametrize(
-    ("published", "words"),
-    [
-        (
-            {"accuracy": {"value": 50, "n": 340}, "alignment": {"value": 60, "n": 350}},
-            "alignment was published of n 350 and accuracy of n 340",
-        ),
-        ({"accurcy": {"value": 50}}, "no columns ['accurcy']"),
-        ({"accuracy": {"value": 101}}, "less than or equal to 100"),
-    ],
-)
-def test_typed_in_values_that_cannot_be_are_refused(
-    published: dict[str, object], words: str
-) -> None:
+@pytest.mark.parametrize("table", TABLES.values(), ids=NAMES)
+def test_names_are_known_and_stand_once(table: StudyTable) -> None:
+    rows, columns = ([one.name for one in listed] for listed in (table.rows, table.columns))
+    assert len({*rows}) == len(rows)
+    assert len({*columns}) == len(columns)
+    typed = {name for row in table.rows for name in (*row.published, *row.published_apart)}
+    assert typed <= {*columns}
+    assert {name for pair in table.pairs for name in pair} <= {*rows}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=NAMES)
+@pytest.mark.parametrize("kind", ["published", "published_apart"])
+def test_published_values_of_one_table_are_of_the_same_items(table: StudyTable, kind: str) -> None:
+    sizes: dict[object, set[int]] = {}
+    for row, column in product(table.rows, table.columns):
+        one = getattr(row, kind).get(column.name)
+        if one is not None and one.n is not None:
+            place = column.part, column.measure == "pair_accuracy"
+            sizes.setdefault(place, set()).add(one.n)
+    assert all(len(found) == 1 for found in sizes.values())
+
+
+def test_a_published_value_is_a_share_in_percent() -> None:
     table = TABLES["alignment"].model_dump(mode="json")
-    table["rows"][0]["published"] = published
-    with pytest.raises(ConfigError) as caught:
+    table["rows"][0]["published"] = {"accuracy": {"value": 101}}
+    with pytest.raises(ConfigError, match="less than or equal to 100"):
         load_config(StudyTable, table)
-    assert words in str(caught.value)
 
 
 def test_every_title_is_in_both_languages() -> None:
     for name in NAMES:
         table = TABLES[name]
         named = [table, *table.rows, *table.columns]
-        assert all(one.title.en and one.title.zh for one in named)
-        assert any("\u4e00" <= letter <= "\u9fff" for letter in table.lead.zh)
+        assert all(one.title["en"] and one.title["zh"] for one in named)
+        assert any("\u4e00" <= letter <= "\u9fff" for letter in table.lead["zh"])
