@@ -11,16 +11,7 @@ from typing import Any
 from groupwise.evaluation.label_metrics import count_confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.page import (
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Table,
-    write_page,
-)
+from groupwise.evaluation.report.page import Block, Notice, Page, Part, Plot, Table, write_page
 from groupwise.evaluation.report.phrases import (
     LEVELS,
     Language,
@@ -141,7 +132,7 @@ def _lay_out(
     by_subset: dict[str, dict[str, Metric]] = {}
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
-    plots = Plots(tuple(_list_plots(measures, by_subset, phrases)))
+    plots = Block(plots=tuple(_list_plots(measures, by_subset, phrases)))
     said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
     return Page(
         title=phrases.say("judge_title", judge=measures.judge),
@@ -155,7 +146,7 @@ def _lay_out(
             *_show_confusion(measures, rows, phrases),
             _show_facts(facts, phrases),
         ),
-        footer=(Paragraph(said, ""),),
+        footer=(Block(said, "plain"),),
     )
 
 
@@ -179,7 +170,7 @@ def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases)
                 head=phrases.say("subset"),
                 show=partial(show_metric, is_sized=True),
             )
-            lead = Paragraph(phrases.say(f"{name}_lead"))
+            lead = Block(phrases.say(f"{name}_lead"))
             yield Part(name, phrases.say(f"{name}_title"), (lead, table))
 
 

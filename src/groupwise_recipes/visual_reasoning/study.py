@@ -21,19 +21,7 @@ from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.policies import Policies, read_policies
 from groupwise.evaluation.predictions import Items, Prediction, read_predictions
-from groupwise.evaluation.report.page import (
-    Block,
-    Bullets,
-    Cell,
-    Fold,
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Table,
-    Verbatim,
-    write_page,
-)
+from groupwise.evaluation.report.page import Block, Cell, Notice, Page, Part, Table, write_page
 from groupwise.evaluation.report.phrases import (
     DASH,
     LEVELS,
@@ -267,7 +255,7 @@ def write_study(
     notices = [
         Notice(x.level, phrases.say(x)) for x in _collect_notices(filled, runs, every, language)
     ]
-    sources = Bullets(tuple(mark_code(run.folder) for run in runs))
+    sources = Block(points=tuple(mark_code(run.folder) for run in runs))
     page = Page(
         title=phrases.say("study_title"),
         lead=phrases.say("study_lead", num=len(runs), dash=DASH),
@@ -275,7 +263,7 @@ def write_study(
         notices=tuple(notices),
         checked=phrases.say("study_checked"),
         parts=tuple(_lay_out(one, phrases) for one in filled),
-        footer=(Fold(phrases.say("sources"), (sources,)),),
+        footer=(Block(phrases.say("sources"), "fold", blocks=(sources,)),),
         is_sortable=True,
     )
     html, _ = write_page(page, out, name="study")
@@ -338,12 +326,12 @@ def _list_answers(one: _Measured) -> set[tuple[str, str]]:
 def _lay_out(filled: _Filled, phrases: Phrases) -> Part:
     table, say, language = filled.table, phrases.say, phrases.language
     lead = say("study_table_lead", lead=table.lead.choose(language), split=table.split)
-    blocks: list[Block] = [Paragraph(lead), _tabulate(filled, phrases, "published")]
+    blocks: list[Block | Table] = [Block(lead), _tabulate(filled, phrases, "published")]
     if any(arm.row.published_apart for arm in filled.arms):
-        blocks.append(Paragraph(say("study_apart_lead")))
+        blocks.append(Block(say("study_apart_lead")))
         blocks.append(_tabulate(filled, phrases, "published_apart"))
     if any(row.published or row.published_apart for row in table.rows):
-        blocks.append(Paragraph(say("study_published_lead")))
+        blocks.append(Block(say("study_published_lead")))
     rows = [
         (
             Cell(" \u2212 ".join(arm.row.title.choose(language) for arm in (second, first))),
@@ -354,7 +342,7 @@ def _lay_out(filled: _Filled, phrases: Phrases) -> Part:
     ]
     if rows:
         head = (say("study_pair"), *(one.title.choose(language) for one in table.columns))
-        blocks += [Paragraph(say("study_pairs_lead")), Table("", head, tuple(rows))]
+        blocks += [Block(say("study_pairs_lead")), Table("", head, tuple(rows))]
     trained = [one.run for arm in filled.arms for one in arm.runs]
     like = next((x.folder for x in trained if x.settings.get("checkpoint") is None), None)
     waiting = [
@@ -366,8 +354,8 @@ def _lay_out(filled: _Filled, phrases: Phrases) -> Part:
     if commands:
         config = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
         lead = say("study_commands_lead", seed="--set seed=1", config=config)
-        told = Verbatim("\n".join(commands))
-        blocks.append(Fold(say("study_commands"), (Paragraph(lead), told)))
+        told = Block("\n".join(commands), "verbatim")
+        blocks.append(Block(say("study_commands"), "fold", blocks=(Block(lead), told)))
     return Part(table.name, table.title.choose(language), tuple(blocks))
 
 

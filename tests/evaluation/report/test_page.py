@@ -21,22 +21,15 @@ from groupwise.evaluation.label_metrics import Confusion
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.report.page import (
+    Block,
     Box,
-    Bullets,
     Card,
-    Cards,
     Cell,
-    Fold,
-    Heading,
     Notice,
     Page,
-    Paragraph,
     Part,
-    Plots,
     Table,
-    Tables,
     Tile,
-    Verbatim,
     escape_cell,
     list_plots,
     render_html,
@@ -76,14 +69,18 @@ PLOTS = (
 TABLE = Table("of numbers", ("name", "value"), (("first", Cell("1.5", "0–3", tag="new")),))
 CARD = Card("an item", (("truth", "truth: yes"),), "said no", None, "no picture", "alt")
 BLOCKS = (
-    Paragraph(f"see {mark_code('a/b_c.json')} <b> *now*"),
-    Heading("within"),
-    Bullets(("a point",)),
+    Block(f"see {mark_code('a/b_c.json')} <b> *now*"),
+    Block("within", "heading"),
+    Block(points=("a point",)),
     TABLE,
-    Tables((Table("", ("left",), (("inner",),)),)),
-    Cards((CARD,)),
-    Verbatim("line one\nline two"),
-    Fold("on demand", (Plots(PLOTS), Fold("deeper", (Paragraph("at the bottom"),)))),
+    Block(tables=(Table("", ("left",), (("inner",),)),)),
+    Block(cards=(CARD,)),
+    Block("line one\nline two", "verbatim"),
+    Block(
+        "on demand",
+        "fold",
+        blocks=(Block(plots=PLOTS), Block("deeper", "fold", blocks=(Block("at the bottom"),))),
+    ),
 )
 PAGE = Page(
     title="A page",
@@ -94,7 +91,7 @@ PAGE = Page(
     tiles=(Tile("92 %", "of a tile", "and its note"),),
     boxes=(Box("findings", ("It works.",), "Findings", ("a reason",)),),
     parts=(Part("all", "All blocks", BLOCKS),),
-    footer=(Paragraph("the end", ""),),
+    footer=(Block("the end", "plain"),),
 )
 
 
@@ -166,12 +163,12 @@ def test_no_text_is_markup(text: str) -> None:
     """Read by a parser of Markdown: the text is what is shown, wherever it stands."""
     plain = " ".join(text.split())
     blocks = (
-        Paragraph(text),
-        Paragraph(mark_code(text)),
-        Heading(text),
-        Bullets((text,)),
+        Block(text),
+        Block(mark_code(text)),
+        Block(text, "heading"),
+        Block(points=(text,)),
         Table(text, (text,), ((Cell(text, is_code=True),), (Cell(text, note=text),))),
-        Cards((Card(text, (("truth", text),), text, None, "gone", text),)),
+        Block(cards=(Card(text, (("truth", text),), text, None, "gone", text),)),
     )
     page = Page(
         title=text,

@@ -21,7 +21,7 @@ from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report import phrases as words
 from groupwise.evaluation.report import plots
-from groupwise.evaluation.report.page import Block, Cell, Fold, Heading, Paragraph, Table
+from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Language, Phrases, Statement
 from groupwise.evaluation.report.tables import Scale
 from groupwise.evaluation.result_table import Coordinates, GridAxis, Result, SideRow
@@ -122,7 +122,9 @@ def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blo
     layout = ComparisonLayout(comparison, Phrases(language, policies=comparison.table.policies))
     table, say = comparison.table, layout.phrases.say
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
-    sources = [Fold(say("sources"), (blocks.Bullets(tuple(folders)),))] if folders else []
+    sources = (
+        [Block(say("sources"), "fold", blocks=(Block(points=tuple(folders)),))] if folders else []
+    )
     parts = {
         "results": layout.show_results(),
         "sides": layout.show_sides(),
@@ -141,7 +143,7 @@ def lay_out_comparison(comparison: Comparison, language: Language = "en") -> blo
         legend=tuple(zip(layout.colors, layout.titles.values(), strict=True)),
         boxes=layout.show_boxes(),
         parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
-        footer=(*sources, Paragraph(say("comparison_footer"), "")),
+        footer=(*sources, Block(say("comparison_footer"), "plain")),
         is_sortable=True,
     )
 
@@ -227,7 +229,7 @@ class ComparisonLayout:
             blocks.Box("verdict" if name is None else "verdict yes", (), title, reasons),
         )
 
-    def show_results(self) -> list[Block]:
+    def show_results(self) -> list[Block | Table]:
         """Return a row per system, and a dot per seed."""
         say_each, seeds = self.phrases.say_each, list[int]()
         if self.table.is_of_methods:
@@ -238,13 +240,13 @@ class ComparisonLayout:
         head += say_each("invalid", "n_items", "digest")
         rows = tuple(tuple(self._show_row(name, seeds)) for name in self.names)
         table = Table("", head, rows, kind="headline", marks=tuple(self.colors))
-        found: list[Block] = [Paragraph(self.phrases.say("results_lead")), table]
+        found: list[Block | Table] = [Block(self.phrases.say("results_lead")), table]
         if seeds and not self.table.axes:
             cells = [one for one in self.comparison.cells if one.seeds]
             shown = [(self.titles[one.system], [x for _, x in one.seeds]) for one in cells]
             caption = self.phrases.say("seeds_caption")
             plot = plots.plot_seeds("seeds", self.title_measure(), shown, caption=caption)
-            found.append(blocks.Plots((plot,), "forest"))
+            found.append(Block(plots=(plot,), kind="forest"))
         return found
 
     def _show_row(self, name: str, seeds: Sequence[int]) -> Iterator[Cell]:
@@ -272,17 +274,20 @@ class ComparisonLayout:
         text = f"{digests[0][:8]} +{len(digests) - 1}".removesuffix(" +0") if digests else DASH
         yield Cell(text, hint=" ".join(digests), is_code=bool(digests))
 
-    def show_sides(self) -> list[Block]:
+    def show_sides(self) -> list[Block | Table]:
         """Return what differs in settings and data, and folded what is the same."""
         unlike = [row for row in self.table.sides if row.kind is not None]
         same = [row for row in self.table.sides if row.kind is None]
-        found: list[Block] = []
+        found: list[Block | Table] = []
         if unlike:
-            found = [Paragraph(self.phrases.say("sides_lead")), self._tabulate_sides(unlike)]
+            found = [Block(self.phrases.say("sides_lead")), self._tabulate_sides(unlike)]
         elif same:
-            found = [Paragraph(self.phrases.say("none_differ"), "absent")]
+            found = [Block(self.phrases.say("none_differ"), "absent")]
         title = self.phrases.say("same_sides", num=len(same))
-        return [*found, *([Fold(title, (self._tabulate_sides(same),))] if same else [])]
+        return [
+            *found,
+            *([Block(title, "fold", blocks=(self._tabulate_sides(same),))] if same else []),
+        ]
 
     def _tabulate_sides(self, rows: Sequence[SideRow]) -> Table:
         say, language = self.phrases.say, self.phrases.language
@@ -300,7 +305,7 @@ class ComparisonLayout:
             "", tuple(compress(head, kept)), rest, kind="wrap sides" if kept[-1] else "wrap"
         )
 
-    def show_training(self) -> list[Block]:
+    def show_training(self) -> list[Block | Table]:
         """Return curves with a line per system, and the last values of every epoch."""
         say, title = self.phrases.say, self.phrases.title
         lines: dict[tuple[str, str], list[plots.Line]] = {}
@@ -318,10 +323,10 @@ class ComparisonLayout:
             )
             for (step, key), own in list(lines.items())[:MAX_CURVES]
         ]
-        found: list[Block] = []
+        found: list[Block | Table] = []
         if drawn:
-            found = [Paragraph(say("curves_lead")), blocks.Plots(tuple(drawn))]
-        found += [Heading(say("last_values"))] if self.table.epochs else []
+            found = [Block(say("curves_lead")), Block(plots=tuple(drawn))]
+        found += [Block(say("last_values"), "heading")] if self.table.epochs else []
         for step in dict.fromkeys(row.step for row in self.table.epochs):
             rows = [row for row in self.table.epochs if row.step == step]
             keys = list(dict.fromkeys(key for row in rows for key in row.values))
@@ -337,7 +342,7 @@ class ComparisonLayout:
             found.append(Table(step, head, shown, num_heads=2))
         return found
 
-    def show_grids(self) -> list[Block]:
+    def show_grids(self) -> list[Block | Table]:
         """Return a heat map of values per system, all on one scale."""
         if not self.table.axes:
             return []
@@ -346,7 +351,7 @@ class ComparisonLayout:
         for one in self.comparison.cells:
             shown[one.system][one.cell] = show_value(one, scale)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
-        return [Paragraph(self.phrases.say("grids_lead")), _beside(tables, 5)]
+        return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
 
     def _span(self, values: Iterable[float | None]) -> Scale:
         known = [value for value in values if value is not None]
@@ -363,12 +368,12 @@ class ComparisonLayout:
         rows = [(*map(Cell, x), *(shown[*x, value] for value in last.values)) for x in starts]
         return Table(title, tuple(heads), tuple(rows), len(outer), "heat")
 
-    def show_differences(self) -> list[Block]:
+    def show_differences(self) -> list[Block | Table]:
         """Return each pair's test; of a grid means by axis and a heat map; a forest plot."""
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
-        found: list[Block] = [Paragraph(say("differences_lead"))]
+        found: list[Block | Table] = [Block(say("differences_lead"))]
         if self.table.axes:
             scale = self._span(gap.difference for one in pairs for gap in one.gaps)
             grids = [
@@ -378,8 +383,12 @@ class ComparisonLayout:
                 for one in pairs
             ]
             axes = [self._tabulate_axis(place) for place in range(len(self.table.axes))]
-            found += [self._tabulate_summary(), Heading(say("by_axis")), _beside(axes, 3)]
-            return [*found, Heading(say("every_cell")), _beside(grids, 5)]
+            found += [
+                self._tabulate_summary(),
+                Block(say("by_axis"), "heading"),
+                Block(tables=tuple(axes)),
+            ]
+            return [*found, Block(say("every_cell"), "heading"), Block(tables=tuple(grids))]
         found.append(self._tabulate_tests())
         bars = [
             plots.Bar(
@@ -397,7 +406,7 @@ class ComparisonLayout:
         if bars:
             axis = say("forest_axis")
             plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
-            found.append(blocks.Plots((plot,), "forest"))
+            found.append(Block(plots=(plot,), kind="forest"))
         return found
 
     def _show_gap(self, gap: Gap, scale: Scale | None = None) -> Cell:
@@ -485,7 +494,7 @@ class ComparisonLayout:
             rows.append((Cell(trend, order=float(len(rows))), *changes))
         return Table(axis.key, tuple(heads), tuple(rows))
 
-    def show_discordant(self) -> list[Block]:
+    def show_discordant(self) -> list[Block | Table]:
         """Return the items that the systems of each pair differ in, with both answers."""
         say, found = self.phrases.say, list[tuple[str, Table]]()
         for pair in (one for one in self.comparison.pairs if one.discordant):
@@ -508,8 +517,8 @@ class ComparisonLayout:
             shown = tuple(tuple(compress(row, kept)) for row in rows)
             found.append((lead, Table("", head, shown, kind="wrap items")))
         if len(found) == 1:
-            return [Paragraph(found[0][0]), found[0][1]]
-        return [Fold(lead, (table,)) for lead, table in found]
+            return [Block(found[0][0]), found[0][1]]
+        return [Block(lead, "fold", blocks=(table,)) for lead, table in found]
 
     def _mark(self, value: float) -> str:
         """Return a tick for the best value, a cross for the worst, or the score between them."""
@@ -517,16 +526,16 @@ class ComparisonLayout:
             return words.format_coefficient(value)
         return "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
 
-    def show_sections(self) -> list[Block]:
+    def show_sections(self) -> list[Block | Table]:
         """Return what the recipe of each system adds to its report."""
-        found: list[Block] = []
+        found: list[Block | Table] = []
         for name, sections in self.table.sections.items():
-            own: list[Block] = []
+            own: list[Block | Table] = []
             for one in sections:
                 if one.language in (None, self.phrases.language):
-                    own += [Heading(one.title), Paragraph(one.text), *one.tables]
-            kept = [one for one in own if one != Paragraph("")]
-            found.append(Fold(self.titles[name], tuple(kept)))
+                    own += [Block(one.title, "heading"), Block(one.text), *one.tables]
+            kept = [one for one in own if one != Block("")]
+            found.append(Block(self.titles[name], "fold", blocks=tuple(kept)))
         return found
 
 
@@ -573,8 +582,3 @@ def _show_interval(one: Result) -> str:
 def _capitalize(clause: str) -> str:
     """Return a clause as the beginning of a sentence; a key at its start keeps its letters."""
     return clause[:1].upper() + clause[1:] if clause.split(" ", 1)[0].isalpha() else clause
-
-
-def _beside(tables: Sequence[Table], num_columns: int) -> blocks.Tables:
-    """Return tables side by side, below each other if they have more columns than these."""
-    return blocks.Tables(tuple(tables), is_wide=len(tables[0].head) > num_columns)

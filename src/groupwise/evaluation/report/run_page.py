@@ -12,7 +12,7 @@ from groupwise.evaluation.metrics import MAX_LABELS
 from groupwise.evaluation.paired import PairedComparison
 from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
 from groupwise.evaluation.report import page, phrases, plots
-from groupwise.evaluation.report.page import Block, Card, Cell, Heading, Paragraph, Part, Table
+from groupwise.evaluation.report.page import Block, Card, Cell, Part, Table
 from groupwise.evaluation.report.phrases import DASH, Language, Phrases, format_count, format_share
 from groupwise.evaluation.report.run import (
     Report,
@@ -34,7 +34,6 @@ from groupwise.evaluation.report.training import describe_machine, show_training
 NAME = "report"
 NUM_MISTAKES, NUM_CHANGES = 10, 3
 _MAX_ANSWER = 60
-_MAX_BESIDE = 4  # columns of tables that stand beside each other without being cut
 _COMMANDS = {
     "predict": "groupwise predict {run} ROWS --out answers.jsonl",
     "evaluate": "groupwise evaluate {run} ROWS --out other-data",
@@ -76,8 +75,8 @@ class _Layout:
         sections = [one for one in report.sections if one.language in (None, self.language)]
         own: dict[bool, list[Part]] = {True: [], False: []}
         for number, one in enumerate(sections, start=1):
-            text = (Paragraph(one.text),) if one.text else ()
-            folded = (page.Fold(say("num_tables", num=len(one.tables)), one.tables),)
+            text = (Block(one.text),) if one.text else ()
+            folded = (Block(say("num_tables", num=len(one.tables)), "fold", blocks=one.tables),)
             tables = folded if len(one.tables) > 1 else one.tables
             own[bool(one.tiles)].append(Part(f"section-{number}", one.title, (*text, *tables)))
         changes, is_scored = list(self._changes()), report.headline is not ACCURACY
@@ -115,7 +114,7 @@ class _Layout:
                 *self._settings(),
                 *self._next(),
             ),
-            footer=(Paragraph(f"{say('run_footer')}{absent}", ""),),
+            footer=(Block(f"{say('run_footer')}{absent}", "plain"),),
         )
 
     def _heads(self, *keys: str) -> tuple[str, ...]:
@@ -143,7 +142,7 @@ class _Layout:
         report, headline = self.report, self.report.headline
         known = [report.define("balanced_accuracy")] if headline is ACCURACY else report.measures
         beside = [one for one in (*known, report.define("invalid_rate")) if one is not headline]
-        blocks: list[Block] = [Paragraph(self.say("accuracy_lead"))]
+        blocks: list[Block | Table] = [Block(self.say("accuracy_lead"))]
         for split, by_policy in report.by_split.items():
             shown = [one for one in beside if any(one.name in own for own in by_policy.values())]
             best = max(own[headline.name].value * headline.sign for own in by_policy.values())
@@ -173,11 +172,14 @@ class _Layout:
             titles = (self.phrases.title_measure(one) for one in (headline, *shown))
             head = (self.say("policy"), *titles, "n", self.say("digest"))
             marks = tuple(bar.color for bar in bars)
-            blocks += [Heading(split), Table("", head, tuple(rows), kind="headline", marks=marks)]
+            blocks += [
+                Block(split, "heading"),
+                Table("", head, tuple(rows), kind="headline", marks=marks),
+            ]
             if split == report.split:
                 title = self.say("measure_on", measure=headline, split=split)
                 plot = plots.plot_bars(plots.name_file("accuracy", split), title, bars)
-                blocks.append(page.Plots((plot,), "wide"))
+                blocks.append(Block(plots=(plot,), kind="wide"))
         if report.by_split:
             yield Part("accuracy", self.phrases.name_measure(headline), tuple(blocks))
 
@@ -209,8 +211,8 @@ class _Layout:
         if rows:
             names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
             table = Table("", self._heads(*names, "p_mcnemar", "n"), tuple(rows), num_heads=2)
-            few = tuple(page.Bullets((self.say(one),)) for one in remark_carrying(clear))
-            blocks = Paragraph(self.say("comparisons_lead")), table, *few
+            few = tuple(Block(points=(self.say(one),)) for one in remark_carrying(clear))
+            blocks = Block(self.say("comparisons_lead")), table, *few
             yield Part("comparisons", self.say("paired_comparisons"), blocks)
 
     def _slices(self) -> Iterator[Part]:
@@ -233,16 +235,15 @@ class _Layout:
             title = self.say("by_field", field=self.phrases.title("field", field))
             tables.append(tabulate_metrics(rows, columns, head=self.say("policy"), title=title))
         if tables:
-            is_wide = any(len(one.head) > _MAX_BESIDE for one in tables)
             blocks = (
-                Paragraph(self.say("slices_lead", split=self.report.split)),
-                page.Tables(tuple(tables), is_wide=is_wide),
+                Block(self.say("slices_lead", split=self.report.split)),
+                Block(tables=tuple(tables)),
             )
             yield Part("slices", self.say("slices"), blocks)
 
     def _answers(self) -> Iterator[Part]:
         """Yield confusion, scores per label, reliability and latency of every policy."""
-        report, blocks = self.report, list[Block]()
+        report, blocks = self.report, list[Block | Table]()
         items = [item for items in report.answers.values() for item in items]
         labels = find_labels(items) if rows_of.have_truths(items) else ()
         # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
@@ -266,21 +267,25 @@ class _Layout:
                     reliabilities.append(plot)
             head = (*self._heads("policy", "label", "precision", "recall"), "F1")
             blocks = [
-                Paragraph(self.say("answers_lead", split=report.split)),
-                page.Tables(tuple(confusions), is_wide=len(labels) > _MAX_BESIDE),
-                Heading(self.say("per_label")),
+                Block(self.say("answers_lead", split=report.split)),
+                Block(tables=tuple(confusions)),
+                Block(self.say("per_label"), "heading"),
                 Table("", head, tuple(rows), num_heads=2),
             ]
             if reliabilities:
-                lead = Paragraph(self.say("reliability_lead"))
-                blocks += [Heading(self.say("reliability")), lead, page.Plots(tuple(reliabilities))]
+                lead = Block(self.say("reliability_lead"))
+                blocks += [
+                    Block(self.say("reliability"), "heading"),
+                    lead,
+                    Block(plots=tuple(reliabilities)),
+                ]
         p50 = "latency_p50_s"
         timed = [(self.name(key), own) for key, own in report.main.items() if p50 in own]
         if timed:
             measures = map(report.define, (p50, "latency_p95_s"))
             columns = {one.name: self.phrases.name_measure(one) for one in measures}
             table = tabulate_metrics(timed, columns, head=self.say("policy"), count=p50)
-            blocks += [Heading(self.say("latency")), table]
+            blocks += [Block(self.say("latency"), "heading"), table]
         if blocks:
             yield Part("answers", self.say("answers"), tuple(blocks))
 
@@ -308,9 +313,9 @@ class _Layout:
             else "",
             alt=say("picture_of", item=one.example_id[:8]),
             regions=tuple(
-                page.Region(kind, *sides, name=name)
+                (kind, name, left, top, right, bottom)
                 for kind in ("reference", "answer")
-                for *sides, name in marks.get(kind, ())
+                for left, top, right, bottom, name in marks.get(kind, ())
             ),
         )
 
@@ -345,10 +350,10 @@ class _Layout:
                 for (name, own), share in zip(found.items(), shares, strict=True)
             )
             table = Table("", self._heads("before_after", "n", "share"), rows)
-            blocks: list[Block] = [Paragraph(say("changes_lead", **told)), table]
+            blocks: list[Block | Table] = [Block(say("changes_lead", **told)), table]
             for name, own in list(found.items())[:2]:
                 if own:
-                    blocks += [Heading(name), self._pairs(own)]
+                    blocks += [Block(name, "heading"), self._pairs(own)]
         else:
             trained = policies.find(after)
             seconds = report.steps.get(trained.step or "", {}).get("duration_s")
@@ -367,11 +372,11 @@ class _Layout:
                 if one.name in both[-1]
             )
             head = (say("measure"), self.name(before), self.name(after), say("is_rewarded"))
-            lead = Paragraph(say("scored_lead", **told))
+            lead = Block(say("scored_lead", **told))
             blocks = [lead, Table("", head, rows), self._pairs(pairs)]
         yield Part("changes", say("changes"), tuple(blocks))
 
-    def _pairs(self, pairs: Sequence[tuple[Prediction, Prediction]]) -> page.Cards:
+    def _pairs(self, pairs: Sequence[tuple[Prediction, Prediction]]) -> Block:
         """Return the first items with their answers before and after training.
 
         An answer is good if it is right or, where answers are scored, if its headline is the best
@@ -398,7 +403,7 @@ class _Layout:
                 text = shorten(one.text, MAX_TEXT)
                 said.append(self.say("policy_said", policy=one.policy, text=text))
             cards.append(self._card(pair[1], "; ".join(said), pills))
-        return page.Cards(tuple(cards))
+        return Block(cards=tuple(cards))
 
     def _mistakes(self) -> Iterator[Part]:
         """Yield the most confident mistakes of the last policy; nothing where none can be wrong."""
@@ -418,8 +423,8 @@ class _Layout:
             sure = "" if one.confidence is None else say("sure", share=one.confidence)
             cards.append(self._card(one, said, [("wrong", f"{answer}{sure}")]))
         told = {"num": len(wrong), "all": len(items), "shown": len(cards), "split": report.split}
-        lead = Paragraph(say("some_wrong" if wrong else "none_wrong", policy=policy, **told))
-        shown = (page.Cards(tuple(cards)),) if cards else ()
+        lead = Block(say("some_wrong" if wrong else "none_wrong", policy=policy, **told))
+        shown = (Block(cards=tuple(cards)),) if cards else ()
         yield Part("mistakes", say("mistakes"), (lead, *shown))
 
     def _prompt(self) -> Iterator[Part]:
@@ -428,15 +433,15 @@ class _Layout:
         if asked.shown:
             lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
             lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
-            yield Part("prompt", say("prompt"), (Paragraph(lead), page.Verbatim(asked.shown)))
+            yield Part("prompt", say("prompt"), (Block(lead), Block(asked.shown, "verbatim")))
 
     def _data(self) -> Iterator[Part]:
         """Yield what the data audit counted and found, and how often items were looked at."""
-        say, audit, blocks = self.say, self.report.audit, list[Block]()
+        say, audit, blocks = self.say, self.report.audit, list[Block | Table]()
         if audit.get("num_rows") is not None:
             drops: Mapping[str, Any] = audit.get("drops") or {}
             told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
-            blocks.append(Paragraph(say("rows_read", **told)))
+            blocks.append(Block(say("rows_read", **told)))
             counts = drops.get("counts", {}).items()
             rows = tuple((self.phrases.translate(why), format_count(num)) for why, num in counts)
             if rows:
@@ -461,8 +466,8 @@ class _Layout:
         )
         if found:
             table = Table("", self._heads("finding", "seen", "count"), found, kind="wrap")
-            blocks.append(page.Fold(say("num_findings", num=len(found)), (table,)))
-        blocks += [Paragraph(say(one)) for one in self.report.looks]
+            blocks.append(Block(say("num_findings", num=len(found)), "fold", blocks=(table,)))
+        blocks += [Block(say(one)) for one in self.report.looks]
         if blocks:
             yield Part("data", say("data"), tuple(blocks))
 
@@ -490,8 +495,8 @@ class _Layout:
         every = Table("", head, settings, kind="wrap")
         blocks = (
             Table("", head, origin, kind="wrap"),
-            Paragraph(say("bit_exact")),
-            page.Fold(say("num_settings", num=len(settings)), (every,)),
+            Block(say("bit_exact")),
+            Block(say("num_settings", num=len(settings)), "fold", blocks=(every,)),
         )
         yield Part("settings", say("settings_versions"), blocks)
 
@@ -503,11 +508,11 @@ class _Layout:
         report, name = self.report, self.report.folder.resolve().name
         run = shlex.quote(name if not name.startswith("-") else f"./{name}")
         lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
-        lead: Block = Paragraph(self.say("next_lead"))
-        todo: Block = page.Verbatim("\n".join(lines))
+        lead: Block | Table = Block(self.say("next_lead"))
+        todo: Block | Table = Block("\n".join(lines), "verbatim")
         if doubt := find_doubt(report):
-            lead = Paragraph(self.say("next_doubt", policy=report.last, why=doubt), "")
-            todo = page.Bullets(self._heads("next_mistakes", "next_rows", "next_teach"))
+            lead = Block(self.say("next_doubt", policy=report.last, why=doubt), "plain")
+            todo = Block(points=self._heads("next_mistakes", "next_rows", "next_teach"))
         if lines:
             yield Part("next", self.say("next"), (lead, todo))
 

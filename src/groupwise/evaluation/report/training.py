@@ -10,16 +10,7 @@ from typing import Any
 from groupwise.evaluation.alarms import Series, describe_value, is_share, title_series
 from groupwise.evaluation.facts import find_manifests
 from groupwise.evaluation.report import plots
-from groupwise.evaluation.report.page import (
-    Block,
-    Fold,
-    Heading,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Table,
-)
+from groupwise.evaluation.report.page import Block, Part, Plot, Table
 from groupwise.evaluation.report.phrases import DASH, Phrases, format_count, format_duration
 from groupwise.evaluation.report.run import Report
 
@@ -33,14 +24,14 @@ _MACHINE = ("cpu", "num_cpus", "memory_mib", "accelerators", "num_threads")
 
 def show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
     """Yield curves and values of every training, its time, and its on-policy check."""
-    say, blocks = phrases.say, list[Block]()
+    say, blocks = phrases.say, list[Block | Table]()
     if not report.logs:
         return
     if drawn := tuple(_plot_curves(report, phrases)):
-        blocks.append(Plots(drawn))
+        blocks.append(Block(plots=drawn))
     if drawn := tuple(_plot_signals(report, phrases)):
-        blocks.append(Fold(say("signals"), (Plots(drawn),)))
-    blocks.append(Heading(say("values")))
+        blocks.append(Block(say("signals"), "fold", blocks=(Block(plots=drawn),)))
+    blocks.append(Block(say("values"), "heading"))
     head = phrases.say_each("series", "last", "first", "lowest", "highest", "rows")
     times: list[tuple[str, ...]] = []
     for name, log in report.logs.items():
@@ -53,7 +44,7 @@ def show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
             texts = (describe_value(series.key, value) for value in ends)
             rows.append((title, *texts, format_count(len(values))))
         told = say("series_over_steps", policy=name, num=len(rows), steps=log.last_step)
-        blocks.append(Fold(told, (Table("", head, tuple(rows)),)))
+        blocks.append(Block(told, "fold", blocks=(Table("", head, tuple(rows)),)))
         seconds, step = log.read("step_s").values, report.steps.get(name, {})
         durations = (median(seconds) if seconds else None, step.get("duration_s"))
         took = (DASH if one is None else format_duration(one) for one in durations)
@@ -64,12 +55,12 @@ def show_training(report: Report, phrases: Phrases) -> Iterator[Part]:
         shown = describe_machine(machine, phrases) or DASH
         times.append((phrases.title_policy(name), format_count(log.last_step), *took, shown))
     head = phrases.say_each("training", "num_steps", "time_per_step", "total_time", "machine")
-    blocks += [Heading(say("speed")), Table("", head, tuple(times), kind="wrap")]
+    blocks += [Block(say("speed"), "heading"), Table("", head, tuple(times), kind="wrap")]
     if report.on_policy:
-        blocks += [Heading(say("on_policy")), Paragraph(say("on_policy_lead"))]
+        blocks += [Block(say("on_policy"), "heading"), Block(say("on_policy_lead"))]
     for step, check in report.on_policy.items():
         values = [f"{k} = {say('not_measured') if v is None else v}" for k, v in check.items()]
-        blocks.append(Paragraph(say("on_policy_of", policy=step, values=values)))
+        blocks.append(Block(say("on_policy_of", policy=step, values=values)))
     yield Part("training", say("training"), tuple(blocks))
 
 

@@ -16,21 +16,7 @@ from groupwise.core import repeat_start, write_json
 from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.methods import MethodDifference
 from groupwise.evaluation.report.comparison import ComparisonLayout
-from groupwise.evaluation.report.page import (
-    Block,
-    Box,
-    Bullets,
-    Cell,
-    Fold,
-    Heading,
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Table,
-    Tables,
-    write_page,
-)
+from groupwise.evaluation.report.page import Block, Box, Cell, Notice, Page, Part, Table, write_page
 from groupwise.evaluation.report.phrases import (
     DASH,
     Language,
@@ -240,7 +226,7 @@ def write_study(runs: Sequence[Path], folder: Path, *, language: Language = "en"
     boxes = [Box(kind, title=title, points=tuple(map(phrases.say, reasons)))]
     if findings:
         boxes.append(Box("findings", tuple(map(phrases.say, findings)), phrases.say("findings")))
-    sources = Bullets(tuple(mark_code(run.folder) for run in study.runs))
+    sources = Block(points=tuple(mark_code(run.folder) for run in study.runs))
     page = Page(
         title=phrases.say("study_title"),
         lead=phrases.say("study_lead", arms=[arm.name for arm in study.arms]),
@@ -251,8 +237,8 @@ def write_study(runs: Sequence[Path], folder: Path, *, language: Language = "en"
         boxes=tuple(boxes),
         parts=tuple(_list_parts(study, phrases)),
         footer=(
-            Fold(phrases.say("sources"), (sources,)),
-            Paragraph(phrases.say("study_footer"), ""),
+            Block(phrases.say("sources"), "fold", blocks=(sources,)),
+            Block(phrases.say("study_footer"), "plain"),
         ),
         is_sortable=True,
     )
@@ -289,9 +275,9 @@ def write_study(runs: Sequence[Path], folder: Path, *, language: Language = "en"
 
 
 def _list_parts(study: Study, phrases: Phrases) -> Iterator[Part]:
-    def part(name: str, *blocks: Block) -> Part:
+    def part(name: str, *blocks: Block | Table) -> Part:
         title, lead = phrases.say_each(f"part_{name}", f"lead_{name}")
-        return Part(name, title, (Paragraph(lead), *blocks))
+        return Part(name, title, (Block(lead), *blocks))
 
     yield part("settings", _tabulate_settings(study, phrases))
     yield part("training", *_show_training(study, phrases))
@@ -305,17 +291,17 @@ def _list_parts(study: Study, phrases: Phrases) -> Iterator[Part]:
     yield part("lists", _tabulate_lists(study, phrases))
     yield part(
         "systems",
-        Tables(tuple(_tabulate_systems(study, x, phrases) for x in study.arms), is_wide=True),
+        Block(tables=tuple(_tabulate_systems(study, x, phrases) for x in study.arms)),
     )
     if len(study.arms) > 1:
-        blocks: list[Block] = []
+        blocks: list[Block | Table] = []
         for arm in study.arms:
-            blocks.append(Heading(arm.name))
+            blocks.append(Block(arm.name, "heading"))
             weighed = list(_weigh_arm(study, arm))
             for name, wanted in (("advantages", True), ("disadvantages", False)):
                 points = tuple(phrases.say(x) for x, is_good in weighed if is_good == wanted)
-                blocks.append(Paragraph(phrases.say(name), "title"))
-                blocks.append(Bullets(points or (phrases.say("none_seen"),)))
+                blocks.append(Block(phrases.say(name), "title"))
+                blocks.append(Block(points=points or (phrases.say("none_seen"),)))
         yield part("arms", *blocks)
 
 
@@ -390,15 +376,15 @@ def _tabulate_settings(study: Study, phrases: Phrases) -> Table:
     return Table("", heads, tuple(rows), kind="wrap")
 
 
-def _show_training(study: Study, phrases: Phrases) -> Iterator[Block]:
+def _show_training(study: Study, phrases: Phrases) -> Iterator[Block | Table]:
     """Yield what was logged by epoch, how KL and policy loss change, and KL of the arms."""
     warmup, found = (_tabulate_training(study, phase, phrases) for phase in PHASES)
     if found.rows:
-        yield Heading("GRPO")
+        yield Block("GRPO", "heading")
         yield found
     readings = [said for arm in study.arms if (said := read_kl(arm)) is not None]
     if readings:
-        yield Bullets((*map(phrases.say, readings), phrases.say("policy_loss_says")))
+        yield Block(points=(*map(phrases.say, readings), phrases.say("policy_loss_says")))
     rows: list[tuple[Cell, ...]] = []
     for first, second in study.pairs:
         ours, theirs = ({x.number: x.kl for x in arm.average_training()} for arm in (first, second))
@@ -410,10 +396,10 @@ def _show_training(study: Study, phrases: Phrases) -> Iterator[Block]:
             rows.append((pair, Cell(str(epoch), order=epoch), *cells, same))
     if rows:
         heads = ("pair", "epoch", "kl_second", "kl_first", "kl_difference", "same_lists")
-        yield Heading(phrases.say("kl_of_arms"))
+        yield Block(phrases.say("kl_of_arms"), "heading")
         yield Table("", phrases.say_each(*heads), tuple(rows), num_heads=2)
     if warmup.rows:
-        yield Fold("RCE", (warmup,))
+        yield Block("RCE", "fold", blocks=(warmup,))
 
 
 def _tabulate_training(study: Study, phase: Phase, phrases: Phrases) -> Table:
