@@ -4,7 +4,6 @@ Lays out what was measured; it computes nothing and changes no number.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from groupwise.evaluation.report.plots import (
     plot_reliability,
 )
 from groupwise.evaluation.report.tables import (
-    show_metric,
     tabulate_confusion,
     tabulate_metrics,
     tell_calibration,
@@ -168,7 +166,7 @@ def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases)
                 by_subset.items(),
                 columns,
                 head=phrases.say("subset"),
-                show=partial(show_metric, is_sized=True),
+                is_sized=True,
             )
             lead = Block(phrases.say(f"{name}_lead"))
             yield Part(name, phrases.say(f"{name}_title"), (lead, table))
