@@ -181,7 +181,6 @@ class Phrases(string.Formatter):
         }
 
     def say(self, what: str | Statement, /, **values: Any) -> str:
-        """Return a phrase, filled in."""
         if isinstance(what, Statement):
             return self.say(what.kind, **what.values)
         return self.vformat(self._table[what][self.language], (), values)
@@ -191,7 +190,6 @@ class Phrases(string.Formatter):
         return tuple(map(self.say, keys))
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return what stands in one place of a phrase."""
         if isinstance(value, Statement):
             return self.say(value)
         if f"count.{format_spec}" in self._table:
@@ -215,7 +213,6 @@ class Phrases(string.Formatter):
         return self.title("step", name) if title == name else title
 
     def name_measure(self, measure: Measure) -> str:
-        """Return what a measure is called."""
         return measure.title_zh if self.language == "zh" else measure.title
 
     def title_measure(self, measure: Measure) -> str:
