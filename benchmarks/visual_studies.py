@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.evaluation.report.phrases import Language
+from groupwise.evaluation.predictions import Language
 from groupwise_recipes.visual_reasoning.study_tables import StudyTable, read_tables
 
 

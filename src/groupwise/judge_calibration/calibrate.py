@@ -19,7 +19,7 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data import RatedItems
-from groupwise.evaluation.report.phrases import Language
+from groupwise.evaluation.predictions import Language
 from groupwise.judge_calibration.asking import (
     ReportProgress,
     ask_items,

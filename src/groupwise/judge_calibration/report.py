@@ -4,25 +4,14 @@ Lays out what was measured; it computes nothing and changes no number.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from groupwise.evaluation.metrics import Metric, count_confusion
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.page import (
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Plot,
-    Plots,
-    Table,
-    write_page,
-)
+from groupwise.evaluation.predictions import Language, Prediction
+from groupwise.evaluation.report.page import Block, Notice, Page, Part, Plot, Table, write_page
 from groupwise.evaluation.report.phrases import (
     LEVELS,
-    Language,
     Level,
     Phrases,
     Statement,
@@ -38,7 +27,6 @@ from groupwise.evaluation.report.plots import (
     plot_reliability,
 )
 from groupwise.evaluation.report.tables import (
-    show_metric,
     tabulate_confusion,
     tabulate_metrics,
     tell_calibration,
@@ -140,7 +128,7 @@ def _lay_out(
     by_subset: dict[str, dict[str, Metric]] = {}
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
-    plots = Plots(tuple(_list_plots(measures, by_subset, phrases)))
+    plots = Block(plots=tuple(_list_plots(measures, by_subset, phrases)))
     said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
     return Page(
         title=phrases.say("judge_title", judge=measures.judge),
@@ -154,7 +142,7 @@ def _lay_out(
             *_show_confusion(measures, rows, phrases),
             _show_facts(facts, phrases),
         ),
-        footer=(Paragraph(said, ""),),
+        footer=(Block(said, "plain"),),
     )
 
 
@@ -176,9 +164,9 @@ def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases)
                 by_subset.items(),
                 columns,
                 head=phrases.say("subset"),
-                show=partial(show_metric, is_sized=True),
+                is_sized=True,
             )
-            lead = Paragraph(phrases.say(f"{name}_lead"))
+            lead = Block(phrases.say(f"{name}_lead"))
             yield Part(name, phrases.say(f"{name}_title"), (lead, table))
 
 

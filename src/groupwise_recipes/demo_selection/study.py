@@ -22,13 +22,12 @@ from pydantic_core import to_jsonable_python
 from groupwise import core
 from groupwise.core import EvaluationError
 from groupwise.evaluation.compare import Comparison, compare_results
-from groupwise.evaluation.predictions import Items, Measure
+from groupwise.evaluation.predictions import Items, Language, Measure
 from groupwise.evaluation.report.comparison import NOT_RUN, lay_out_comparison
-from groupwise.evaluation.report.page import Cell, Paragraph, Part, Table, write_page
+from groupwise.evaluation.report.page import Block, Cell, Part, Table, write_page
 from groupwise.evaluation.report.phrases import (
     DASH,
     LEVELS,
-    Language,
     Phrases,
     Statement,
     format_share,
@@ -475,7 +474,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     )
     findings, verdict = page.boxes
     paragraphs = (*findings.paragraphs, *against.boxes[0].paragraphs)
-    lead = Paragraph(say("training_lead"))
+    lead = Block(say("training_lead"))
     parts = [
         replace(one, blocks=(lead, *one.blocks)) if one.name == "training" else one
         for one in page.parts
@@ -483,7 +482,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     parts += [one for one in values.parts if one.name == "values"]
     grids = [one for one in cells.parts if one.name == "differences"]
     parts += [replace(one, name="grid", title=say("grid")) for one in grids]
-    lists = Paragraph(say("lists_lead")), _tabulate_lists(study, say)
+    lists = Block(say("lists_lead")), _tabulate_lists(study, say)
     parts += [Part("lists", say("lists"), lists)]
     if study.pairs:
         parts.append(Part("weighed", say("weighed"), (_weigh_arms(study, gaps, say),)))
@@ -492,7 +491,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         checked=say("study_checked"),
         boxes=(verdict, replace(findings, paragraphs=paragraphs)),
         parts=tuple(parts),
-        footer=(*values.footer[:-1], Paragraph(say("study_footer"), "")),
+        footer=(*values.footer[:-1], Block(say("study_footer"), "plain")),
     )
     html, _ = write_page(page, out, name="study")
     told = {"recommended": comparison.recommended, "reasons": comparison.reasons, **training}

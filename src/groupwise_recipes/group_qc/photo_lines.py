@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from groupwise.evaluation.metrics import Metric, compute_metrics
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
+from groupwise.evaluation.predictions import Language, Prediction
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.tables import Section, describe_metric, tabulate_metrics
 from groupwise_recipes.group_qc.verdicts import MISSED
 from groupwise_recipes.group_qc.words import Words

@@ -20,21 +20,17 @@ from groupwise.evaluation.fairness import RunFacts, read_facts
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.predictions import (
+    Language,
     Policies,
     Prediction,
     read_policies,
     read_predictions,
 )
 from groupwise.evaluation.report import page as blocks
-from groupwise.evaluation.report.page import (
-    Cell,
-    Paragraph,
-    Table,
-)
+from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import (
     DASH,
     LEVELS,
-    Language,
     Phrases,
     Statement,
     format_points,
@@ -238,7 +234,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     notices = sorted(
         _collect_notices(filled, runs, every, language), key=lambda one: LEVELS.index(one.level)
     )
-    sources = blocks.Bullets(tuple(mark_code(run.folder) for run in runs))
+    sources = blocks.Block(points=tuple(mark_code(run.folder) for run in runs))
     page = blocks.Page(
         title=phrases.say("study_title"),
         lead=phrases.say("study_lead", num=len(runs), dash=DASH),
@@ -246,7 +242,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         notices=tuple(blocks.Notice(one.level, phrases.say(one)) for one in notices),
         checked=phrases.say("study_checked"),
         parts=tuple(_lay_out(one, phrases) for one in filled),
-        footer=(blocks.Fold(phrases.say("sources"), (sources,)),),
+        footer=(blocks.Block(phrases.say("sources"), "fold", blocks=(sources,)),),
         is_sortable=True,
     )
     html, _ = blocks.write_page(page, out, name="study")
@@ -335,12 +331,12 @@ def _list_answers(one: RunFacts) -> set[tuple[str, str]]:
 def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     table, say, language = filled.table, phrases.say, phrases.language
     lead = say("study_table_lead", lead=table.lead[language], split=table.split)
-    own: list[blocks.Block] = [Paragraph(lead), _tabulate(filled, phrases, "published")]
+    own: list[blocks.Block | blocks.Table] = [Block(lead), _tabulate(filled, phrases, "published")]
     if any(arm.row.published_apart for arm in filled.arms):
-        own.append(Paragraph(say("study_apart_lead")))
+        own.append(Block(say("study_apart_lead")))
         own.append(_tabulate(filled, phrases, "published_apart"))
     if any(row.published or row.published_apart for row in table.rows):
-        own.append(Paragraph(say("study_published_lead")))
+        own.append(Block(say("study_published_lead")))
     rows = [
         (
             Cell(" \u2212 ".join(arm.row.title[language] for arm in (second, first))),
@@ -351,7 +347,7 @@ def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     ]
     if rows:
         head = (say("study_pair"), *(one.title[language] for one in table.columns))
-        own += [Paragraph(say("study_pairs_lead")), Table("", head, tuple(rows))]
+        own += [Block(say("study_pairs_lead")), Table("", head, tuple(rows))]
     manifests = {one.folder: one.facts for arm in filled.arms for one in arm.runs}
     trained = (x for x, facts in manifests.items() if facts.get("config/checkpoint") is None)
     like = next(trained, None)
@@ -363,8 +359,8 @@ def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     if commands:
         config = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
         lead = say("study_commands_lead", seed="--set seed=1", config=config)
-        told = Paragraph(lead), blocks.Verbatim("\n".join(commands))
-        own.append(blocks.Fold(say("study_commands"), told))
+        told = Block(lead), blocks.Block("\n".join(commands), "verbatim")
+        own.append(blocks.Block(say("study_commands"), "fold", blocks=told))
     return blocks.Part(table.name, table.title[language], tuple(own))
 
 

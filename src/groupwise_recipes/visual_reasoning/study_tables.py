@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from groupwise.core import Config, load_config, repeat_start
-from groupwise.evaluation.report.phrases import Language
+from groupwise.evaluation.predictions import Language
 
 FOLDER = Path(__file__).with_name("tables")
 NAMES = ("alignment", "grounding", "transfer", "bias", "prompts")

@@ -8,17 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from groupwise.core import DataError, read_jsonl
-from groupwise.evaluation.report.page import (
-    Block,
-    Notice,
-    Page,
-    Paragraph,
-    Part,
-    Table,
-    Verbatim,
-    write_page,
-)
-from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
+from groupwise.evaluation.predictions import Language
+from groupwise.evaluation.report.page import Block, Notice, Page, Part, Table, write_page
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
 from groupwise_recipes.workflows.sections import PHRASES
 
@@ -80,10 +72,10 @@ def _show(row: Row, number: int, phrases: Phrases) -> Part:
     details, answer = row["details"], row["answer"]
     calls: Sequence[Row] = details["calls"]
     missing = phrases.say("trace_no_answer", reason=row["reason"])
-    said = Verbatim(f"{phrases.say('trace_answer')}: {answer}")
-    blocks: list[Block] = [Paragraph(missing, "absent") if answer is None else said]
-    blocks.append(Verbatim(details["program"]))
-    table = _tabulate(calls, phrases) if calls else Paragraph(phrases.say("trace_no_calls"))
+    said = Block(f"{phrases.say('trace_answer')}: {answer}", "verbatim")
+    blocks: list[Block | Table] = [Block(missing, "absent") if answer is None else said]
+    blocks.append(Block(details["program"], "verbatim"))
+    table = _tabulate(calls, phrases) if calls else Block(phrases.say("trace_no_calls"))
     used = details["usage"]
     told = phrases.say(
         "trace_usage",
@@ -93,7 +85,7 @@ def _show(row: Row, number: int, phrases: Phrases) -> Part:
         reasoning=used["reasoning_tokens"],
         cost=f"{used['cost']:.4g}",
     )
-    return Part(f"problem-{number + 1}", str(row["id"]), (*blocks, table, Paragraph(told)))
+    return Part(f"problem-{number + 1}", str(row["id"]), (*blocks, table, Block(told)))
 
 
 def _tabulate(calls: Sequence[Row], phrases: Phrases) -> Table:

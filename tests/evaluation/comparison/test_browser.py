@@ -12,8 +12,9 @@ import pytest
 from compared_runs import make_answers
 
 from groupwise.evaluation.compare import Comparison
+from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report.comparison import write_comparison
-from groupwise.evaluation.report.phrases import LANGUAGES, Language
+from groupwise.evaluation.report.phrases import LANGUAGES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

@@ -11,14 +11,14 @@ from compared_runs import make_answers, render
 from run_folders import VARIED
 
 from groupwise.evaluation.compare import Comparison
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Language, Prediction
 from groupwise.evaluation.report.comparison import (
     lay_out_comparison,
     tell_comparison,
     write_comparison,
 )
 from groupwise.evaluation.report.page import Table, list_plots
-from groupwise.evaluation.report.phrases import LANGUAGES, Language
+from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.report.plots import render_svg
 from groupwise.evaluation.report.tables import Section, write_sections
 

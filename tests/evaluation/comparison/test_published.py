@@ -10,9 +10,10 @@ from compared_runs import list_notices, list_reasons, render
 
 from groupwise.core import ConfigError, write_json
 from groupwise.evaluation.compare import Comparison, compare_results
+from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.published import read_published
 from groupwise.evaluation.report.comparison import tell_comparison
-from groupwise.evaluation.report.phrases import LANGUAGES, Language
+from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.report.tables import Scale
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"

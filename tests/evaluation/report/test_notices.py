@@ -23,6 +23,7 @@ from groupwise.evaluation.baselines import (
 )
 from groupwise.evaluation.metrics import Metric, compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import (
+    Language,
     Measure,
     Policies,
     Prediction,
@@ -32,7 +33,7 @@ from groupwise.evaluation.predictions import (
     write_predictions,
 )
 from groupwise.evaluation.report.page import render_html
-from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import Report, judge_difference
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.statistics import PairedComparison, write_comparisons

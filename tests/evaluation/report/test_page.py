@@ -19,70 +19,41 @@ from run_folders import POLICIES
 from groupwise.core import DataError, EvaluationError
 from groupwise.evaluation.metrics import Confusion, Metric
 from groupwise.evaluation.predictions import Policies
+from groupwise.evaluation.report import page as pages
+from groupwise.evaluation.report import plots, tables
 from groupwise.evaluation.report.page import (
-    Box,
-    Bullets,
-    Card,
-    Cards,
+    Block,
     Cell,
-    Fold,
-    Heading,
-    Notice,
     Page,
-    Paragraph,
-    Part,
-    Plots,
     Table,
-    Tables,
-    Tile,
-    Verbatim,
-    escape_cell,
-    list_plots,
-    render_html,
-    render_markdown,
-    write_page,
 )
 from groupwise.evaluation.report.phrases import Phrases, mark_code
-from groupwise.evaluation.report.plots import (
-    Bar,
-    Line,
-    choose_window,
-    name_file,
-    plot_bars,
-    plot_lines,
-    plot_seeds,
-    render_svg,
-    smooth,
-)
-from groupwise.evaluation.report.tables import (
-    Scale,
-    Section,
-    describe_metric,
-    read_sections,
-    tabulate_confusion,
-    tabulate_metrics,
-    tabulate_policies,
-    tabulate_trainable,
-    write_sections,
-)
 
-LINE = Line("rising", (1, 2, 3), (0.1, 0.2, 0.4), "#123456", low=(0.0, 0.1, 0.3), high=(1, 1, 1))
+LINE = plots.Line(
+    "rising", (1, 2, 3), (0.1, 0.2, 0.4), "#123456", low=(0.0, 0.1, 0.3), high=(1, 1, 1)
+)
 PLOTS = (
-    plot_lines("one-line", "a plot", [LINE], Phrases("en"), caption="its caption"),
-    plot_seeds("seeds", "of seeds", [("a method", (0.5, 0.7))]),
-    plot_bars("bars", "of bars", [Bar("a bar", "+1 point", 0.01, (0.0, 0.02), "red")], axis="x"),
+    plots.plot_lines("one-line", "a plot", [LINE], Phrases("en"), caption="its caption"),
+    plots.plot_seeds("seeds", "of seeds", [("a method", (0.5, 0.7))]),
+    plots.plot_bars(
+        "bars", "of bars", [plots.Bar("a bar", "+1 point", 0.01, (0.0, 0.02), "red")], axis="x"
+    ),
 )
 TABLE = Table("of numbers", ("name", "value"), (("first", Cell("1.5", "0–3", tag="new")),))
-CARD = Card("an item", (("truth", "truth: yes"),), "said no", None, "no picture", "alt")
+CARD = pages.Card("an item", (("truth", "truth: yes"),), "said no", None, "no picture", "alt")
 BLOCKS = (
-    Paragraph(f"see {mark_code('a/b_c.json')} <b> *now*"),
-    Heading("within"),
-    Bullets(("a point",)),
+    Block(f"see {mark_code('a/b_c.json')} <b> *now*"),
+    Block("within", "heading"),
+    Block(points=("a point",)),
     TABLE,
-    Tables((Table("", ("left",), (("inner",),)),)),
-    Cards((CARD,)),
-    Verbatim("line one\nline two"),
-    Fold("on demand", (Plots(PLOTS), Fold("deeper", (Paragraph("at the bottom"),)))),
+    Block(tables=(Table("", ("left",), (("inner",),)),)),
+    Block(cards=(CARD,)),
+    Block("line one\nline two", "verbatim"),
+    Block(
+        "on demand",
+        "fold",
+        blocks=(Block(plots=PLOTS), Block("deeper", "fold", blocks=(Block("at the bottom"),))),
+    ),
 )
 PAGE = Page(
     title="A page",
@@ -90,10 +61,10 @@ PAGE = Page(
     language="en",
     notices=(),
     checked="All was checked.",
-    tiles=(Tile("92 %", "of a tile", "and its note"),),
-    boxes=(Box("findings", ("It works.",), "Findings", ("a reason",)),),
-    parts=(Part("all", "All blocks", BLOCKS),),
-    footer=(Paragraph("the end", ""),),
+    tiles=(pages.Tile("92 %", "of a tile", "and its note"),),
+    boxes=(pages.Box("findings", ("It works.",), "Findings", ("a reason",)),),
+    parts=(pages.Part("all", "All blocks", BLOCKS),),
+    footer=(Block("the end", "plain"),),
 )
 
 
@@ -101,14 +72,14 @@ def test_every_block_stands_in_both_forms() -> None:
     shown = ("within", "a point", "of numbers", "1.5", "0–3", "new", "inner", "an item", "said no")
     more = ("truth: yes", "no picture", "on demand", "its caption", "at the bottom", "a reason")
     most = ("92 %", "of a tile", "and its note", "line one", "line two", "of seeds", "the end")
-    for text in (render_html(PAGE), render_markdown(PAGE, folder="x")):
+    for text in (pages.render_html(PAGE), pages.render_markdown(PAGE, folder="x")):
         body = text.rpartition("</style>")[2]
         places = {words: body.count(words) for words in (*shown, *more, *most)}
         assert places == dict.fromkeys(places, 1)
 
 
 def test_only_what_is_marked_as_code_is_markup() -> None:
-    html, markdown = render_html(PAGE), render_markdown(PAGE, folder="x")
+    html, markdown = pages.render_html(PAGE), pages.render_markdown(PAGE, folder="x")
     assert "see <code>a/b_c.json</code> &lt;b&gt; *now*" in html
     assert r"see `a/b_c.json` &lt;b> \*now\*" in markdown
 
@@ -117,29 +88,29 @@ def test_only_what_is_marked_as_code_is_markup() -> None:
     ("level", "told"), [("error", "Error"), ("warning", "Warning"), ("info", "Note")]
 )
 def test_notices_come_first_and_say_their_level(level: Any, told: str) -> None:
-    page = replace(PAGE, notices=(Notice(level, "Look here.", "a.json"),))
-    html = render_html(page)
+    page = replace(PAGE, notices=(pages.Notice(level, "Look here.", "a.json"),))
+    html = pages.render_html(page)
     assert f'<li class="{level}"><b>{told}</b> Look here. <code>a.json</code></li>' in html
     assert "All was checked." not in html
-    assert "All was checked." in render_html(PAGE)
-    markdown = render_markdown(page, folder="x")
+    assert "All was checked." in pages.render_html(PAGE)
+    markdown = pages.render_markdown(page, folder="x")
     assert markdown.index(f"> **{told}:** Look here. (`a.json`)") < markdown.index("It works.")
 
 
 def test_plots_are_found_in_folds_saved_and_removed_when_gone(tmp_path: Path) -> None:
-    assert list_plots(PAGE) == list(PLOTS)
-    html, markdown = write_page(PAGE, tmp_path, name="test")
+    assert pages.list_plots(PAGE) == list(PLOTS)
+    html, markdown = pages.write_page(PAGE, tmp_path, name="test")
     links = re.findall(r"]\((test/[^)]+)\)", markdown.read_text("utf-8"))
     assert links == ["test/one-line.svg", "test/seeds.svg", "test/bars.svg"]
     for plot, link in zip(PLOTS, links, strict=True):
         svg = (tmp_path / link).read_bytes()
-        assert svg == render_svg(plot.draw, plot.size)
+        assert svg == plots.render_svg(plot.draw, plot.size)
         assert b"<text" in svg
         assert b64encode(svg).decode() in html.read_text("utf-8")
     assert "a plot: rising 0.1 → 0.4" in markdown.read_text("utf-8")
     assert "a method: 50.0\u00a0%, 70.0\u00a0%" in markdown.read_text("utf-8")
     (tmp_path / "test/step.json").write_text("{}")
-    write_page(replace(PAGE, parts=()), tmp_path, name="test")
+    pages.write_page(replace(PAGE, parts=()), tmp_path, name="test")
     assert [path.name for path in (tmp_path / "test").iterdir()] == ["step.json"]
 
 
@@ -165,24 +136,24 @@ def test_no_text_is_markup(text: str) -> None:
     """Read by a parser of Markdown: the text is what is shown, wherever it stands."""
     plain = " ".join(text.split())
     blocks = (
-        Paragraph(text),
-        Paragraph(mark_code(text)),
-        Heading(text),
-        Bullets((text,)),
+        Block(text),
+        Block(mark_code(text)),
+        Block(text, "heading"),
+        Block(points=(text,)),
         Table(text, (text,), ((Cell(text, is_code=True),), (Cell(text, note=text),))),
-        Cards((Card(text, (("truth", text),), text, None, "gone", text),)),
+        Block(cards=(pages.Card(text, (("truth", text),), text, None, "gone", text),)),
     )
     page = Page(
         title=text,
         lead=text,
         language="en",
-        notices=(Notice("info", text, text),),
+        notices=(pages.Notice("info", text, text),),
         checked="",
-        tiles=(Tile(text, text, text),),
-        boxes=(Box("findings", (text,), text, (text,)),),
-        parts=(Part("all", text, blocks),),
+        tiles=(pages.Tile(text, text, text),),
+        boxes=(pages.Box("findings", (text,), text, (text,)),),
+        parts=(pages.Part("all", text, blocks),),
     )
-    tokens = MarkdownIt("commonmark").enable("table").parse(render_markdown(page, folder="x"))
+    tokens = MarkdownIt("commonmark").enable("table").parse(pages.render_markdown(page, folder="x"))
     inner = [one for token in tokens for one in (token.children or ())]
     kinds = {token.type for token in tokens} | {one.type for one in inner}
     assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "hr"}
@@ -194,47 +165,47 @@ def test_no_text_is_markup(text: str) -> None:
     tags = list[str]()
     reader = HTMLParser()
     reader.handle_starttag = lambda tag, attrs: tags.append(tag)  # pyright: ignore[reportAttributeAccessIssue]
-    reader.feed(render_html(page).rpartition("</style>")[2])
+    reader.feed(pages.render_html(page).rpartition("</style>")[2])
     assert not {"script", "img"} & set(tags)
     assert tags.count("b") == 2  # of the notice's level and of the tile
 
 
 def test_what_commands_a_terminal_or_turns_text_around_is_seen() -> None:
     page = replace(PAGE, lead="\x1b[31mred\x1b[0m \u202eleft \ue000open {0}")
-    for text in (render_html(page), render_markdown(page, folder="x")):
+    for text in (pages.render_html(page), pages.render_markdown(page, folder="x")):
         assert not set(text) & {"\x1b", "\u202e", "\ue000"}
         assert "␛[31mred" in text.replace("\\[", "[")
 
 
 def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
-    html = render_html(PAGE)
+    html = pages.render_html(PAGE)
     rule = html.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0]
     told = dict(part.strip().split(" ", 1) for part in unescape(rule).split(";"))
     assert (told["default-src"], told["img-src"]) == ("'none'", "data:")
     assert "<script" not in html
-    sortable = render_html(replace(PAGE, is_sortable=True))
+    sortable = pages.render_html(replace(PAGE, is_sortable=True))
     script = sortable.partition("<script>")[2].partition("</script>")[0]
     digest = b64encode(sha256(script.encode()).digest()).decode()
     assert told["script-src"] == f"'sha256-{digest}'"
 
 
 def test_cells_stay_cells() -> None:
-    assert escape_cell(" 94.2\u00a0% ") == "94.2\u00a0%"
-    assert escape_cell("a|b\n*c* <d>") == r"a\|b \*c\* &lt;d>"
-    assert name_file("confusion", "my policy/(v2) 我") == "confusion-my-policy-v2-我"
+    assert pages.escape_cell(" 94.2\u00a0% ") == "94.2\u00a0%"
+    assert pages.escape_cell("a|b\n*c* <d>") == r"a\|b \*c\* &lt;d>"
+    assert plots.name_file("confusion", "my policy/(v2) 我") == "confusion-my-policy-v2-我"
     with pytest.raises(ValueError, match="cells in the table 'odd'"):
         Table("odd", ("a",), (("1", "2"),))
 
 
 def test_smoothing_is_light_and_keeps_constants() -> None:
-    assert [choose_window(n) for n in (1, 39, 40, 120, 400)] == [1, 1, 3, 7, 21]
-    assert smooth([0.5] * 100) == pytest.approx([0.5] * 100)
-    assert smooth([1.0, 5.0, 2.0]) == [1.0, 5.0, 2.0]
-    assert smooth([0.0] * 20 + [3.0] + [0.0] * 20)[19:22] == pytest.approx([1.0, 1.0, 1.0])
+    assert [plots.choose_window(n) for n in (1, 39, 40, 120, 400)] == [1, 1, 3, 7, 21]
+    assert plots.smooth([0.5] * 100) == pytest.approx([0.5] * 100)
+    assert plots.smooth([1.0, 5.0, 2.0]) == [1.0, 5.0, 2.0]
+    assert plots.smooth([0.0] * 20 + [3.0] + [0.0] * 20)[19:22] == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_the_better_the_darker_and_losses_are_orange() -> None:
-    more, less = Scale(0.0, 1.0), Scale(0.0, 1.0, sign=-1)
+    more, less = tables.Scale(0.0, 1.0), tables.Scale(0.0, 1.0, sign=-1)
     assert more.shade_value(1.0) == less.shade_value(0.0) == "background:#316faf;color:#ffffff"
     assert more.shade_difference(0.0) == "background:#ffffff;color:#1f2328"
     assert more.shade_difference(0.5) == less.shade_difference(-0.5) != more.shade_difference(-0.5)
@@ -250,7 +221,7 @@ LONG = (
 def test_a_confusion_names_every_label_whole_and_keeps_its_columns_narrow(
     labels: tuple[str, str],
 ) -> None:
-    table = tabulate_confusion("", Confusion(labels, ((3, 1, 0), (0, 5, 0))), Phrases("zh"))
+    table = tables.tabulate_confusion("", Confusion(labels, ((3, 1, 0), (0, 5, 0))), Phrases("zh"))
     assert all(label in row[0].text for label, row in zip(labels, table.cells, strict=True))
     assert max(map(len, table.head[1:])) <= 12
     cells = [(one.text, one.note) for one in table.cells[0][1:]]
@@ -271,19 +242,21 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
     ]
     phrases = Phrases("en", policies=Policies(POLICIES))
     columns = {"missed": "missed", "right": "accuracy"}
-    table = tabulate_policies(metrics, columns, title="all", phrases=phrases)
+    table = tables.tabulate_policies(metrics, columns, title="all", phrases=phrases)
     assert (table.title, table.head) == ("all", ("Policy", "missed", "right", "n"))
     assert [[str(cell).replace("\u00a0", " ") for cell in row] for row in table.rows] == [
         ["Majority label", "–", "75.0 %\n37.5–87.5 %", "7"],
         ["GRPO", "25.0 %\n12.5–62.5 %", "50.0 %\n25.0–75.0 %", "8"],
         ["own", "100.0 %\n50.0–100.0 %", "–", "9"],
     ]
-    assert tabulate_metrics([("none", {})], {"a": "A"}, head="", count="b").rows == (
+    assert tables.tabulate_metrics([("none", {})], {"a": "A"}, head="", count="b").rows == (
         ("none", "–", "–"),
     )
     with pytest.raises(EvaluationError, match="dev, test"):
-        tabulate_policies([*metrics, make_metric("a/b", 0.1, split="dev")], {}, phrases=phrases)
-    assert describe_metric(metrics[0]).replace("\u00a0", " ") == "25.0 % (12.5–62.5 %)"
+        tables.tabulate_policies(
+            [*metrics, make_metric("a/b", 0.1, split="dev")], {}, phrases=phrases
+        )
+    assert tables.describe_metric(metrics[0]).replace("\u00a0", " ") == "25.0 % (12.5–62.5 %)"
 
 
 def test_what_trained_has_a_total(tmp_path: Path) -> None:
@@ -293,7 +266,7 @@ def test_what_trained_has_a_total(tmp_path: Path) -> None:
         {"part": "language block 2", "num_trainable": 28672, "num_frozen": 430784},
     ]
     path.write_text(json.dumps(rows))
-    table = tabulate_trainable(path, phrases=Phrases("en"))
+    table = tables.tabulate_trainable(path, phrases=Phrases("en"))
     assert table.head == ("Part", "Trainable", "Frozen")
     assert [tuple(str(cell).replace("\u202f", " ") for cell in row) for row in table.rows] == [
         ("vision", "0", "62 880"),
@@ -302,7 +275,7 @@ def test_what_trained_has_a_total(tmp_path: Path) -> None:
     ]
     path.write_text('[{"part": "vision"}]')
     with pytest.raises(EvaluationError, match=r"trainable\.json"):
-        tabulate_trainable(path, phrases=Phrases("en"))
+        tables.tabulate_trainable(path, phrases=Phrases("en"))
 
 
 WORDS = st.text(max_size=8)
@@ -315,15 +288,15 @@ def draw_table(draw: st.DrawFn) -> Table:
     return Table(draw(WORDS), head, tuple(draw(st.lists(row, max_size=3))))
 
 
-TILES = st.lists(st.builds(Tile, WORDS, WORDS, WORDS), max_size=2).map(tuple)
+TILES = st.lists(st.builds(pages.Tile, WORDS, WORDS, WORDS), max_size=2).map(tuple)
 TABLES = st.lists(draw_table(), max_size=2).map(tuple)
 
 
-@given(sections=st.lists(st.builds(Section, WORDS, WORDS, TABLES, TILES), max_size=3))
+@given(sections=st.lists(st.builds(tables.Section, WORDS, WORDS, TABLES, TILES), max_size=3))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, sections: Any) -> None:
     path = tmp_path_factory.mktemp("sections") / "sections.json"
-    write_sections(path, sections)
-    assert read_sections(path) == tuple(sections)
+    tables.write_sections(path, sections)
+    assert tables.read_sections(path) == tuple(sections)
 
 
 GOOD: dict[str, Any] = {"title": "", "head": ["x", "y"], "rows": [["1", "2"]]}
@@ -348,10 +321,10 @@ def test_damaged_sections_are_an_error_of_one_line_that_names_the_file(
 ) -> None:
     path = tmp_path / "sections.json"
     with pytest.raises(DataError, match="cannot read"):
-        read_sections(path)
+        tables.read_sections(path)
     path.write_text(json.dumps([{"title": "a", "tables": [GOOD]}]))
-    assert len(read_sections(path)) == 1
+    assert len(tables.read_sections(path)) == 1
     path.write_text(text)
     with pytest.raises((DataError, EvaluationError), match=r"sections\.json") as caught:
-        read_sections(path)
+        tables.read_sections(path)
     assert len(str(caught.value).splitlines()) == 1

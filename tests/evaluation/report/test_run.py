@@ -24,13 +24,14 @@ from groupwise.evaluation.metrics import (
 )
 from groupwise.evaluation.predictions import (
     MARKS,
+    Language,
     Measure,
     Prediction,
     write_policies,
     write_predictions,
 )
 from groupwise.evaluation.report.page import Table, Tile, list_plots, render_html, render_markdown
-from groupwise.evaluation.report.phrases import LANGUAGES, Language, format_share
+from groupwise.evaluation.report.phrases import LANGUAGES, format_share
 from groupwise.evaluation.report.plots import render_svg
 from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import choose_mistakes, lay_out, write_report

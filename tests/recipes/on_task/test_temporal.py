@@ -7,9 +7,9 @@ import pytest
 
 from groupwise.core import DataError, load_config, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Language, Prediction
 from groupwise.evaluation.report.page import render_markdown
-from groupwise.evaluation.report.phrases import Language, format_share
+from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section

@@ -17,11 +17,12 @@ from pydantic_core import to_jsonable_python
 from groupwise.core import write_json
 from groupwise.evaluation.compare import Comparison, Gap, Pair
 from groupwise.evaluation.methods import MethodDifference
+from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report import phrases as words
 from groupwise.evaluation.report import plots
-from groupwise.evaluation.report.page import Block, Cell, Fold, Heading, Paragraph, Table
-from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Language, Phrases, Statement
+from groupwise.evaluation.report.page import Block, Cell, Table
+from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Phrases, Statement
 from groupwise.evaluation.report.tables import Scale
 from groupwise.evaluation.result_table import Coordinates, Curve, Result
 from groupwise.evaluation.statistics import PairedComparison
@@ -108,7 +109,11 @@ def lay_out_comparison(
     kind = "verdict" if name is None else "verdict yes"
     boxes.append(blocks.Box(kind, (), title, tuple(map(layout.say, comparison.reasons))))
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
-    sources = [Fold(say("sources"), (blocks.Bullets(tuple(folders)),))] if folders else []
+    sources = (
+        [Block(say("sources"), "fold", blocks=(blocks.Block(points=tuple(folders)),))]
+        if folders
+        else []
+    )
     parts = {
         "results": layout.show_results(),
         "values": layout.show_grids(),
@@ -127,7 +132,7 @@ def lay_out_comparison(
         legend=tuple(zip(layout.colors, layout.titles.values(), strict=True)),
         boxes=tuple(boxes),
         parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
-        footer=(*sources, Paragraph(say("comparison_footer"), "")),
+        footer=(*sources, Block(say("comparison_footer"), "plain")),
         is_sortable=True,
     )
 
@@ -186,7 +191,7 @@ class ComparisonLayout:
         second = pair.second if self.table.system_axis else self.titles[pair.second]
         return f"{self.titles[pair.first]} {MINUS} {second}"
 
-    def show_results(self) -> list[Block]:
+    def show_results(self) -> list[Block | Table]:
         """Return a row per system, and a dot per seed."""
         say_each, axes, seeds = self.phrases.say_each, self.table.axes, list[int]()
         if self.table.is_of_methods:
@@ -219,17 +224,17 @@ class ComparisonLayout:
             text += f" +{len(digests) - 1}" if digests[1:] else ""
             row.append(Cell(text or DASH, hint=" ".join(digests), is_code=bool(digests)))
             rows.append(tuple(row))
-        found: list[Block] = [Paragraph(self.phrases.say("results_lead"))]
+        found: list[Block | Table] = [Block(self.phrases.say("results_lead"))]
         found.append(Table("", head, tuple(rows), kind="headline", marks=tuple(self.colors)))
         if seeds and not axes:
             cells = [one for one in self.comparison.cells if one.seeds]
             shown = [(self.titles[one.system], [x for _, x in one.seeds]) for one in cells]
             caption = self.phrases.say("seeds_caption")
             plot = plots.plot_seeds("seeds", self.title_measure(), shown, caption=caption)
-            found.append(blocks.Plots((plot,), "forest"))
+            found.append(blocks.Block(plots=(plot,), kind="forest"))
         return found
 
-    def show_sides(self) -> list[Block]:
+    def show_sides(self) -> list[Block | Table]:
         """Return what differs in settings and data, and why that is so; folded what is the same."""
         say, head = self.phrases.say, (self.phrases.say("setting"), *self.titles.values())
         tables: dict[bool, list[tuple[Cell, ...]]] = {True: [], False: []}
@@ -244,13 +249,13 @@ class ComparisonLayout:
             values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
             tables[row.kind is not None].append((title, *values))
         unlike, same = (Table("", head, tuple(rows), kind="wrap sides") for rows in tables.values())
-        found: list[Block] = [Paragraph(say("sides_lead")), unlike] if unlike.rows else []
-        fold = Fold(say("same_sides", num=len(same.rows)), (same,))
+        found: list[Block | Table] = [Block(say("sides_lead")), unlike] if unlike.rows else []
+        fold = Block(say("same_sides", num=len(same.rows)), "fold", blocks=(same,))
         return [*found, fold] if same.rows else found
 
-    def show_training(self) -> list[Block]:
+    def show_training(self) -> list[Block | Table]:
         """Return curves with a line per system, and the last values of every epoch."""
-        say, title, found = self.phrases.say, self.phrases.title, list[Block]()
+        say, title, found = self.phrases.say, self.phrases.title, list[Block | Table]()
         series: dict[tuple[str, str], list[Curve]] = {}
         for one in self.table.curves:
             series.setdefault((one.step_name, one.key), []).append(one)
@@ -270,7 +275,7 @@ class ComparisonLayout:
             heading = say("plot_of", key=title("series", key), step=step)
             drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
         if drawn:
-            found = [Paragraph(say("curves_lead")), blocks.Plots(tuple(drawn[:MAX_CURVES]))]
+            found = [Block(say("curves_lead")), blocks.Block(plots=tuple(drawn[:MAX_CURVES]))]
         for step in dict.fromkeys(row.step for row in self.table.epochs):
             here = [row for row in self.table.epochs if row.step == step]
             keys = list(dict.fromkeys(key for row in here for key in row.values))
@@ -287,7 +292,7 @@ class ComparisonLayout:
             found.append(Table(name, head, tuple(rows), num_heads=2))
         return found
 
-    def show_grids(self) -> list[Block]:
+    def show_grids(self) -> list[Block | Table]:
         """Return a heat map of values per system, all on one scale."""
         if not self.table.axes:
             return []
@@ -296,8 +301,7 @@ class ComparisonLayout:
         for one in self.comparison.cells:
             shown[one.system][one.cell] = show_value(one, scale)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
-        is_wide = len(tables[0].head) > 5
-        return [Paragraph(self.phrases.say("grids_lead")), blocks.Tables(tuple(tables), is_wide)]
+        return [Block(self.phrases.say("grids_lead")), blocks.Block(tables=tuple(tables))]
 
     def _span(self, values: Iterable[float | None]) -> Scale:
         known = [value for value in values if value is not None]
@@ -311,12 +315,12 @@ class ComparisonLayout:
         rows = tuple((*map(Cell, x), *(shown[*x, value] for value in last)) for x in starts)
         return Table(title, heads, rows, len(self.axes) - 1, "heat")
 
-    def show_differences(self) -> list[Block]:
+    def show_differences(self) -> list[Block | Table]:
         """Return each pair's test; of a grid means by axis and a heat map; a forest plot."""
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
-        found: list[Block] = [Paragraph(say("differences_lead"))]
+        found: list[Block | Table] = [Block(say("differences_lead"))]
         if self.table.axes:
             scale = self._span(gap.difference for one in pairs for gap in one.gaps)
             grids = [
@@ -325,14 +329,14 @@ class ComparisonLayout:
                 )
                 for one in pairs
             ]
-            grid = blocks.Tables(tuple(grids), len(grids[0].head) > 5)
-            return [*found, self._tabulate_means(), Heading(say("every_cell")), grid]
+            grid = blocks.Block(tables=tuple(grids))
+            return [*found, self._tabulate_means(), Block(say("every_cell"), "heading"), grid]
         table, bars = self._tabulate_tests()
         found.append(table)
         if bars:
             axis = say("forest_axis")
             plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
-            found.append(blocks.Plots((plot,), "forest"))
+            found.append(blocks.Block(plots=(plot,), kind="forest"))
         return found
 
     def _show_gap(self, gap: Gap, scale: Scale | None = None) -> Cell:
@@ -413,9 +417,9 @@ class ComparisonLayout:
         heads = (say("by_axis"), *titles, *(f"{say('trend')}\n{title}" for title in trends))
         return Table("", heads, tuple(map(tuple, rows)))
 
-    def show_discordant(self) -> list[Block]:
+    def show_discordant(self) -> list[Block | Table]:
         """Return the items that the systems of each pair differ in, with both answers."""
-        say, found = self.phrases.say, list[Block]()
+        say, found = self.phrases.say, list[Block | Table]()
         for pair in [one for one in self.comparison.pairs if one.discordant][:MAX_PAIRS]:
             named = {"pair": self.name_pair(pair), "at": self.place_after(pair.discordant_cell)}
             counts = dict(zip(("first", "second", "all"), pair.won, strict=True))
@@ -434,7 +438,7 @@ class ComparisonLayout:
             ]
             head = tuple(compress((*self.phrases.say_each("item", "truth"), *answers), kept))
             shown = tuple(tuple(compress(row, kept)) for row in rows)
-            found += [Paragraph(lead), Table("", head, shown, kind="wrap items")]
+            found += [Block(lead), Table("", head, shown, kind="wrap items")]
         return found
 
     def _mark(self, value: float) -> str:
@@ -443,16 +447,16 @@ class ComparisonLayout:
             return words.format_coefficient(value)
         return "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
 
-    def show_sections(self) -> list[Block]:
+    def show_sections(self) -> list[Block | Table]:
         """Return what the recipe of each system adds to its report."""
-        found: list[Block] = []
+        found: list[Block | Table] = []
         for name, sections in self.table.sections.items():
-            own: list[Block] = []
+            own: list[Block | Table] = []
             for one in sections:
                 if one.language in (None, self.phrases.language):
-                    text = [Paragraph(one.text)] if one.text else []
-                    own += [Heading(one.title), *text, *one.tables]
-            found.append(Fold(self.titles[name], tuple(own)))
+                    text = [Block(one.text)] if one.text else []
+                    own += [Block(one.title, "heading"), *text, *one.tables]
+            found.append(Block(self.titles[name], "fold", blocks=tuple(own)))
         return found
 
 

@@ -1,32 +1,30 @@
 """Pages of reports as data, written as one HTML file and as Markdown with its pictures.
 
-Run reports, comparisons, studies and judge reports are built of these blocks. Rendering changes no
-number and reads no file but pictures.
+Run reports, comparisons, studies and judge reports are built of these blocks. Texts are shown as
+they are, but for what is marked as code. Rendering changes no number and reads only pictures.
 """
 
-import base64
-import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
-from pydantic import ConfigDict, with_config
 
 from groupwise.core import DataError, open_picture, write_text
-from groupwise.evaluation.report.phrases import CODE, Language, Level, Phrases
+from groupwise.evaluation.predictions import Language, exact
+from groupwise.evaluation.report.phrases import CODE, Level, Phrases
 
 PICTURE_WIDTH = 880
-_exact = with_config(ConfigDict(extra="forbid"))
-"""Marks what files hold: they have no other keys."""
 
 
-@_exact
+@exact
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One cell of a table."""
@@ -42,7 +40,7 @@ class Cell:
     is_code: bool = False  # a digest or a key
 
 
-@_exact
+@exact
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table; of a cell that is a text, what follows a line break is a note to its value.
@@ -74,147 +72,79 @@ def _split(text: str) -> Cell:
     return Cell(value, note)
 
 
-@_exact
+@exact
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A large number at the top; ``note`` is its interval, ``is_good`` never what chance gives."""
+    """A large number at the top."""
 
     value: str
-    text: str
-    note: str = ""
-    is_good: bool = False
+    text: str  # what it is
+    note: str = ""  # its interval
+    is_good: bool = False  # never of what chance gives
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot: ``draw`` draws it on axes of ``size`` inches, ``alt`` is its content in words.
+    """A plot, drawn when the page is written."""
 
-    ``name`` is its file name without an ending, ``caption`` how to read it.
-    """
-
-    name: str
+    name: str  # its file without an ending
     title: str
-    alt: str
-    draw: Callable[[Any], None]
-    size: tuple[float, float]
-    caption: str = ""
+    alt: str  # its content in words
+    draw: Callable[[Any], None]  # draws it on axes
+    size: tuple[float, float]  # in inches
+    caption: str = ""  # how to read it
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the reader must know before any number; ``source`` is the file it comes from."""
+    """Something the reader must know before any number."""
 
     level: Level
     text: str
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """A paragraph; ``kind`` is its class: ``lead`` (how to read what follows) or ``absent``."""
-
-    text: str
-    kind: str = "lead"
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading within a part."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bullets:
-    """A list of sentences."""
-
-    points: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Verbatim:
-    """Text to be shown as it is, line by line."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """Tables side by side; wide ones below each other."""
-
-    tables: tuple[Table, ...]
-    is_wide: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plots:
-    """Plots side by side; ``kind`` is a class of the style sheet (``small``, ``wide``)."""
-
-    plots: tuple[Plot, ...]
-    kind: str = "small"
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A rectangle on a picture, in shares of its width and height; ``kind`` is a class."""
-
-    kind: str
-    left: float
-    top: float
-    right: float
-    bottom: float
-    name: str
+    source: str = ""  # the file it comes from
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An item with its picture and what is drawn on it.
-
-    ``pills`` are (class, text) of the words that stand out, ``said`` is the rest; ``gone`` stands
-    for a picture that cannot be shown.
-    """
+    """An item with its picture and what is drawn on it."""
 
     title: str
-    pills: tuple[tuple[str, str], ...]
-    said: str
+    pills: tuple[tuple[str, str], ...]  # class of the style sheet and text of what stands out
+    said: str  # the rest
     picture: Path | None
-    gone: str
+    gone: str  # stands for a picture that cannot be shown
     alt: str
-    regions: tuple[Region, ...] = ()
+    # Rectangles: class, name; left, top, right and bottom in shares of the picture's sides.
+    regions: tuple[tuple[str, str, float, float, float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
-    """Items with their pictures."""
+class Block:
+    """What stands in a part of a page; of its fields one has something."""
 
-    cards: tuple[Card, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """Blocks that are shown on demand."""
-
-    summary: str
-    blocks: tuple["Block", ...]
-
-
-Block = Paragraph | Heading | Bullets | Verbatim | Table | Tables | Plots | Cards | Fold
+    text: str = ""  # a paragraph, or what ``kind`` says
+    kind: str = ""  # of a text ``heading``, ``verbatim``, ``fold`` or a class of the style sheet
+    points: tuple[str, ...] = ()  # a list of sentences
+    tables: tuple[Table, ...] = ()  # side by side; wide ones below each other
+    plots: tuple[Plot, ...] = ()  # side by side
+    cards: tuple[Card, ...] = ()
+    blocks: tuple["Block | Table", ...] = ()  # of a fold: shown on demand below its text
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the page with a title of its own; ``name`` is its link."""
+    """A part of the page with a title of its own."""
 
-    name: str
+    name: str  # its link
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block | Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Sentences in a frame above all parts; ``kind`` is its class (``findings``, ``verdict``)."""
+    """Sentences in a frame above all parts."""
 
-    kind: str
+    kind: str  # class of the style sheet (``findings``, ``verdict``)
     paragraphs: tuple[str, ...] = ()
     title: str = ""
     points: tuple[str, ...] = ()
@@ -233,18 +163,18 @@ class Page:
     tiles: tuple[Tile, ...] = ()  # large numbers
     boxes: tuple[Box, ...] = ()  # what the numbers say
     parts: tuple[Part, ...] = ()  # all the rest
-    footer: tuple[Block, ...] = ()  # where it comes from
+    footer: tuple[Block | Table, ...] = ()  # where it comes from
     is_sortable: bool = False  # whether a click on the head of a column sorts its table
 
 
 def render_html(page: Page) -> str:
     """Return a page with its style, plots and pictures inside."""
-    return _write_html(page, _draw_plots(page), _shrink_pictures(page))
+    return _render("page.html.j2", page, plots=_draw_plots(page), pictures=_shrink_pictures(page))
 
 
 def render_markdown(page: Page, *, folder: str) -> str:
     """Return a page as Markdown; its plots and pictures are files in ``folder/``."""
-    return _write_markdown(page, folder, _shrink_pictures(page))
+    return _render("page.md.j2", page, folder=folder, pictures=_shrink_pictures(page))
 
 
 def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
@@ -256,8 +186,7 @@ def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
         The paths of HTML and Markdown.
     """
     plots, pictures = _draw_plots(page), _shrink_pictures(page)
-    files = {f"{plot}.svg": svg for plot, svg in plots.items()}
-    files |= {f"picture-{n:02d}.jpg": jpeg for n, jpeg in enumerate(pictures.values(), start=1)}
+    files = plots | dict(pictures.values())
     own = folder / name
     own.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
@@ -266,37 +195,33 @@ def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
         if path.suffix in (".jpg", ".png", ".svg") and path.name not in files:
             path.unlink()
     html, markdown = folder / f"{name}.html", folder / f"{name}.md"
-    write_text(html, _write_html(page, plots, pictures))
-    write_text(markdown, _write_markdown(page, name, pictures))
+    write_text(html, _render("page.html.j2", page, plots=plots, pictures=pictures))
+    write_text(markdown, _render("page.md.j2", page, folder=name, pictures=pictures))
     return html, markdown
 
 
 def list_plots(page: Page) -> list[Plot]:
     """Return every plot of a page in its order."""
-    return [plot for one in _list_blocks(page) if isinstance(one, Plots) for plot in one.plots]
+    return [plot for part in page.parts for one in _walk(part.blocks) for plot in one.plots]
 
 
-def _list_blocks(page: Page) -> Iterator[Block]:
-    """Yield every block of a page, those of a fold in its place."""
-    waiting = [block for part in page.parts for block in part.blocks]
-    while waiting:
-        block = waiting.pop(0)
-        if isinstance(block, Fold):
-            waiting = [*block.blocks, *waiting]
-        else:
-            yield block
+def _walk(blocks: Iterable[Block | Table]) -> Iterator[Block]:
+    for one in blocks:
+        if isinstance(one, Block):
+            yield one
+            yield from _walk(one.blocks)
 
 
 def _draw_plots(page: Page) -> dict[str, bytes]:
     from groupwise.evaluation.report.plots import render_svg
 
-    return {one.name: render_svg(one.draw, one.size) for one in list_plots(page)}
+    return {f"{one.name}.svg": render_svg(one.draw, one.size) for one in list_plots(page)}
 
 
-def _shrink_pictures(page: Page) -> dict[Path, bytes]:
-    """Return each picture that can be opened, once and in order, as a JPEG 880 pixels wide."""
-    cards = (card for one in _list_blocks(page) if isinstance(one, Cards) for card in one.cards)
-    found: dict[Path, bytes] = {}
+def _shrink_pictures(page: Page) -> dict[Path, tuple[str, bytes]]:
+    """Return each picture that can be opened as a JPEG 880 pixels wide, with its file's name."""
+    found: dict[Path, tuple[str, bytes]] = {}
+    cards = [card for part in page.parts for one in _walk(part.blocks) for card in one.cards]
     for path in dict.fromkeys(card.picture for card in cards if card.picture is not None):
         try:
             picture = open_picture(path)
@@ -305,46 +230,18 @@ def _shrink_pictures(page: Page) -> dict[Path, bytes]:
         picture.thumbnail((PICTURE_WIDTH, PICTURE_WIDTH))
         buffer = io.BytesIO()
         picture.save(buffer, "JPEG", quality=78, optimize=True)
-        found[path] = buffer.getvalue()
+        found[path] = f"picture-{len(found) + 1:02d}.jpg", buffer.getvalue()
     return found
 
 
-def _write_html(page: Page, plots: Mapping[str, bytes], pictures: Mapping[Path, bytes]) -> str:
-    def embed(content: bytes, kind: str) -> str:
-        return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-
-    # A page may load what stands in it and, of scripts, run this one.
-    script = (Path(__file__).parent / "templates/sort.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return _render(
-        "page.html.j2",
-        page,
-        plots={name: embed(svg, "svg+xml") for name, svg in plots.items()},
-        pictures={path: embed(jpeg, "jpeg") for path, jpeg in pictures.items()},
-        script=Markup(script),
-        content_policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
-    )
-
-
-def _write_markdown(page: Page, folder: str, pictures: Mapping[Path, bytes]) -> str:
-    return _render(
-        "page.md.j2",
-        page,
-        plots={one.name: f"{folder}/{one.name}.svg" for one in list_plots(page)},
-        pictures={
-            path: f"{folder}/picture-{n:02d}.jpg" for n, path in enumerate(pictures, start=1)
-        },
-    )
-
-
 def _render(template: str, page: Page, **values: Any) -> str:
-    found = _load_environment(".html" in template).get_template(template)
-    return replace_controls(found.render(page=page, say=Phrases(page.language).say, **values))
+    say = Phrases(page.language).say
+    return replace_controls(_load_template(template).render(page=page, say=say, **values))
 
 
 @cache
-def _load_environment(is_html: bool) -> Environment:
+def _load_template(name: str) -> Template:
+    is_html = name.endswith(".html.j2")
     environment: Any = Environment(
         loader=PackageLoader("groupwise.evaluation.report"),
         autoescape=is_html,
@@ -352,11 +249,9 @@ def _load_environment(is_html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(rich=_mark_html if is_html else _mark_markdown)
-    environment.filters.update(
-        cell=escape_cell, code=write_code, form=lambda one: type(one).__name__
-    )
-    return environment
+    environment.filters |= {"rich": _mark_html if is_html else escape_cell, "code": write_code}
+    environment.globals |= {"base64": b64encode, "sha256": sha256}
+    return environment.get_template(name)
 
 
 _CODE = re.compile(f"{CODE[0]}([^{CODE[0]}{CODE[1]}]*){CODE[1]}")
@@ -376,33 +271,22 @@ def replace_controls(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def _mark_html(text: str) -> Markup:
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
 def write_code(text: str) -> str:
     """Return text as code, or as it is where code would end within it or a cell would."""
     return _escape(text) if set(text) & set("`|\r\n") or not text.strip() else f"`{text}`"
 
 
 def escape_cell(text: object) -> str:
-    """Return text that stays in one Markdown table cell and is shown as it is."""
-    return _begin_no_block(_escape(str(text)).strip(" "))
-
-
-def _mark_html(text: str) -> Markup:
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
-
-
-def _mark_markdown(text: str) -> str:
-    """Return text that is shown as it is, but for its code; no code ends early or spans lines."""
-    parts = [
-        write_code(part) if place % 2 else _escape(part)
-        for place, part in enumerate(_CODE.split(text))
-    ]
-    return _begin_no_block("".join(parts).strip(" "))
-
-
-def _begin_no_block(text: str) -> str:
-    """Return a line that is a paragraph, whatever it begins with."""
-    begins = _BLOCK_START.match(text)
-    return text if begins is None else f"{begins[0]}\\{text[begins.end() :]}"
+    """Return Markdown of one line that shows a text as it is, wherever it stands, but for code."""
+    parts = enumerate(_CODE.split(str(text)))
+    line = "".join(write_code(one) if place % 2 else _escape(one) for place, one in parts)
+    line = line.strip(" ")
+    begins = _BLOCK_START.match(line)
+    return line if begins is None else f"{begins[0]}\\{line[begins.end() :]}"
 
 
 def _escape(text: str) -> str:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from groupwise.evaluation.predictions import Measure, Policies
+from groupwise.evaluation.predictions import Language, Measure, Policies
 
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
 
-Language = Literal["en", "zh"]
 Level = Literal["error", "warning", "info"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
@@ -36,7 +35,7 @@ def format_share(value: float | None, *, decimals: int = 1) -> str:
 
 def format_share_interval(low: float, high: float, *, decimals: int = 1) -> str:
     """Format an interval of shares as ``91.7-96.0 %`` with an en dash."""
-    return f"{100 * low:.{decimals}f}{DASH}{100 * high:.{decimals}f}{NBSP}%"
+    return f"{100 * low:.{decimals}f}{DASH}{format_share(high, decimals=decimals)}"
 
 
 def format_points(value: float, *, decimals: int = 1) -> str:
@@ -48,23 +47,17 @@ def format_points(value: float, *, decimals: int = 1) -> str:
 
 def choose_arrow(value: float) -> str:
     """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
-    rounded = round(100 * value, 1)
-    return "⬆️" if rounded > 0 else "⬇️" if rounded < 0 else "➡️"
-
-
-def format_points_with_arrow(value: float) -> str:
-    """Format a difference of shares as ``+12.3 ⬆️`` (percentage points)."""
-    return f"{format_points(value)}{NBSP}{choose_arrow(value)}"
-
-
-def format_p_value(value: float) -> str:
-    """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
-    return f"p{NBSP}<{NBSP}0.001" if value < 0.001 else f"p{NBSP}={NBSP}{value:.3f}"
+    return {"+": "⬆️", MINUS: "⬇️"}.get(format_points(value)[0], "➡️")
 
 
 def format_p_cell(value: float) -> str:
     """Format a p-value for a table's cell: ``0.012`` or ``< 0.001``."""
-    return format_p_value(value).removeprefix(f"p{NBSP}").removeprefix(f"={NBSP}")
+    return f"<{NBSP}0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def format_p_value(value: float) -> str:
+    """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
+    return f"p{NBSP}{'' if value < 0.001 else f'={NBSP}'}{format_p_cell(value)}"
 
 
 def format_moment(text: str) -> str:
@@ -84,10 +77,10 @@ def format_duration(seconds: float) -> str:
         return f"{1000 * seconds:.{1 if seconds < 0.00995 else 0}f}{NBSP}ms"
     if seconds < 119.5:
         return f"{seconds:.3g}{NBSP}s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if hours < 2:
-        return f"{60 * hours + minutes}{NBSP}min"
-    return f"{hours}{NBSP}h{NBSP}{minutes:02d}{NBSP}min"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes}{NBSP}min"
+    return f"{minutes // 60}{NBSP}h{NBSP}{minutes % 60:02d}{NBSP}min"
 
 
 def format_count(value: int) -> str:
@@ -107,12 +100,12 @@ def format_coefficient(value: float) -> str:
 
 def format_value(metric: "Metric") -> str:
     """Format a metric's value by its kind: a time, a score, a coefficient, points or a share."""
-    return _choose_format(metric)(metric.value)
+    return _choose_format(metric.measure)(metric.value)
 
 
 def format_interval(metric: "Metric") -> str:
     """Format a metric's interval by its kind."""
-    form = _choose_format(metric)
+    form = _choose_format(metric.measure)
     if form is format_share:
         return format_share_interval(metric.low, metric.high)
     can_be_negative = metric.measure in ("kappa", "people_alpha", "length_bias")
@@ -120,12 +113,22 @@ def format_interval(metric: "Metric") -> str:
     return between.join((form(metric.low), form(metric.high)))
 
 
-def _choose_format(metric: "Metric") -> Callable[[float], str]:
-    if metric.measure.endswith("_s"):
+def _choose_format(measure: str) -> Callable[[float], str]:
+    if measure.endswith("_s"):
         return format_duration
-    is_score = metric.measure in ("brier", "ece", "kappa", "people_alpha")
-    by_name = {"length_bias": format_points}
-    return format_coefficient if is_score else by_name.get(metric.measure, format_share)
+    if measure in ("brier", "ece", "kappa", "people_alpha"):
+        return format_coefficient
+    return format_points if measure == "length_bias" else format_share
+
+
+def mark_code(text: object) -> str:
+    """Return a key, a path or a value that pages show as code."""
+    return f"{CODE[0]}{text}{CODE[1]}"
+
+
+def unmark_code(text: str) -> str:
+    """Return a sentence without the marks of its code, as a terminal shows it."""
+    return text.translate(dict.fromkeys(map(ord, CODE)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,6 @@ class Phrases(string.Formatter):
         }
 
     def say(self, what: str | Statement, /, **values: Any) -> str:
-        """Return a phrase, filled in."""
         if isinstance(what, Statement):
             return self.say(what.kind, **what.values)
         return self.vformat(self._table[what][self.language], (), values)
@@ -187,7 +189,6 @@ class Phrases(string.Formatter):
         return tuple(map(self.say, keys))
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return what stands in one place of a phrase."""
         if isinstance(value, Statement):
             return self.say(value)
         if f"count.{format_spec}" in self._table:
@@ -211,7 +212,6 @@ class Phrases(string.Formatter):
         return self.title("step", name) if title == name else title
 
     def name_measure(self, measure: Measure) -> str:
-        """Return what a measure is called."""
         return measure.title_zh if self.language == "zh" else measure.title
 
     def title_measure(self, measure: Measure) -> str:
@@ -258,13 +258,3 @@ def _list_translations() -> Sequence[tuple[re.Pattern[str], str]]:
         ]
         found.append((re.compile("".join(parts), re.DOTALL), sentence))
     return found
-
-
-def mark_code(text: object) -> str:
-    """Return a key, a path or a value that pages show as code."""
-    return f"{CODE[0]}{text}{CODE[1]}"
-
-
-def unmark_code(text: str) -> str:
-    """Return a sentence without the marks of its code, as a terminal shows it."""
-    return text.translate(dict.fromkeys(map(ord, CODE)))

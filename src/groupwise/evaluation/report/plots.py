@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
@@ -20,16 +20,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from groupwise.evaluation.predictions import Policies, shorten
 from groupwise.evaluation.report.page import Plot
-from groupwise.evaluation.report.phrases import Phrases, format_plain, format_share
+from groupwise.evaluation.report.phrases import MINUS, NBSP, Phrases, format_plain, format_share
 
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import ReliabilityBin
 
-_UNKNOWN = Policies()
 Axes = Any  # matplotlib.axes.Axes; its methods take keywords without types
 Form = Literal["share", "percent", "plain"]
 INK, MUTED, FAINT = "#24292f", "#7a828c", "#b4bac2"
-_WIDTH = 4.6
 _CHINESE_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC"),
     *("Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", "SimHei"),
@@ -51,12 +49,11 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def color_policy(policy: str, policies: Policies = _UNKNOWN) -> str:
+def color_policy(policy: str, policies: Policies | None = None) -> str:
     """Return the colour of a policy or a training step by its place, the same in every plot."""
-    rank = policies.rank(policy)
-    if rank < len(policies.listed):
-        return _POLICY_COLORS[rank % len(_POLICY_COLORS)]
-    return pick_color(sum(policy.encode()))
+    if policies is None or policies.rank(policy) >= len(policies.listed):
+        return pick_color(sum(policy.encode()))
+    return _POLICY_COLORS[policies.rank(policy) % len(_POLICY_COLORS)]
 
 
 def pick_color(index: int) -> str:
@@ -90,7 +87,7 @@ def _find_fonts() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line of a plot of values: a share, or a difference of shares, with its interval."""
+    """One line of a plot of values: a share, or a difference of shares."""
 
     title: str  # what it is of
     text: str  # value and interval as text
@@ -98,74 +95,67 @@ class Bar:
     ends: tuple[float, float]  # its interval
     color: str
     is_marked: bool = False  # stands out
+    dots: Sequence[
+        float
+    ] = ()  # shares that the value is the mean of, drawn in place of an interval
 
 
 def plot_bars(
     name: str, title: str, bars: Sequence[Bar], *, axis: str = "", caption: str = ""
 ) -> Plot:
-    """Return values with their intervals below each other.
+    """Return values with their intervals, or with their dots, below each other.
 
     With a title of its ``axis`` they are differences, in points around 0; without one, shares.
     """
-    alt = "; ".join(f"{bar.title}: {bar.text}" for bar in bars)
-    size = _WIDTH, 0.75 + 0.44 * len(bars)
-    return Plot(name, title, alt, partial(_draw_bars, bars, axis), size, caption)
 
+    def draw(axes: Axes) -> None:
+        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        beside |= {"fontsize": 8.5, "color": INK}
+        for place, bar in enumerate(bars):
+            look: dict[str, Any] = {"ms": 6.5, "mec": "white", "mew": 0.8, "clip_on": False}
+            look |= {"marker": "D" if bar.is_marked else "o", "color": bar.color}
+            if bar.dots:
+                rows = [place] * len(bar.dots)
+                axes.plot(bar.dots, rows, "o", color=bar.color, alpha=0.7, ms=5.5)
+                look = {"marker": "|", "color": INK, "ms": 14}
+            else:
+                axes.plot(bar.ends, [place] * 2, color=bar.color, solid_capstyle="butt", lw=2.2)
+            axes.plot([bar.value], [place], **look)
+            weight = "bold" if bar.is_marked else "normal"
+            axes.text(0, place - 0.42, shorten(bar.title, 40), fontweight=weight, **beside)
+            axes.text(1, place - 0.42, bar.text, ha="right", fontweight=weight, **beside)
+        axes.xaxis.set_major_formatter(FuncFormatter(_format_points) if axis else _make_percent())
+        if axis:
+            axes.axvline(0, color=MUTED, lw=1, zorder=0)
+        elif not any(bar.dots for bar in bars):
+            lowest = min(end for bar in bars for end in bar.ends)
+            axes.set_xlim(max(0.0, np.floor(lowest * 10) / 10 - 0.02), 1.005)
+        axes.set(ylim=(len(bars) - 0.5, -0.8), yticks=[], xlabel=axis)
+        axes.spines["left"].set_visible(False)
 
-def _draw_bars(bars: Sequence[Bar], title: str, axes: Axes) -> None:
-    for place, bar in enumerate(bars):
-        axes.plot(bar.ends, [place] * 2, color=bar.color, solid_capstyle="butt", lw=2.2)
-        look = {"ms": 6.5, "mec": "white", "mew": 0.8, "clip_on": False, "color": bar.color}
-        axes.plot([bar.value], [place], marker="D" if bar.is_marked else "o", **look)
-        _label_row(axes, place, bar.title, bar.text, weight="bold" if bar.is_marked else "normal")
-    if title:
-        axes.axvline(0, color=MUTED, lw=1, zorder=0)
-        axes.xaxis.set_major_formatter(FuncFormatter(_format_points))
-    else:
-        ends = [end for bar in bars for end in bar.ends]
-        axes.set_xlim(max(0.0, np.floor(min(ends) * 10) / 10 - 0.02), 1.005)
-        axes.xaxis.set_major_formatter(_make_percent_axis())
-    _finish_rows(axes, len(bars), title)
-
-
-def _label_row(axes: Axes, place: int, left: str, right: str, weight: str = "normal") -> None:
-    look = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5, "color": INK}
-    axes.text(0, place - 0.42, shorten(left, 40), ha="left", fontweight=weight, **look)
-    axes.text(1, place - 0.42, right, ha="right", fontweight=weight, **look)
-
-
-def _finish_rows(axes: Axes, num_rows: int, title: str) -> None:
-    axes.set_ylim(num_rows - 0.5, -0.8)
-    axes.set(yticks=[], xlabel=title)
-    axes.spines["left"].set_visible(False)
+    told = (", ".join(map(format_share, bar.dots)) or bar.text for bar in bars)
+    alt = "; ".join(f"{bar.title}: {text}" for bar, text in zip(bars, told, strict=True))
+    return Plot(name, title, alt, draw, (4.6, 0.75 + 0.44 * len(bars)), caption)
 
 
 def _format_points(value: float, _: int) -> str:
-    return f"{100 * value:+g}".replace("-", "\u2212") if round(value, 9) else "0"
+    return f"{100 * value:+g}".replace("-", MINUS) if round(value, 9) else "0"
 
 
-def _make_percent_axis() -> PercentFormatter:
-    return PercentFormatter(1, decimals=0, symbol="\u00a0%")
+def _make_percent() -> PercentFormatter:
+    return PercentFormatter(1, decimals=0, symbol=f"{NBSP}%")
 
 
 def plot_seeds(
     name: str, title: str, values: Sequence[tuple[str, Sequence[float]]], *, caption: str = ""
 ) -> Plot:
     """Return a row of dots per method, a share for each seed, with a line at their mean."""
-    alt = "; ".join(f"{one}: {', '.join(map(format_share, shares))}" for one, shares in values)
-    size = _WIDTH, 0.75 + 0.44 * len(values)
-    return Plot(name, title, alt, partial(_draw_seeds, values), size, caption)
-
-
-def _draw_seeds(values: Sequence[tuple[str, Sequence[float]]], axes: Axes) -> None:
-    for place, (title, shares) in enumerate(values):
+    bars: list[Bar] = []
+    for place, (method, shares) in enumerate(values):
         mean = float(np.mean(shares))
-        rows = [place] * len(shares)
-        axes.plot(shares, rows, "o", color=pick_color(place), alpha=0.7, ms=5.5)
-        axes.plot([mean], [place], "|", color=INK, ms=14)
-        _label_row(axes, place, title, format_share(mean))
-    axes.xaxis.set_major_formatter(_make_percent_axis())
-    _finish_rows(axes, len(values), "")
+        text, color = format_share(mean), pick_color(place)
+        bars.append(Bar(method, text, mean, (mean, mean), color, dots=shares))
+    return plot_bars(name, title, bars, caption=caption)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,45 +185,42 @@ def plot_lines(
     With several lines each needs a title. Values are in ``form``: ``percent``, or ``share`` with
     an axis that ends at 1.
     """
+
+    def draw(axes: Axes) -> None:
+        for line in lines:
+            look: dict[str, Any] = {"color": line.color, "label": shorten(line.title, 22)}
+            values = line.values
+            if line.has_marks:
+                look |= {"lw": 1.2, "marker": "D", "ms": 5}
+            elif line.low:
+                band: dict[str, Any] = {"color": line.color, "alpha": 0.18, "lw": 0}
+                axes.fill_between(line.steps, line.low, line.high, **band)
+                look["lw"] = 1.8
+            elif choose_window(len(values)) == 1:
+                look |= {"lw": 1.6, "marker": "o", "ms": 3}
+            else:
+                axes.plot(line.steps, values, color=line.color, lw=0.9, alpha=0.28)
+                values, look["lw"] = smooth(values), 2
+            axes.plot(line.steps, values, **look)
+        lowest = min(value for line in lines for value in (*line.values, *line.low))
+        axes.set(xlabel=phrases.say("step"))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        if form == "share":
+            low = np.floor((lowest - 0.1) * 5) / 5
+            axes.set_ylim((max(0.0, low) if lowest >= 0 else low) - 0.01, 1.02)
+        elif lowest >= 0:
+            axes.set_ylim(bottom=0)
+        plain = FuncFormatter(lambda value, _: format_plain(value))
+        axes.yaxis.set_major_formatter(plain if form == "plain" else _make_percent())
+        if any(line.title for line in lines):
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
+
     told = (
         f"{line.title} {format_plain(line.values[0])} → {format_plain(line.values[-1])}".strip()
         for line in lines
     )
-    draw = partial(_draw_lines, lines, form, phrases.say("step"))
     return Plot(name, title, f"{title}: {'; '.join(told)}", draw, (3.8, 3.0), caption)
-
-
-def _draw_lines(lines: Sequence[Line], form: Form, step: str, axes: Axes) -> None:
-    for line in lines:
-        _draw_line(line, axes)
-    lowest = min(value for line in lines for value in (*line.values, *line.low))
-    axes.set(xlabel=step)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    if form == "share":
-        low = np.floor((lowest - 0.1) * 5) / 5
-        axes.set_ylim((max(0.0, low) if lowest >= 0 else low) - 0.01, 1.02)
-    elif lowest >= 0:
-        axes.set_ylim(bottom=0)
-    plain = FuncFormatter(lambda value, _: format_plain(value))
-    axes.yaxis.set_major_formatter(plain if form == "plain" else _make_percent_axis())
-    if any(line.title for line in lines):
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
-
-
-def _draw_line(line: Line, axes: Axes) -> None:
-    steps, values, color = line.steps, line.values, line.color
-    label = shorten(line.title, 22)
-    if line.has_marks:
-        axes.plot(steps, values, color=color, lw=1.2, marker="D", ms=5, label=label)
-    elif line.low:
-        axes.fill_between(steps, line.low, line.high, color=color, alpha=0.18, lw=0)
-        axes.plot(steps, values, color=color, lw=1.8, label=label)
-    elif choose_window(len(values)) == 1:
-        axes.plot(steps, values, color=color, lw=1.6, marker="o", ms=3, label=label)
-    else:
-        axes.plot(steps, values, color=color, lw=0.9, alpha=0.28)
-        axes.plot(steps, smooth(values), color=color, lw=2, label=label)
 
 
 def choose_window(num_points: int) -> int:
@@ -257,35 +244,32 @@ def plot_reliability(
     color: str,
     caption: str = "",
 ) -> Plot:
-    """Return how often answers are right by their confidence; some bin must have items."""
+    """Return how often answers are right by their confidence, with their counts below.
+
+    Some bin must have items.
+    """
     filled = [one for one in bins if one.num_items]
-    alt = "; ".join(
+
+    def draw(axes: Axes) -> None:
+        start, counts = bins[0].low, [one.num_items for one in bins]
+        axes.plot([start, 1], [start, 1], color=MUTED, lw=1, ls=(0, (4, 3)), zorder=1)
+        shares = [(one.confidence or 0.0, one.accuracy or 0.0) for one in filled]
+        axes.plot(*zip(*shares, strict=True), color=color, lw=1.6, marker="o", ms=5, zorder=3)
+        below = axes.inset_axes((0, -0.27, 1, 0.2), sharex=axes)
+        widths = [one.high - one.low for one in bins]
+        below.bar([one.low for one in bins], counts, widths, align="edge", color=color)
+        for patch in below.patches:
+            patch.set(alpha=0.45, edgecolor="white", linewidth=0.8)
+        right, confidence = phrases.say_each("share_right", "confidence")
+        below.set(yticks=[0, max(counts)], ylabel="n", xlabel=confidence, xlim=(start - 0.01, 1.01))
+        below.grid(visible=False)
+        axes.tick_params(labelbottom=False)
+        below.xaxis.set_major_formatter(_make_percent())
+        axes.yaxis.set_major_formatter(_make_percent())
+        axes.set(ylabel=right, ylim=(-0.03, 1.03))
+
+    told = (
         f"{format_share(one.confidence)} → {format_share(one.accuracy)}, n = {one.num_items}"
         for one in filled
     )
-    titles = phrases.say_each("confidence", "share_right")
-    draw = partial(_draw_reliability, bins, color, titles)
-    return Plot(name, title, f"{title}: {alt}", draw, (3.8, 3.3), caption)
-
-
-def _draw_reliability(
-    bins: "Sequence[ReliabilityBin]", color: str, titles: Sequence[str], axes: Axes
-) -> None:
-    """Draw accuracy by confidence, with the counts as bars in the lowest fifth."""
-    filled = [one for one in bins if one.num_items]
-    start, counts = bins[0].low, [one.num_items for one in bins]
-    axes.plot([start, 1], [start, 1], color=MUTED, lw=1, ls=(0, (4, 3)), zorder=1)
-    look = {"color": color, "lw": 1.6, "marker": "o", "ms": 5, "zorder": 3}
-    shares = [(one.confidence or 0.0, one.accuracy or 0.0) for one in filled]
-    axes.plot(*zip(*shares, strict=True), **look)
-    below = axes.inset_axes((0, -0.27, 1, 0.2), sharex=axes)
-    widths = [one.high - one.low for one in bins]
-    below.bar([one.low for one in bins], counts, widths, align="edge", color=color)
-    for patch in below.patches:
-        patch.set(alpha=0.45, edgecolor="white", linewidth=0.8)
-    below.set(yticks=[0, max(counts)], ylabel="n", xlabel=titles[0], xlim=(start - 0.01, 1.01))
-    below.grid(visible=False)
-    axes.tick_params(labelbottom=False)
-    below.xaxis.set_major_formatter(_make_percent_axis())
-    axes.yaxis.set_major_formatter(_make_percent_axis())
-    axes.set(ylabel=titles[1], ylim=(-0.03, 1.03))
+    return Plot(name, title, f"{title}: {'; '.join(told)}", draw, (3.8, 3.3), caption)

@@ -13,16 +13,10 @@ from groupwise.evaluation import predictions as rows_of
 from groupwise.evaluation.alarms import describe_value, is_share, title_series
 from groupwise.evaluation.fairness import find_manifests
 from groupwise.evaluation.metrics import MAX_LABELS, Metric, bin_reliability, count_confusion
-from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Prediction, shorten
+from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Language, Prediction, shorten
 from groupwise.evaluation.report import page, phrases, plots, tables
-from groupwise.evaluation.report.page import Block, Cell, Heading, Paragraph, Table
-from groupwise.evaluation.report.phrases import (
-    DASH,
-    Language,
-    Phrases,
-    format_count,
-    mark_code,
-)
+from groupwise.evaluation.report.page import Block, Cell, Table
+from groupwise.evaluation.report.phrases import DASH, Phrases, format_count, mark_code
 from groupwise.evaluation.report.run import (
     Report,
     judge_difference,
@@ -75,8 +69,10 @@ class _Layout:
         tiles: list[page.Tile] = []
         for number, one in enumerate(report.sections, start=1):
             if one.language in (None, self.language):
-                text = (Paragraph(one.text),) if one.text else ()
-                folded = (page.Fold(say("num_tables", num=len(one.tables)), one.tables),)
+                text = (Block(one.text),) if one.text else ()
+                folded = (
+                    page.Block(say("num_tables", num=len(one.tables)), "fold", blocks=one.tables),
+                )
                 blocks = (*text, *(folded if len(one.tables) > 1 else one.tables))
                 sections[bool(one.tiles)].append(page.Part(f"section-{number}", one.title, blocks))
                 tiles += one.tiles
@@ -110,7 +106,7 @@ class _Layout:
             tiles=tuple(tiles),
             boxes=(page.Box("findings", points=findings),) if findings else (),
             parts=(*sections[True], *above, *sections[False], *below),
-            footer=(Paragraph(say("run_footer"), ""),),
+            footer=(Block(say("run_footer"), "plain"),),
         )
 
     def _color(self, policy: str) -> str:
@@ -126,9 +122,14 @@ class _Layout:
         value = self.say(value) if field in (rows_of.NEAR_DUPLICATE, rows_of.SEEN) else value
         return f"{title} · {self.phrases.title('field', field)}: {value}"
 
-    def _headline(self) -> list[Block]:
+    def _headline(self) -> list[Block | Table]:
         """Return what was measured of every policy, by split; by labels and slices of the main."""
-        report, main, say, blocks = self.report, self.report.headline.name, self.say, list[Block]()
+        report, main, say, blocks = (
+            self.report,
+            self.report.headline.name,
+            self.say,
+            list[Block | Table | Table](),
+        )
         log = report.logs.get(report.policies.find(report.last).step or "")
         paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
         for split, by_policy in report.by_split.items():
@@ -144,8 +145,8 @@ class _Layout:
             clusters = {one.cluster for one in report.predictions if one.split == split}
             digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
             lead = say("headline_lead", num_clusters=len(clusters), digests=digests)
-            leads = [Paragraph(lead)] if clusters else []  # without predictions nobody knows
-            blocks += [Heading(split), *leads, replace(table, marks=marks)]
+            leads = [Block(lead)] if clusters else []  # without predictions nobody knows
+            blocks += [Block(split, "heading"), *leads, replace(table, marks=marks)]
         if blocks:
             bars: list[plots.Bar] = []
             for policy, one in ((policy, own[main]) for policy, own in report.main.items()):
@@ -165,11 +166,15 @@ class _Layout:
                 head=say("measure"),
                 count=report.last,
             )
-            blocks.append(page.Plots((plot,), "wide"))
-            blocks += [page.Fold(say("by_parts", num=len(parts)), (table,))] if parts else []
+            blocks.append(page.Block(plots=(plot,), kind="wide"))
+            blocks += (
+                [page.Block(say("by_parts", num=len(parts)), "fold", blocks=(table,))]
+                if parts
+                else []
+            )
         return blocks
 
-    def _comparisons(self) -> list[Block]:
+    def _comparisons(self) -> list[Block | Table | Table]:
         report, several = self.report, len(self.report.by_split) > 1
         rows: list[tuple[str | Cell, ...]] = []
         for one in report.comparisons:
@@ -192,7 +197,7 @@ class _Layout:
             )
         names = ("policy", "against", "points", "p_holm", "won_lost", "alike", "p_by_clusters")
         table = Table("", self.say_each(*names, "p_mcnemar", "n_items"), tuple(rows), num_heads=2)
-        return [Paragraph(self.say("comparisons_lead")), table] if rows else []
+        return [Block(self.say("comparisons_lead")), table] if rows else []
 
     def _rate(self, one: Prediction) -> float:
         """Return 1 for a right answer and 0 for a wrong one, or what a scored one is worth."""
@@ -202,7 +207,7 @@ class _Layout:
         value = one.scores.get(headline.name, 0.0 if headline.is_higher_better else 1.0)
         return value if headline.is_higher_better else 1 - value
 
-    def _changes(self) -> list[Block]:
+    def _changes(self) -> list[Block | Table | Table]:
         """Return how many answers training has made better and worse, and the first few by id."""
         report, say, after = self.report, self.say, self.report.last
         before = report.policies.find(after).trained_from or ""
@@ -220,10 +225,10 @@ class _Layout:
         told = {"before": before, "after": after, "split": report.split, "n": len(pairs)}
         told |= {kind: len(own) for kind, own in found.items()}
         told |= {f"share_{kind}": len(own) / (len(pairs) or 1) for kind, own in found.items()}
-        blocks: list[Block] = [Paragraph(say("changes_lead", most=NUM_CHANGES, **told))]
+        blocks: list[Block | Table | Table] = [Block(say("changes_lead", most=NUM_CHANGES, **told))]
         for kind, own in found.items():
             cards = tuple(self._card(*pair) for pair in own[:NUM_CHANGES])
-            blocks += [Heading(say(kind)), page.Cards(cards)] if own else []
+            blocks += [Block(say(kind), "heading"), page.Block(cards=cards)] if own else []
         return blocks if pairs else []
 
     def _card(self, *answers: Prediction) -> page.Card:
@@ -263,13 +268,13 @@ class _Layout:
             gone=say("picture_gone") if one.pictures else "",
             alt=say("picture_of", item=name),
             regions=tuple(
-                page.Region(kind, *sides, name=title)
+                (kind, title, *sides)
                 for kind in ("reference", "answer")
                 for *sides, title in marks.get(kind, ())
             ),
         )
 
-    def _training(self) -> list[Block]:
+    def _training(self) -> list[Block | Table | Table]:
         """Return curves and values of every training, its time, and its on-policy check.
 
         A plot is of one series and has a line for each training that logged it.
@@ -296,7 +301,9 @@ class _Layout:
                 drawn[kind in ("reward", "heldout", "loss")].append(plot)
         head = self.say_each("series", "training", "last", "first", "lowest", "highest", "rows")
         values = Table("", head, tuple(rows), num_heads=2)
-        folded = page.Fold(say("signals"), (page.Plots(tuple(drawn[False])), values))
+        folded = page.Block(
+            say("signals"), "fold", blocks=(page.Block(plots=tuple(drawn[False])), values)
+        )
         rows = []
         for step, log in logs.items():
             seconds, end = log.read("step_s").values, report.steps.get(step, {})
@@ -314,10 +321,10 @@ class _Layout:
             for step, check in report.on_policy.items()
             if check
         ]
-        curves = (Paragraph(say("training_lead")), page.Plots(tuple(drawn[True])), folded, times)
-        return [*curves, *map(Paragraph, checks)] if logs else []
+        curves = (Block(say("training_lead")), page.Block(plots=tuple(drawn[True])), folded, times)
+        return [*curves, *map(Block, checks)] if logs else []
 
-    def _answers(self) -> list[Block]:
+    def _answers(self) -> list[Block | Table | Table]:
         """Return how often each truth got each answer, and how often confidence is right."""
         report, confusions, reliabilities = self.report, list[Table](), list[page.Plot]()
         items = [item for items in report.answers.values() for item in items]
@@ -333,37 +340,37 @@ class _Layout:
                 file, color = plots.name_file("reliability", policy), self._color(policy)
                 plot = plots.plot_reliability(file, title, bins, self.phrases, color=color)
                 reliabilities.append(plot)
-        lead = Paragraph(self.say("answers_lead", split=report.split))
-        blocks: list[Block] = [lead, page.Tables(tuple(confusions), is_wide=len(labels) > 3)]
+        lead = Block(self.say("answers_lead", split=report.split))
+        blocks: list[Block | Table | Table] = [lead, page.Block(tables=tuple(confusions))]
         if reliabilities:
-            blocks += [Paragraph(self.say("reliability_lead")), page.Plots(tuple(reliabilities))]
+            blocks += [Block(self.say("reliability_lead")), page.Block(plots=tuple(reliabilities))]
         return blocks
 
-    def _mistakes(self) -> list[Block]:
+    def _mistakes(self) -> list[Block | Table | Table]:
         """Return the most confident mistakes of the last policy, where answers can be wrong."""
         items = self.report.answers.get(self.report.last, [])
         wrong = [one for one in items if not one.is_correct]
         cards = tuple(map(self._card, choose_mistakes(wrong)))
         told = {"policy": self.report.last, "split": self.report.split, "shown": len(cards)}
-        lead = Paragraph(self.say("some_wrong", num=len(wrong), all=len(items), **told))
-        return [lead, page.Cards(cards)] if rows_of.have_truths(items) else []
+        lead = Block(self.say("some_wrong", num=len(wrong), all=len(items), **told))
+        return [lead, page.Block(cards=cards)] if rows_of.have_truths(items) else []
 
-    def _prompt(self) -> list[Block]:
+    def _prompt(self) -> list[Block | Table | Table]:
         """Return one prompt as the model sees it, where the run knows it."""
         asked, say = self.report.prompts, self.say
         lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
         lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
-        return [Paragraph(lead), page.Verbatim(asked.shown)] if asked.shown else []
+        return [Block(lead), page.Block(asked.shown, "verbatim")] if asked.shown else []
 
-    def _data(self) -> list[Block]:
+    def _data(self) -> list[Block | Table | Table]:
         """Return what the audits counted and found, and how often items were looked at."""
-        say, audit, blocks = self.say, self.report.audit, list[Block]()
+        say, audit, blocks = self.say, self.report.audit, list[Block | Table | Table]()
         if audit.get("num_rows") is not None:
             drops: Mapping[str, Any] = audit.get("drops") or {}
             counts = drops.get("counts", {}).items()
             why = [f"{self.phrases.translate(key)} {format_count(num)}" for key, num in counts]
             told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
-            blocks.append(Paragraph(say("rows_read", why=why or [say("none")], **told)))
+            blocks.append(Block(say("rows_read", why=why or [say("none")], **told)))
         rows: list[tuple[str, ...]] = []
         for name, one in audit.get("splits", {}).items():
             sizes = (format_count(one[f"num_{k}"]) for k in ("examples", "clusters", "pictures"))
@@ -376,11 +383,13 @@ class _Layout:
         audits = (audit, self.report.reward_audit)
         found = [tell_finding(row, "") for one in audits for row in one.get("findings", ())]
         points = tuple(f"{say(f'level.{one.level}')}: {say(one)}" for one in found)
-        folded = page.Fold(say("num_findings", num=len(found)), (page.Bullets(points),))
+        folded = page.Block(
+            say("num_findings", num=len(found)), "fold", blocks=(page.Block(points=points),)
+        )
         blocks += [folded] if found else []
-        return [*blocks, *(Paragraph(say(one)) for one in self.report.looks)]
+        return [*blocks, *(Block(say(one)) for one in self.report.looks)]
 
-    def _settings(self) -> list[Block]:
+    def _settings(self) -> list[Block | Table | Table]:
         """Return how the run was started, with which versions and which settings."""
         manifest, say = self.report.manifest or {}, self.say
         plain = {key: manifest.get(key) for key in ("python", "packages", "hardware")}
@@ -392,11 +401,11 @@ class _Layout:
             for name, value in found.items()
         )
         every = Table("", self.say_each("setting", "value"), rows, kind="wrap")
-        lead = Paragraph(say("settings_lead", command=" ".join(manifest.get("command", ()))))
-        folded = page.Fold(say("num_settings", num=len(rows)), (every,))
+        lead = Block(say("settings_lead", command=" ".join(manifest.get("command", ()))))
+        folded = page.Block(say("num_settings", num=len(rows)), "fold", blocks=(every,))
         return [lead, folded] if manifest else []
 
-    def _next(self) -> list[Block]:
+    def _next(self) -> list[Block | Table | Table]:
         """Return the commands to go on with, as far as they exist for the run's recipe.
 
         A policy that is not shown to be of use is not offered for use.
@@ -405,11 +414,11 @@ class _Layout:
         run = shlex.quote(name if not name.startswith("-") else f"./{name}")
         lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in report.verbs]
         if lines and report.doubt:
-            lead = Paragraph(self.say("next_doubt", policy=report.last, why=report.doubt), "")
+            lead = Block(self.say("next_doubt", policy=report.last, why=report.doubt), "plain")
             points = self.say_each("next_mistakes", "next_rows", "next_teach")
-            return [lead, page.Bullets(points)]
-        lead = Paragraph(self.say("next_lead"))
-        return [lead, page.Verbatim("\n".join(lines))] if lines else []
+            return [lead, page.Block(points=points)]
+        lead = Block(self.say("next_lead"))
+        return [lead, page.Block("\n".join(lines), "verbatim")] if lines else []
 
 
 def _find_picture(one: Prediction, folder: Path) -> Path | None:

@@ -3,7 +3,7 @@
 Of numbers that are already measured nothing is computed here but the total of a column.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import TypeAdapter
 
 from groupwise.core import EvaluationError, write_json
-from groupwise.evaluation.predictions import exact, find_measure, read_as
+from groupwise.evaluation.predictions import Language, exact, find_measure, read_as
 from groupwise.evaluation.report.page import Cell, Table, Tile
 from groupwise.evaluation.report.phrases import (
     DASH,
-    Language,
     Phrases,
     format_count,
     format_interval,
@@ -73,19 +72,20 @@ class Scale:
         """Return the style of a value: the better, the darker blue."""
         width = self.high - self.low
         worst = self.low if self.sign > 0 else self.high
-        return _paint((31, 98, 168), abs(value - worst) / width if width > 0 else 0.0)
+        return _paint(abs(value - worst) / width if width > 0 else 0.0)
 
     def shade_difference(self, value: float) -> str:
         """Return the style of a difference: a gain is blue, a loss orange, 0 white."""
         top = max(abs(self.low), abs(self.high))
         if value == 0 or top == 0:
             return "background:#ffffff;color:#1f2328"
-        return _paint((31, 98, 168) if self.sign * value > 0 else (201, 104, 22), abs(value) / top)
+        return _paint(abs(value) / top, is_loss=self.sign * value < 0)
 
 
-def _paint(color: tuple[int, int, int], share: float) -> str:
+def _paint(share: float, *, is_loss: bool = False) -> str:
     """Return background and a text colour that can be read on it, for a share in [0, 1]."""
-    red, green, blue = (round(255 + (0.06 + 0.86 * share) * (one - 255)) for one in color)
+    full = (201, 104, 22) if is_loss else (31, 98, 168)
+    red, green, blue = (round(255 + (0.06 + 0.86 * share) * (one - 255)) for one in full)
     is_light = 0.299 * red + 0.587 * green + 0.114 * blue > 145
     text = "#1f2328" if is_light else "#ffffff"
     return f"background:#{red:02x}{green:02x}{blue:02x};color:{text}"
@@ -115,7 +115,7 @@ def tabulate_metrics(
     columns: Mapping[str, str],
     *,
     head: str,
-    show: "Callable[[Metric | None], str]" = show_metric,
+    is_sized: bool = False,
     count: str = "",
     title: str = "",
 ) -> Table:
@@ -125,7 +125,7 @@ def tabulate_metrics(
         rows: what each row is, with its metrics by measure.
         columns: the heading of each measure that has a column.
         head: of the first column.
-        show: how a metric looks.
+        is_sized: whether each metric shows its number of items.
         count: the measure whose number of items is the last column, where a row has none of it that
             of the first measure that it has; empty: no such column.
         title: of the table.
@@ -134,7 +134,8 @@ def tabulate_metrics(
     for name, metrics in rows:
         known = [metrics[one] for one in (count, *columns) if one in metrics]
         sizes = [format_count(known[0].n) if known else DASH] if count else []
-        shown.append((name, *(show(metrics.get(one)) for one in columns), *sizes))
+        cells = [show_metric(metrics.get(one), is_sized=is_sized) for one in columns]
+        shown.append((name, *cells, *sizes))
     heads = (head, *columns.values(), *(["n"] if count else []))
     return Table(title, heads, tuple(shown), kind="headline")
 
@@ -142,13 +143,7 @@ def tabulate_metrics(
 def tabulate_policies(
     metrics: "Sequence[Metric]", columns: Mapping[str, str], *, phrases: Phrases, title: str = ""
 ) -> Table:
-    """Return a row per policy: measures, each with its interval, and the number of its items.
-
-    Args:
-        metrics: of one split; a measure that a policy lacks is a dash.
-        columns: the measure of each column, by the column's title.
-        phrases: of the table's language, with the policies in their order.
-        title: of the table.
+    """Return a row per policy, in their order, with the measure of each column by its title.
 
     Raises:
         EvaluationError: if the metrics are of several splits.
@@ -159,13 +154,10 @@ def tabulate_policies(
     found: dict[str, dict[str, Metric]] = {}
     for metric in metrics:
         found.setdefault(metric.policy, {})[metric.measure] = metric
-    return tabulate_metrics(
-        [(phrases.title_policy(name), found[name]) for name in phrases.policies.sort(found)],
-        {measure: heading for heading, measure in columns.items()},
-        head=phrases.say("policy"),
-        count="accuracy",
-        title=title,
-    )
+    rows = [(phrases.title_policy(name), found[name]) for name in phrases.policies.sort(found)]
+    titles = {measure: heading for heading, measure in columns.items()}
+    head = phrases.say("policy")
+    return tabulate_metrics(rows, titles, head=head, count="accuracy", title=title)
 
 
 @exact
@@ -176,7 +168,7 @@ class _TrainableRow:
     num_frozen: int
 
 
-def tabulate_trainable(path: Path, *, phrases: Phrases, title: str = "") -> Table:
+def tabulate_trainable(path: Path, *, phrases: Phrases) -> Table:
     """Return what trained and what was frozen, in weights, from a step's ``trainable.json``.
 
     Raises:
@@ -189,10 +181,10 @@ def tabulate_trainable(path: Path, *, phrases: Phrases, title: str = "") -> Tabl
     for row in (*parts, _TrainableRow("total", *total)):
         kind, _, number = row.part.rpartition(" ")  # blocks have a number
         is_block = bool(kind) and number.isdecimal()
-        name = f"{phrases.title('part', kind)} {number}" if is_block else ""
+        name = phrases.title("part", kind if is_block else row.part)
         counts = map(format_count, (row.num_trainable, row.num_frozen))
-        rows.append((name or phrases.title("part", row.part), *counts))
-    return Table(title, phrases.say_each("part", "trainable", "frozen"), tuple(rows))
+        rows.append((f"{name} {number}" if is_block else name, *counts))
+    return Table("", phrases.say_each("part", "trainable", "frozen"), tuple(rows))
 
 
 def tabulate_confusion(title: str, found: "Confusion", phrases: Phrases) -> Table:
@@ -204,16 +196,12 @@ def tabulate_confusion(title: str, found: "Confusion", phrases: Phrases) -> Tabl
     corner = f"{phrases.say('truth')} \u2193 {phrases.say('answer')} \u2192"
     rows: list[tuple[Cell, ...]] = []
     for label, counts in zip(labels, found.counts, strict=True):
-        shares = [count / sum(counts) if count else 0.0 for count in counts]
-        shown = [
-            Cell(
-                format_count(count),
-                format_share(share) if count else "",
-                style=Scale(0.0, 1.0).shade_value(share),
-            )
-            for count, share in zip(counts, shares, strict=True)
-        ]
-        rows.append((Cell(label), *shown))
+        cells = [Cell(label)]
+        for count in counts:
+            share = count / sum(counts) if count else 0.0
+            note = format_share(share) if count else ""
+            cells.append(Cell(format_count(count), note, style=_paint(share)))
+        rows.append(tuple(cells))
     return Table(title, (corner, *heads, phrases.say("invalid_answer")), tuple(rows), kind="heat")
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from groupwise.evaluation.report.phrases import LANGUAGES, Language, Phrases
+from groupwise.evaluation.predictions import Language
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 
 LANGUAGE = "groupwise_language"
 """Name of the cookie, and without its beginning of the query's field."""

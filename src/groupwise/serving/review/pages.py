@@ -9,8 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from groupwise.evaluation import report
+from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report.page import replace_controls
-from groupwise.evaluation.report.phrases import Language, format_share
+from groupwise.evaluation.report.phrases import format_share
 from groupwise.serving.review.languages import load_words
 
 _STATIC = Path(__file__).with_name("static")

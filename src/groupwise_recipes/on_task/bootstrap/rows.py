@@ -8,7 +8,8 @@ from typing import Any
 
 from groupwise.core import DataError
 from groupwise.data import DropLog
-from groupwise.evaluation.report.phrases import Language, Phrases
+from groupwise.evaluation.predictions import Language
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.judges import NoVerdict, Verdict
 from groupwise_recipes.on_task.config import BOOTSTRAP
 

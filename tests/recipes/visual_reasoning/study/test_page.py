@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 from groupwise.cli.main import app
 from groupwise.core import EvaluationError, dump_config, list_effects, load_config
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.phrases import Language
+from groupwise.evaluation.predictions import Language, Prediction
 from groupwise.pipeline.steps import describe_plan
 from groupwise_recipes.visual_reasoning.box_rivals import ONE_PLACE, OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
