@@ -7,7 +7,6 @@ which checks that it did the work of every stage there is.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,13 +50,13 @@ def say_refused(step: Step, path: str) -> str:
     return f"step '{step.name}' reads {name} but does not list it in reads"
 
 
-def test_every_recipe_is_looked_at() -> None:
+def test_every_recipe_is_looked_at():
     # A round is planned from its loop; tests/learning runs its stages with their views.
     assert {recipe for recipe, _, _ in PLANS.values()} == set(find_recipes()) - {"round"}
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_each_stage_sees_what_it_declares_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_each_stage_sees_what_it_declares_and_nothing_else(name, tmp_path):
     config = load(name)
     for step in make_plan(name, tmp_path):
         for path in list_paths(config):
@@ -70,7 +69,7 @@ def test_each_stage_sees_what_it_declares_and_nothing_else(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_stage_whose_work_reads_another_setting_stops_the_run(name: str, tmp_path: Path) -> None:
+def test_a_stage_whose_work_reads_another_setting_stops_the_run(name, tmp_path):
     steps = make_plan(name, tmp_path)
     paths = list(list_paths(load(name)))
     for number, step in enumerate(steps):

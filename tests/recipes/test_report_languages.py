@@ -280,7 +280,7 @@ def write_run(folder: Path, recipe: str, made: Made) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
+def test_a_report_is_in_one_language(recipe, tmp_path):
     made = RECIPES[recipe](tmp_path)
     run = tmp_path / "r"
     write_run(run, recipe, made)
@@ -295,6 +295,6 @@ def test_a_report_is_in_one_language(recipe: str, tmp_path: Path) -> None:
             assert list_foreign(shown, language, data) == []
 
 
-def test_what_is_not_of_the_language_is_found() -> None:
+def test_what_is_not_of_the_language_is_found():
     assert list_foreign("## 按任务\n\nBy mission `by_mission`", "zh", ()) == ["By", "mission"]
     assert list_foreign("## By mission\n\n按任务 接地", "en", ("接地",)) == ["按任务"]

@@ -175,14 +175,14 @@ def find_english(told: str) -> list[str]:
     return list_foreign(Phrases("zh").translate(told), "zh", ("because",))
 
 
-def test_every_sentence_of_the_source_has_a_chinese_one() -> None:
+def test_every_sentence_of_the_source_has_a_chinese_one():
     """What ends with a space is the beginning of one."""
     told = {one.replace("{count}", "7") for one in Source().list_sentences() if one[-1:] != " "}
     assert len(told) > 380
     assert [one for one in sorted(told) if find_english(one)] == []
 
 
-def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name() -> None:
+def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name():
     rules = [
         rule
         for path in sorted(Path(groupwise.__file__).parent.glob("rewards/audit/*.py"))
@@ -198,7 +198,7 @@ def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name() -> None:
     assert [one for one in sorted(said) if find_english(one)] == []
 
 
-def test_why_a_program_has_no_answer_is_said_in_chinese() -> None:
+def test_why_a_program_has_no_answer_is_said_in_chinese():
     words = {*get_args(PolicyReason), *get_args(RequestCause), *get_args(Status)}
     ended = {f"{status} (over 7 s)" for status in get_args(Status) if status != "passed"}
     assert [one for one in sorted({*REASONS.values(), *words, *ended}) if find_english(one)] == []
@@ -225,11 +225,11 @@ def test_why_a_program_has_no_answer_is_said_in_chinese() -> None:
         ),
     ],
 )
-def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence: Evidence, said: str) -> None:
+def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence, said):
     assert Phrases("zh").translate(evidence.describe()) == said
 
 
-def test_what_a_reward_says_is_told_part_by_part() -> None:
+def test_what_a_reward_says_is_told_part_by_part():
     outcome = Outcome(0.5, "label: 通过 is right; mine: so be it; form: two lines")
     shown = point_at(
         make_example([Message("user", "?")], cluster="c"), "x", outcome, "it must earn 0"
@@ -253,5 +253,5 @@ def test_what_a_reward_says_is_told_part_by_part() -> None:
         ("Nobody knows: 3 of 4", "Nobody knows: 3 of 4"),
     ],
 )
-def test_the_users_own_words_stay(told: str, said: str) -> None:
+def test_the_users_own_words_stay(told, said):
     assert Phrases("zh").translate(told) == said

@@ -28,7 +28,7 @@ from groupwise.pipeline import find_config, find_recipe
         "data.drawn.width=1000000000",
     ],
 )
-def test_they_are_refused_by_key(value: str):
+def test_they_are_refused_by_key(value):
     recipe = find_recipe("on_task")
     with pytest.raises(ConfigError, match=r"^1 problem\(s\)") as caught:
         load_config(recipe.load_config_type(), find_config(recipe), overrides=[value])

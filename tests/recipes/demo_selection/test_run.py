@@ -1,4 +1,4 @@
-"""The whole way of demo_selection: a tiny drawn world, and files of the published form."""
+"""Whole runs of demo_selection, and their plans."""
 
 import json
 import re
@@ -10,16 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
 from demonstrations import RepeatLast
 from faulty_server import MODEL, Fault, FaultyServer
 from made_once import make_once
-from plan_keys import list_done
+from plan_keys import list_changed, list_done, plan, read_keys, write_base
 from recipe_plans import list_all_steps
+from recorded_lists import make_entry, make_pointer
 from run_folders import restate
 from vqa_files import write_questions
 
-from groupwise.core import load_config, read_jsonl, read_picture, write_jsonl
+from groupwise.core import (
+    ConfigError,
+    load_config,
+    read_jsonl,
+    read_picture,
+    write_json,
+    write_jsonl,
+)
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow import run as run_task
@@ -30,7 +37,9 @@ from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.cell import measure_cell
 from groupwise_recipes.demo_selection.cells import Cell, list_cells, read_cell, read_facts
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.evaluate_stage import list_run_cells
 from groupwise_recipes.demo_selection.list_stages import TRAINED_ON
+from groupwise_recipes.demo_selection.preview import preview_run
 from groupwise_recipes.demo_selection.published_files import write_published
 from groupwise_recipes.demo_selection.task import DemoSelection
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
@@ -81,15 +90,15 @@ def run_with_a_stand_in(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory) -> Path:
     return make_once("demo_selection", tmp_path_factory, run_with_a_stand_in) / "run"
 
 
-def test_every_stage_there_is_did_its_work_with_what_it_declares(run: Path, tmp_path: Path) -> None:
+def test_every_stage_there_is_did_its_work_with_what_it_declares(run, tmp_path):
     assert list_done(run) == list_all_steps("demo_selection", tmp_path)
 
 
-def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
+def test_all_ways_of_choosing_are_measured_on_the_same_items(run):
     metrics = read_metrics(run / "evaluate" / "metrics.json")
     test = read_examples(run / "prepare" / "test.jsonl")
     found = {m.policy: m.n for m in metrics if m.measure == "vqa_2"}
@@ -97,7 +106,7 @@ def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
     assert {m.policy for m in metrics if m.measure == "vqa_mean"} == SYSTEMS - {"oracle"}
 
 
-def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run: Path) -> None:
+def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run):
     audit = json.loads((run / "audit" / "audit.json").read_text())
     sizes = {name: split["num_examples"] for name, split in audit["splits"].items()}
     assert sizes == {"train": 64 + 6 + 3, "test": 6}
@@ -105,7 +114,7 @@ def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run: P
     assert "audit/audit.json" not in (run / "report.md").read_text()
 
 
-def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: Path) -> None:
+def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run):
     text = (run / "report.md").read_text().replace("\u00a0", " ")
     trained, before = (read_cell(run / "evaluate", Cell(name, 2, 2)) for name in ("grpo", "rce"))
     num_changed = sum(a.demos != b.demos for a, b in zip(trained, before, strict=True))
@@ -116,7 +125,7 @@ def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: 
     assert "1 shots" not in text
 
 
-def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
+def test_the_cells_of_every_epoch_are_there(run):
     found = set(list_cells(run / "evaluate"))
     assert {Cell("rce", 1, 1), Cell("rce", 2, 2), Cell("grpo", 1, 2), Cell("none", 0)} <= found
     ids = [one.id for one in read_examples(run / "prepare" / "test.jsonl")]
@@ -130,7 +139,7 @@ def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
     assert facts.planned_epochs == {"rce": 2, "grpo": 2}
 
 
-def test_grpo_starts_where_nothing_has_changed_and_adds_up(run: Path) -> None:
+def test_grpo_starts_where_nothing_has_changed_and_adds_up(run):
     first = json.loads((run / "grpo" / "on_policy.json").read_text())
     assert first["max_log_ratio"] <= 1e-6
     assert abs(first["max_kl"]) <= 1e-6
@@ -139,8 +148,8 @@ def test_grpo_starts_where_nothing_has_changed_and_adds_up(run: Path) -> None:
 
 
 def test_it_answers_new_questions_with_the_demonstrations_it_chose(
-    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, command_line, monkeypatch
+):
     monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     picture = next((run / "prepare" / "world" / "test").glob("*.png"))
     shutil.copyfile(picture, tmp_path / "a.png")
@@ -159,9 +168,7 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
 
 
 @pytest.mark.slow
-def test_a_served_answerer_needs_nothing_of_its_model_here(
-    tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_line):
     server = FaultyServer(repeat_last)
     words = [f"server={{url: '{server.url}', model: {MODEL}}}", "model={}"]
     few = {"record_again": "false", "evaluation.shots": "[2]", "evaluation.every_epoch": "false"}
@@ -192,9 +199,7 @@ def repeat_last(request: dict[str, Any]) -> Fault:
     return Fault(content=shown[-1] if shown else "nothing")
 
 
-def test_one_cell_is_asked_again_as_the_run_asked_it(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_cell_is_asked_again_as_the_run_asked_it(run, monkeypatch):
     monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     before = len(read_jsonl(run / "looks.jsonl"))
     cell = Cell("grpo", 2, 1)
@@ -205,9 +210,7 @@ def test_one_cell_is_asked_again_as_the_run_asked_it(
     assert len(read_jsonl(run / "looks.jsonl")) == before + 1
 
 
-def test_prompts_are_written_for_any_chat_api(
-    run: Path, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_prompts_are_written_for_any_chat_api(run, tmp_path, command_line):
     picture = next((run / "prepare" / "world" / "test").glob("*.png"))
     row = {"question": "Reply in Kelo", "image": str(picture)}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
@@ -225,8 +228,8 @@ def test_prompts_are_written_for_any_chat_api(
 
 
 def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
-    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, command_line, monkeypatch
+):
     monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     pictures = sorted((run / "prepare" / "world" / "test").glob("*.png"))[:3]
     for picture in pictures:
@@ -260,9 +263,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     assert "got answerer; expected rce or grpo" in done.stderr
 
 
-def test_another_pool_than_in_training_is_refused(
-    run: Path, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_another_pool_than_in_training_is_refused(run, tmp_path, command_line):
     changed = tmp_path / "changed"
     shutil.copytree(run, changed)
     lines = (changed / "prepare" / "train.jsonl").read_text().splitlines(keepends=True)
@@ -278,8 +279,8 @@ def test_another_pool_than_in_training_is_refused(
 
 @pytest.mark.slow
 def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
-    vision_folder: Path, tmp_path: Path, command_line: CommandLine
-) -> None:
+    vision_folder, tmp_path, command_line
+):
     train = write_questions(tmp_path / "train", "train2014", 70)
     test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
     examples = sorted((tmp_path / "train" / "coco" / "train2014").glob("*.jpg"))
@@ -340,8 +341,8 @@ def annotate_as_said(annotations: Path, recorded: Path) -> None:
 
 @pytest.mark.slow
 def test_a_study_of_beta_on_lists_and_weights_of_another_run(
-    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, command_line, monkeypatch
+):
     sides = [read_candidates(run / "candidates" / f"{name}.jsonl") for name in TRAINED_ON]
     queries = tuple(query for side in sides for query in side.queries)
     write_published(Recording(queries, sides[0].conditions), tmp_path / "lists.json")
@@ -365,3 +366,97 @@ def test_a_study_of_beta_on_lists_and_weights_of_another_run(
         assert name in page
     starts = {path.read_bytes() for path in tmp_path.glob("study/**/start.safetensors")}
     assert starts == {weights.read_bytes()}
+
+
+@pytest.fixture
+def settings(tmp_path) -> tuple[str, ...]:
+    """Of a run on files of the published form, whose answerer is served."""
+    train = write_questions(tmp_path / "train", "train2014", 12)
+    test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
+    return (
+        *(f"data.vqa.train.{name}={path}" for name, path in train.items()),
+        *(f"data.vqa.test.{name}={path}" for name, path in test.items()),
+        "data.vqa.num_anchors=6",
+        "data.vqa.num_validation=3",
+        "data.vqa.num_test=5",
+        "evaluation.sizes=[2, 5]",
+        "server={url: 'http://127.0.0.1:9/v1', model: m}",
+        "pools.size=8",
+        f"features.base={write_base(tmp_path / 'clip')}",
+    )
+
+
+def load(settings: tuple[str, ...], config: str = "qwen2.5-vl-3b") -> DemoSelectionConfig:
+    path = find_config(find_recipe("demo_selection"), config)
+    return load_config(DemoSelectionConfig, path, overrides=settings)
+
+
+def test_a_changed_picture_changes_what_is_made_of_it(settings, tmp_path):
+    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *settings))
+    picture = next((tmp_path / "test").rglob("*.jpg"))
+    picture.write_bytes(picture.read_bytes() + b" ")
+    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *settings))
+    assert list_changed(before, after) == {"prepare"}
+
+
+def test_items_are_counted_without_reading_a_picture(settings, tmp_path):
+    for picture in tmp_path.rglob("*.jpg"):
+        picture.write_bytes(b"no picture")
+    [items] = preview_run(load(settings)).tables
+    assert items.rows == [("train", "12"), ("anchors", "6"), ("validation", "3"), ("test", "5")]
+
+
+@pytest.mark.parametrize("every_epoch", [False, True])
+@pytest.mark.parametrize("shots", ["[1, 2]", "[1]"])
+def test_the_cells_that_are_announced_are_those_of_the_run(every_epoch, shots):
+    config = load((f"evaluation.every_epoch={every_epoch}", f"evaluation.shots={shots}"), "demo")
+    found = dict(preview_run(config).facts)["prompts to evaluate"]
+    num_cells = len(list_run_cells(config))
+    assert found == f"at most {num_cells * 400:,} in {num_cells} cells"
+
+
+def test_an_answerer_that_nobody_names_is_refused():
+    with pytest.raises(ConfigError, match=r"give model\.base, or the server of an answerer"):
+        load(("model={}",), "demo")
+
+
+def write_recorded(path: Path, *, answer: str) -> None:
+    pool = list(range(8))
+    pointers = [make_pointer([0, 1], answer), make_pointer([1, 0], "blue")]
+    write_json(path, {str(n): make_entry(n, pointers, pool) for n in range(20, 24)})
+
+
+def test_a_dry_run_reads_the_lists_that_were_recorded(settings, tmp_path):
+    path = tmp_path / "lists.json"
+    write_recorded(path, answer="net")
+    given = (*settings, f"data.recorded={path}", "record_again=false")
+    preview = preview_run(load(given))
+    assert preview.problems == []
+    assert dict(preview.facts)["recorded lists"] == "8 of 4 queries in lists.json"
+    assert "prompts to record" not in dict(preview.facts)
+    write_recorded(path, answer="blue")
+    [problem] = preview_run(load(given)).problems
+    assert "lists.json: only 0/4 (0.0%) queries have a positive list" in problem
+    with pytest.raises(ConfigError, match=r"record_again: data\.recorded is what"):
+        load(given[:-1])
+    with pytest.raises(ConfigError, match=r"data\.recorded_pools are of data\.recorded"):
+        load((*settings, "data.recorded_pools=pools.json"))
+
+
+def test_given_weights_and_lists_change_what_is_made_of_them(settings, tmp_path):
+    path, weights = tmp_path / "lists.json", tmp_path / "selector.safetensors"
+    write_recorded(path, answer="net")
+    weights.write_bytes(b"one")
+    given = (
+        *settings,
+        f"data.recorded={path}",
+        "record_again=false",
+        f"rce.weights={weights}",
+    )
+    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    weights.write_bytes(b"two")
+    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    assert list_changed(before, after) == {"rce", "evaluate"}
+    write_recorded(path, answer="a")
+    last = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    assert {"prepare", "candidates"} <= list_changed(after, last)

@@ -40,12 +40,12 @@ def job() -> RecipeJob:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(job, tmp_path_factory) -> Path:
     """The tiny run, finished; only to be read."""
     return make_once("group_qc", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path) -> Path:
     """Real files in real folders: ten groups that pass and ten that fail."""
     return write_photos(tmp_path / "photos")

@@ -57,7 +57,7 @@ def list_skipped(loaded: LoadedGroups) -> set[tuple[str, str]]:
     return {(drop.reason, drop.where) for drop in loaded.skipped.rows}
 
 
-def test_the_layout_is_read(tmp_path: Path):
+def test_the_layout_is_read(tmp_path):
     touch(
         tmp_path,
         f"{GROUND}/{FAIL}/b/QC-BBU-20250101-0000012-001.JPG",
@@ -91,20 +91,20 @@ def test_the_layout_is_read(tmp_path: Path):
         ["20250101_9.jpg", "20250101_10.jpg"],
     ],
 )
-def test_names_are_sorted_as_people_count(names: list[str]):
+def test_names_are_sorted_as_people_count(names):
     for start in range(len(names)):
         assert sort_naturally(names[start:] + names[:start]) == names
     assert sort_naturally(reversed(names)) == names
 
 
 @given(st.lists(st.integers(0, 10**30), unique=True), st.text("ab-_ 照", max_size=4))
-def test_numbers_are_sorted_by_value(numbers: list[int], lead: str):
+def test_numbers_are_sorted_by_value(numbers, lead):
     names = [f"{lead}{number}.jpg" for number in numbers]
     assert sort_naturally(names) == [f"{lead}{number}.jpg" for number in sorted(numbers)]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="/\0"), min_size=1), unique=True))
-def test_any_names_have_one_order(names: list[str]):
+def test_any_names_have_one_order(names):
     assert sort_naturally(names) == sort_naturally(reversed(names))
     assert sorted(sort_naturally(names)) == sorted(names)
 
@@ -125,11 +125,11 @@ def test_any_names_have_one_order(names: list[str]):
         ("qc-BBU-20250101-1.jpg", "folder"),
     ],
 )
-def test_the_id_stands_at_the_beginning_of_the_first_photo(photo: str, expected: str):
+def test_the_id_stands_at_the_beginning_of_the_first_photo(photo, expected):
     assert find_group_id(photo, "folder") == expected
 
 
-def test_the_first_photo_in_natural_order_gives_the_id(tmp_path: Path):
+def test_the_first_photo_in_natural_order_gives_the_id(tmp_path):
     touch(
         tmp_path,
         f"{GROUND}/{PASS}/g/10-QC-BBU-20250101-1.jpg",
@@ -140,7 +140,7 @@ def test_the_first_photo_in_natural_order_gives_the_id(tmp_path: Path):
     assert [group.group_id for group in load(tmp_path).groups] == ["g", "QC-BBU-20250101-9"]
 
 
-def test_an_id_under_both_labels_is_kept_apart_and_reported(tmp_path: Path):
+def test_an_id_under_both_labels_is_kept_apart_and_reported(tmp_path):
     same = "QC-BBU-20250101-0000001-001.jpg"
     touch(
         tmp_path,
@@ -158,7 +158,7 @@ def test_an_id_under_both_labels_is_kept_apart_and_reported(tmp_path: Path):
     assert loaded.drops.total == loaded.skipped.total == 0
 
 
-def test_what_is_no_photo_is_counted_by_its_reason(tmp_path: Path):
+def test_what_is_no_photo_is_counted_by_its_reason(tmp_path):
     group = f"{GROUND}/{PASS}/g"
     touch(
         tmp_path,
@@ -196,7 +196,7 @@ def test_what_is_no_photo_is_counted_by_its_reason(tmp_path: Path):
     }
 
 
-def test_empty_groups_are_reported(tmp_path: Path):
+def test_empty_groups_are_reported(tmp_path):
     touch(
         tmp_path,
         f"{GROUND}/{PASS}/g/1.jpg",
@@ -221,9 +221,7 @@ def test_empty_groups_are_reported(tmp_path: Path):
         ("不通过", FAIL),
     ],
 )
-def test_a_misspelt_label_folder_is_skipped_with_the_right_name(
-    tmp_path: Path, folder: str, meant: str
-):
+def test_a_misspelt_label_folder_is_skipped_with_the_right_name(tmp_path, folder, meant):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"{GROUND}/{folder}/h/2.jpg")
     loaded = load(tmp_path)
     assert [group.key for group in loaded.groups] == [f"{GROUND}/{PASS}/g"]
@@ -232,19 +230,19 @@ def test_a_misspelt_label_folder_is_skipped_with_the_right_name(
     assert list_skipped(loaded) == {("unknown label folder", where)}
 
 
-def test_only_misspelt_folders_are_an_error_that_says_so(tmp_path: Path):
+def test_only_misspelt_folders_are_an_error_that_says_so(tmp_path):
     touch(tmp_path, f"{GROUND}/审核未通过/h/2.jpg")
     with pytest.raises(DataError, match=f"1 x unknown label folder.*did you mean '{FAIL}'"):
         load(tmp_path)
 
 
-def test_an_unknown_mission_is_an_error_at_start_up(tmp_path: Path):
+def test_an_unknown_mission_is_an_error_at_start_up(tmp_path):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"接地检查/{PASS}/g/1.jpg", ".git/x")
     with pytest.raises(DataError, match=re.escape("'接地检查' (did you mean '接地线检查'?)")):
         load(tmp_path)
 
 
-def test_an_unknown_mission_is_dropped_and_counted_for_predictions(tmp_path: Path):
+def test_an_unknown_mission_is_dropped_and_counted_for_predictions(tmp_path):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"接地检查/{PASS}/g/1.jpg", f"接地检查/{PASS}/g/2")
     loaded = load(tmp_path, for_prediction=True)
     assert [group.label for group in loaded.groups] == ["pass"]
@@ -253,7 +251,7 @@ def test_an_unknown_mission_is_dropped_and_counted_for_predictions(tmp_path: Pat
     assert list_skipped(loaded) == {("unknown mission", where)}
 
 
-def test_predictions_need_no_label(tmp_path: Path):
+def test_predictions_need_no_label(tmp_path):
     touch(
         tmp_path,
         f"{GROUND}/g/1.jpg",
@@ -274,7 +272,7 @@ def test_predictions_need_no_label(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", ["nothing", "a file", "an empty folder"])
-def test_a_root_without_photos_is_refused(tmp_path: Path, content: str):
+def test_a_root_without_photos_is_refused(tmp_path, content):
     root = tmp_path / "root"
     if content == "a file":
         root.touch()
@@ -285,7 +283,7 @@ def test_a_root_without_photos_is_refused(tmp_path: Path, content: str):
         load(root)
 
 
-def test_a_file_where_a_folder_should_be_is_dropped(tmp_path: Path):
+def test_a_file_where_a_folder_should_be_is_dropped(tmp_path):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"{GROUND}/{FAIL}", "挡风板")
     touch(tmp_path, f"{GROUND}/{PASS}/h/1.jpg/")
     loaded = load(tmp_path)
@@ -293,7 +291,7 @@ def test_a_file_where_a_folder_should_be_is_dropped(tmp_path: Path):
     assert ("empty group", f"{GROUND}/{PASS}/h") in list_skipped(loaded)
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path: Path):
+def test_links_are_followed_but_not_in_circles(tmp_path):
     root = touch(tmp_path / "root", f"{GROUND}/{PASS}/g/1.jpg")
     touch(tmp_path / "elsewhere", "2.jpg")
     here = root / GROUND / PASS
@@ -317,13 +315,13 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path):
     }
 
 
-def test_pipes_are_not_opened(tmp_path: Path):
+def test_pipes_are_not_opened(tmp_path):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg")
     os.mkfifo(tmp_path / GROUND / PASS / "g" / "2.jpg")
     assert load(tmp_path).drops.counts == {"not a regular file": 1}
 
 
-def test_names_that_are_not_unicode_are_dropped_and_shown(tmp_path: Path):
+def test_names_that_are_not_unicode_are_dropped_and_shown(tmp_path):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg")
     bad = os.fsencode(tmp_path / GROUND / PASS / "g") + b"/\xff.jpg"
     try:
@@ -334,13 +332,13 @@ def test_names_that_are_not_unicode_are_dropped_and_shown(tmp_path: Path):
     assert list_drops(loaded) == {("name is not Unicode", f"{GROUND}/{PASS}/g/\\udcff.jpg")}
 
 
-def test_a_group_of_200_photos_is_whole_and_in_order(tmp_path: Path):
+def test_a_group_of_200_photos_is_whole_and_in_order(tmp_path):
     touch(tmp_path, *(f"{GROUND}/{FAIL}/g/IMG_{n}.jpg" for n in range(1, 201)))
     (group,) = load(tmp_path).groups
     assert [path.name for path in group.photos] == [f"IMG_{n}.jpg" for n in range(1, 201)]
 
 
-def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_that_cannot_be_read_is_reported(tmp_path, monkeypatch):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"{GROUND}/{PASS}/h/1.jpg")
     listdir = os.listdir
 
@@ -365,9 +363,7 @@ NAMES = FOLDER_NAMES | FILE_NAMES
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(NAMES, min_size=1, max_size=5), max_size=25), st.booleans())
-def test_totals_add_up_on_any_tree(
-    tmp_path_factory: pytest.TempPathFactory, places: list[list[str]], as_folders: bool
-):
+def test_totals_add_up_on_any_tree(tmp_path_factory, places, as_folders):
     root = tmp_path_factory.mktemp("tree")
     for number, place in enumerate([[GROUND, PASS, "g", "0.jpg"], *places]):
         path = root.joinpath(*place)
@@ -395,7 +391,7 @@ def is_labelled_photo(path: Path) -> bool:
     return bool(re.fullmatch(pattern, path.as_posix(), re.IGNORECASE))
 
 
-def test_drawn_cabinets_are_loaded_whole(tmp_path: Path):
+def test_drawn_cabinets_are_loaded_whole(tmp_path):
     index = write_cabinets(tmp_path, num_groups=8, seed=0, size=(112, 84))
     rows = [json.loads(line) for line in index.read_text(encoding="utf-8").splitlines()]
     loaded = load_photo_groups(tmp_path, load_missions(), FOLDERS)
@@ -410,13 +406,13 @@ def test_drawn_cabinets_are_loaded_whole(tmp_path: Path):
 
 
 @pytest.fixture
-def group_folder(tmp_path: Path) -> Path:
+def group_folder(tmp_path) -> Path:
     folder = tmp_path / GROUND / PASS / "QC 一号"
     folder.mkdir(parents=True)
     return folder
 
 
-def test_odd_pictures_stay_in_their_group_and_open(tmp_path: Path, group_folder: Path):
+def test_odd_pictures_stay_in_their_group_and_open(tmp_path, group_folder):
     picture = Image.linear_gradient("L").resize((64, 48)).convert("RGB")
     picture.save(group_folder / "1 png.jpg", format="PNG")
     exif = Image.Exif()
@@ -438,7 +434,7 @@ def test_odd_pictures_stay_in_their_group_and_open(tmp_path: Path, group_folder:
     ]
 
 
-def test_a_torn_picture_is_not_dropped_but_cannot_be_opened(tmp_path: Path, group_folder: Path):
+def test_a_torn_picture_is_not_dropped_but_cannot_be_opened(tmp_path, group_folder):
     whole = group_folder / "1.jpg"
     Image.effect_noise((200, 150), 50).save(whole)
     (group_folder / "2.jpg").write_bytes(whole.read_bytes()[:2000])

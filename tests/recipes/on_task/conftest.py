@@ -35,6 +35,6 @@ def job() -> RecipeJob:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(job: RecipeJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(job, tmp_path_factory) -> Path:
     """The tiny run, finished; only to be read."""
     return make_once("on_task", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"

@@ -59,7 +59,7 @@ def describe(stream: list[Prediction], folder: Path) -> list[Section]:
     return list(TASK.describe(config, context, stream, [], ()))
 
 
-def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path: Path) -> None:
+def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path):
     stream = [
         *make_stream("sft", "1101100", "1111100"),
         *make_stream("grpo", "110.1100", "11101100"),
@@ -87,14 +87,14 @@ def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path: Path
     ]
 
 
-def test_other_tasks_of_a_session_are_other_streams(tmp_path: Path) -> None:
+def test_other_tasks_of_a_session_are_other_streams(tmp_path):
     stream = make_stream("sft", "101", "111")
     stream[1] = replace(stream[1], fields={"task": "Watch the news", TIME: 10.0})
     describe(stream, tmp_path)
     assert read_jsonl(tmp_path / "flips.jsonl") == []
 
 
-def test_without_times_nothing_is_said_and_nothing_written(tmp_path: Path) -> None:
+def test_without_times_nothing_is_said_and_nothing_written(tmp_path):
     stream = [replace(one, fields={"task": REPORT}) for one in make_stream("sft", "101", "111")]
     assert describe(stream, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
@@ -102,8 +102,8 @@ def test_without_times_nothing_is_said_and_nothing_written(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_times_does_not(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+    tiny_run, tmp_path
+):
     index = write_desktops(
         tmp_path / "screens", num_sessions=2, screens_per_session=3, seed=3, size=(224, 168)
     )
@@ -125,7 +125,7 @@ def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_t
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Path:
+def index(tmp_path) -> Path:
     return write_desktops(
         tmp_path / "screens", num_sessions=24, screens_per_session=2, seed=3, size=(160, 120)
     )
@@ -139,7 +139,7 @@ def prepare(index: Path, folder: Path) -> OnTaskConfig:
     return config
 
 
-def test_times_come_along_and_are_no_part_of_what_an_item_is(index: Path, tmp_path: Path) -> None:
+def test_times_come_along_and_are_no_part_of_what_an_item_is(index, tmp_path):
     prepare(index, tmp_path / "without")
     rows = read_jsonl(index)
     timed = [{**row, "label": ON, "time": 10 * place} for place, row in enumerate(rows)]

@@ -1,8 +1,9 @@
-"""Judges among the rewards of a task: what they are asked, what they pay, what counts of them."""
+"""A task with a judge, with weights of fluency, and with a checker of the user's own."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -10,31 +11,49 @@ from asked_rows import ASKED, ask_many
 from faulty_server import MODEL, Fault, FaultyServer, say
 from PIL import Image
 from plan_keys import list_changed, read_keys
+from typer.testing import CliRunner
 
+from groupwise.cli.main import app
 from groupwise.core import (
     Completion,
     ConfigError,
     Example,
     Message,
+    RewardError,
+    Score,
     dump_config,
     find_effect,
     list_effects,
     load_config,
     make_example,
+    read_json,
+    read_jsonl,
     read_picture,
     write_json,
     write_jsonl,
     write_text,
 )
+from groupwise.data import read_examples
+from groupwise.evaluation.conditions import read_headline
+from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.paired import read_comparisons
+from groupwise.evaluation.policies import read_policies
+from groupwise.evaluation.predictions import read_predictions
+from groupwise.flow import RivalSettings, tell_rivals
+from groupwise.flow.rivals import Drawn, show_before
 from groupwise.inference import check_hosts
 from groupwise.judges import Question
+from groupwise.models import load_policy
+from groupwise.pipeline import run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
-from groupwise.rewards import Judged, audit_rewards
+from groupwise.rewards import Judged, audit_rewards, average_log_probs
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.judging import Judges, open_judges
+from groupwise_recipes.task.measuring import list_measures, score_answers
 from groupwise_recipes.task.recipe import recipe
 from groupwise_recipes.task.rewards import make_rewards
 from groupwise_recipes.task.task import TASK
+from groupwise_recipes.task.task import TASK as TASK_RECIPE
 
 ONCE = {"retry": {"max_attempts": 1}, "stop": {"max_no_verdict_rate": 1.0}}
 RUBRIC = "Question {{question}}, shop {{shop}}, answer {{answer}}. Reply <grade>good|bad</grade>."
@@ -77,7 +96,7 @@ def judge(part: dict[str, Any]) -> dict[str, Any]:
     return {"correct": 1, "clear": {"kind": "judge", "weight": 0.5, **part}}
 
 
-def test_a_judge_pays_beside_the_other_rewards(tmp_path: Path, server: FaultyServer) -> None:
+def test_a_judge_pays_beside_the_other_rewards(tmp_path, server):
     config = load(tmp_path, judge({"judge": describe(server.url)}))
     judges = open_judges(config, tmp_path)
     rewards = TASK.rewards(config, judges)
@@ -92,7 +111,7 @@ def test_a_judge_pays_beside_the_other_rewards(tmp_path: Path, server: FaultySer
     assert (report["judge"], report["num_questions"], report["no_verdict_rate"]) == ("clear", 1, 0)
 
 
-def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path: Path, server: FaultyServer) -> None:
+def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path, server):
     write_text(tmp_path / "judges" / "rubric.txt", RUBRIC)
     write_json(
         tmp_path / "judges" / "judge.yaml",
@@ -107,9 +126,7 @@ def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path: Path, server: Fa
     assert load_config(TaskConfig, dump_config(config)) == config
 
 
-def test_a_judge_at_a_host_that_nobody_named_is_not_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_at_a_host_that_nobody_named_is_not_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     config = load(tmp_path, judge({"judge": describe("https://judge.example/v1")}))
     with pytest.raises(ConfigError, match=r"--allow-judge judge\.example"):
@@ -119,9 +136,7 @@ def test_a_judge_at_a_host_that_nobody_named_is_not_asked(
             open_judges(config, tmp_path)
 
 
-def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(
-    tmp_path: Path, server: FaultyServer
-) -> None:
+def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(tmp_path, server):
     server.answer = lambda request: Fault(status=500)
     config = load(tmp_path, judge({"judge": describe(server.url)}))
     judges = open_judges(config, tmp_path)
@@ -136,7 +151,7 @@ def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(
 
 
 @pytest.mark.slow
-def test_the_audit_tries_a_judge_without_asking_its_model(tmp_path: Path) -> None:
+def test_the_audit_tries_a_judge_without_asking_its_model(tmp_path):
     part = {"judge": describe("http://127.0.0.1:9/v1")}
     config = load(tmp_path, judge(part))
     TASK.prepare(config, tmp_path / "prepare")
@@ -149,7 +164,7 @@ def read(folder: Path, config: TaskConfig) -> dict[str, str]:
     return dict(read_keys(plan_steps(recipe, config, folder / "run")))
 
 
-def test_a_changed_rubric_or_model_redoes_grpo_and_nothing_before(tmp_path: Path) -> None:
+def test_a_changed_rubric_or_model_redoes_grpo_and_nothing_before(tmp_path):
     write_text(tmp_path / "rubric.txt", RUBRIC)
     settings = {"prompt": "rubric.txt", "tag": "grade"}
     part = {"scale": {"good": 1, "bad": 0}}
@@ -164,7 +179,7 @@ def test_a_changed_rubric_or_model_redoes_grpo_and_nothing_before(tmp_path: Path
     assert list_changed(before, changed) == {"grpo", "audit_rewards"}
 
 
-def test_weights_of_a_judge_in_this_process_count(tmp_path: Path) -> None:
+def test_weights_of_a_judge_in_this_process_count(tmp_path):
     model = tmp_path / "model"
     write_text(model / "model.safetensors", "1")
     config = load(tmp_path, judge({"judge": {"kind": "logit", "model": str(model)}}))
@@ -184,11 +199,11 @@ def test_weights_of_a_judge_in_this_process_count(tmp_path: Path) -> None:
         ("weight", "counts"),
     ],
 )
-def test_the_address_of_a_judge_is_harmless_and_the_rest_counts(setting: str, kind: str) -> None:
+def test_the_address_of_a_judge_is_harmless_and_the_rest_counts(setting, kind):
     assert find_effect(list_effects(TaskConfig), f"rewards.clear.{setting}").kind == kind
 
 
-def test_several_judges_are_counted_together() -> None:
+def test_several_judges_are_counted_together():
     class Counted:
         version = "v"
 
@@ -228,16 +243,14 @@ def test_several_judges_are_counted_together() -> None:
         ("correct", {"judge": describe("http://a/v1")}, "a judge needs a name of its own"),
     ],
 )
-def test_a_judge_that_cannot_be_meant_is_refused(
-    tmp_path: Path, name: str, part: dict[str, Any], words: str
-) -> None:
+def test_a_judge_that_cannot_be_meant_is_refused(tmp_path, name, part, words):
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, {"format": 1, name: {"kind": "judge", **part}})
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("sees", [True, False])
-def test_pictures_are_shown_to_a_judge_that_is_to_see_them(tmp_path: Path, sees: bool) -> None:
+def test_pictures_are_shown_to_a_judge_that_is_to_see_them(tmp_path, sees):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     shown = [read_picture(tmp_path / "a.png")]
     example = make_example([Message("user", "?")], cluster="c", label="好评", pictures=shown)
@@ -247,3 +260,267 @@ def test_pictures_are_shown_to_a_judge_that_is_to_see_them(tmp_path: Path, sees:
     asked = judged.ask(example, Completion("好评"))
     assert isinstance(asked, Question)
     assert len(asked.pictures) == sees
+
+
+CHECKS = """
+def exact(example, completion):
+    wanted = example.fields["n"]
+    return max(0.0, 1 - abs(len(completion.text.split()) - wanted) / wanted)
+"""
+TASK_FLUENCY: dict[str, Any] = {
+    "recipe": "task",
+    "model": {"base": "tiny-qwen2"},
+    "data": {
+        "files": "rows.jsonl",
+        "columns": {"prompt": "Write exactly {{ n }} words about {{ topic }}."},
+    },
+    "rewards": {"checks.py:exact": 1.0, "fluency": 1.0},
+    "measures": {
+        "good": {"all_of": ["exact", "fluent"], "title": "Exact and fluent"},
+        "checks.py:exact": None,
+        "fluent": None,
+    },
+    "grpo": {
+        "prompts_per_step": 2,
+        "group_size": 2,
+        "max_new_tokens": 6,
+        "max_steps": 2,
+        "validation": {"every_steps": 1},
+    },
+    "evaluation": {"num_latency_items": 1, "num_heldout_items": 4},
+}
+
+
+def load_fluency(folder: Path, **values: Any) -> TaskConfig:
+    path = folder / "task.yaml"
+    path.write_text(json.dumps({**TASK_FLUENCY, **values}), encoding="utf-8")
+    return load_config(TaskConfig, path)
+
+
+SUM = {"checks.py:exact": 1.0, "fluency": 1.0}
+LOWEST = {"both": {"all_of": ["exact", "fluency"]}, "checks.py:exact": 0, "fluency": 0}
+
+
+@pytest.mark.parametrize(("method", "rewards"), [("lora", SUM), ("full", LOWEST)])
+def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, method, rewards):
+    rows = [{"topic": topic, "n": n} for topic in ("rain", "bread", "chess") for n in range(3, 18)]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    (tmp_path / "checks.py").write_text(CHECKS)
+    config = load_fluency(
+        tmp_path,
+        rewards=rewards,
+        grpo={**TASK_FLUENCY["grpo"], "learning_rate": 0.05, "trainable": {"method": method}},
+    )
+    run = tmp_path / "run"
+    run_recipe(recipe, config, out=run)
+    fixed = read_json(run / "fluency" / "threshold.json", dict)
+    assert fixed["percentile"] == 5
+    assert read_headline(run).title == "Exact and fluent"
+    found = {metric.name for metric in read_metrics(run / "evaluate" / "metrics.json")}
+    assert {"grpo/good", "grpo/exact", "grpo/fluent", "grpo/fluency", "grpo/reward"} < found
+    assert read_json(run / "grpo" / "selection.json", dict)["chosen_by"] == "good"
+    log = read_jsonl(run / "grpo" / "metrics.jsonl")
+    assert any(row.get("reward/fluency") is not None for row in log)
+    # By the base alone: the policy has changed, and its answers are measured with other weights.
+    base = load_policy(run / "prepare" / "base")
+    rows = read_predictions(run / "evaluate" / "predictions.jsonl")
+    means = average_log_probs(base, [Completion(row.text) for row in rows])
+    for row, mean in zip(rows, means, strict=True):
+        is_fluent = mean is not None and mean >= fixed["threshold"]
+        assert row.scores["fluent"] == float(is_fluent)
+        whole = min if rewards is LOWEST else fmean
+        parts = row.scores["exact"], row.scores["fluency"]
+        assert row.scores["reward"] == pytest.approx(whole(parts))
+        assert row.scores["good"] == min(row.scores["exact"], row.scores["fluent"])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"measures": {"good": {"all_of": ["exact", "fluent"]}}}, "exact"),
+        ({"measures": {"good": None}}, "a measure is a function of a file, file.py:good"),
+        ({"measures": {"fluent": {"all_of": ["fluent"]}}}, "give all_of a name of its own"),
+        ({"rewards": {"both": {"all_of": ["exact", "fluency"]}, "fluency": 1}}, "exact"),
+        ({"rewards": {"both": 1.0}}, "both"),
+    ],
+)
+def test_measures_that_cannot_be_combined_are_refused(tmp_path, values, words):
+    with pytest.raises(ConfigError) as refused:
+        load_fluency(tmp_path, **values)
+    assert words in str(refused.value)
+
+
+CHECKS_CHECKER = """
+def near(example, completion):
+    wanted = example.fields["n"]
+    return max(0.0, 1 - abs(len(completion.text.split()) - wanted) / wanted)
+
+def exact(example, completion):
+    return len(completion.text.split()) == example.fields["n"]
+
+def whole(example, completion):
+    return completion.finish_reason == "stop"
+
+def unsure(example, completion):
+    return None if example.fields["n"] == 3 else 1.0
+"""
+TASK_CHECKER: dict[str, Any] = {
+    "recipe": "task",
+    "model": {"base": "tiny-qwen2", "max_pixels": 784},
+    "data": {
+        "files": "rows.jsonl",
+        "columns": {"prompt": "Write one sentence of exactly {{ n }} words about {{ topic }}."},
+    },
+    "rewards": {"checks.py:near": 1.0},
+    "grpo": {
+        "prompts_per_step": 2,
+        "group_size": 2,
+        "max_new_tokens": 6,
+        "max_steps": 2,
+        "learning_rate": 1e-3,
+        "trainable": {"method": "full"},
+    },
+    "evaluation": {"num_latency_items": 1, "num_heldout_items": 4},
+}
+MEASURES = {"checks.py:exact": {"title": "Exact length"}, "checks.py:unsure": None}
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Return a folder with rows and functions."""
+    topics = ("the sea", "a market", "rain", "bread", "winter", "a library", "the moon", "chess")
+    rows = [{"topic": topic, "n": n} for topic in topics for n in range(3, 8)]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    (tmp_path / "checks.py").write_text(CHECKS_CHECKER, encoding="utf-8")
+    return tmp_path
+
+
+def load_checker(folder: Path, **values: Any) -> TaskConfig:
+    path = folder / "task.yaml"
+    path.write_text(json.dumps({**TASK_CHECKER, **values}), encoding="utf-8")
+    return load_config(TaskConfig, path)
+
+
+def ask_checker(n: int) -> Any:
+    return make_example([Message("user", f"{n} words")], cluster=str(n), fields={"n": n})
+
+
+def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(folder):
+    config = load_checker(
+        folder, measures=MEASURES, grpo={**TASK_CHECKER["grpo"], "validation": {"every_steps": 1}}
+    )
+    run = folder / "run"
+    run_recipe(recipe, config, out=run)
+    assert read_headline(run).title == "Exact length"
+    found = {metric.name: metric for metric in read_metrics(run / "evaluate" / "metrics.json")}
+    assert {"prompt/exact", "grpo/exact", "grpo/reward", "grpo/unsure"} < found.keys()
+    assert not any(name.endswith("/accuracy") for name in found)
+    rows = read_predictions(run / "evaluate" / "predictions.jsonl")
+    assert {row.label for row in rows} == {None}
+    num_sure = sum(row.policy == "grpo" and row.fields["n"] != 3 for row in rows)
+    assert found["grpo/unsure"].n == num_sure < found["grpo/exact"].n
+    compared = read_comparisons(run / "evaluate" / "comparisons.json")
+    assert {one.measure: one.n for one in compared if one.policy_a == "prompt"} == {
+        "exact": found["grpo/exact"].n,
+        "unsure": num_sure,
+        "reward": found["grpo/exact"].n,
+    }
+    assert read_json(run / "grpo" / "selection.json", dict)["chosen_by"] == "exact"
+    log = read_jsonl(run / "grpo" / "metrics.jsonl")
+    looks = [row for row in log if "heldout/exact" in row]
+    assert looks
+    assert not any("heldout/accuracy" in row for row in looks)
+    page = (run / "report.md").read_text(encoding="utf-8")
+    assert "## Exact length" in page
+    assert "Accuracy" not in page
+    answered = CliRunner().invoke(
+        app, ["predict", str(run), str(folder / "rows.jsonl"), "--out", str(folder / "a.jsonl")]
+    )
+    assert answered.exit_code == 0, answered.output
+    assert len(read_jsonl(folder / "a.jsonl")) == 40
+
+
+def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
+    rivals = {"best_of": 3, "demonstrations": 2, "rejection_sampling": True}
+    config = load_checker(folder, measures=MEASURES, rivals=rivals)
+    run = folder / "run"
+    run_recipe(recipe, config, out=run)
+    policies = read_policies(run)
+    names = ["prompt", "demonstrations", "best_of", "rejection", "grpo"]
+    assert [one.name for one in policies.listed] == names
+    drawn = {name: policies.find(name).budget["num_samples"] for name in ("rejection", "grpo")}
+    assert drawn["rejection"] == drawn["grpo"] == 8
+    assert (
+        f"of {drawn['grpo']:.0f} samples, as many as GRPO drew" in policies.find("rejection").note
+    )
+    assert "3 times the work at answer time" in policies.find("best_of").note
+    compared = read_comparisons(run / "evaluate" / "comparisons.json")
+    against = {one.policy_a for one in compared if one.measure == "exact"}
+    assert against == {*names} - {"grpo"}
+    found = {metric.name: metric.value for metric in read_metrics(run / "evaluate/metrics.json")}
+    assert found["best_of/reward"] >= found["prompt/reward"]
+    shown = read_jsonl(run / "baselines" / "demonstrations.jsonl")
+    train = {example.id for example in read_examples(run / "prepare" / "train.jsonl")}
+    assert len(shown) == 2
+    assert {row["id"] for row in shown} <= train
+    assert "Rivals that were not run" not in (run / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_best_of_several_samples_is_the_first_that_earns_most():
+    answers = [Completion(text) for text in "abcd"]
+    scores = [Score(None), Score(0.5), Score(1.0), Score(1.0)]
+    drawn = Drawn(ask_checker(3), answers, scores)
+    assert drawn.best.text == "c"
+    assert drawn.values == [-1.0, 0.5, 1.0, 1.0]
+
+
+def test_demonstrations_stand_as_turns_behind_the_system_and_before_the_question():
+    system = Message("system", "Be short.")
+    asked = make_example([system, Message("user", "4 words")], cluster="4")
+    other = make_example([system, Message("user", "3 words")], cluster="3")
+    shown = [Drawn(other, [Completion("one two three")], [Score(1.0)])]
+    told = [(turn.role, turn.text) for turn in show_before(asked, shown).prompt]
+    assert told == [
+        ("system", "Be short."),
+        ("user", "3 words"),
+        ("assistant", "one two three"),
+        ("user", "4 words"),
+    ]
+    assert show_before(asked, shown).id == asked.id
+
+
+def test_the_report_says_which_rivals_were_not_run(folder):
+    off = {"best_of": 0, "demonstrations": 0, "rejection_sampling": False}
+    config = load_checker(folder, rivals=off)
+    assert "rejection" not in {stage.name for stage in TASK_RECIPE.stages(config)}
+    english, chinese = tell_rivals(RivalSettings(**off), ())
+    assert "rivals.best_of" in english.text
+    assert "rivals.rejection_sampling: true" in english.text
+    assert "rivals.demonstrations" in chinese.text
+    assert tell_rivals(RivalSettings(rejection_sampling=True), ()) == []
+
+
+def test_without_measures_the_weighted_reward_heads_and_its_parts_stand_beside(folder):
+    alone = load_checker(folder)
+    assert [one.name for one in list_measures(alone)] == ["reward"]
+    two = load_checker(folder, rewards={"checks.py:near": 3.0, "checks.py:exact": 1.0})
+    assert [one.name for one in list_measures(two)] == ["reward", "near", "exact"]
+    [found] = score_answers(two, [ask_checker(4)], [Completion("one two three")])
+    assert found == {"reward": pytest.approx(0.75 * 0.75), "near": 0.75, "exact": 0.0}
+
+
+def test_a_measure_sees_whether_an_answer_was_cut_and_what_it_cannot_score_is_left_out(folder):
+    config = load_checker(folder, measures=["checks.py:whole", "checks.py:unsure"])
+    answers = [Completion("a"), Completion("a", finish_reason="length")]
+    found = score_answers(config, [ask_checker(3), ask_checker(4)], answers)
+    assert [one.get("whole") for one in found] == [1.0, 0.0]
+    assert [one.get("unsure") for one in found] == [None, 1.0]
+
+
+def test_a_measure_out_of_range_is_refused_by_its_row(folder):
+    (folder / "checks.py").write_text(
+        f"{CHECKS_CHECKER}\ndef much(example, completion):\n    return 7\n"
+    )
+    config = load_checker(folder, measures=["checks.py:much"])
+    with pytest.raises(RewardError, match="much"):
+        score_answers(config, [ask_checker(3)], [Completion("a")])

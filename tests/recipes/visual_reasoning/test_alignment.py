@@ -1,13 +1,22 @@
-"""The study of alignment: what is judged, what is shown of it, and what the audit refuses."""
+"""Alignment and entailment of reasons with what is shown, and probes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import comb
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
-from groupwise.core import Completion, ConfigError, Example, Score, load_config
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    Example,
+    Message,
+    Score,
+    load_config,
+    make_example,
+)
 from groupwise.data import read_examples
 from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import compute_metrics
@@ -18,7 +27,7 @@ from groupwise.evaluation.report.tables import Section
 from groupwise.inference import ResponderSettings, Sampling
 from groupwise.judges import Judge
 from groupwise.models import write_tiny_policy
-from groupwise.rewards import LabelParser, RewardCase, audit_rewards
+from groupwise.rewards import BoxIou, BoxParser, LabelParser, RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.answers import PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
@@ -34,6 +43,13 @@ from groupwise_recipes.visual_reasoning.measuring import (
     complete_predictions,
     mark_silent,
 )
+from groupwise_recipes.visual_reasoning.probe import (
+    check_probe,
+    find_opposite_captions,
+    find_shared_pictures,
+    fit_probe,
+)
+from groupwise_recipes.visual_reasoning.rows import VisualRow
 from groupwise_recipes.visual_reasoning.sections import make_sections
 from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.teaching import write_target
@@ -51,7 +67,7 @@ def configure(*overrides: str) -> VisualConfig:
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Example]]:
+def splits(tmp_path_factory) -> Mapping[str, list[Example]]:
     folder = tmp_path_factory.mktemp("scenes")
     prepare_rows(configure(), folder)
     return {name: read_examples(folder / f"{name}.jsonl") for name in ("train", "test")}
@@ -125,7 +141,7 @@ def read_table(section: Section) -> dict[str, dict[str, str]]:
     }
 
 
-def test_every_answer_of_an_arm_is_in_one_place(splits: Mapping[str, list[Example]]) -> None:
+def test_every_answer_of_an_arm_is_in_one_place(splits):
     test = splits["test"]
     found = [predict(one, "sft", answer(one, n)) for n, one in enumerate(test)]
     rows = read_table(report(test, found)[0])["sft"]
@@ -143,9 +159,7 @@ def test_every_answer_of_an_arm_is_in_one_place(splits: Mapping[str, list[Exampl
 
 
 @pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.slow)])
-def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(
-    splits: Mapping[str, list[Example]], tmp_path: Path, language: Literal["en", "zh"]
-) -> None:
+def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(splits, tmp_path, language):
     """One in this process, with random weights, asked three times about each answer."""
     model = write_tiny_policy("tiny-qwen2", tmp_path / "model")
     usual = AlignmentSettings().settings
@@ -166,7 +180,7 @@ def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(
     assert (told["num_questions"], told["num_calls"], told["no_verdict_rate"]) == (4, 12, 1.0)
 
 
-def test_arms_without_reasoning_have_no_alignment(splits: Mapping[str, list[Example]]) -> None:
+def test_arms_without_reasoning_have_no_alignment(splits):
     test = splits["test"]
     spoken = ("sft", "sft_control", "grpo")
     found = [predict(one, name, write_target(one, "words")) for name in spoken for one in test]
@@ -184,7 +198,7 @@ def test_arms_without_reasoning_have_no_alignment(splits: Mapping[str, list[Exam
     assert shown["sft"] == shown["sft_control"] == shown["grpo"] == {"–"}
 
 
-def test_nothing_of_a_silent_arm_is_measured(splits: Mapping[str, list[Example]]) -> None:
+def test_nothing_of_a_silent_arm_is_measured(splits):
     test = splits["test"]
     known = {example.id: example for example in test}
     found = [predict(one, name, tear(one)) for name in ("sft", "sft_control") for one in test]
@@ -195,7 +209,7 @@ def test_nothing_of_a_silent_arm_is_measured(splits: Mapping[str, list[Example]]
     assert not any("entailment" in one.fields for one in whole if one.policy == "sft_control")
 
 
-def test_both_languages_say_the_same(splits: Mapping[str, list[Example]]) -> None:
+def test_both_languages_say_the_same(splits):
     test = splits["test"]
     english, chinese = report(test, [predict(one, "sft", tear(one)) for one in test])
     assert (english.language, chinese.language) == ("en", "zh")
@@ -207,7 +221,7 @@ def test_both_languages_say_the_same(splits: Mapping[str, list[Example]]) -> Non
 @pytest.mark.parametrize(
     ("overrides", "said"), [((), "by rules for drawn scenes, no model"), (MODEL, "some/judge")]
 )
-def test_a_dry_run_says_what_judges(overrides: tuple[str, ...], said: str) -> None:
+def test_a_dry_run_says_what_judges(overrides, said):
     assert ("alignment", said) in TASK.estimate(configure(*overrides)).facts
 
 
@@ -215,7 +229,7 @@ def load_real(*overrides: str) -> VisualConfig:
     return load_config(VisualConfig, GROUNDING, overrides=[*REAL, *overrides])
 
 
-def test_rules_are_no_judge_of_real_text() -> None:
+def test_rules_are_no_judge_of_real_text():
     assert choose_alignment(load_real()) is None
     with pytest.raises(Exception, match="reads drawn scenes alone"):
         load_real("alignment.judge=rule")
@@ -229,9 +243,7 @@ WEIGHTS = ("rewards.accuracy=0.6", "rewards.box_iou=0", "rewards.alignment=0.4")
 
 
 @pytest.mark.parametrize("judge", [(), pytest.param(MODEL, marks=pytest.mark.slow)])
-def test_the_rewards_of_the_study_pass(
-    splits: Mapping[str, list[Example]], judge: tuple[str, ...]
-) -> None:
+def test_the_rewards_of_the_study_pass(splits, judge):
     audit = audit_rewards(make_case(configure(*WEIGHTS, *judge), splits["train"]))
     assert [(one.name, one.where[:2]) for one in audit.errors] == []
     names = {row.name for row in audit.rows}
@@ -274,9 +286,7 @@ def audit_alignment(examples: Sequence[Example], reward: object) -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_reward_of_alignment_that_is_not_its_measure_is_refused(
-    splits: Mapping[str, list[Example]],
-) -> None:
+def test_a_reward_of_alignment_that_is_not_its_measure_is_refused(splits):
     train = splits["train"]
     both = {"reward/stricter-than-metric", "reward/laxer-than-metric"}
     assert not audit_alignment(train, Alignment(RuleEntailment())) & both
@@ -296,9 +306,7 @@ class StrictParser(LabelParser):
         return found if text in self.labels else replace(found, label=None, reason="spelling")
 
 
-def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(
-    splits: Mapping[str, list[Example]],
-) -> None:
+def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(splits):
     case = make_case(configure(*WEIGHTS), splits["train"])
     strict = StrictParser(tags=PARSER.tags, labels=PARSER.labels)
 
@@ -318,9 +326,7 @@ PUBLISHED = GROUNDING.parents[1] / "published" / "alignment.yaml"
     ("half", "n", "values"),
     [("accuracy", 340, [0.7059, 0.8412, 0.8647]), ("rates", 350, [0.8829, None, 0.8286])],
 )
-def test_the_published_table_is_refused_and_its_halves_are_not(
-    half: str, n: int, values: list[float | None]
-) -> None:
+def test_the_published_table_is_refused_and_its_halves_are_not(half, n, values):
     with pytest.raises(ConfigError, match=r"n 340 at .*accuracy.* n 350 at .*alignment"):
         read_published(PUBLISHED)
     path = PUBLISHED.with_name(f"alignment-{half}.yaml")
@@ -333,3 +339,104 @@ def test_the_published_table_is_refused_and_its_halves_are_not(
     for page in ("README.md", "README.zh.md"):
         told = (PUBLISHED.parents[1] / page).read_text(encoding="utf-8")
         assert f"report src/groupwise_recipes/visual_reasoning/published/{path.name} " in told
+
+
+TAGS = ("think", "answer")
+REWARD = BoxIou(BoxParser(tags=TAGS, tag="think", words=True))
+REFERENCES = [[10, 20, 30, 60, "red ball"], [40, 20, 80, 60, "chair"]]
+BALL, CHAIR = "[10,20,30,60 red ball]", "[40,20,80,60 chair]"
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "value"),
+    [
+        (f"{BALL} {CHAIR} The red ball is left of the chair.", 1.0),
+        (f"{CHAIR} is right of {BALL}", 1.0),
+        (f"{BALL} is alone", 0.5),
+        (f"{BALL} {CHAIR} {CHAIR}", 2 / 3),
+        (f"{BALL} {CHAIR} [80,60,40,20 chair]", 2 / 3),
+        (f"{BALL} {CHAIR} [40,20,80 chair]", 2 / 3),
+        (f"[20,20,40,60 red ball] {CHAIR}", (1 / 3 + 1) / 2),
+        ("[80,60,40,20 chair]", 0.0),
+        ("The red ball is left of the chair.", 0.0),
+    ],
+)
+def test_boxes_in_the_reasoning_are_matched_one_to_one(reasoning, value):
+    item = make_example([Message("user", "?")], cluster="a", fields={"boxes": REFERENCES})
+    text = f" <think>{reasoning}</think><answer>True</answer>"
+    assert REWARD(item, Completion(text)).value == pytest.approx(value)
+    assert LabelParser(labels=("True", "False"), tags=TAGS).parse(text).label == "True"
+    late = REWARD(item, Completion(f"{text} Yes."))
+    assert (late.value, late.invalid) == (0.0, True)
+
+
+def statement(number: int, text: str, label: bool, relation: str = "on") -> VisualRow:
+    return VisualRow(
+        id=str(number),
+        source="made",
+        split="train",
+        text=text,
+        answers=frozenset({str(label)}),
+        cluster=f"picture {number}",
+        relation=relation,
+    )
+
+
+def make_rows(told: Sequence[tuple[str, bool, str]]) -> list[VisualRow]:
+    return [statement(n, *one) for n, one in enumerate(told)]
+
+
+def test_the_majority_of_a_relation_and_then_of_all():
+    train = make_rows([("a", True, "on"), ("b", True, "on"), ("c", False, "on")] * 2)
+    train += make_rows([("d", False, "under"), ("e", True, "near"), ("f", False, "near")])
+    probe = fit_probe(train, "relation")
+    asked = make_rows([("x", True, "on"), ("x", True, "under"), ("x", True, "near")])
+    assert [probe.predict(row) for row in asked] == ["True", "False", "True"]
+    assert probe.predict(statement(9, "x", True, "beyond")) == "True"
+    assert probe.score(train).num_right == 4 + 1 + 1
+
+
+def test_a_caption_falls_back_to_its_relation():
+    train = make_rows([("a", False, "on"), ("b", True, "on"), ("c", True, "on")])
+    train += make_rows([(text, False, "under") for text in "defg"])
+    probe = fit_probe(train, "caption")
+    asked = make_rows([("a", True, "on"), ("x", True, "on")])
+    assert [probe.predict(row) for row in asked] == ["False", "True"]
+
+
+@pytest.mark.parametrize(("right", "side"), [(60, "above"), (40, None), (20, "below")])
+def test_the_test_is_exact_and_two_sided(right, side):
+    """The other label of a caption that recurs is as good a sign as the same label."""
+    rows = [statement(n, "a", n < right) for n in range(80)]
+    score = fit_probe([statement(99, "a", True)], "caption").score(rows)
+    assert score.accuracy == right / 80
+    outside = sum(comb(80, n) for n in range(81) if comb(80, n) <= comb(80, right))
+    assert score.p_value == pytest.approx(outside / 2**80)
+    names = [finding.name for finding in check_probe(score, "caption")]
+    assert names == ([f"text_probe_{side}_chance"] if side else [])
+
+
+def test_captions_with_the_opposite_label_are_counted():
+    train = make_rows([("a", True, "on"), ("a", False, "on"), ("b", True, "on")])
+    test = make_rows([("a", True, "on"), ("b", True, "on"), ("b", False, "on"), ("c", True, "on")])
+    (finding,) = find_opposite_captions(train, test)
+    assert (finding.count, finding.where) == (2, ("0", "2"))
+    assert find_opposite_captions(train, test[3:]) == []
+
+
+def test_shared_pictures_are_told_for_each_pair_of_splits():
+    rows = [statement(n, "a", True) for n in range(4)]
+    splits = {"train": rows[:3], "test": [*rows[1:3], rows[1]], "validation": rows[2:]}
+    found = find_shared_pictures(splits)
+    assert [finding.count for finding in found] == [2, 1, 1]
+    assert {finding.level for finding in found} == {"error"}
+    assert found[0].message == "2 pictures stand in train and in test."
+    assert found[0].where == ("picture 1", "picture 2")
+    assert find_shared_pictures({"train": rows[:1], "test": rows[1:]}) == []
+
+
+def test_nothing_to_probe_is_one_sentence():
+    with pytest.raises(DataError, match="no rows to probe"):
+        fit_probe([], "relation")
+    with pytest.raises(DataError, match="no rows to probe"):
+        fit_probe([statement(1, "a", True)], "relation").score([])

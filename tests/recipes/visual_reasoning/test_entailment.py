@@ -185,13 +185,13 @@ NOT_READ = [
 
 
 @pytest.mark.parametrize(("reasoning", "is_true"), READ)
-def test_free_words_that_are_read(reasoning: str, is_true: bool) -> None:
+def test_free_words_that_are_read(reasoning, is_true):
     assert judge_entailment(STATEMENT, reasoning, answer=is_true).aligns
     assert judge_entailment(STATEMENT, reasoning, answer=not is_true).type == "contradiction"
 
 
 @pytest.mark.parametrize("reasoning", NOT_READ)
-def test_what_is_not_understood_has_no_verdict(reasoning: str) -> None:
+def test_what_is_not_understood_has_no_verdict(reasoning):
     for answer in (True, False):
         verdict = judge_entailment(STATEMENT, reasoning, answer=answer)
         assert (verdict.aligns, verdict.type) == (None, None)
@@ -202,7 +202,7 @@ WORDS += ";the statement;true;wrong;and;but;its;one;neither;has the smaller x;co
 
 
 @given(st.lists(st.sampled_from(WORDS.split(";")), max_size=25).map(" ".join))
-def test_no_text_entails_both_answers(text: str) -> None:
+def test_no_text_entails_both_answers(text):
     verdicts = [judge_entailment(STATEMENT, text, answer=answer) for answer in (True, False)]
     assert not all(one.aligns for one in verdicts)
     assert all((one.aligns is False) == (one.type is not None) for one in verdicts)
@@ -280,6 +280,6 @@ def test_chinese_and_what_covers_what(statement, reasoning, answer, fault):
 
 
 @pytest.mark.parametrize("statement", ["A red ball.", "The ball is not left of the chair."])
-def test_a_statement_that_claims_no_relation_is_refused(statement: str) -> None:
+def test_a_statement_that_claims_no_relation_is_refused(statement):
     with pytest.raises(DataError, match="no relation of two things is claimed; got"):
         judge_entailment(statement, "It is red.", answer=True)

@@ -44,6 +44,6 @@ def finish(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(tmp_path_factory) -> Path:
     """The tiny run, finished; only to be read."""
     return make_once("workflows", tmp_path_factory, lambda to: finish(to / "run")) / "run"

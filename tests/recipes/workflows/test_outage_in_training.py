@@ -49,7 +49,7 @@ FULL = TrainableSettings(method="full")
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taught(tmp_path_factory) -> Path:
     """A policy that writes programs in the right form."""
     folder = tmp_path_factory.mktemp("taught")
     texts = [draw_form(random.Random(n)) for n in range(100)]
@@ -65,7 +65,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[StubProcess]:
+def server(tmp_path) -> Iterator[StubProcess]:
     write_jsonl(tmp_path / "problems.jsonl", [dump_config(one) for one in PROBLEMS])
     found = StubProcess(tmp_path / "problems.jsonl")
     yield found
@@ -124,9 +124,7 @@ def train(
     return reward, [row for row in read_jsonl(folder / "metrics.jsonl") if "loss" in row]
 
 
-def test_a_short_outage_changes_no_reward(
-    taught: Path, server: StubProcess, tmp_path: Path
-) -> None:
+def test_a_short_outage_changes_no_reward(taught, server, tmp_path):
     whole, rows = train(taught, server.url, tmp_path / "whole", PATIENT)
     cut, cut_rows = train(taught, server.url, tmp_path / "cut", PATIENT, killed=server, back_s=2.0)
     assert len(whole.batches) == 4
@@ -138,9 +136,7 @@ def test_a_short_outage_changes_no_reward(
     ]
 
 
-def test_a_long_outage_leaves_its_programs_without_a_reward(
-    taught: Path, server: StubProcess, tmp_path: Path
-) -> None:
+def test_a_long_outage_leaves_its_programs_without_a_reward(taught, server, tmp_path):
     whole, _ = train(taught, server.url, tmp_path / "whole", IMPATIENT)
     cut, rows = train(taught, server.url, tmp_path / "cut", IMPATIENT, killed=server)
     first, second, *later = cut.batches

@@ -96,7 +96,7 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path) -> Iterator[Server]:
     model = write_tiny_policy("tiny-qwen2", tmp_path / "model")
     server = Server(model, tmp_path / "vllm.log")
     yield server
@@ -117,9 +117,7 @@ def make(server: Server, cache: ReplyCache) -> Executor:
     return Executor(ServerEngine(settings), settings=execution, cache=cache)
 
 
-def test_programs_over_a_server_that_answers_noise_dies_and_comes_back(
-    server: Server, tmp_path: Path
-):
+def test_programs_over_a_server_that_answers_noise_dies_and_comes_back(server, tmp_path):
     assert check(server, NAME).returncode == 0
     wrong = check(server, "other")
     assert (wrong.returncode, "offers no model other" in wrong.stderr) == (1, True)

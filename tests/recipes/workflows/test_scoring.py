@@ -1,5 +1,6 @@
-"""What programs are worth: refused, failed, wrong, right, or nobody's to say."""
+"""Scores of workflows, and rivals."""
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, make_abilities
 from groupwise.core import Completion
 from groupwise.data import Problem
 from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.report.phrases import Phrases
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
@@ -20,15 +22,26 @@ from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
+from groupwise_recipes.workflows.forms import FAULTY_SHARE, draw_form, list_sound_forms
 from groupwise_recipes.workflows.measuring import predict_own
+from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
 from groupwise_recipes.workflows.problems import ask_about_problem
-from groupwise_recipes.workflows.programs import Checked, Refusal
+from groupwise_recipes.workflows.programs import Checked, Refusal, check_program
 from groupwise_recipes.workflows.rewards import Success, make_success, tell_facts
-from groupwise_recipes.workflows.rivals import DIRECT
+from groupwise_recipes.workflows.rivals import (
+    DIRECT,
+    RIVALS,
+    SELF_CONSISTENCY,
+    Tried,
+    list_rivals,
+    vote,
+)
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
+from groupwise_recipes.workflows.sections import PHRASES, weigh_need
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
 
 ASK = "async def workflow(problem):\n    a = await answer_generate(problem)\n    return a.answer"
 WRITE = (
@@ -61,7 +74,7 @@ def stub() -> Iterator[ExecutorStub]:
 
 
 @pytest.fixture
-def scorer(stub: ExecutorStub) -> ProgramScorer:
+def scorer(stub) -> ProgramScorer:
     return make_scorer(stub.url)
 
 
@@ -71,9 +84,8 @@ def pay(success: Success, *pairs: tuple[Problem, str]) -> list[tuple[float | Non
     return [(one.value, one.invalid) for one in scores]
 
 
-def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(
-    scorer: ProgramScorer,
-) -> None:
+@needs_sandbox
+def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(scorer):
     wrote = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ""), (CODE, WRITE)]
     predictions = [
         Prediction(
@@ -95,7 +107,8 @@ def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(
     assert predict_own(scorer, others, examples) == []
 
 
-def test_right_answers_of_programs_that_ran_are_paid(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_right_answers_of_programs_that_ran_are_paid(scorer):
     found = pay(
         Success(scorer),
         (SUM, ASK),
@@ -118,7 +131,8 @@ def test_right_answers_of_programs_that_ran_are_paid(scorer: ProgramScorer) -> N
     }
 
 
-def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub: ExecutorStub) -> None:
+@needs_sandbox
+def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub):
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
         url = gone.url
     down = make_scorer(url, max_attempts=1)
@@ -135,7 +149,8 @@ def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub: ExecutorStub)
     assert pay(Success(down), (SUM, ASK)) == [(1.0, False)]
 
 
-def test_equal_texts_for_a_problem_are_run_once(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_equal_texts_for_a_problem_are_run_once(scorer):
     runs: list[int] = []
     run_all = scorer.executor.run_all
 
@@ -157,7 +172,8 @@ def tell(scorer: ProgramScorer, *pairs: tuple[Problem, str]) -> dict[str, Any]:
     return counts.tabulate()
 
 
-def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer):
     rows = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ASK), (CHOICE, FORGETFUL), (SUM, "x =")]
     row = tell(scorer, *rows)
     facts, texts = row["facts"], row["facts"]["texts"]
@@ -182,7 +198,8 @@ def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer: ProgramSco
     assert row["reward/collapsed"] == 1.0
 
 
-def test_executed_failed_refused_and_no_value_are_all_programs(stub: ExecutorStub) -> None:
+@needs_sandbox
+def test_executed_failed_refused_and_no_value_are_all_programs(stub):
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
         down = make_scorer(gone.url, max_attempts=1)
     rows = [(SUM, ASK), (SUM, "async def workflow(problem):\n    return '7'"), (SUM, FAIL)]
@@ -194,7 +211,8 @@ def test_executed_failed_refused_and_no_value_are_all_programs(stub: ExecutorStu
     assert facts["texts"]["no value"]["commonest"] == [["connection", 2]]
 
 
-def test_that_the_judge_gave_no_verdict_is_told(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_that_the_judge_gave_no_verdict_is_told(scorer):
     said = {None: Decision(None, None, "", asked=True), 1.0: Decision(1.0, "judge", "", asked=True)}
     for value, decision in said.items():
         told = tell_facts(ScoredProgram(Checked(""), Outcome("x"), decision), "qa")
@@ -204,12 +222,14 @@ def test_that_the_judge_gave_no_verdict_is_told(scorer: ProgramScorer) -> None:
     )
 
 
-def test_two_programs_for_two_types_are_no_collapse(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_two_programs_for_two_types_are_no_collapse(scorer):
     assert tell(scorer, (SUM, ASK), (CODE, WRITE))["reward/collapsed"] == 0.0
     assert "reward/collapsed" not in tell(scorer, (SUM, ASK))
 
 
-def test_a_program_with_other_names_and_comments_is_the_same_program(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_a_program_with_other_names_and_comments_is_the_same_program(scorer):
     start = "async def workflow(problem, entry_point):\n"
     said = {
         SUM: "    # math\n    math = await answer_generate(problem)\n    return math.answer",
@@ -235,13 +255,14 @@ def _spend(tokens: int) -> Outcome:
     return Outcome("x", usage={"custom": Usage(1, tokens, 0)})
 
 
+@needs_sandbox
 @given(
     weight=st.floats(0, 0.5),
     dear=st.integers(0, 10**9),
     cheap=st.integers(0, 10**9),
     limit=st.integers(1, 10**6),
 )
-def test_no_cost_lets_a_wrong_answer_win(weight: float, dear: int, cheap: int, limit: int) -> None:
+def test_no_cost_lets_a_wrong_answer_win(weight, dear, cheap, limit):
     def earn(worth: float, tokens: int) -> float | None:
         scored = ScoredProgram(Checked("x"), _spend(tokens), Decision(worth, "rule", ""))
         settings = RewardSettings(cost_weight=weight, cost_tokens=limit)
@@ -253,9 +274,123 @@ def test_no_cost_lets_a_wrong_answer_win(weight: float, dear: int, cheap: int, l
     assert wrong == 0.0
 
 
-def test_a_refusal_says_where(scorer: ProgramScorer) -> None:
+@needs_sandbox
+def test_a_refusal_says_where(scorer):
     [found] = scorer.score_all([(SUM, FORGETFUL)])
     assert found.reason == "unassigned"
     assert "line 4" in found.explanation
     refused = ScoredProgram(Checked("", Refusal("syntax", 2, "no")))
     assert (refused.worth, refused.has_run, refused.worth_if_accepted) == (0.0, False, None)
+
+
+NAMES = signatures(OPERATORS)
+
+
+@pytest.mark.parametrize("program", [*list_sound_forms(), DIRECT, SELF_CONSISTENCY])
+def test_fixed_programs_pass_the_checks(program):
+    assert check_program(program, NAMES).refusal is None
+
+
+def test_the_warm_up_has_its_share_of_mistakes():
+    drawn = [draw_form(random.Random(seed), kind="code") for seed in range(600)]
+    reasons = [found.reason for one in drawn if (found := check_program(one, NAMES).refusal)]
+    assert set(reasons) == {"not_awaited", "unassigned"}
+    assert abs(len(reasons) / len(drawn) - FAULTY_SHARE) < 0.04
+    assert "#" not in draw_form(random.Random(0))
+
+
+def test_a_type_is_said_with_words_of_its_own_and_changes_nothing_else():
+    plans: dict[str, set[str]] = {"math": set(), "code": set(), "qa": set()}
+    for seed in range(300):
+        plain = draw_form(random.Random(seed))
+        for kind, found in plans.items():
+            head, said, *body = draw_form(random.Random(seed), kind=kind).split("\n")
+            assert [head, *body] == plain.split("\n")
+            mark, told, plan, _ = said.split()
+            assert (mark, told) == ("#", kind)
+            found.add(plan)
+    assert {len(found) for found in plans.values()} == {8}
+    assert len(set.union(*plans.values())) == 24
+
+
+def choose(problem: Problem, **tried: tuple[str, str, float, int]) -> dict[str, list[str]]:
+    rows = [Tried(kind, text, right, 10, tokens) for kind, text, right, tokens in tried.values()]
+    return {one.name: list(one.choose(problem)) for one in list_rivals(rows, top_k=2)}
+
+
+def test_the_best_by_type_and_the_best_for_all():
+    tried = {
+        "a": ("math", "A", 9.0, 50),
+        "b": ("code", "A", 0.0, 50),
+        "c": ("math", "B", 6.0, 10),
+        "d": ("code", "B", 6.0, 10),
+        "e": ("math", "C", 9.0, 20),
+        "f": ("code", "C", 1.0, 90),
+    }
+    found = choose(SUM, **tried)
+    assert set(found) == set(RIVALS)
+    assert found["best_by_type"] == ["C"]  # as good as A, and cheaper
+    assert found["top_by_type"] == ["C", "A"]
+    assert found["best_single"] == ["B"]
+    assert choose(CODE, **tried)["best_by_type"] == ["B"]
+    assert choose(CHOICE, **tried)["best_by_type"] == ["B"]  # a type that was never tried
+
+
+def test_the_best_operator_is_one_call():
+    one = "async def workflow(problem):\n    a = await custom(problem, 'x')\n    return a.response"
+    two = f"{one}\n    b = await format(problem, 'x')"
+    many = one.replace("    a =", "    for i in range(3):\n        a =")
+    tried = {"a": ("math", two, 9, 5), "b": ("math", many, 9, 5), "c": ("math", one, 1, 5)}
+    assert choose(SUM, **tried)["best_operator"] == [one]
+    assert choose(CODE, **tried)["best_operator"] == [DIRECT]
+
+
+def test_answers_vote_and_the_first_of_equals_wins():
+    assert vote({"A": "7", "B": "8", "C": "The answer is 8."}) == "B"
+    assert vote({"A": "7", "B": "8"}) == "A"
+    assert vote({"A": None, "B": "8"}) == "B"
+    assert vote({"A": None}) is None
+
+
+def predict(policy: str, rights: str, tokens: int) -> list[Prediction]:
+    return [
+        Prediction(
+            example_id=str(n),
+            cluster=str(n),
+            split="test",
+            policy=policy,
+            label="x",
+            predicted="x" if right == "1" else "y",
+            fields={"tokens": tokens},
+        )
+        for n, right in enumerate(rights)
+    ]
+
+
+def weigh(ours: str, theirs: str, *, tokens: int = 10, name: str = "best_by_type") -> str:
+    found = {"grpo": predict("grpo", ours, 10), name: predict(name, theirs, tokens)}
+    return weigh_need(found, Phrases("en", own=PHRASES))
+
+
+def test_a_policy_is_needed_where_it_beats_what_costs_no_more():
+    assert "is needed here" in weigh("1" * 20, "0" * 12 + "1" * 8)
+    assert "not shown to be needed" in weigh("1" * 20, "1" * 20)
+    assert "not shown to be needed" in weigh("0" * 12 + "1" * 8, "1" * 20)
+    assert "not shown to be needed" in weigh("1" * 20, "0" * 3 + "1" * 17)
+    assert "only grpo is right on 12 problems" in weigh("1" * 20, "0" * 12 + "1" * 8)
+
+
+def test_a_policy_that_only_chooses_by_type_is_not_needed():
+    found = {
+        "grpo": predict("grpo", "1" * 20, 10),
+        "direct": predict("direct", "0" * 12 + "1" * 8, 5),
+        "own_by_type": predict("own_by_type", "1" * 19 + "0", 11),
+    }
+    said = weigh_need(found, Phrases("en", own=PHRASES))
+    assert "own_by_type is the best" in said
+    assert "not shown to be needed" in said
+
+
+def test_a_dearer_program_is_not_compared():
+    assert "none is compared" in weigh("1" * 20, "0" * 20, tokens=11)
+    assert "none is compared" in weigh("1" * 20, "0" * 20, name="prompt")

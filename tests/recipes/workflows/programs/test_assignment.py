@@ -117,7 +117,7 @@ UNASSIGNED = {
 
 
 @pytest.mark.parametrize("case", UNASSIGNED)
-def test_a_variable_that_may_have_no_value_is_refused(case: str):
+def test_a_variable_that_may_have_no_value_is_refused(case):
     name, line, *lines = UNASSIGNED[case]
     refusal = check_program(body(*map(str, lines)), SIGNATURES).refusal
     assert refusal is not None
@@ -187,7 +187,7 @@ MODULE = (
 
 
 @pytest.mark.parametrize("case", ASSIGNED)
-def test_a_variable_that_always_has_a_value_is_not_refused(case: str):
+def test_a_variable_that_always_has_a_value_is_not_refused(case):
     assert check_program(MODULE + body(*ASSIGNED[case]), SIGNATURES).refusal is None
 
 

@@ -1,9 +1,17 @@
+"""Programs: their checks, generation and shape."""
+
 import inspect
 import random
 import sys
 import textwrap
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
+import workflow_grammar
+import workflow_grammar_blind
+from program_corpora import NATURAL
+from workflow_runs import Runs
 
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import (
@@ -13,6 +21,7 @@ from groupwise_recipes.workflows.programs import (
     Repair,
     check_program,
     describe_rules,
+    describe_shape,
 )
 from groupwise_recipes.workflows.programs.language import (
     BUILTINS,
@@ -163,7 +172,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("reason", "line", "program"), REFUSED)
-def test_it_is_refused_with_its_reason_and_line(reason: str, line: int, program: str):
+def test_it_is_refused_with_its_reason_and_line(reason, line, program):
     refusal = refuse(program)
     assert (refusal.reason, refusal.line) == (reason, line)
     assert refusal.message
@@ -177,7 +186,7 @@ FORMS = ["problem", "problem: str, entry_point", "problem, entry_point, tests"]
 
 
 @pytest.mark.parametrize("parameters", FORMS)
-def test_the_forms_of_a_workflow(parameters: str):
+def test_the_forms_of_a_workflow(parameters):
     accept(f"async def workflow({parameters}) -> str:\n{ANSWER}")
 
 
@@ -230,13 +239,13 @@ def test_common_indentation_is_taken_off_where_no_text_is_changed():
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
-def test_line_ends_are_read_as_python_reads_them(end: str):
+def test_line_ends_are_read_as_python_reads_them(end):
     program = f'{HEAD}    return """a\nb"""\n'
     assert check_program(program.replace("\n", end), SIGNATURES).source == program
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_the_text_is_there_is_an_answer(seed: int):
+def test_whatever_the_text_is_there_is_an_answer(seed):
     rng = random.Random(seed)
     parts = [
         "(",
@@ -282,7 +291,7 @@ def test_whatever_the_text_is_there_is_an_answer(seed: int):
         *("x" * 9900, "[x for x in " * 700),
     ],
 )  # fmt: skip
-def test_nesting_ends_in_a_refusal(part: str):
+def test_nesting_ends_in_a_refusal(part):
     assert refuse(f"{HEAD}    return {part}").reason in ("too_nested", "syntax", "unknown_name")
 
 
@@ -336,3 +345,140 @@ def test_the_rules_say_what_is_allowed():
         for form in ("workflow(problem)", "workflow(problem, entry_point, tests)"):
             assert form in rules
     assert "Assign every variable first" in describe_rules()
+
+
+GENERATORS = (workflow_grammar.draw_program, workflow_grammar_blind.draw_program)
+NUM_RUNS = 3
+
+
+def run_passed(draw: Callable[[random.Random], str], seeds: range) -> tuple[Counter[str], Runs]:
+    """Run those of the drawn programs that pass; count why the others do not."""
+    reasons, runs = Counter[str](), Runs(list(SIGNATURES))
+    for seed in seeds:
+        checked = check_program(draw(random.Random(seed)), SIGNATURES)
+        reasons[checked.refusal.reason if checked.refusal else ""] += 1
+        if checked.refusal is None:
+            rng = random.Random(seed)
+            found = runs.find_unnamed(checked.source, rng, num_runs=NUM_RUNS)
+            assert not found, f"seed {seed}: {found[0]}\n{checked.source}"
+    assert runs.ends["nothing"] == 0
+    return reasons, runs
+
+
+# The second draws long programs, slowly.
+@pytest.mark.parametrize(("draw", "num_programs"), [*zip(GENERATORS, (150, 6), strict=True)])
+def test_a_program_that_passes_never_reads_a_name_without_a_value(draw, num_programs):
+    reasons, runs = run_passed(draw, range(num_programs))
+    # Both the check and the runs have something to find.
+    assert reasons[""] > num_programs / 8
+    assert reasons["unassigned"] > num_programs / 8
+    assert runs.ends["value"] > num_programs / 4
+    assert runs.ends["ValueError"] + runs.ends["OperatorError"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", GENERATORS)
+def test_none_of_thousands_that_pass_reads_a_name_without_a_value(draw):
+    reasons, _ = run_passed(draw, range(5000))
+    assert reasons[""] > 1000
+
+
+@pytest.mark.parametrize("num_programs", [4, pytest.param(1000, marks=pytest.mark.slow)])
+def test_programs_that_assign_on_every_path_are_not_refused(num_programs):
+    rngs = map(random.Random, range(num_programs))
+    drawn = map(workflow_grammar_blind.draw_sound_program, rngs)
+    refused = [c.refusal for program in drawn if (c := check_program(program, SIGNATURES)).refusal]
+    assert len(refused) <= num_programs / 100, refused
+
+
+@pytest.mark.parametrize("place", range(len(NATURAL)))
+def test_what_a_language_model_writes_is_not_refused(place):
+    checked = check_program(NATURAL[place], SIGNATURES)
+    assert checked.refusal is None
+    runs = Runs(list(SIGNATURES))
+    rng = random.Random(place)
+    assert runs.find_unnamed(checked.source, rng, num_runs=10) == []
+    assert runs.ends["value"] > 0
+
+
+def test_the_runs_find_a_name_without_a_value():
+    program = "async def workflow(problem):\n    if problem:\n        x = 1\n    return x\n"
+    caught = (
+        "async def workflow(problem):\n    try:\n        return x\n"
+        "    except Exception:\n        return 1\n"
+    )
+    for source in (program, caught):
+        assert Runs([]).find_unnamed(source, random.Random(0), num_runs=20)
+
+
+def test_there_are_enough_natural_workflows():
+    assert len(set(NATURAL)) == 33
+
+
+HEAD_SHAPE = "async def workflow(problem, entry_point):\n"
+
+
+def draw_passed() -> list[str]:
+    drawn = (workflow_grammar.draw_program(random.Random(seed)) for seed in range(150))
+    return [one for text in [*drawn, *NATURAL] if (one := check_program(text, SIGNATURES).source)]
+
+
+def test_a_shape_passes_the_checks_and_is_its_own_shape():
+    programs = draw_passed()
+    assert len(programs) > 50
+    for program in programs:
+        shape = describe_shape(program)
+        assert check_program(shape, SIGNATURES).refusal is None, program
+        assert describe_shape(shape) == shape
+
+
+def test_names_and_comments_do_not_count():
+    one = (
+        f"{HEAD_SHAPE}    # math\n    math = await answer_generate(problem)\n    return math.answer"
+    )
+    other = f"{HEAD_SHAPE}    a = await answer_generate(problem)  # first\n    return a.answer"
+    assert describe_shape(one) == describe_shape(other)
+    assert "v1 = await answer_generate(problem)" in describe_shape(one)
+
+
+def test_a_name_that_is_also_an_attribute_does_not_count():
+    one = f"{HEAD_SHAPE}    code = await code_generate(problem, entry_point)\n    return code.code"
+    other = f"{HEAD_SHAPE}    a = await code_generate(problem, entry_point)\n    return a.code"
+    assert describe_shape(one) == describe_shape(other)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    a = await programmer(problem)\n    return a.output",
+        "    a = await answer_generate(problem)\n    return a.thought",
+        "    a = await answer_generate('problem')\n    return a.answer",
+        "    a = await answer_generate(entry_point)\n    return a.answer",
+        "    problem = 'x'\n    a = await answer_generate(problem)\n    return a.answer",
+    ],
+)
+def test_what_a_program_does_counts(body):
+    asked = f"{HEAD_SHAPE}    a = await answer_generate(problem)\n    return a.answer"
+    assert describe_shape(HEAD_SHAPE + body) != describe_shape(asked)
+
+
+def test_names_stay_where_another_binding_has_them():
+    program = f"""{HEAD}    def v1(a):
+        return a
+    b = await answer_generate(problem)
+    return v1(b.answer)"""
+    shape = describe_shape(program)
+    assert "def v1(a)" in shape
+    assert "v2 = await" in shape
+    assert "v1(v2.answer)" in shape
+
+
+def test_a_name_that_is_also_bound_otherwise_stays():
+    program = f"""{HEAD}    e = ''
+    try:
+        e = (await answer_generate(problem)).answer
+    except OperatorError as e:
+        return str(e)
+    return e"""
+    assert check_program(program, SIGNATURES).refusal is None
+    assert describe_shape(program) == program
