@@ -13,6 +13,7 @@ import pytest
 from group_words import FAIL, PARSER, PASS
 from one_language import list_foreign
 from run_folders import CONDITIONS, MANIFEST, POLICIES
+from tables import read_tables
 
 from groupwise.core import load_config, write_json, write_jsonl
 from groupwise.evaluation.conditions import Conditions
@@ -46,6 +47,8 @@ from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
 from groupwise_recipes.workflows.sections import make_sections as of_workflows
+
+TABLES = read_tables(__file__)
 
 
 @dataclass(frozen=True)
@@ -237,17 +240,7 @@ RECIPES: Mapping[str, Callable[[Path], Made]] = {
     "workflows": make_workflows,
     "visual_reasoning": make_visual_reasoning,
 }
-AUDIT: Mapping[str, Any] = {
-    "num_rows": 9,
-    "drops": {"total": 3, "counts": {"picture of another split": 2, "no label": 1}},
-    "splits": {},
-    "findings": [
-        {"level": "warning", "name": "rows_dropped", "count": 3}
-        | {"message": "3 of 9 rows were not used: 2 picture of another split, 1 no label."},
-        {"level": "warning", "name": "one_label", "count": 4}
-        | {"message": "All labels of split test are 7."},
-    ],
-}
+AUDIT: Mapping[str, Any] = TABLES["audit"]
 REWARDS: Mapping[str, Any] = {
     "findings": [
         {"level": "warning", "name": "denied", "count": 2}

@@ -15,6 +15,7 @@ from typing import get_args
 
 import pytest
 from one_language import list_foreign
+from tables import read_tables
 
 import groupwise
 import groupwise_recipes
@@ -26,14 +27,9 @@ from groupwise.sandbox.result import Status
 from groupwise_recipes.workflows.outcome import PolicyReason
 from groupwise_recipes.workflows.programs.reasons import REASONS
 
-CALLS = {
-    **{"Finding": 2, "report_places": 2, "point_at": 3, "_point": 3, "point": 2, "Evidence": 4},
-    **{"collect": 1, "_find_changed": 2, "_row_of_gains": 4, "Parsed": 1, "Score": 1},
-    **{"_note_drop": 1, "_tell": 0, "UnusableRowError": 0, "RowError": 0, "_UnusableError": 0},
-    **{"UnusableTestsError": 0, "RefusedError": 2, "_refuse": 1, "Problem": 0, "Decision": -1},
-    **{"require_text": 2, "_require_text": 2, "NoVerdict": 1, "_abstain": 0, "_fail": 1},
-    **{"Judgement": 2},
-}
+TABLES = read_tables(__file__)
+
+CALLS = TABLES["calls"]
 """What is given such a sentence, and at which place."""
 PROBLEM = "problem"
 NAMED = {"reason": r"\w+", PROBLEM: "Sample|Found|Reference"}
@@ -238,20 +234,6 @@ def test_what_a_reward_says_is_told_part_by_part():
     assert said == "应得 0（它说：'label: 通过 正确; mine: so be it; form: 两行'）"
 
 
-@pytest.mark.parametrize(
-    ("told", "said"),
-    [
-        ("All labels of split above are picture.", "划分 above 的标签全是 picture。"),
-        (
-            "3 of 9 rows were not used: 2 no label, 1 no text.",
-            "3 行（共 9 行）未使用：2 没有标签、1 没有文字。",
-        ),
-        (
-            "2 of 9 rows were not used: 2 same prompt as another row, other answer.",
-            "2 行（共 9 行）未使用：2 提示词与另一行相同而答案不同。",
-        ),
-        ("Nobody knows: 3 of 4", "Nobody knows: 3 of 4"),
-    ],
-)
+@pytest.mark.parametrize(("told", "said"), TABLES["the_users_own_words_stay"])
 def test_the_users_own_words_stay(told, said):
     assert Phrases("zh").translate(told) == said

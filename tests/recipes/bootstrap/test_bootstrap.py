@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_language import list_foreign
 from PIL import Image
+from tables import read_tables
 from tiny_blip import write_tiny_blip
 
 from groupwise.core import (
@@ -43,6 +44,8 @@ from groupwise_recipes.on_task.bootstrap.shards import read_samples
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.screens import prepare_screens
 from groupwise_recipes.on_task.task import TASK
+
+TABLES = read_tables(__file__)
 
 NUM_PICTURES = 12
 CONTRARY, SILENT = "00", "01"
@@ -388,12 +391,7 @@ def test_a_training_on_rows_of_bootstrap_begins_with_easy_ones_and_the_report_sa
 
 
 @pytest.mark.parametrize(
-    ("overrides", "source", "expected"),
-    [
-        (("grpo.easy_first=false",), "bootstrap", False),
-        (("grpo.easy_first=true",), "captured", True),
-        ((), "captured", None),
-    ],
+    ("overrides", "source", "expected"), TABLES["what_is_set_is_set_and_other_rows_are_shuffled"]
 )
 def test_what_is_set_is_set_and_other_rows_are_shuffled(
     train, tmp_path, overrides, source, expected

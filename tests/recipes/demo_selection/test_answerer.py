@@ -14,6 +14,7 @@ import recording_job
 import torch
 from demonstrations import QUERIES, TRAIN, RepeatLast, make_asked, make_item, make_selector
 from recording_job import SETTINGS, record
+from tables import read_tables
 
 from groupwise.core import (
     DataError,
@@ -54,6 +55,8 @@ from groupwise_recipes.demo_selection.recording import (
     draw_lists,
     record_candidates,
 )
+
+TABLES = read_tables(__file__)
 
 TINY = AnswererSettings(
     num_steps=2, num_aligning_steps=2, batch_size=2, num_scenes=24, min_looked_up=0
@@ -520,15 +523,7 @@ def make(lists, rewards, present=None, num_items=4):
     )
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        ("hard_plus_soft", [0.0, 1.3, 2.0, 0.3]),
-        ("separated", [0.0, 2.3, 3.0, 0.3]),
-        ("hard_only", [0.0, 1.0, 1.0, 0.0]),
-        ("soft_only", [0.0, 0.3, 1.0, 0.3]),
-    ],
-)
+@pytest.mark.parametrize(("mode", "expected"), TABLES["reward_modes"])
 def test_reward_modes(mode, expected):
     hard, soft = torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.3, 1.0, 0.3])
     assert combine_rewards(hard, soft, mode=mode).tolist() == pytest.approx(expected)

@@ -17,6 +17,7 @@ from plan_keys import list_changed, list_done, plan, read_keys, write_base
 from recipe_plans import list_all_steps
 from recorded_lists import make_entry, make_pointer
 from run_folders import restate
+from tables import read_tables
 from vqa_files import write_questions
 
 from groupwise.core import (
@@ -44,33 +45,10 @@ from groupwise_recipes.demo_selection.published_files import write_published
 from groupwise_recipes.demo_selection.task import DemoSelection
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
-SMALL = {
-    "pools.size": 8,
-    "recording.num_beams": 2,
-    "recording.num_samples": 1,
-    "recording.num_random": 1,
-    "limits.min_positive_queries": 0,
-    "limits.max_equal_queries": 1,
-    "rce.epochs": 2,
-    "grpo.epochs": 2,
-    "evaluation.shots": "[1, 2]",
-    "evaluation.sizes": "[3, 6]",
-}
-TINY = {
-    **SMALL,
-    "data.drawn.num_train": 64,
-    "data.drawn.num_anchors": 6,
-    "data.drawn.num_validation": 3,
-    "data.drawn.num_test": 6,
-    "teach.num_scenes": 24,
-    "teach.num_aligning_steps": 2,
-    "teach.num_steps": 2,
-    "teach.min_looked_up": 0,
-    "teach.batch_size": 2,
-    "features.num_steps": 2,
-    "evaluation.every_epoch": "true",
-    "form.question": "'Question:{question} Short answer:'",
-}
+TABLES = read_tables(__file__)
+
+SMALL = TABLES["small"]
+TINY = TABLES["tiny"]
 BASELINES = {"none", "random", "nearest_text", "nearest_picture", "nearest_both", "mmices"}
 RIVALS = {"knn_few_shot", "pointwise", "pointwise_reversed", "oracle"}
 SYSTEMS = {*BASELINES, *RIVALS, "rce", "grpo", "grpo_reversed"}

@@ -19,6 +19,7 @@ from demonstrations import (
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from tables import read_tables
 from torch.nn.functional import normalize
 from transformers import AutoTokenizer
 
@@ -36,6 +37,8 @@ from groupwise_recipes.demo_selection.pools import draw_pools
 from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import SelectorSettings
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
+
+TABLES = read_tables(__file__)
 
 SMALL = {"feature_size": 12, "hidden_size": 8, "dropout": 0.0}
 GATES = pytest.mark.parametrize("gate", [False, True], ids=["plain", "gate"])
@@ -475,14 +478,7 @@ def test_the_digest_tells_pools_apart_that_are_drawn_otherwise():
     assert seeded[0] == seeded[1]
 
 
-@pytest.mark.parametrize(
-    ("named", "expected"),
-    [
-        ({"sampler": "random", "size": 9}, "got 9; expected from 1 to 8"),
-        ({"sampler": "text", "size": 0}, "got 0; expected from 1 to 8"),
-        ({"sampler": "mmices", "size": 6, "num_near": 5}, "got 6; expected from 1 to 5"),
-    ],
-)
+@pytest.mark.parametrize(("named", "expected"), TABLES["a_pool_that_cannot_be_drawn_is_refused"])
 def test_a_pool_that_cannot_be_drawn_is_refused(named, expected):
     train = make_table_pools(9)
     with pytest.raises(ConfigError, match=expected):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins, write_base
 from pydantic import ValidationError
+from tables import read_tables
 from tile_photos import MISSION, list_photos, write_photos
 
 from groupwise.core import Completion, ConfigError, DataError, Example, load_config, write_jsonl
@@ -34,6 +35,8 @@ from groupwise_recipes.group_qc.rewards import (
     make_rewards,
 )
 from groupwise_recipes.group_qc.task import TASK
+
+TABLES = read_tables(__file__)
 
 RECIPE = find_recipe("group_qc")
 REAL = ("qwen2.5-vl-7b", "qwen3-vl-4b")
@@ -90,25 +93,7 @@ def test_grpo_may_start_from_the_base(tmp_path):
     assert "sft steps" not in dict(preview.facts)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("sft=null", r"data\.warmup_share must be 0 where sft is null"),
-        ("rewards.weights=[1.0, 0.2]", "rewards.weights: unknown key"),
-        ("rewards.label=-1", "greater than or equal to 0"),
-        ("teach.validation={every_steps: 5}", "leave teach.validation out"),
-        ("data.drawn.num_groups=0", "there is no data"),
-        ("data.test_share=0.9", "leave no groups"),
-        ("teach=null", "knows nothing of photos"),
-        (["model.quantization=nf4", "teach.trainable.method=lora"], "4 bits would round again"),
-        ("data.root=photos", "data.photo_labels"),
-        ("grpo.trainable.method=full", "must be lora"),
-        ("summaries.server={url: http://a/v1, model: b}", "for published bases"),
-        ("data.summaries=[a.jsonl]", "Stage A is not taught"),
-        ("data={summaries: [a.jsonl], near_duplicates: drop}", "needs the photos"),
-        ("data.fail_folder=审核通过", "two names of folders"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), TABLES["a_wrong_config_is_refused"])
 def test_a_wrong_config_is_refused(override, message):
     with pytest.raises(ConfigError, match=message):
         load("demo", *([override] if isinstance(override, str) else override))
@@ -244,19 +229,7 @@ def score(text: str, label: str | None) -> float | None:
     return None if value is None else value * TOTAL
 
 
-@pytest.mark.parametrize(
-    ("text", "total"),
-    [
-        ("通过\n理由：好", 1.2),
-        ("通过", 1.0),
-        ("\n通过\n理由：好", 1.0),
-        ("通过\n\n理由：好", 1.0),
-        ("不通过\n理由：好", 0.2),
-        ("不通过", 0.0),
-        ("合格\n理由：好", 0.0),
-        ("", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "total"), TABLES["totals"])
 def test_totals(text, total):
     assert score(text, "通过") == pytest.approx(total)
 
@@ -277,20 +250,7 @@ def test_without_a_valid_label_nothing_is_scored(label, text):
     assert score(text, label) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("通过\n理由：图片_2接地线已连接", 1.0),
-        ("通过\n理由：图片_3接地线已连接", 0.0),
-        ("通过\n理由：图片_0接地线已连接", 0.0),
-        ("通过\n理由：接地线未连接", 0.0),
-        ("通过\n理由：划痕不影响使用", 1.0),
-        ("不通过\n理由：接地线未连接", 1.0),
-        ("不通过\n理由：均符合要求", 0.0),
-        ("不通过\n理由：线缆不符合要求", 1.0),
-        ("不通过", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), TABLES["consistency_of_reasons"])
 def test_consistency_of_reasons(text, value):
     reward = make_rewards(GroupRewards(), PARSER).rewards["consistency"]
     assert reward(make_group("通过"), Completion(text)).value == value
@@ -372,18 +332,7 @@ def test_lines_are_asked_about_as_in_training_even_where_no_photo_can_be(asked, 
         )
 
 
-@pytest.mark.parametrize(
-    ("row", "pictures", "message"),
-    [
-        ({"per_image": {"图片_2": "x"}}, (), "wrong keys"),
-        ({"per_image": {}}, (), "wrong keys"),
-        ({"per_image": "x"}, (), "broken fields"),
-        ({"per_image": {"图片_1": " "}}, (), "an empty summary"),
-        ({"per_image": LINES_ASKED}, ("a.jpg",), "needs photos, or per_image.* got both"),
-        ({}, (), "needs photos, or per_image.* got none"),
-        ({"mission": "天线", "per_image": LINES_ASKED}, (), "there is no mission"),
-    ],
-)
+@pytest.mark.parametrize(("row", "pictures", "message"), TABLES["what_cannot_be_asked_is_said"])
 def test_what_cannot_be_asked_is_said(asked, tmp_path, row, pictures, message):
     request = Request("g", {"mission": MISSION_ASKED, **row}, tuple(map(Path, pictures)))
     with pytest.raises(DataError, match=message):

@@ -11,6 +11,7 @@ from group_words import FAIL, PARSER, PASS, QUESTIONS, WORDS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import copy_scene, draw_scene
+from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
 from groupwise.core import ConfigError, DataError, Example, load_config, read_json, read_jsonl
@@ -34,6 +35,8 @@ from groupwise_recipes.group_qc.records import load_records
 from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, try_orders
 from groupwise_recipes.group_qc.verdicts import OBEYED
 from groupwise_recipes.group_qc.words import fill_in
+
+TABLES = read_tables(__file__)
 
 
 def load(root: Path, *overrides: str) -> GroupQcConfig:
@@ -85,20 +88,7 @@ def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["photo,defect"], "no rows"),
-        (
-            ["photo,kind", "a.jpg,free"],
-            "has no column defect; got the columns photo, kind; expected photo and defect",
-        ),
-        (
-            ["picture,defect", "a.jpg,free"],
-            "has no column photo; got the columns picture, defect; expected photo and defect",
-        ),
-        (["photo,defect", "a.jpg,rust"], "does not describe; got rust; expected free, "),
-        (["photo,defect", "a.jpg,free"], "no photo that is to teach Stage A has a description"),
-    ],
+    ("lines", "message"), TABLES["a_table_that_cannot_be_used_is_one_sentence"]
 )
 def test_a_table_that_cannot_be_used_is_one_sentence(root, tmp_path, lines, message):
     write_table(root, lines)
@@ -166,13 +156,7 @@ def test_a_dry_run_counts_what_is_used_and_what_is_not(root):
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("data.validation_share=0.01", "the split 'validation' would be empty"),
-        ("data.photo_labels.texts={free: a}", "words that data.photo_labels.texts does not"),
-        ("data.photo_labels.file=gone.csv", "cannot read"),
-        ("{root: null, drawn: {num_groups: 3}}", "would be empty"),
-    ],
+    ("override", "words"), TABLES["what_stops_the_loading_is_a_problem_of_the_dry_run"]
 )
 def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     override = override if override.startswith("data.") else f"data={override}"

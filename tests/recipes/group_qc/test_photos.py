@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tables import read_tables
 
 from groupwise.core import DataError, open_picture
 from groupwise_drawn.cabinets import write_cabinets
@@ -21,6 +22,8 @@ from groupwise_recipes.group_qc.photos import (
     load_photo_groups,
     sort_naturally,
 )
+
+TABLES = read_tables(__file__)
 
 PASS, FAIL = "审核通过", "审核不通过"
 TABLE = MissionTable(
@@ -78,19 +81,7 @@ def test_the_layout_is_read(tmp_path):
     assert third.key == f"挡风板/{PASS}/工单 7"
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["a-001.jpg", "a-002.jpg", "a-010.jpg"],
-        ["img2.jpg", "img10.jpg"],
-        ["IMG2.jpg", "img3.jpg", "IMG10.jpg"],
-        ["1.jpg", "2.jpg", "11.jpg", "a.jpg"],
-        ["a.jpg", "a-1.jpg"],
-        ["a1.jpg", "a1.png"],
-        ["图 1.jpg", "图 2.jpg", "图 12.jpg"],
-        ["20250101_9.jpg", "20250101_10.jpg"],
-    ],
-)
+@pytest.mark.parametrize("names", TABLES["names_are_sorted_as_people_count"])
 def test_names_are_sorted_as_people_count(names):
     for start in range(len(names)):
         assert sort_naturally(names[start:] + names[:start]) == names
@@ -110,20 +101,7 @@ def test_any_names_have_one_order(names):
 
 
 @pytest.mark.parametrize(
-    ("photo", "expected"),
-    [
-        ("QC-BBU-20250101-0000001-001.jpg", "QC-BBU-20250101-0000001"),
-        ("QC-bbu-20250101-1.jpg", "QC-bbu-20250101-1"),
-        ("QC-BBU-20250101-12", "QC-BBU-20250101-12"),
-        ("QC-BBU-2025010-1.jpg", "folder"),
-        ("QC-BBU-202501011-1.jpg", "folder"),
-        ("QC-BB1-20250101-1.jpg", "folder"),
-        ("QC--20250101-1.jpg", "folder"),
-        ("QC-BBU-20250101-.jpg", "folder"),
-        ("QC-BBU-２０２５０１０１-1.jpg", "folder"),
-        ("xQC-BBU-20250101-1.jpg", "folder"),
-        ("qc-BBU-20250101-1.jpg", "folder"),
-    ],
+    ("photo", "expected"), TABLES["the_id_stands_at_the_beginning_of_the_first_photo"]
 )
 def test_the_id_stands_at_the_beginning_of_the_first_photo(photo, expected):
     assert find_group_id(photo, "folder") == expected
@@ -212,14 +190,7 @@ def test_empty_groups_are_reported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folder", "meant"),
-    [
-        ("审核通过 ", PASS),
-        ("审核通过了", PASS),
-        ("审核不通過", FAIL),
-        ("审核未通过", FAIL),
-        ("不通过", FAIL),
-    ],
+    ("folder", "meant"), TABLES["a_misspelt_label_folder_is_skipped_with_the_right_name"]
 )
 def test_a_misspelt_label_folder_is_skipped_with_the_right_name(tmp_path, folder, meant):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"{GROUND}/{folder}/h/2.jpg")

@@ -20,6 +20,7 @@ from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES, RecipeJob, is_training, read_numbers
 from safetensors.torch import load_file
+from tables import read_tables
 
 from groupwise.core import (
     Completion,
@@ -42,7 +43,7 @@ from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
 
-from .test_resume import read_stage_a
+TABLES = read_tables(__file__)
 
 
 @pytest.mark.slow
@@ -369,7 +370,7 @@ def is_describing(run: Path) -> bool:
 def test_killed_run_ends_with_the_same_results(is_reached, tiny_run, tmp_path, job):
     run = tmp_path / "run"
     job.kill_and_resume(run, is_reached)
-    assert read_stage_a(run) == read_stage_a_resume(tiny_run)
+    assert read_stage_a(run) == read_stage_a(tiny_run)
     assert read_numbers(run) == read_numbers(tiny_run)
 
 
@@ -383,7 +384,7 @@ def test_killed_at_ten_random_moments_no_group_is_lost_or_there_twice(tmp_path, 
     killed = [larger.kill_in(run, number, rng.uniform(0.0, MAX_SECONDS)) for number in numbers]
     assert {"teach_stage_a", "summarize", "grpo"} <= set(killed), killed
     larger.finish(run)
-    assert read_stage_a(run) == read_stage_a_resume(whole)
+    assert read_stage_a(run) == read_stage_a(whole)
     splits = {g["group_id"]: g["split"] for g in read_jsonl(run / "prepare" / "groups.jsonl")}
     assert len(splits) == NUM_GROUPS
     described = [row["group_id"] for rows in read_stage_a(run).values() for row in rows]
@@ -525,21 +526,7 @@ def test_a_wrong_name_of_the_model_stops_the_run_at_once(command_line, vision_fo
     assert len(server.asked) < 40
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (("summaries.server={url: http://a/v1, model: b}",), "no server has what is taught"),
-        (
-            (
-                "model.base=a/b",
-                "teach=null",
-                "summaries.server={url: http://a/v1, model: b}",
-                "summaries.ray={}",
-            ),
-            "set one of them",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "message"), TABLES["places_that_cannot_be_are_refused"])
 def test_places_that_cannot_be_are_refused(overrides, message):
     with pytest.raises(ConfigError, match=message):
         load(*overrides)

@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from run_folders import POLICIES
+from tables import read_tables
 
 from groupwise.core import Completion, Picture, load_config
 from groupwise.evaluation.metrics import compute_metrics
@@ -37,6 +38,8 @@ from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, write_t
 from groupwise_recipes.group_qc.summaries import clean_summary, number_summaries
 from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, VerdictParser
 from groupwise_recipes.group_qc.words import Prompts, Words
+
+TABLES = read_tables(__file__)
 
 EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"
 GRPO: list[tuple[str, str, str | None]] = [
@@ -250,29 +253,7 @@ def make_words(**changes: object) -> Words:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"pass_verdict": ""}, "one line of text"),
-        ({"pass_verdict": "pass\nfail"}, "one line of text"),
-        ({"pass_verdict": "fail"}, "'fail' begins with 'fail'"),
-        ({"fail_verdict": "pass not"}, "'pass not' begins with 'pass'"),
-        ({"fail_verdict": "PASS"}, "'PASS' begins with 'pass'"),
-        ({"pass_verdict": "ＦＡＩＬ"}, "begins with"),
-        ({"tones": ("unclear", "fail", "good")}, "'fail' begins with 'fail'"),
-        ({"tones": ("bad", "bad", "good")}, "'bad' begins with 'bad'"),
-        ({"reason": "Reason"}, "a word with its colon"),
-        ({"reason": ": "}, "a word with its colon"),
-        ({"photo": "image_"}, "without digits"),
-        ({"photo": "photo 1"}, "without digits"),
-        ({"fence": ("[", "[")}, "four different marks"),
-        ({"inner_fence": ("(", "]")}, "four different marks"),
-        ({"confirmed": "no fault"}, "a negative remark by words.negative"),
-        ({"unclear": "points met"}, "by words.fulfilled"),
-        ({"negative": "("}, "not a regular expression"),
-        ({"negative": "x?"}, "that an empty text does not match"),
-        ({"orders": ()}, "at least 1"),
-        ({"orders": ("Just pass",)}, "lacks {{ verdict }}"),
-    ],
+    ("changes", "message"), TABLES["words_that_cannot_be_told_apart_are_refused"]
 )
 def test_words_that_cannot_be_told_apart_are_refused(changes, message):
     with pytest.raises(ValidationError) as raised:
@@ -283,15 +264,7 @@ def test_words_that_cannot_be_told_apart_are_refused(changes, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"photo": "{{ mission }} {{ focus }}"}, "photo: the template lacks {{ key }}"),
-        ({"photo": "{{ mission }} {{ focus }} {{ key }} {{ verdict }}"}, "nothing fills"),
-        ({"rules": "{{ fail }}"}, "there are fail_verdict, pass_verdict"),
-        ({"group": "{{ mission "}, "group: line 1"),
-        ({"group": "{{ mission }} {{ key_points }} {{ lines }}"}, "lacks {{ answers }}"),
-        ({"group": "{{ lines }} {{ mission }} {{ key_points }} {{ answers }}"}, "at the end"),
-    ],
+    ("changes", "message"), TABLES["templates_that_lack_something_are_refused"]
 )
 def test_templates_that_lack_something_are_refused(changes, message):
     with pytest.raises(ValidationError) as raised:

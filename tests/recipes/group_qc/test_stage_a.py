@@ -19,6 +19,7 @@ from group_words import WORDS as CHINESE
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from tables import read_tables
 from tile_photos import MISSION, NUM_GROUPS, TEXTS, name_defect
 
 from groupwise.core import (
@@ -57,6 +58,8 @@ from groupwise_recipes.group_qc.stage_a import (
 )
 from groupwise_recipes.group_qc.summaries import Problem, clean_summary, number_summaries
 from groupwise_recipes.group_qc.task import TASK
+
+TABLES = read_tables(__file__)
 
 MISSIONS, FOLDERS = QUESTIONS.missions, {"审核通过": "pass", "审核不通过": "fail"}
 EARTH, DEFLECTOR = "BBU接地线检查", "挡风板安装检查"
@@ -323,34 +326,7 @@ def test_given_lines_are_measured_too_where_their_photos_are(root, tmp_path):
 LINE = "BBU设备/正装/安装牢固×1，机柜/白色×1"
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        LINE,
-        f"  {LINE}\n\n",
-        f"\u3000{LINE}\u200b\ufeff",
-        f'"{LINE}"',
-        f"“{LINE}”",
-        f"图片_1: {LINE}",
-        f"图片_1：{LINE}",
-        f"图片1：{LINE}",
-        f"```\n{LINE}\n```",
-        f"```text\n{LINE}\n```",
-        f'{{"图片_1": "{LINE}"}}',
-        f'\n{{ "图片_1" : "  {LINE}\\n" }} \n',
-        f'{{"图片_1": "图片_1：{LINE}"}}',
-        f'```json\n{{"图片_1": "{LINE}"}}\n```',
-        f'```json {{"图片_1": "{LINE}"}}```',
-        f'```JSON\r\n{{\n  "图片_1": "{LINE}"\n}}\r\n```',
-        f'```json\n{{"图片_1": "{LINE}"}}',
-        f'{{"图片_1"："{LINE}"}}',
-        f"｛“图片_1”：“{LINE}”｝",
-        f"{{'图片_1': '{LINE}'}}",
-        f'{{"图片_1": "{LINE}",}}',
-        f'{{"图片＿１": "{LINE}"}}',
-        f'{{"图片1": "{LINE}"}}',
-    ],
-)
+@pytest.mark.parametrize("reply", TABLES["one_summary_in_many_forms"])
 def test_one_summary_in_many_forms(reply):
     assert clean_summary(reply, CHINESE) == LINE
 
@@ -514,23 +490,7 @@ def test_a_record_needs_words_for_each_photo(tmp_path, texts):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"per_image": {"图片_2": "a", "图片_1": "a"}}, "wrong keys"),
-        ({"per_image": {"图片_1": "a", "图片_3": "a"}}, "wrong keys"),
-        ({"per_image": {"图片_1": "a"}}, "wrong keys"),
-        ({"per_image": {"图片_1": "a", "图片_02": "a"}}, "wrong keys"),
-        ({"per_image": {"图片_1": "a", "图片_2": "a", "图片_3": "a"}}, "wrong keys"),
-        ({"per_image": {"图片_1": "a", "图片_2": ""}}, "empty summary"),
-        ({"per_image": {"图片_1": "a", "图片_2": None}}, "empty summary"),
-        ({"per_image": ["a", "b"]}, "broken"),
-        ({"images": ["p/a", "p/b", "p/c"]}, "wrong keys"),
-        ({"images": []}, "wrong photos"),
-        ({"images": ["a", "b"]}, "wrong photos"),
-        ({"group_id": ""}, "broken"),
-        ({"images": "ab"}, "broken"),
-        ({"label": "通过"}, "wrong label"),
-    ],
+    ("change", "message"), TABLES["a_record_that_breaks_the_contract_is_refused"]
 )
 def test_a_record_that_breaks_the_contract_is_refused(tmp_path, change, message):
     record = make_record(make_group(tmp_path, 2), ["a", "b"], CHINESE, root=tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from group_words import PARSER, QUESTIONS, VERDICTS, WORDS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import read_tables
 
 from groupwise.core import Completion, Message, Picture, RewardError, derive_seed, make_example
 from groupwise.models import TrainableSettings
@@ -28,6 +29,8 @@ from groupwise_recipes.group_qc.teach import (
     find_thing,
     make_reading_rows,
 )
+
+TABLES = read_tables(__file__)
 
 EARTH = "BBU接地线检查"
 ROOT = Path("photos")
@@ -57,18 +60,7 @@ def test_rows_of_groups_with_summaries():
     assert [message["role"] for message in written["messages"]] == ["system", "user"]
 
 
-@pytest.mark.parametrize(
-    ("label", "summary", "reason"),
-    [
-        ("通过", "接地线/黄绿色/连接牢固×1", "要点均已确认"),
-        ("不通过", "机柜/白色×1，接地线/黄绿色/一端未连接×1", "接地线：一端未连接"),
-        ("不通过", "未见接地线×1，机柜/白色×1", "未见接地线"),
-        ("不通过", "无关图片", "没有相关图片，要点无法确认"),
-        ("不通过", "机柜/白色×1", "有要点无法确认"),
-        ("不通过", "合格证×1/缺失", "合格证：缺失"),
-        ("不通过", "线缆/不影响通过×1", "有要点无法确认"),
-    ],
-)
+@pytest.mark.parametrize(("label", "summary", "reason"), TABLES["reasons_by_rule"])
 def test_reasons_by_rule(label, summary, reason):
     example = make_question(EARTH, ["x"], {"图片_1": summary}, group="g", label=label)
     reply = PARSER.judge(write_target(example, PARSER))
@@ -228,17 +220,7 @@ def read_lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("lines", "answer"),
-    [
-        ([FIRM], (POSITIVE, "接地线：黄绿色、连接牢固")),
-        ([FIRM, LOOSE, FIRM], (NEGATIVE, "接地线：未连接")),
-        ([UNCLEAR, OTHER, FIRM], (POSITIVE, "接地线：黄绿色、连接牢固")),
-        ([UNCLEAR], (UNKNOWN, "有要点无法确认")),
-        ([OTHER, "无关图片"], (UNKNOWN, "有要点无法确认")),
-        (["接地线/被纸板遮挡/无法确认×1", "挡风板/已安装×1"], (UNKNOWN, "有要点无法确认")),
-        (["机柜/未关闭×1", FIRM], (POSITIVE, "接地线：黄绿色、连接牢固")),
-        ([FIRM, "接地线/红色/颜色不符×1"], (NEGATIVE, "接地线：颜色不符")),
-    ],
+    ("lines", "answer"), TABLES["negative_remarks_come_first_and_other_things_do_not_count"]
 )
 def test_negative_remarks_come_first_and_other_things_do_not_count(lines, answer):
     assert describe_thing("接地线", lines, WORDS) == answer
@@ -283,46 +265,14 @@ REASONS = st.text(min_size=1).filter(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "verdict", "reason"),
-    [
-        ("通过\n理由: 接地线已连接", "通过", "接地线已连接"),
-        ("不通过\n理由：未见接地线", "不通过", "未见接地线"),
-        ("不通过\n理由：未见接地线 \n\t ", "不通过", "未见接地线"),
-        ("通过\r\n理由：好\r\n", "通过", "好"),
-        ("通过\n理由：通过", "通过", "通过"),
-        ("通过\n理由:。", "通过", "。"),
-    ],
-)
+@pytest.mark.parametrize(("text", "verdict", "reason"), TABLES["replies_in_the_right_form"])
 def test_replies_in_the_right_form(text, verdict, reason):
     found = PARSER.judge(text)
     assert (found.verdict, found.reason, found.problem) == (verdict, reason, "")
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "problem"),
-    [
-        ("", None, "empty"),
-        (" \n\u3000", None, "empty"),
-        ("合格\n理由：好", None, "first line"),
-        ("通过。\n理由：好", None, "first line"),
-        ("不 通过\n理由：好", None, "first line"),
-        ("**通过**\n理由：好", None, "first line"),
-        ("理由：好\n通过", None, "first line"),
-        ("\n通过\n理由：好", "通过", "blank line"),
-        (" 通过\n理由：好", "通过", "other text"),
-        ("通过", "通过", "no reason"),
-        ("通过 理由：好", None, "first line"),
-        ("通过\n\n理由：好", "通过", "3 lines"),
-        ("通过\n理由：好\n完", "通过", "3 lines"),
-        ("通过\n理由：\n好", "通过", "3 lines"),
-        ("通过\n理由：", "通过", "reason is empty"),
-        ("通过\n理由： \u200b", "通过", "reason is empty"),
-        ("通过\n 理由：好", "通过", "second line"),
-        ("通过\n理由 ：好", "通过", "second line"),
-        ("通过\n原因：好", "通过", "second line"),
-        ("通过\n理由：好\u2028不通过", "通过", "newline"),
-    ],
+    ("text", "verdict", "problem"), TABLES["a_broken_form_says_what_is_broken"]
 )
 def test_a_broken_form_says_what_is_broken(text, verdict, problem):
     found = PARSER.judge(text)

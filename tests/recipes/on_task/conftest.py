@@ -5,27 +5,11 @@ from pathlib import Path
 import pytest
 from made_once import make_once
 from recipe_runs import RecipeJob
+from tables import read_tables
 
-TINY = {
-    "data.drawn.num_sessions": 40,
-    "data.warmup_share": 0.3,
-    "data.validation_share": 0.15,
-    "data.test_share": 0.25,
-    "data.drawn.width": 224,
-    "data.drawn.height": 168,
-    "data.drawn.activities": "[coding, video]",
-    "model.max_pixels": 32_768,
-    "sft.epochs": 1,
-    "sft.batch_size": 8,
-    "sft.save_every_steps": 1,
-    "grpo.epochs": 1,
-    "grpo.prompts_per_step": 4,
-    "grpo.group_size": 2,
-    "grpo.save_every_steps": 1,
-    "grpo.heldout_every_steps": 2,
-    "evaluation.num_latency_items": 2,
-    "evaluation.num_heldout_items": 4,
-}
+TABLES = read_tables(__file__)
+
+TINY = TABLES["tiny"]
 
 
 @pytest.fixture(scope="session")

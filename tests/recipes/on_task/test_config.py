@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins, write_base
+from tables import read_tables
 
 from groupwise.core import (
     Completion,
@@ -30,6 +31,8 @@ from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_warmup_rows
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import make_rewards
+
+TABLES = read_tables(__file__)
 
 RECIPE = find_recipe("on_task")
 CONFIGS = RECIPE.config_folder
@@ -114,25 +117,7 @@ def test_response_limit_that_cannot_hold_a_label_is_a_problem():
     assert any("cannot hold an answer" in problem for problem in RECIPE.preview(config).problems)
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("data.drawn.num_sessions=0", "there is no data"),
-        ("data.train_folds=[0]", "go together"),
-        ("data.warmup_share=0.95", "no sessions for GRPO"),
-        ("answer.labels=[ja, nein]", "does not name the label 'ja'"),
-        ("answer.labels=[off-task, on-task]", "expected on-task's, then off-task's"),
-        ("answer.labels=[on-task, off-task, unsure]", "expected on-task's, then off-task's"),
-        ("prompt=Is it on-task or off-task?", "the template lacks {{ task }}"),
-        ("prompt='{{ task }} {{ screen }}: on-task or off-task?'", "nothing fills {{ screen }}"),
-        ("data.drawn.activities=[coding, vidoe]", "no activity 'vidoe'; did you mean 'video'"),
-        ("data.drawn.activities=[coding]", "two are needed"),
-        ("data.drawn.languages=[fr]", "data.drawn.languages"),
-        ("data={drawn: {num_sessions: 9}, train_folds: [0], test_folds: [1]}", "have no folds"),
-        ("grpo.group_size=1", "grpo.group_size"),
-        ("sft.trainable.lora.rang=3", "did you mean 'rank'"),
-    ],
-)
+@pytest.mark.parametrize(("override", "words"), TABLES["bad_settings_say_what_is_wrong"])
 def test_bad_settings_say_what_is_wrong(override, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
         load("demo", override)
@@ -173,12 +158,7 @@ def test_a_dry_run_counts_what_is_used_and_dropped(root):
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("data.test_folds=[9]", "fold 9 of split 'test' has no screens"),
-        ("data.train_folds=[0, 9]", "fold 9 of split 'rest' has no screens"),
-        ("data.validation_share=0.001", "the split 'validation' would be empty"),
-    ],
+    ("override", "words"), TABLES["what_stops_the_loading_is_a_problem_of_the_dry_run"]
 )
 def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     (problem,) = preview_real(root, override).problems

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from plan_keys import list_changed, plan, read_keys
+from tables import read_tables
 
 from groupwise.core import (
     Completion,
@@ -38,6 +39,8 @@ from groupwise_recipes.on_task.task import TASK
 from groupwise_recipes.on_task.verified import Verified, predict_verified
 from groupwise_recipes.on_task.verifier import TITLE_SHARE, Decision, VisualVerifier, decide
 from groupwise_recipes.on_task.vocabulary import Weighed
+
+TABLES = read_tables(__file__)
 
 RECIPE = find_recipe("on_task")
 
@@ -302,30 +305,15 @@ def make_item(label: str | None = "on-task", task: str = "Sum the sales column")
     )
 
 
-@pytest.mark.parametrize(
-    ("task", "strip", "score"),
-    [
-        ("Sum the sales column", "sales.ods - LibreOffice Calc", 1.0),
-        ("Sum the sales column", "Funny cats - YouTube - Mozilla Firefox", 0.0),
-        ("把销售额汇总到表格里", "sales.xlsx - Excel", 1.0),
-        ("写周报", "哔哩哔哩 - 番剧", 0.0),
-        ("Watch the next episode", "爱奇艺 视频", 1.0),
-        ("Look it up online", "Mozilla Firefox", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("task", "strip", "score"), TABLES["the_words_of_a_title_decide"])
 def test_the_words_of_a_title_decide(task, strip, score):
     assert ask(task, strip) == score
 
 
 @pytest.mark.parametrize(
     ("task", "strip", "whole"),
-    [
-        ("Sum the sales column", "", ""),
-        ("Sum the sales column", "", "Mozilla Firefox"),
-        ("Sum the sales column", "YouTube and LibreOffice Calc", "YouTube and LibreOffice Calc"),
-        ("Do it", "LibreOffice Calc", "LibreOffice Calc"),
-    ],
-    ids=["no words", "a browser alone", "exactly between", "a task that tells nothing"],
+    TABLES["what_is_open_stays_undecided"].values(),
+    ids=TABLES["what_is_open_stays_undecided"],
 )
 def test_what_is_open_stays_undecided(task, strip, whole):
     assert ask(task, strip, whole) is None

@@ -17,6 +17,7 @@ from PIL import Image
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES, RecipeJob, is_training, read_numbers
+from tables import read_tables
 
 from groupwise.core import (
     ConfigError,
@@ -41,6 +42,8 @@ from groupwise.pipeline.sweep import Sweep, read_sweep
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.task import TASK
+
+TABLES = read_tables(__file__)
 
 
 def test_every_stage_there_is_did_its_work_with_what_it_declares(tiny_run, tmp_path):
@@ -300,24 +303,7 @@ AXES = {
     "evaluation.num_items": ("5", "10", "15", "20"),
     "seed": ("0", "1", "2", "3"),
 }
-SMALL = {
-    "data.drawn.num_sessions": 40,
-    "data.drawn.activities": "[coding, video]",
-    "data.drawn.width": 224,
-    "data.drawn.height": 168,
-    "data.warmup_share": 0.3,
-    "data.validation_share": 0.15,
-    "data.test_share": 0.25,
-    "model.max_pixels": 32_768,
-    "sft.epochs": 1,
-    "sft.batch_size": 8,
-    "grpo.epochs": 1,
-    "grpo.prompts_per_step": 4,
-    "grpo.group_size": 2,
-    "grpo.heldout_every_steps": 4,
-    "evaluation.num_latency_items": 1,
-    "evaluation.num_heldout_items": 4,
-}
+SMALL = TABLES["small"]
 NUM_CELLS = 3 * 4 * 4
 
 

@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from plan_keys import list_changed, plan, read_keys
 from recipe_runs import RecipeJob
 from scenes import copy_scene, draw_scene
+from tables import read_tables
 
 from groupwise.core import (
     ConfigError,
@@ -46,6 +47,8 @@ from groupwise_recipes.on_task.vocabulary import (
     load_vocabularies,
 )
 from groupwise_recipes.on_task.words import FILE, add_words, shorten, write_reader
+
+TABLES = read_tables(__file__)
 
 CONFIGS = find_recipe("on_task").config_folder
 REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
@@ -332,15 +335,7 @@ def test_an_empty_screen_says_so_and_a_cut_one_is_cut(root, tmp_path):
     assert TASK.make_question(cut, request, tmp_path).fields[SCREEN_WORDS] == "Libre"
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("prompt='{{ task }}: on-task or off-task?'", "the template lacks {{ words }}"),
-        ("data.screen_words=null", "nothing fills {{ words }}"),
-        ("data.screen_words.num_characters=0", "data.screen_words.num_characters"),
-        ("data.drawn={num_sessions: 9, join_real: true, width: 400}", "got 400 x 480"),
-    ],
-)
+@pytest.mark.parametrize(("override", "words"), TABLES["settings_that_show_no_words_are_refused"])
 def test_settings_that_show_no_words_are_refused(tmp_path, override, words):
     with pytest.raises(ConfigError) as caught:
         load_words(tmp_path, override)
@@ -424,35 +419,12 @@ def make_finder(*terms: str, weak: tuple[str, ...] = (), neutral: tuple[str, ...
     return TermFinder((vocabulary,), "screens")
 
 
-@pytest.mark.parametrize(
-    ("term", "text"),
-    [
-        ("word", "Enter your password"),
-        ("fun", "Insert Function"),
-        ("fun", "fun_2"),
-        ("excel", "excellent"),
-        (".doc", "report.docx"),
-        ("game", "gaméplay"),
-        ("Google Chrome", "Google\nChrome"),
-    ],
-)
+@pytest.mark.parametrize(("term", "text"), TABLES["a_part_of_a_word_is_not_found"])
 def test_a_part_of_a_word_is_not_found(term, text):
     assert make_finder(term).find(text) == []
 
 
-@pytest.mark.parametrize(
-    ("term", "text"),
-    [
-        ("word", "Microsoft WORD"),
-        ("GIMP", "用GIMP打开图片"),
-        ("Google Chrome", "GoogleChrome"),
-        ("word", "ＷＯＲＤ"),
-        (".ods", "sales_data.ods - LibreOffice"),
-        ("C++", "Write C++ code"),
-        ("视频", "打开视频网站"),
-        ("straße", "STRASSE"),
-    ],
-)
+@pytest.mark.parametrize(("term", "text"), TABLES["a_whole_word_is_found_however_it_is_written"])
 def test_a_whole_word_is_found_however_it_is_written(term, text):
     assert make_finder(term).find(text) == ["".join(fold(term).split())]
 

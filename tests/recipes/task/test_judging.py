@@ -11,6 +11,7 @@ from asked_rows import ASKED, ask_many
 from faulty_server import MODEL, Fault, FaultyServer, say
 from PIL import Image
 from plan_keys import list_changed, read_keys
+from tables import read_tables
 from typer.testing import CliRunner
 
 from groupwise.cli.main import app
@@ -54,6 +55,8 @@ from groupwise_recipes.task.recipe import recipe
 from groupwise_recipes.task.rewards import make_rewards
 from groupwise_recipes.task.task import TASK
 from groupwise_recipes.task.task import TASK as TASK_RECIPE
+
+TABLES = read_tables(__file__)
 
 ONCE = {"retry": {"max_attempts": 1}, "stop": {"max_no_verdict_rate": 1.0}}
 RUBRIC = "Question {{question}}, shop {{shop}}, answer {{answer}}. Reply <grade>good|bad</grade>."
@@ -189,15 +192,7 @@ def test_weights_of_a_judge_in_this_process_count(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "kind"),
-    [
-        ("judge.server.url", "harmless"),
-        ("judge.server.model", "counts"),
-        ("judge.prompt", "counts"),
-        ("judge.model", "counts"),
-        ("scale", "counts"),
-        ("weight", "counts"),
-    ],
+    ("setting", "kind"), TABLES["the_address_of_a_judge_is_harmless_and_the_rest_counts"]
 )
 def test_the_address_of_a_judge_is_harmless_and_the_rest_counts(setting, kind):
     assert find_effect(list_effects(TaskConfig), f"rewards.clear.{setting}").kind == kind
@@ -267,28 +262,7 @@ def exact(example, completion):
     wanted = example.fields["n"]
     return max(0.0, 1 - abs(len(completion.text.split()) - wanted) / wanted)
 """
-TASK_FLUENCY: dict[str, Any] = {
-    "recipe": "task",
-    "model": {"base": "tiny-qwen2"},
-    "data": {
-        "files": "rows.jsonl",
-        "columns": {"prompt": "Write exactly {{ n }} words about {{ topic }}."},
-    },
-    "rewards": {"checks.py:exact": 1.0, "fluency": 1.0},
-    "measures": {
-        "good": {"all_of": ["exact", "fluent"], "title": "Exact and fluent"},
-        "checks.py:exact": None,
-        "fluent": None,
-    },
-    "grpo": {
-        "prompts_per_step": 2,
-        "group_size": 2,
-        "max_new_tokens": 6,
-        "max_steps": 2,
-        "validation": {"every_steps": 1},
-    },
-    "evaluation": {"num_latency_items": 1, "num_heldout_items": 4},
-}
+TASK_FLUENCY: dict[str, Any] = TABLES["task_fluency"]
 
 
 def load_fluency(folder: Path, **values: Any) -> TaskConfig:
@@ -335,14 +309,7 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, me
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"measures": {"good": {"all_of": ["exact", "fluent"]}}}, "exact"),
-        ({"measures": {"good": None}}, "a measure is a function of a file, file.py:good"),
-        ({"measures": {"fluent": {"all_of": ["fluent"]}}}, "give all_of a name of its own"),
-        ({"rewards": {"both": {"all_of": ["exact", "fluency"]}, "fluency": 1}}, "exact"),
-        ({"rewards": {"both": 1.0}}, "both"),
-    ],
+    ("values", "words"), TABLES["measures_that_cannot_be_combined_are_refused"]
 )
 def test_measures_that_cannot_be_combined_are_refused(tmp_path, values, words):
     with pytest.raises(ConfigError) as refused:
@@ -364,24 +331,7 @@ def whole(example, completion):
 def unsure(example, completion):
     return None if example.fields["n"] == 3 else 1.0
 """
-TASK_CHECKER: dict[str, Any] = {
-    "recipe": "task",
-    "model": {"base": "tiny-qwen2", "max_pixels": 784},
-    "data": {
-        "files": "rows.jsonl",
-        "columns": {"prompt": "Write one sentence of exactly {{ n }} words about {{ topic }}."},
-    },
-    "rewards": {"checks.py:near": 1.0},
-    "grpo": {
-        "prompts_per_step": 2,
-        "group_size": 2,
-        "max_new_tokens": 6,
-        "max_steps": 2,
-        "learning_rate": 1e-3,
-        "trainable": {"method": "full"},
-    },
-    "evaluation": {"num_latency_items": 1, "num_heldout_items": 4},
-}
+TASK_CHECKER: dict[str, Any] = TABLES["task_checker"]
 MEASURES = {"checks.py:exact": {"title": "Exact length"}, "checks.py:unsure": None}
 
 

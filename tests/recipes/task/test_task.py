@@ -13,6 +13,7 @@ from faulty_server import MODEL, Fault, FaultyServer, say
 from plan_keys import list_changed, list_done, read_keys
 from recipe_plans import list_all_steps
 from run_folders import VARIED, make_run
+from tables import read_tables
 from typer.testing import CliRunner
 
 from groupwise.cli.main import app
@@ -43,16 +44,10 @@ from groupwise_recipes.task.recipe import recipe
 from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
 from groupwise_recipes.task.task import TASK
 
+TABLES = read_tables(__file__)
+
 KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]
-TINY = [
-    "sft.epochs=4",
-    "sft.batch_size=2",
-    "grpo.group_size=2",
-    "grpo.prompts_per_step=4",
-    "data.max_rows={train: 8, validation: 4, test: 6}",
-    "evaluation.num_latency_items=1",
-    "evaluation.num_heldout_items=2",
-]
+TINY = TABLES["tiny"]
 LEARNED = {"grpo", "audit_rewards"}
 
 Make = Callable[..., Path]

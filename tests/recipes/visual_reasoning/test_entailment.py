@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import read_tables
 
 from groupwise.core import DataError, read_jsonl
 from groupwise.rewards import BoxParser
@@ -20,6 +21,8 @@ from groupwise_drawn.relations import (
 from groupwise_recipes.visual_reasoning.boxes import Box
 from groupwise_recipes.visual_reasoning.entailment import judge_entailment
 from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
+
+TABLES = read_tables(__file__)
 
 SCENES = [scene for pair in plan_pairs(60, seed=2, split="train") for scene in pair]
 
@@ -70,46 +73,7 @@ def test_a_finding_against_the_conclusion_or_the_boxes_is_a_contradiction(langua
 
 
 STATEMENT = "The red ball is left of the chair."
-CASES = [
-    ("The ball is to the left of the chair.", True, None),
-    ("The chair is on the right side of the red ball, so the statement is true.", True, None),
-    ("The red ball is not left of the chair.", False, None),
-    ("The chair is left of the ball. Therefore the statement is not true.", False, None),
-    ("[1,2,30,40 red ball] [50,2,90,40 chair]", True, None),
-    ("[50,2,90,40 red ball] [1,2,30,40 chair] So the statement is false.", False, None),
-    ("The ball is right of the chair.", True, "contradiction"),
-    ("The ball is left of the chair. So the statement is false.", False, "contradiction"),
-    ("The ball is left of the chair. So the statement is false.", True, "contradiction"),
-    ("The chair is right of the ball.", False, "contradiction"),
-    ("[50,2,90,40 red ball] [1,2,30,40 chair]", True, "contradiction"),
-    (
-        "[50,2,90,40 red ball] [1,2,30,40 chair] The ball is left of the chair.",
-        True,
-        "contradiction",
-    ),
-    ("The ball is on the left and the chair is on the right.", True, None),
-    ("The chair is at the left, but the ball is at the right side.", True, "contradiction"),
-    ("The statement is false.", True, "contradiction"),
-    ("The red ball isn't left of the chair.", True, "contradiction"),
-    ("Since the ball is left of the chair, the statement is false.", False, "contradiction"),
-    ("The ball can be seen to the right of the chair.", True, "contradiction"),
-    ("The red ball is located left of the chair.", False, "contradiction"),
-    ("We see that the ball is left of the chair.", False, "contradiction"),
-    ("The ball is above the chair and it is right of the chair.", True, "contradiction"),
-    ("", True, "missing_detail"),
-    ("The statement is true.", True, "missing_detail"),
-    ("[1,2,30,40 red ball]", True, "missing_detail"),
-    ("[1,2,30,40 red ball] [20,2,90,40 chair]", True, "missing_detail"),
-    ("[1,2,30,40 red ball], [20,2,90,40 chair].", True, "missing_detail"),
-    ("The red ball is not right of the chair.", True, "missing_detail"),
-    ("There is a red ball.", True, "missing_detail"),
-    ("The ball is above the chair.", True, "irrelevant"),
-    ("The chair stands closer to the viewer than the ball.", True, "irrelevant"),
-    ("The green ball is left of the chair.", True, "irrelevant"),
-    ("The cup is left of the table.", True, "irrelevant"),
-    ("It is a sunny day.", False, "irrelevant"),
-    ("The ball is left of the chair. It is the opposite.", False, "contradiction"),
-]
+CASES = TABLES["cases"]
 
 
 @pytest.mark.parametrize(("reasoning", "answer", "fault"), CASES)
@@ -120,68 +84,8 @@ def test_cases_of_each_kind(reasoning, answer, fault):
 
 
 # Free words, and whether by them the statement is true.
-READ = [
-    ("The chair is on the left of the picture, the red ball on the right.", False),
-    ("The ball can be found to the chair's left.", True),
-    ("To the left of the chair sits the ball.", True),
-    ("On the left there is a chair; on the right there is a ball.", False),
-    ("Of the two, the ball is the one on the right.", False),
-    ("From left to right there are a chair and a ball.", False),
-    ("The ball's middle is at x = 30, the chair's at 90.", True),
-    ("Ball: x from 60 to 80. Chair: x from 10 to 50.", False),
-    ("The ball's x is smaller than the chair's x.", True),
-    ("A smaller x means further left. The chair has the smaller x.", False),
-    ("The ball's y is 10 and its x is 20. The chair's y is 80 and its x is 15.", False),
-    ("ball.x < chair.x", True),
-    ("The thing on the left is the chair.", False),
-    ("The ball is to the lower left of the chair.", True),
-    ("There is a chair, and left of it a red ball.", True),
-    ("I do not agree with the statement. The ball is right of the chair.", False),
-    ("Chair left, ball right => the answer is no", False),
-    (
-        "I guessed that the ball is on the right, but that was wrong: it is left of the chair.",
-        True,
-    ),
-    ("Its x is 20, the chair's x is 60. So the ball is left.", True),
-    ("The ball is red and it is on the left; the chair is big and it is on the right.", True),
-    ("The ball is at (90, 10), the chair at (20, 14).", False),
-    ("The chair has its right edge at x = 20, but the left edge of the ball is at x = 50.", False),
-    ("The ball isn't on the left of the chair but on its right.", False),
-    ("The ball is left of the chair, not right of it.", True),
-    ("It is false that the ball is left of the chair.", False),
-    ("It is not wrong to say that the ball is left of the chair.", True),
-    ("There is no doubt that the ball is left of the chair.", True),
-    ("At first I thought the ball was on the right. Wait, no: it is left of the chair.", True),
-    ("The ball is right of the chair. I take that back: it is left of the chair.", True),
-    ("Is the chair left of the ball? No, the ball is left of the chair.", True),
-    ("The claim would be true if the ball were left of the chair. It is right of it.", False),
-    ("The statement says left, but I see the ball on the right of the chair.", False),
-    ("Both are on the left, but the ball is further left.", True),
-    ("The red one is to the right of the chair.", False),
-    ("The chair is lower than the ball, which is to the right of the chair.", False),
-    ("The ball and the chair have the same x, so neither is left of the other.", False),
-]
-NOT_READ = [
-    "First there is the ball, and after it, further to the left, comes the chair.",
-    "The ball is on the left.",
-    "The ball is left of the chair. No, that is wrong.",
-    "The ball is left of the chair's shadow.",
-    "The ball is hardly left of the chair.",
-    "I doubt that the ball is left of the chair.",
-    "The ball might be left of the chair.",
-    "If the ball is left of the chair, the statement is true.",
-    "The ball seems to be right of the chair, though really it is left of the chair.",
-    "The ball that is left of the chair is blue.",
-    "The table is left of the chair and the ball is left of the table.",
-    "The ball is closer to the chair than to the table.",
-    "I guess that the ball is on the right, but this is wrong. It is left of the chair.",
-    "Swap left and right in the statement and it is true.",
-    "The ball is nowhere near left of the chair.",
-    "The ball lies on the chair.",
-    "To its left the chair has the ball.",
-    "The ball is either left or right of the chair.",
-    "The ball is on the right, because it is left of the chair.",
-]
+READ = TABLES["read"]
+NOT_READ = TABLES["not_read"]
 
 
 @pytest.mark.parametrize(("reasoning", "is_true"), READ)
@@ -237,43 +141,7 @@ def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, 
 
 
 @pytest.mark.parametrize(
-    ("statement", "reasoning", "answer", "fault"),
-    [
-        ("红色球在椅子的左边。", "椅子在红色球的右侧，所以这句话是对的。", True, None),
-        ("红色球在椅子的左边。", "红色的球不在椅子的左边。", False, None),
-        ("红色球在椅子的左边。", "我以为球在右边，等等，不对，球在椅子的左侧。", True, None),
-        ("树在汽车的后面。", "树被汽车挡住了，所以它在后面。", True, None),
-        ("红色球在椅子的左边。", "球在椅子的右边。", True, "contradiction"),
-        ("红色球在椅子的左边。", "球在椅子的左边，所以这句话是错的。", False, "contradiction"),
-        ("红色球在椅子的左边。", "球在椅子的上方。", True, "irrelevant"),
-        ("红色球在椅子的左边。", "球在画面左侧，椅子在右边。", True, None),
-        ("红色球在椅子的左边。", "球在画面的右侧，椅子在左边。", True, "contradiction"),
-        ("树在汽车的后面。", "汽车挡住了树的一部分。", True, None),
-        ("树在汽车的后面。", "汽车被树挡住了。", True, "contradiction"),
-        ("红色球在椅子的左边。", "球没有在椅子左边，而是在椅子右边。", False, None),
-        ("红色球在椅子的左边。", "左边是椅子，右边是球。", True, "contradiction"),
-        ("红色球在椅子的左边。", "从左到右依次是椅子和球。", True, "contradiction"),
-        ("红色球在椅子的左边。", "球的横坐标是30，椅子的横坐标是90。", True, None),
-        ("红色球在椅子的左边。", "球的横坐标大于椅子的横坐标。", True, "contradiction"),
-        ("红色球在椅子的左边。", "乍一看球在右边，但仔细看，球在椅子的左边。", True, None),
-        ("红色球在椅子的左边。", "陈述说球在椅子左边，但实际上球在椅子右边。", False, None),
-        ("杯子在树的上方。", "杯子比树低。", True, "contradiction"),
-        ("杯子在树的上方。", "杯子高于树，说法成立。", True, None),
-        ("树在汽车的后面。", "树离镜头更远。", False, "contradiction"),
-        ("The tree is behind the car.", "The car covers part of the tree.", True, None),
-        ("The tree is behind the car.", "The tree is in the background.", False, "contradiction"),
-        ("The tree is behind the car.", "The tree is hidden in part by the car.", True, None),
-        ("The tree is behind the car.", "The car is drawn over the tree.", True, None),
-        ("The tree is behind the car.", "The car is hiding a part of the tree.", True, None),
-        ("The tree is behind the car.", "The tree is higher than the car.", True, "irrelevant"),
-        ("The tree is behind the car.", "The tree is the nearer one.", True, "contradiction"),
-        ("A tree is located beneath the car.", "The car is higher than the tree.", True, None),
-        ("The tree is partly hidden by the car.", "The car is nearer.", False, "contradiction"),
-        ("The tree is below the car.", "The car hangs over the tree.", True, None),
-        ("The tree is below the car.", "The tree has the larger y.", False, "contradiction"),
-        ("The tree is behind the car.", "The car is partly hidden by the tree.", False, None),
-        ("The tree is behind the car.", "The tree covers the car.", True, "contradiction"),
-    ],
+    ("statement", "reasoning", "answer", "fault"), TABLES["chinese_and_what_covers_what"]
 )
 def test_chinese_and_what_covers_what(statement, reasoning, answer, fault):
     assert judge_entailment(statement, reasoning, answer=answer).type == fault

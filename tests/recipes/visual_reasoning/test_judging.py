@@ -12,6 +12,7 @@ from faulty_server import MODEL, Fault, FaultyServer
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from tables import read_tables
 from typer.testing import CliRunner
 
 from groupwise.core import (
@@ -47,6 +48,8 @@ from groupwise_recipes.visual_reasoning.rows import VisualRow, forget_lost_partn
 from groupwise_recipes.visual_reasoning.sources import add_judged, load_vsr
 from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.variants import bias_rows, divide_by_bias
+
+TABLES = read_tables(__file__)
 
 ALIGNS = '{"aligns": true, "type": null, "why": "it follows"}'
 FAILS = '{"aligns": false, "type": "irrelevant", "why": "other things"}'
@@ -465,17 +468,7 @@ def test_a_run_trains_on_the_published_variants(real_vsr, tmp_path, keep, num_ro
 
 CAPTION = "The cat is left of the dog."
 LEFT, RIGHT = "The cat is to the left of the dog.", "The dog is to the left of the cat."
-LABELS: list[tuple[str, str, Any]] = [
-    (LEFT, "True", "True"),
-    (LEFT, "False", "False"),
-    (RIGHT, "False", "True"),
-    (RIGHT, "True", "False"),
-    (RIGHT, "true", "True"),
-    ("It is raining.", "True", "False"),
-    ("Whatever, it is wrong.", "True", "False"),
-    (LEFT, "True", ""),
-    (LEFT, "nobody knows", "True"),
-]
+LABELS: list[tuple[str, str, Any]] = TABLES["labels"]
 """Of those with a label and an answer, rules decide six, and five as people did."""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import typer
+from tables import read_tables
 from typer.testing import CliRunner
 
 from groupwise.core import ConfigError, DataError, read_json, write_json, write_jsonl
@@ -22,6 +23,8 @@ from groupwise_recipes.visual_reasoning.sources import (
     load_spatialsense,
     load_vsr,
 )
+
+TABLES = read_tables(__file__)
 
 
 def relation(name: str, label: Any = True, **values: Any) -> dict[str, Any]:
@@ -304,13 +307,7 @@ def test_an_interleaved_file_is_joined_by_picture_and_question(tmp_path):
     assert loaded.num_without_boxes == 2
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({"categories": []}, "has boxes of no category; got 3"),
-        ({"images": [{"id": 1}]}, r"is not COCO's file; got images\.0\.width: Field required"),
-    ],
-)
+@pytest.mark.parametrize(("values", "sentence"), TABLES["a_wrong_file_of_coco_is_one_sentence"])
 def test_a_wrong_file_of_coco_is_one_sentence(tmp_path, values, sentence):
     write_json(tmp_path / "instances.json", coco(**values))
     with pytest.raises(DataError, match=sentence):

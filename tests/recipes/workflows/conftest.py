@@ -7,25 +7,11 @@ from faulty_server import MODEL
 from made_once import make_once
 from recipe_runs import RecipeJob
 from scripted_reflector import ScriptedReflector
+from tables import read_tables
 
-TINY = {
-    "data.num_generated": 36,
-    "data.max_train": 12,
-    "data.max_validation": 2,
-    "data.max_test": 3,
-    "judge": "{}",
-    "rivals.num_problems": 1,
-    "sft.epochs": 1,
-    "sft.batch_size": 4,
-    "sft.save_every_steps": 2,
-    "grpo.max_steps": 2,
-    "grpo.prompts_per_step": 3,
-    "grpo.group_size": 2,
-    "grpo.save_every_steps": 1,
-    "grpo.heldout_every_steps": 2,
-    "evaluation.num_latency_items": 1,
-    "evaluation.num_heldout_items": 3,
-}
+TABLES = read_tables(__file__)
+
+TINY = TABLES["tiny"]
 
 
 BETTER = "Think first.\n{{ problem }}\nEntry point: {{ entry_point }}"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
 from sandbox_host import MISSING, read_host_state, wait_for_children
+from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
 from groupwise.core import ConfigError, ModelError, load_config
@@ -26,6 +27,8 @@ from groupwise_recipes.workflows.problems import choose_examples
 from groupwise_recipes.workflows.programs import check_program
 from groupwise_recipes.workflows.recipe import recipe
 from groupwise_recipes.workflows.rivals import DIRECT, SELF_CONSISTENCY
+
+TABLES = read_tables(__file__)
 
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
@@ -125,23 +128,7 @@ def test_code_is_written_and_mended_by_public_tests(able):
 
 @needs_sandbox
 @pytest.mark.parametrize(
-    ("lines", "reason", "message"),
-    [
-        (["return 1 // 0"], "error", "ZeroDivisionError"),
-        (["return await review(problem)"], "operator_error", "missing a required argument"),
-        (["return (await custom(problem, 'x')).answer"], "error", "no answer; it has response"),
-        (["return None"], "no_value", "nothing"),
-        (["return '  '"], "no_value", "nothing"),
-        (["return [problem]"], "wrong_type", "a list"),
-        (["return await custom(problem, 'x')"], "wrong_type", "a Result"),
-        (["return 'x' * 20001"], "too_long", "20001"),
-        (["while True: pass"], "timeout", "processor time"),
-        (["import time; time.sleep(30)"], "timeout", "over 1 s"),
-        (["return len('x' * 10 ** 9)"], "memory", "MemoryError"),
-        (["while True: print('x' * 1000)"], "output", "KiB"),
-        (["import os; os._exit(0)"], "crashed", "ended"),
-        (["for i in range(99): await custom(problem, str(i))"], "calls", "than 16 calls of custom"),
-    ],
+    ("lines", "reason", "message"), TABLES["failures_of_a_program_are_the_policys"]
 )
 def test_failures_of_a_program_are_the_policys(asked, lines, reason, message):
     asked.say = lambda *_: "said"

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sandbox_host import needs_bubblewrap
+from tables import read_tables
 from workflow_problems import (
     CHOICE,
     CODE,
@@ -66,6 +67,8 @@ from groupwise_recipes.workflows.operators.results import Answer, Code, Formatte
 from groupwise_recipes.workflows.problems import SPLITS, choose_examples
 from groupwise_recipes.workflows.sections import make_sections
 from groupwise_recipes.workflows.task import TASK
+
+TABLES = read_tables(__file__)
 
 ABLE, UNABLE = make_abilities(1.0), make_abilities(0.0)
 SUMS = [
@@ -357,19 +360,7 @@ def test_a_function_that_says_too_little_is_no_operator(function):
         signatures({"look_up": function})
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs", "bound"),
-    [
-        (["a"], {}, {"word": "a", "times": 1}),
-        ([3.5], {"times": 2}, {"word": "3.5", "times": 2}),
-        ([], {}, "missing a required argument: 'word'"),
-        (["a", 1, 2], {}, "too many positional arguments"),
-        (["a"], {"often": 2}, "unexpected keyword argument 'often'"),
-        ([["a"]], {}, "valid string"),
-        ([None], {}, "valid string"),
-        ([{"answer": "a"}], {}, "valid string"),
-    ],
-)
+@pytest.mark.parametrize(("args", "kwargs", "bound"), TABLES["arguments_are_checked"])
 def test_arguments_are_checked(args, kwargs, bound):
     operator = Operator("look_up", look_up)
     if isinstance(bound, dict):
@@ -495,16 +486,7 @@ def test_another_report_of_the_mix_is_another_input(tmp_path):
 
 
 DEMO = find_recipe("workflows").config_folder / "demo.yaml"
-FOUND: dict[str, Any] = {
-    "prompt": "Now: {{ problem }}",
-    "score": 0.5,
-    "given_score": 0.25,
-    "num_executions": 40,
-    "num_prompts": 2,
-    "num_validation": 4,
-    "num_reflections": 9,
-    "refused": {"lost_place": 3},
-}
+FOUND: dict[str, Any] = TABLES["found"]
 
 
 def predict(policy: str, reason: str = "") -> Prediction:

@@ -15,6 +15,7 @@ from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
 from sandbox_host import MISSING
 from stub_process import StubProcess
+from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
 from groupwise.core import (
@@ -45,6 +46,8 @@ from groupwise_recipes.workflows.scoring import read_problem
 from groupwise_recipes.workflows.task import TASK
 from groupwise_recipes.workflows.traces import write_traces
 
+TABLES = read_tables(__file__)
+
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
@@ -54,16 +57,7 @@ def test_every_stage_there_is_did_its_work_with_what_it_declares(tiny_run, tmp_p
     assert list_done(tiny_run) == list_all_steps("workflows", tmp_path)
 
 
-WITHOUT_WARMUP = {
-    "sft": "null",
-    "data.num_generated": 60,
-    "data.max_validation": 3,
-    "data.max_test": 6,
-    "rivals.num_problems": 3,
-    "grpo.max_steps": 2,
-    "grpo.heldout_every_steps": 2,
-    "evaluation.num_heldout_items": 3,
-}
+WITHOUT_WARMUP = TABLES["without_warmup"]
 
 
 @needs_sandbox
@@ -345,16 +339,7 @@ def test_options_are_put_below_a_problem_without_them():
     assert read_asked(request).problem_type == "qa"
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({}, "needs a problem"),
-        ({"problem": " "}, "needs a problem"),
-        ({"problem": "x", "problem_type": "poem"}, "problem_type.*'poem'"),
-        ({"problem": "x", "problem_type": "code"}, "has an entry point"),
-        ({"problem": "x", "options": "A"}, "options"),
-    ],
-)
+@pytest.mark.parametrize(("row", "message"), TABLES["a_row_that_is_no_problem_is_refused"])
 def test_a_row_that_is_no_problem_is_refused(row, message):
     with pytest.raises(DataError, match=message):
         read_asked(Request("x", row))

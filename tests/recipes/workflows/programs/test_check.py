@@ -11,6 +11,7 @@ import pytest
 import workflow_grammar
 import workflow_grammar_blind
 from program_corpora import NATURAL
+from tables import read_tables
 from workflow_runs import Runs
 
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
@@ -29,6 +30,8 @@ from groupwise_recipes.workflows.programs.language import (
     MODULES,
     list_module_names,
 )
+
+TABLES = read_tables(__file__)
 
 SIGNATURES = signatures(OPERATORS)
 ANSWER = "    return (await answer_generate(problem)).answer\n"
@@ -447,16 +450,7 @@ def test_a_name_that_is_also_an_attribute_does_not_count():
     assert describe_shape(one) == describe_shape(other)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "    a = await programmer(problem)\n    return a.output",
-        "    a = await answer_generate(problem)\n    return a.thought",
-        "    a = await answer_generate('problem')\n    return a.answer",
-        "    a = await answer_generate(entry_point)\n    return a.answer",
-        "    problem = 'x'\n    a = await answer_generate(problem)\n    return a.answer",
-    ],
-)
+@pytest.mark.parametrize("body", TABLES["what_a_program_does_counts"])
 def test_what_a_program_does_counts(body):
     asked = f"{HEAD_SHAPE}    a = await answer_generate(problem)\n    return a.answer"
     assert describe_shape(HEAD_SHAPE + body) != describe_shape(asked)
