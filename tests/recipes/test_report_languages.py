@@ -145,10 +145,7 @@ def make_group_qc(folder: Path) -> Made:
     write_json(folder / "trainable.json", trained)
     drops = {"total": 2, "counts": {"Stage A failed": 2}}
     given = {"drops": drops, "num_groups": 4, "num_files": 6}
-    says = (
-        partial(group_qc.say_failed, {mission: 1}),
-        partial(group_qc.say_given, given),
-    )
+    says = (partial(group_qc.say_failed, {mission: 1}), partial(group_qc.say_given, given))
     sections = [
         section
         for say in says

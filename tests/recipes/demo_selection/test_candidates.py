@@ -396,10 +396,7 @@ def test_limits_are_settings():
             {"scored_otherwise": "warning"},
         ),
         (make_query("1", make_rows("net", "blue", correct=True)), {"correct_differs": "warning"}),
-        (
-            replace(GOOD, answers=("blue",) * 6 + ("net",) * 4),
-            {"accuracy_differs": "warning"},
-        ),
+        (replace(GOOD, answers=("blue",) * 6 + ("net",) * 4), {"accuracy_differs": "warning"}),
         (UNANIMOUS, {}),
     ],
 )

@@ -425,12 +425,7 @@ def test_given_weights_and_lists_change_what_is_made_of_them(settings, tmp_path)
     path, weights = tmp_path / "lists.json", tmp_path / "selector.safetensors"
     write_recorded(path, answer="net")
     weights.write_bytes(b"one")
-    given = (
-        *settings,
-        f"data.recorded={path}",
-        "record_again=false",
-        f"rce.weights={weights}",
-    )
+    given = (*settings, f"data.recorded={path}", "record_again=false", f"rce.weights={weights}")
     before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
     weights.write_bytes(b"two")
     after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))

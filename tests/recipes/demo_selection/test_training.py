@@ -349,11 +349,7 @@ def test_lists_that_could_not_be_scored_and_features_that_never_differ_play_no_p
     groups = record()
     present = torch.arange(4).expand(60, 4) < 3
     fewer = RecordedGroups(
-        groups.queries,
-        groups.pools,
-        groups.lists[:, :3],
-        groups.rewards[:, :3],
-        present[:, :3],
+        groups.queries, groups.pools, groups.lists[:, :3], groups.rewards[:, :3], present[:, :3]
     )
     absent = RecordedGroups(groups.queries, groups.pools, groups.lists, groups.rewards, present)
     assert torch.equal(fit_pointwise([fewer]), fit_pointwise([absent]))

@@ -30,10 +30,7 @@ from groupwise.serving import Request
 from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.predictor import GroupQcPredictor
-from groupwise_recipes.group_qc.rewards import (
-    GroupRewards,
-    make_rewards,
-)
+from groupwise_recipes.group_qc.rewards import GroupRewards, make_rewards
 from groupwise_recipes.group_qc.task import TASK
 
 TABLES = read_tables(__file__)
@@ -234,10 +231,7 @@ def test_totals(text, total):
     assert score(text, "通过") == pytest.approx(total)
 
 
-@given(
-    st.one_of(st.text(), st.lists(LINES).map("\n".join)),
-    st.sampled_from(VERDICTS),
-)
+@given(st.one_of(st.text(), st.lists(LINES).map("\n".join)), st.sampled_from(VERDICTS))
 def test_totals_are_one_of_four(text, label):
     total = score(text, label)
     assert total is not None

@@ -22,12 +22,7 @@ from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_drawn.cabinets import CABINET_MISSIONS
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.data_stages import audit_photos, report_orders
-from groupwise_recipes.group_qc.groups import (
-    SPLITS,
-    TEACH,
-    prepare_groups,
-    read_groups,
-)
+from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
 from groupwise_recipes.group_qc.missions import Mission, load_missions
 from groupwise_recipes.group_qc.photos import LoadedGroups
 from groupwise_recipes.group_qc.recipe import recipe

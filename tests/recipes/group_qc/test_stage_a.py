@@ -166,10 +166,7 @@ def test_a_half_written_line_is_asked_about_again(job):
 
 
 def test_two_processes_cannot_write_one_output(job):
-    with (
-        ResultFile(name_results(job.out, EARTH)),
-        pytest.raises(RunError, match="another process"),
-    ):
+    with ResultFile(name_results(job.out, EARTH)), pytest.raises(RunError, match="another process"):
         run_stage_a(job, Describer())
 
 

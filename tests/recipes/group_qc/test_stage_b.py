@@ -17,12 +17,7 @@ from groupwise_recipes.group_qc.groups import TaughtPhoto
 from groupwise_recipes.group_qc.missions import load_missions
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.rewards import GroupRewards, make_rewards
-from groupwise_recipes.group_qc.stage_b import (
-    choose_few,
-    make_group_rows,
-    write_row,
-    write_target,
-)
+from groupwise_recipes.group_qc.stage_b import choose_few, make_group_rows, write_row, write_target
 from groupwise_recipes.group_qc.teach import (
     describe_thing,
     draw_photos,
@@ -50,13 +45,7 @@ def test_rows_of_groups_with_summaries():
     assert [(row.cluster, row.label) for row in rows] == [("a", "不通过"), ("b", "通过")]
     assert rows[0].fields["images"] == ["a.jpg"]
     written = write_row(rows[0])
-    assert set(written) == {
-        "group_id",
-        "task_type",
-        "group_label",
-        "stage_a_summaries",
-        "messages",
-    }
+    assert set(written) == {"group_id", "task_type", "group_label", "stage_a_summaries", "messages"}
     assert [message["role"] for message in written["messages"]] == ["system", "user"]
 
 
@@ -152,11 +141,7 @@ def load_demo_teaching() -> TeachSettings:
 def test_the_group_question():
     summaries = {"图片_1": "BBU×1", "图片_2": "接地线×1", "图片_3": "无关图片"}
     example = make_question(
-        "BBU接地线检查",
-        ["接地线连接", "端子紧固"],
-        summaries,
-        group="QC-A",
-        label="通过",
+        "BBU接地线检查", ["接地线连接", "端子紧固"], summaries, group="QC-A", label="通过"
     )
     system, user = example.prompt
     lines = user.text.splitlines()

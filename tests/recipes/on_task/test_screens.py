@@ -197,11 +197,7 @@ def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_pa
     context = StepContext(tmp_path, tmp_path, "evaluate", False, ())
     found, drops = task.read_labelled(config, context, root, tmp_path / "data")
     assert sorted(str(one.label) for one in found) == ["off-task"] * 2 + ["on-task"] * 2
-    assert drops.counts == {
-        "label outside the set": 1,
-        "no label": 1,
-        "repeats another row": 1,
-    }
+    assert drops.counts == {"label outside the set": 1, "no label": 1, "repeats another row": 1}
     asked = task.make_question(
         config,
         Request("1", {"task": rows[1]["task"]}, (root / rows[1]["image"],)),

@@ -70,12 +70,7 @@ def server() -> Iterator[FaultyServer]:
 
 
 def describe(url: str, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "generative",
-        "server": {"url": url, "model": MODEL},
-        "settings": ONCE,
-        **more,
-    }
+    return {"kind": "generative", "server": {"url": url, "model": MODEL}, "settings": ONCE, **more}
 
 
 def load(folder: Path, rewards: dict[str, Any]) -> TaskConfig:
@@ -117,8 +112,7 @@ def test_a_judge_pays_beside_the_other_rewards(tmp_path, server):
 def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path, server):
     write_text(tmp_path / "judges" / "rubric.txt", RUBRIC)
     write_json(
-        tmp_path / "judges" / "judge.yaml",
-        describe(server.url, prompt="rubric.txt", tag="grade"),
+        tmp_path / "judges" / "judge.yaml", describe(server.url, prompt="rubric.txt", tag="grade")
     )
     server.answer = lambda request: Fault("<grade>bad</grade>")
     part = {"judge": "judges/judge.yaml", "scale": {"good": 1, "bad": 0.25}}
@@ -203,10 +197,7 @@ def test_several_judges_are_counted_together():
         version = "v"
 
         def __init__(self, num_questions: int, num_silent: int) -> None:
-            self.counts = {
-                "num_questions": num_questions,
-                "no_verdicts": {"timeout": num_silent},
-            }
+            self.counts = {"num_questions": num_questions, "no_verdicts": {"timeout": num_silent}}
 
         def report(self) -> dict[str, Any]:
             return self.counts

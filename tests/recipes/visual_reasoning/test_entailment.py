@@ -11,13 +11,7 @@ from tables import read_tables
 
 from groupwise.core import DataError, read_jsonl
 from groupwise.rewards import BoxParser
-from groupwise_drawn.relations import (
-    INVERSES,
-    LANGUAGES,
-    Scene,
-    plan_pairs,
-    write_claim,
-)
+from groupwise_drawn.relations import INVERSES, LANGUAGES, Scene, plan_pairs, write_claim
 from groupwise_recipes.visual_reasoning.boxes import Box
 from groupwise_recipes.visual_reasoning.entailment import judge_entailment
 from groupwise_recipes.visual_reasoning.reasoning import write_reasoning

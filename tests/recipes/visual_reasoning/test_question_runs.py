@@ -38,11 +38,7 @@ from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.marking import mark_answer
 from groupwise_recipes.visual_reasoning.measuring import measure_boxes
 from groupwise_recipes.visual_reasoning.task import TASK, VisualReasoning
-from groupwise_recipes.visual_reasoning.teaching import (
-    make_warmup_rows,
-    read_warmup,
-    write_target,
-)
+from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup, write_target
 from groupwise_recipes.visual_reasoning.traces import add_trace, find_traced, teach_traces
 
 GROUNDING = (

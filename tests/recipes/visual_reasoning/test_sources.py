@@ -98,10 +98,7 @@ def scene(state: str, camera: str, label: bool, thing: str = "Bike_9a") -> dict[
         "depth": f"{name} depth.tiff",
         "width": 1280,
         "height": 720,
-        "subject": {
-            "name": "Wheel ",
-            "bbox": {"top": "10", "left": 20, "height": 30, "width": 40},
-        },
+        "subject": {"name": "Wheel ", "bbox": {"top": "10", "left": 20, "height": 30, "width": 40}},
         "object": {"name": "Bike", "bbox": {"top": 1, "left": 2, "height": 3, "width": 4}},
         "predicate": "behind",
         "label": label,
@@ -357,11 +354,7 @@ def test_the_published_form_is_read(tmp_path):
     ]
     row = loaded.rows[0]
     assert (row.source, row.cluster, row.picture) == ("vsr_random", "1.jpg", None)
-    assert loaded.drops.counts == {
-        "not of the published form": 2,
-        "no text": 1,
-        "repeated id": 1,
-    }
+    assert loaded.drops.counts == {"not of the published form": 2, "no text": 1, "repeated id": 1}
     assert loaded.num_records == 7
     assert "train.jsonl row 3: the record is not of the published form; got label" in (
         loaded.drops.rows[1].where

@@ -166,10 +166,7 @@ def test_failures_of_the_executor_are_not_the_policys(asked, fault, reason, catc
 @needs_sandbox
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [
-        (Fault(status=400), "status 400"),
-        (Fault("half", finish_reason="length"), "truncated"),
-    ],
+    [(Fault(status=400), "status 400"), (Fault("half", finish_reason="length"), "truncated")],
 )
 def test_what_a_program_asks_too_much_is_an_operator_error(asked, fault, message):
     asked.say = lambda *_: fault
@@ -274,8 +271,7 @@ def test_what_decides_is_in_no_prompt_and_in_no_program(asked, monkeypatch):
 def test_the_same_question_in_one_program_is_drawn_again(asked):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     source = write(
-        "a = [(await answer_generate(problem)).answer for _ in range(3)]",
-        "return ' '.join(a)",
+        "a = [(await answer_generate(problem)).answer for _ in range(3)]", "return ' '.join(a)"
     )
     first = asked.run(source)
     assert len(set(str(first.value).split())) == 3

@@ -15,16 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sandbox_host import needs_bubblewrap
 from tables import read_tables
-from workflow_problems import (
-    CHOICE,
-    CODE,
-    KINDS,
-    PROBLEMS,
-    SUM,
-    WORDS,
-    make_abilities,
-    open_stub,
-)
+from workflow_problems import CHOICE, CODE, KINDS, PROBLEMS, SUM, WORDS, make_abilities, open_stub
 
 from groupwise.core import (
     ConfigError,
@@ -181,12 +172,7 @@ def test_code_is_real_and_some_wrong_code_passes_the_public_tests():
     ]
     assert passed == [[True, True], [True, False], [False, False]]
     code = ask(
-        StubModel(PROBLEMS, ABLE),
-        "programmer",
-        Code,
-        problem=SUM.problem,
-        analysis="",
-        feedback="",
+        StubModel(PROBLEMS, ABLE), "programmer", Code, problem=SUM.problem, analysis="", feedback=""
     ).code
     assert run_python(f"{code}\nsolve()").value == "7"
 

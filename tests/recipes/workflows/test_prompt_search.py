@@ -17,12 +17,7 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities
 
 from groupwise.core import ConfigError, Example, ModelError, RunError, load_config, read_jsonl
 from groupwise.data import Problem
-from groupwise.inference import (
-    RetrySettings,
-    ServerEngine,
-    ServerSettings,
-    open_responder,
-)
+from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, open_responder
 from groupwise.pipeline import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems
@@ -35,11 +30,7 @@ from groupwise_recipes.workflows.operators import TEMPLATES, read_request, rende
 from groupwise_recipes.workflows.operators.prompts import find_fences
 from groupwise_recipes.workflows.outcome import ExecutionSettings
 from groupwise_recipes.workflows.problems import ask_about_problem, choose_examples
-from groupwise_recipes.workflows.prompt_search import (
-    FoundPrompt,
-    PromptSearch,
-    explain_refusal,
-)
+from groupwise_recipes.workflows.prompt_search import FoundPrompt, PromptSearch, explain_refusal
 from groupwise_recipes.workflows.prompt_stage import Trials, write_prompt
 from groupwise_recipes.workflows.reflecting import Reflector
 from groupwise_recipes.workflows.rewards import make_success

@@ -123,12 +123,7 @@ def test_right_answers_of_programs_that_ran_are_paid(scorer):
     )
     right, wrong, refused = (1.0, False), (0.0, False), (0.0, True)
     assert found == [right] * 5 + [wrong] * 2 + [refused] * 2
-    assert scorer.report()["reasons"] == {
-        "answer": 6,
-        "error": 1,
-        "unassigned": 1,
-        "empty": 1,
-    }
+    assert scorer.report()["reasons"] == {"answer": 6, "error": 1, "unassigned": 1, "empty": 1}
 
 
 @needs_sandbox
@@ -191,10 +186,7 @@ def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer):
     assert texts["refused"]["commonest"] == [["unassigned", 1], ["syntax", 1]]
     assert texts["failed"]["commonest"] == [["error", 1]]
     [[program, count]] = texts["program/math"]["commonest"][:1]
-    assert (program, count) == (
-        "    v1 = await answer_generate(problem)\n    return v1.answer",
-        2,
-    )
+    assert (program, count) == ("    v1 = await answer_generate(problem)\n    return v1.answer", 2)
     assert row["reward/collapsed"] == 1.0
 
 
