@@ -42,16 +42,7 @@ from groupwise_recipes.group_qc.words import Prompts, Words
 TABLES = read_tables(__file__)
 
 EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"
-GRPO: list[tuple[str, str, str | None]] = [
-    (EARTH, FAIL, PASS),
-    (EARTH, FAIL, FAIL),
-    (EARTH, PASS, PASS),
-    (CABLE, FAIL, FAIL),
-    (CABLE, FAIL, None),
-    (CABLE, PASS, FAIL),
-    (CABLE, PASS, PASS),
-    (CABLE, PASS, PASS),
-]
+GRPO: list[tuple[str, str, str | None]] = TABLES["grpo"]
 """4 groups fail: one judged to pass and one without verdict are missed. 4 pass: one fails here."""
 WARM_UP = [(mission, label, PASS) for mission, label, _ in GRPO]
 MAJORITY = [(mission, label, FAIL) for mission, label, _ in GRPO]

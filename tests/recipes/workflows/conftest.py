@@ -6,6 +6,7 @@ import pytest
 from faulty_server import MODEL
 from made_once import make_once
 from recipe_runs import RecipeJob
+from sandbox_host import skip_without_sandbox
 from scripted_reflector import ScriptedReflector
 from tables import read_tables
 
@@ -32,4 +33,5 @@ def finish(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory) -> Path:
     """The tiny run, finished; only to be read."""
+    skip_without_sandbox()
     return make_once("workflows", tmp_path_factory, lambda to: finish(to / "run")) / "run"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
-from sandbox_host import MISSING, read_host_state, wait_for_children
+from sandbox_host import needs_bubblewrap, read_host_state, skip_without_sandbox, wait_for_children
 from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
@@ -29,8 +29,6 @@ from groupwise_recipes.workflows.recipe import recipe
 from groupwise_recipes.workflows.rivals import DIRECT, SELF_CONSISTENCY
 
 TABLES = read_tables(__file__)
-
-needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 AT_ONCE = RetrySettings(max_attempts=3, base_delay_s=0.0)
@@ -71,6 +69,7 @@ class Asked:
 
 @pytest.fixture
 def asked() -> Iterator[Asked]:
+    skip_without_sandbox()
     asked = Asked()
     yield asked
     asked.server.close()
@@ -79,6 +78,7 @@ def asked() -> Iterator[Asked]:
 @pytest.fixture(scope="module")
 def able() -> Iterator[Executor]:
     """An executor that never errs."""
+    skip_without_sandbox()
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as stub:
         yield Executor(open_stub(stub))
 
@@ -108,7 +108,6 @@ TESTED = write(
 )
 
 
-@needs_sandbox
 @pytest.mark.parametrize("name", sorted(SOUND))
 def test_sound_programs_return_the_answer(able, name):
     for problem, outcome in zip(
@@ -119,14 +118,12 @@ def test_sound_programs_return_the_answer(able, name):
         assert outcome.tokens == sum(call.tokens for call in outcome.trace) > 0
 
 
-@needs_sandbox
 def test_code_is_written_and_mended_by_public_tests(able):
     [outcome] = able.run_all([(TESTED, CODE)])
     assert outcome.value == CODE.ground_truth
     assert [call.operator for call in outcome.trace] == ["code_generate", "test"]
 
 
-@needs_sandbox
 @pytest.mark.parametrize(
     ("lines", "reason", "message"), TABLES["failures_of_a_program_are_the_policys"]
 )
@@ -140,7 +137,6 @@ def test_failures_of_a_program_are_the_policys(asked, lines, reason, message):
     assert message in outcome.message
 
 
-@needs_sandbox
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -163,7 +159,6 @@ def test_failures_of_the_executor_are_not_the_policys(asked, fault, reason, catc
     assert len(asked.requests) == (1 if reason == "refused" else AT_ONCE.max_attempts)
 
 
-@needs_sandbox
 @pytest.mark.parametrize(
     ("fault", "message"),
     [(Fault(status=400), "status 400"), (Fault("half", finish_reason="length"), "truncated")],
@@ -177,7 +172,6 @@ def test_what_a_program_asks_too_much_is_an_operator_error(asked, fault, message
     assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
 
 
-@needs_sandbox
 def test_a_cut_off_reply_is_asked_for_again_with_more_tokens(asked):
     asked.say = lambda *_: Fault("half", finish_reason="length")
     asked.server.script = [Fault("half", finish_reason="length"), Fault(""), Fault("whole")]
@@ -188,7 +182,6 @@ def test_a_cut_off_reply_is_asked_for_again_with_more_tokens(asked):
     assert len({request["seed"] for request in asked.server.asked}) == 1
 
 
-@needs_sandbox
 def test_an_unreadable_reply_is_asked_for_once_more_with_another_seed(asked):
     asked.say = lambda *_: "no tags"
     outcome = asked.run(write("return (await answer_generate(problem)).answer"))
@@ -197,7 +190,6 @@ def test_an_unreadable_reply_is_asked_for_once_more_with_another_seed(asked):
     assert len({seed for *_, seed in asked.requests}) == len(asked.requests) == 2
 
 
-@needs_sandbox
 def test_programmer_has_three_tries_and_sees_the_error(asked):
     asked.say = lambda *_: "<code>def solve(): return 1 // 0</code>"
     outcome = asked.run(write("return (await programmer(problem)).output"))
@@ -208,7 +200,6 @@ def test_programmer_has_three_tries_and_sees_the_error(asked):
     assert "ZeroDivisionError" in feedback[1]
 
 
-@needs_sandbox
 def test_test_has_three_repairs(asked):
     asked.say = lambda *_: "<solution>def double(x): return 0</solution>"
     source = write(
@@ -221,7 +212,6 @@ def test_test_has_three_repairs(asked):
     assert "assert double(2) == 4" in asked.requests[0][1]["feedback"]
 
 
-@needs_sandbox
 @pytest.mark.parametrize("problem", [SUM, CODE])
 def test_test_refuses_an_unknown_entry_point(asked, problem):
     outcome = asked.run(write("return (await test(problem, 'x = 1', 'treble')).result"), problem)
@@ -229,7 +219,6 @@ def test_test_refuses_an_unknown_entry_point(asked, problem):
     assert "no entry point 'treble'" in outcome.message
 
 
-@needs_sandbox
 @pytest.mark.parametrize(("letter", "value"), [("B", "b True"), ("D", "c False"), ("?", "c False")])
 def test_a_letter_out_of_range_is_a_failed_vote(asked, letter, value):
     asked.say = lambda *_: f"<letter>{letter}</letter>"
@@ -241,7 +230,6 @@ def test_a_letter_out_of_range_is_a_failed_vote(asked, letter, value):
     assert asked.run(write(*lines)).value == value
 
 
-@needs_sandbox
 def test_what_decides_is_in_no_prompt_and_in_no_program(asked, monkeypatch):
     ran: list[str] = []
     from groupwise.sandbox import cpython
@@ -267,7 +255,6 @@ def test_what_decides_is_in_no_prompt_and_in_no_program(asked, monkeypatch):
     assert not [text for text in [*asked.prompts, *ran] if "SECRET" in text]
 
 
-@needs_sandbox
 def test_the_same_question_in_one_program_is_drawn_again(asked):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     source = write(
@@ -278,7 +265,6 @@ def test_the_same_question_in_one_program_is_drawn_again(asked):
     assert asked.run(source) == first
 
 
-@needs_sandbox
 def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked, tmp_path):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     cache = ReplyCache(tmp_path / "replies.sqlite")
@@ -292,7 +278,6 @@ def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked, tmp_path):
     assert executor.report()["reasoning_tokens"] == 2
 
 
-@needs_sandbox
 def test_equal_pairs_are_run_once(asked):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     executor = asked.make()
@@ -305,7 +290,6 @@ def test_equal_pairs_are_run_once(asked):
     assert (report["num_runs"], report["num_requests"]) == (2, 1)
 
 
-@needs_sandbox
 def test_a_run_that_failed_by_the_executor_is_tried_again(asked):
     asked.say = lambda *_: Fault(status=500)
     executor = asked.make()
@@ -317,7 +301,7 @@ def test_a_run_that_failed_by_the_executor_is_tried_again(asked):
     assert report["failed_requests"] == {"server_error": AT_ONCE.max_attempts}
 
 
-@needs_sandbox
+@needs_bubblewrap
 @pytest.mark.parametrize(
     ("model", "message"), [(MODEL, "reply is empty"), ("gpt", "`gpt` does not exist")]
 )
@@ -332,7 +316,7 @@ def test_a_wrong_setting_is_found_before_programs_are_blamed(model, message):
     server.close()
 
 
-@needs_sandbox
+@needs_bubblewrap
 def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program():
     server = FaultyServer(lambda _: Fault(status=400, body=b"unknown parameter"))
     extras = {"reasoning_effort": "low"}
@@ -342,7 +326,6 @@ def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program():
     server.close()
 
 
-@needs_sandbox
 def test_programs_that_are_given_up_leave_nothing_running(asked):
     asked.say = lambda *_: Fault("x", delay_s=30.0)
     before = read_host_state().children
@@ -355,7 +338,6 @@ def test_programs_that_are_given_up_leave_nothing_running(asked):
     assert executor._outcomes._open == executor._runs._open == {}
 
 
-@needs_sandbox
 def test_draws_do_not_depend_on_which_reply_comes_first(asked):
     """Two equal calls at once, each of which asks equal requests again."""
     source = write(
@@ -400,7 +382,6 @@ async def lists(word: str) -> list[str]:
     return [word, word]
 
 
-@needs_sandbox
 def test_own_operators_and_their_own_errors(asked):
     given = {"fails": fails, "lists": lists}
     caught = write("try: await fails('so')", "except OperatorError as e: return str(e)")
@@ -412,7 +393,6 @@ def test_own_operators_and_their_own_errors(asked):
         asked.run(write("await wrongly_set('so')"), operators={"wrongly_set": wrongly_set})
 
 
-@needs_sandbox
 def test_limits_of_one_operator(asked):
     asked.say = lambda *_: Fault("x")
     source = write("for i in range(5): await custom(problem, str(i))", "return '7'")
@@ -428,7 +408,6 @@ def test_limits_of_one_operator(asked):
     assert (outcome.fault, outcome.reason) == ("executor", "timeout")
 
 
-@needs_sandbox
 @pytest.mark.parametrize("source", [*SOUND.values(), TESTED])
 def test_sound_programs_pass_the_checks_and_run_as_they_were_checked(able, source):
     checked = check_program(source, signatures(OPERATORS))
@@ -437,7 +416,6 @@ def test_sound_programs_pass_the_checks_and_run_as_they_were_checked(able, sourc
     assert able.run_all([(checked.source, problem)])[0].value == problem.ground_truth
 
 
-@needs_sandbox
 def test_a_program_that_passes_the_checks_gathers(able):
     source = "import asyncio\n" + write(
         "a, b = await asyncio.gather(custom(problem, 'x'), answer_generate(problem))",

@@ -15,7 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sandbox_host import needs_bubblewrap
 from tables import read_tables
-from workflow_problems import CHOICE, CODE, KINDS, PROBLEMS, SUM, WORDS, make_abilities, open_stub
+from workflow_problems import (
+    CHOICE,
+    CODE,
+    KINDS,
+    PROBLEMS,
+    SUM,
+    WORDS,
+    configure,
+    make_abilities,
+    make_prediction,
+    open_stub,
+)
 
 from groupwise.core import (
     ConfigError,
@@ -400,14 +411,6 @@ def test_any_reply_is_fields_of_their_types_or_an_error(text):
     assert "<ok>" in text
 
 
-BASE = {
-    "model": {"base": "tiny-qwen2", "max_pixels": 16384},
-    "sft": {"epochs": 1},
-    "grpo": {},
-    "executor": {"stub": {}},
-}
-
-
 def write_mix(folder: Path, *problems: Problem) -> Path:
     """Write a mix whose splits hold eight of each of the problems."""
     for split in SPLITS:
@@ -421,12 +424,10 @@ def write_mix(folder: Path, *problems: Problem) -> Path:
     return folder
 
 
-def configure(mix: Path, **more: object) -> WorkflowsConfig:
-    return WorkflowsConfig.model_validate({**BASE, "data": {"mix": mix}, **more})
-
-
 def test_every_type_is_on_both_sides_of_the_warm_up(tmp_path):
-    examples, drops = choose_examples(configure(write_mix(tmp_path, SUM, CODE, CHOICE)))
+    examples, drops = choose_examples(
+        configure(data={"mix": write_mix(tmp_path, SUM, CODE, CHOICE)})
+    )
     kinds = {name: {one.fields["problem_type"] for one in rows} for name, rows in examples.items()}
     assert all(found == {"math", "code", "qa"} for found in kinds.values())
     assert set(kinds) == {*SPLITS, "warmup"}
@@ -436,7 +437,7 @@ def test_every_type_is_on_both_sides_of_the_warm_up(tmp_path):
 def test_a_type_that_one_cluster_takes_away_from_grpo_is_refused(tmp_path):
     alone = CHOICE.model_copy(update={"cluster": "same"})
     with pytest.raises(DataError, match="the split train has no problem of type qa"):
-        choose_examples(configure(write_mix(tmp_path, SUM, alone)))
+        choose_examples(configure(data={"mix": write_mix(tmp_path, SUM, alone)}))
 
 
 def test_a_type_that_is_never_measured_is_refused(tmp_path):
@@ -445,7 +446,7 @@ def test_a_type_that_is_never_measured_is_refused(tmp_path):
     kept = [row for row in rows if json.loads(row)["problem_type"] == "math"]
     (mix / "test.jsonl").write_text("\n".join(kept), encoding="utf-8")
     with pytest.raises(DataError, match="the split test has no problem of type code"):
-        choose_examples(configure(mix))
+        choose_examples(configure(data={"mix": mix}))
 
 
 def list_findings(config: WorkflowsConfig) -> set[str]:
@@ -455,17 +456,20 @@ def list_findings(config: WorkflowsConfig) -> set[str]:
 
 def test_what_a_report_says_first(tmp_path):
     mix = write_mix(tmp_path, SUM)
-    assert list_findings(configure(mix)) == {"executor_stub", "mix_without_report"}
+    assert list_findings(configure(data={"mix": mix})) == {"executor_stub", "mix_without_report"}
     finding = {"level": "warning", "name": "trains_on_test_part", "message": "!", "count": 1}
     (mix / "mix.json").write_text(json.dumps({"findings": [finding]}), encoding="utf-8")
     judged = configure(
-        mix, executor={"model": {"model": "m"}}, judge={}, reward={"mode": "judge_only"}
+        data={"mix": mix},
+        executor={"model": {"model": "m"}},
+        judge={},
+        reward={"mode": "judge_only"},
     )
     assert list_findings(judged) == {"judge_only", "trains_on_test_part"}
 
 
 def test_another_report_of_the_mix_is_another_input(tmp_path):
-    config = configure(write_mix(tmp_path, SUM))
+    config = configure(data={"mix": write_mix(tmp_path, SUM)})
     before = TASK.inputs(config)
     (tmp_path / "mix.json").write_text('{"findings": []}', encoding="utf-8")
     assert TASK.inputs(config) != before
@@ -476,18 +480,11 @@ FOUND: dict[str, Any] = TABLES["found"]
 
 
 def predict(policy: str, reason: str = "") -> Prediction:
-    return Prediction(
-        example_id="1",
-        cluster="1",
-        split="test",
-        policy=policy,
-        label="x",
-        predicted=None if reason else "x",
-        reason=reason,
-        text="async def workflow(problem):\n    return problem",
-        fields={"problem_type": "math", "tokens": 1, "calls": 1, "program": "p"},
-        scores={"executed": float(not reason)},
-    )
+    text = "async def workflow(problem):\n    return problem"
+    fields = {"problem_type": "math", "tokens": 1, "calls": 1, "program": "p"}
+    scores = {"executed": float(not reason)}
+    more = {"reason": reason, "text": text, "fields": fields, "scores": scores}
+    return make_prediction(policy, 1, None if reason else "x", **more)
 
 
 def describe(

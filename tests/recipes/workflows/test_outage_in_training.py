@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_host import MISSING
+from sandbox_host import needs_bubblewrap
 from stub_process import StubProcess
-from workflow_problems import SUM
+from workflow_problems import SUM, configure
 
 from groupwise.core import Completion, Example, Score, dump_config, read_jsonl, write_jsonl
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
@@ -17,7 +17,6 @@ from groupwise.models import TrainableSettings, load_policy, write_tiny_policy
 from groupwise.rewards import RewardSet
 from groupwise.sandbox import Limits
 from groupwise.training import GrpoSettings, SftRow, SftSettings, Workspace, train_grpo, train_sft
-from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
@@ -27,21 +26,14 @@ from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.rewards import Success
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+pytestmark = [pytest.mark.slow, needs_bubblewrap]
 PROBLEMS = [
     SUM.model_copy(
         update={"id": f"s{n}", "problem": f"What is {n} + 1?", "ground_truth": str(n + 1)}
     )
     for n in range(16)
 ]
-CONFIG = WorkflowsConfig.model_validate(
-    {
-        "model": {"base": "tiny-qwen2", "max_pixels": 16384},
-        "sft": None,
-        "grpo": {},
-        "executor": {"stub": {}},
-    }
-)
+CONFIG = configure(sft=None)
 EXAMPLES = [ask_about_problem(CONFIG, one) for one in PROBLEMS]
 PATIENT = RetrySettings(max_attempts=40, base_delay_s=0.2, max_delay_s=0.5)
 IMPATIENT = RetrySettings(max_attempts=2, base_delay_s=0.01)

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sandbox_host import MISSING
 from scripted_reflector import ScriptedReflector
-from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities
+from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, Example, ModelError, RunError, load_config, read_jsonl
 from groupwise.data import Problem
@@ -50,15 +50,7 @@ BY_CODE = (
     "        c = await code_generate(problem, entry_point)\n        return c.code\n"
     "    a = await answer_generate(problem)\n    return a.answer"
 )
-CONFIG = WorkflowsConfig.model_validate(
-    {
-        "model": {"base": "tiny-qwen2", "max_pixels": 16384},
-        "sft": {"epochs": 1},
-        "grpo": {},
-        "executor": {"stub": {}},
-        "prompt": GIVEN,
-    }
-)
+CONFIG = configure(prompt=GIVEN)
 EXAMPLES = [ask_about_problem(CONFIG, one) for one in PROBLEMS]
 
 

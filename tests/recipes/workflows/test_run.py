@@ -13,7 +13,7 @@ from faulty_server import MODEL, Fault, FaultyServer
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
-from sandbox_host import MISSING
+from sandbox_host import needs_bubblewrap, skip_without_sandbox
 from stub_process import StubProcess
 from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
@@ -48,10 +48,7 @@ from groupwise_recipes.workflows.traces import write_traces
 
 TABLES = read_tables(__file__)
 
-needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
-
-@needs_sandbox
 @pytest.mark.slow
 def test_every_stage_there_is_did_its_work_with_what_it_declares(tiny_run, tmp_path):
     assert list_done(tiny_run) == list_all_steps("workflows", tmp_path)
@@ -60,7 +57,7 @@ def test_every_stage_there_is_did_its_work_with_what_it_declares(tiny_run, tmp_p
 WITHOUT_WARMUP = TABLES["without_warmup"]
 
 
-@needs_sandbox
+@needs_bubblewrap
 def test_without_a_warmup_all_training_problems_are_grpos(command_line, tmp_path):
     job = RecipeJob("workflows", WITHOUT_WARMUP)
     done = command_line(*job.list_arguments(tmp_path / "run", "--until", "prepare"))
@@ -70,7 +67,7 @@ def test_without_a_warmup_all_training_problems_are_grpos(command_line, tmp_path
     assert len(read_examples(prepared / "train.jsonl")) == 60
 
 
-@needs_sandbox
+@needs_bubblewrap
 @pytest.mark.slow
 def test_without_a_warmup_a_run_goes_the_whole_way(tmp_path):
     run = RecipeJob("workflows", WITHOUT_WARMUP).finish(tmp_path / "run")
@@ -79,7 +76,6 @@ def test_without_a_warmup_a_run_goes_the_whole_way(tmp_path):
     assert "sft" not in found
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_every_policy_answers_the_same_problems(tiny_run):
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
@@ -93,7 +89,6 @@ def test_every_policy_answers_the_same_problems(tiny_run):
     assert all(one.fields["tokens"] > 0 and one.fields["calls"] == 1 for one in direct)
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_a_policy_is_measured_on_problems_of_somebody_else(tiny_run, command_line):
     """Programs are run with the executor of the run; its stub is told of these problems."""
@@ -122,7 +117,6 @@ def test_a_policy_is_measured_on_problems_of_somebody_else(tiny_run, command_lin
     assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_no_problem_is_in_two_splits_and_all_are_accounted_for(tiny_run):
     prepared = tiny_run / "prepare"
@@ -137,7 +131,6 @@ def test_no_problem_is_in_two_splits_and_all_are_accounted_for(tiny_run):
     assert source["num_rows"] == len(seen) + source["drops"]["total"]
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_what_decides_is_shown_to_nobody(tiny_run):
     for one in read_examples(tiny_run / "prepare" / "train.jsonl"):
@@ -149,7 +142,6 @@ def test_what_decides_is_shown_to_nobody(tiny_run):
     assert "needed here" in report or "none is compared" in report
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run):
     folder = tiny_run / "optimise_prompt"
@@ -165,7 +157,6 @@ def test_a_prompt_is_optimised_with_as_many_programs_as_grpo_had(tiny_run):
     assert told.budget == {"num_samples": found["num_executions"]}
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_rules_and_judge_are_compared_in_both_languages(tiny_run):
     answers = [
@@ -190,7 +181,6 @@ def test_rules_and_judge_are_compared_in_both_languages(tiny_run):
     assert "规则与裁判" not in report
 
 
-@needs_sandbox
 @pytest.mark.slow
 def test_the_curves_have_both_rates_and_every_type(tiny_run):
     rows = [row for row in read_jsonl(tiny_run / "grpo" / "metrics.jsonl") if "loss" in row]
@@ -245,6 +235,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Outcome]:
+    skip_without_sandbox()
     with ExecutorStub(PROBLEMS_OUTAGE) as stub:
         outcomes = Executor(open_stub(stub)).run_all(PAIRS)
     assert {outcome.fault for outcome in outcomes} == {None}
@@ -253,6 +244,7 @@ def undisturbed() -> list[Outcome]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[StubProcess]:
+    skip_without_sandbox()
     path = tmp_path_factory.mktemp("stub") / "problems.jsonl"
     write_jsonl(path, [dump_config(problem) for problem in PROBLEMS_OUTAGE])
     server = StubProcess(path)
@@ -260,7 +252,6 @@ def server(tmp_path_factory) -> Iterator[StubProcess]:
     server.kill()
 
 
-@needs_sandbox
 def test_an_outage_shorter_than_the_retries_changes_nothing(server, undisturbed):
     starting = threading.Thread(target=server.restart)
 
@@ -278,7 +269,6 @@ def test_an_outage_shorter_than_the_retries_changes_nothing(server, undisturbed)
     assert report["failed_requests"]["connection"] > 0
 
 
-@needs_sandbox
 def test_a_longer_outage_leaves_the_rewards_of_its_requests_open(server, undisturbed):
     retry = RetrySettings(max_attempts=2, base_delay_s=0.01)
     watched = Watched(open_stub(server), before=8, happen=server.kill)  # pyright: ignore
@@ -372,7 +362,7 @@ def answer(predictor: WorkflowPredictor, problem: Problem, program: str) -> Any:
     return found
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@needs_bubblewrap
 def test_an_answer_has_its_program_and_every_call(base, run):
     config = configure({"stub": make_abilities(1.0).model_dump(mode="json")})
     predictor = TASK.open_predictor(config, base, run)
@@ -397,7 +387,7 @@ def test_an_answer_has_its_program_and_every_call(base, run):
     assert predictor.describe()["executor"]["model"] == "executor-stub"
 
 
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+@needs_bubblewrap
 def test_what_the_executor_let_down_is_asked_again(base, run, away):
     server = {"url": away.url, "model": MODEL, "prompt_price": 1e6}
     retry = {"max_attempts": 1}

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sandbox_host import MISSING
-from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, make_abilities
+from sandbox_host import needs_bubblewrap, skip_without_sandbox
+from workflow_problems import (
+    CHOICE,
+    CODE,
+    PROBLEMS,
+    SUM,
+    WORDS,
+    configure,
+    make_abilities,
+    make_prediction,
+)
 
 from groupwise.core import Completion
 from groupwise.data import Problem
@@ -18,7 +27,7 @@ from groupwise.evaluation.report.phrases import Phrases
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
-from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
+from groupwise_recipes.workflows.config import RewardSettings
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
@@ -40,9 +49,6 @@ from groupwise_recipes.workflows.rivals import (
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
 from groupwise_recipes.workflows.sections import PHRASES, weigh_need
 
-needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-
-
 ASK = "async def workflow(problem):\n    a = await answer_generate(problem)\n    return a.answer"
 WRITE = (
     "async def workflow(problem, entry_point):\n"
@@ -50,14 +56,7 @@ WRITE = (
 )
 FAIL = "async def workflow(problem):\n    return str(1 // 0)"
 FORGETFUL = "async def workflow(problem):\n    if len(problem) > 3:\n        v = 'x'\n    return v"
-CONFIG = WorkflowsConfig.model_validate(
-    {
-        "model": {"base": "tiny-qwen2", "max_pixels": 16384},
-        "sft": {"epochs": 1},
-        "grpo": {},
-        "executor": {"stub": {}},
-    }
-)
+CONFIG = configure()
 
 
 def make_scorer(url: str, **retry: object) -> ProgramScorer:
@@ -69,6 +68,7 @@ def make_scorer(url: str, **retry: object) -> ProgramScorer:
 
 @pytest.fixture(scope="module")
 def stub() -> Iterator[ExecutorStub]:
+    skip_without_sandbox()
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as found:
         yield found
 
@@ -84,20 +84,11 @@ def pay(success: Success, *pairs: tuple[Problem, str]) -> list[tuple[float | Non
     return [(one.value, one.invalid) for one in scores]
 
 
-@needs_sandbox
 def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(scorer):
     wrote = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ""), (CODE, WRITE)]
     predictions = [
-        Prediction(
-            example_id=str(n),
-            cluster=str(n),
-            split="test",
-            policy="grpo",
-            label="x",
-            predicted="x",
-            fields={"problem_type": problem.problem_type, "program": program},
-        )
-        for n, (problem, program) in enumerate(wrote)
+        make_prediction("grpo", n, fields={"problem_type": one.problem_type, "program": program})
+        for n, (one, program) in enumerate(wrote)
     ]
     examples = [ask_about_problem(CONFIG, problem) for problem in (SUM, CODE, CHOICE)]
     found = predict_own(scorer, predictions, examples)
@@ -107,7 +98,6 @@ def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(sc
     assert predict_own(scorer, others, examples) == []
 
 
-@needs_sandbox
 def test_right_answers_of_programs_that_ran_are_paid(scorer):
     found = pay(
         Success(scorer),
@@ -126,7 +116,6 @@ def test_right_answers_of_programs_that_ran_are_paid(scorer):
     assert scorer.report()["reasons"] == {"answer": 6, "error": 1, "unassigned": 1, "empty": 1}
 
 
-@needs_sandbox
 def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub):
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
         url = gone.url
@@ -144,7 +133,6 @@ def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub):
     assert pay(Success(down), (SUM, ASK)) == [(1.0, False)]
 
 
-@needs_sandbox
 def test_equal_texts_for_a_problem_are_run_once(scorer):
     runs: list[int] = []
     run_all = scorer.executor.run_all
@@ -167,7 +155,6 @@ def tell(scorer: ProgramScorer, *pairs: tuple[Problem, str]) -> dict[str, Any]:
     return counts.tabulate()
 
 
-@needs_sandbox
 def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer):
     rows = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ASK), (CHOICE, FORGETFUL), (SUM, "x =")]
     row = tell(scorer, *rows)
@@ -190,7 +177,6 @@ def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer):
     assert row["reward/collapsed"] == 1.0
 
 
-@needs_sandbox
 def test_executed_failed_refused_and_no_value_are_all_programs(stub):
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
         down = make_scorer(gone.url, max_attempts=1)
@@ -203,7 +189,6 @@ def test_executed_failed_refused_and_no_value_are_all_programs(stub):
     assert facts["texts"]["no value"]["commonest"] == [["connection", 2]]
 
 
-@needs_sandbox
 def test_that_the_judge_gave_no_verdict_is_told(scorer):
     said = {None: Decision(None, None, "", asked=True), 1.0: Decision(1.0, "judge", "", asked=True)}
     for value, decision in said.items():
@@ -214,13 +199,11 @@ def test_that_the_judge_gave_no_verdict_is_told(scorer):
     )
 
 
-@needs_sandbox
 def test_two_programs_for_two_types_are_no_collapse(scorer):
     assert tell(scorer, (SUM, ASK), (CODE, WRITE))["reward/collapsed"] == 0.0
     assert "reward/collapsed" not in tell(scorer, (SUM, ASK))
 
 
-@needs_sandbox
 def test_a_program_with_other_names_and_comments_is_the_same_program(scorer):
     start = "async def workflow(problem, entry_point):\n"
     said = {
@@ -247,7 +230,7 @@ def _spend(tokens: int) -> Outcome:
     return Outcome("x", usage={"custom": Usage(1, tokens, 0)})
 
 
-@needs_sandbox
+@needs_bubblewrap
 @given(
     weight=st.floats(0, 0.5),
     dear=st.integers(0, 10**9),
@@ -266,7 +249,6 @@ def test_no_cost_lets_a_wrong_answer_win(weight, dear, cheap, limit):
     assert wrong == 0.0
 
 
-@needs_sandbox
 def test_a_refusal_says_where(scorer):
     [found] = scorer.score_all([(SUM, FORGETFUL)])
     assert found.reason == "unassigned"
@@ -345,18 +327,9 @@ def test_answers_vote_and_the_first_of_equals_wins():
 
 
 def predict(policy: str, rights: str, tokens: int) -> list[Prediction]:
-    return [
-        Prediction(
-            example_id=str(n),
-            cluster=str(n),
-            split="test",
-            policy=policy,
-            label="x",
-            predicted="x" if right == "1" else "y",
-            fields={"tokens": tokens},
-        )
-        for n, right in enumerate(rights)
-    ]
+    said = {"1": "x", "0": "y"}
+    fields = {"tokens": tokens}
+    return [make_prediction(policy, n, said[one], fields=fields) for n, one in enumerate(rights)]
 
 
 def weigh(ours: str, theirs: str, *, tokens: int = 10, name: str = "best_by_type") -> str:

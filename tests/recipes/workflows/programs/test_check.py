@@ -57,121 +57,22 @@ def body(*lines: str) -> str:
     return HEAD + "".join(f"    {line}\n" for line in "\n".join(lines).split("\n"))
 
 
+def fill(program: str) -> str:
+    """Put the usual first line and answer where a case of the table names them."""
+    return program.replace("{HEAD}", HEAD).replace("{ANSWER}", ANSWER)
+
+
 NESTED = HEAD + "".join(f"{' ' * n}if problem:\n" for n in range(4, 20)) + f"{' ' * 20}return 1"
 REFUSED = [
-    ("characters", 2, "x = 1\ny = '\0'\n"),
-    ("characters", 1, "x = '\ud800'"),
-    ("too_long", 0, "#" * 16_385),
-    ("too_nested", 2, body("return " + "+".join("a" * 200))),
-    ("too_nested", 0, body("return " + "-" * 5000 + "1")),
-    ("too_nested", 17, NESTED),
-    ("open_fence", 0, f"```python\n{HEAD}{ANSWER}"),
-    ("several_blocks", 0, f"```\n{HEAD}{ANSWER}```\nor\n```\n{HEAD}{ANSWER}```"),
-    ("empty", 0, " \n"),
-    ("empty", 0, "Here:\n```python\n```"),
-    ("syntax", 2, f"{HEAD}    return ("),
-    ("syntax", 1, "I would first review the answer."),
-    ("syntax", 2, body("break")),
-    ("syntax", 3, body("def f():\n    return await answer_generate(problem)")),
-    ("syntax", 2, body(f"return {'(' * 4000}")),
-    ("top_level", 3, f"{HEAD}{ANSWER}print(1)"),
-    ("top_level", 1, f"N = len('a')\n{HEAD}{ANSWER}"),
-    ("top_level", 3, f"{HEAD}{ANSWER}if 1:\n    import asyncio"),
-    ("top_level", 1, f"class Workflow:\n    pass\n{HEAD}{ANSWER}"),
-    ("no_workflow", 0, "def workflow(problem):\n    return 1"),
-    ("no_workflow", 0, "async def solve(problem):\n    return 1"),
-    ("no_workflow", 3, f"{HEAD}{ANSWER}{HEAD}{ANSWER}"),
-    ("parameters", 1, "async def workflow():\n    return 1"),
-    ("parameters", 1, "async def workflow(question):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, tests):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, entry_point=None):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, *entry_point):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, /, *, entry_point):\n    return 1"),
-    ("not_allowed", 2, body("class A: pass", "return 1")),
-    ("not_allowed", 2, body("global x", "return 1")),
-    ("not_allowed", 3, body("def f():\n    nonlocal problem", "return 1")),
-    ("not_allowed", 2, body("yield 1")),
-    ("not_allowed", 2, body("async for x in problem: pass", "return 1")),
-    ("not_allowed", 2, body("async with problem: pass", "return 1")),
-    ("not_allowed", 2, body("try:\n    x = 1", "except* ValueError:\n    x = 2", "return x")),
-    ("not_allowed", 2, body("x = list(await answer_generate(p) for p in problem)", "return x")),
-    ("not_allowed", 2, body("problem.answer = 1", "return problem")),
-    ("not_allowed", 2, f"@print\n{HEAD}{ANSWER}"),
-    ("not_allowed", 1, f"def f(a=print(1)): return a\n{HEAD}{ANSWER}"),
-    ("not_allowed", 1, f"def f(a: print(1)): return a\n{HEAD}{ANSWER}"),
-    ("import", 1, f"import os\n{HEAD}{ANSWER}"),
-    ("import", 2, body("from subprocess import run", "return 1")),
-    ("import", 1, f"from re import *\n{HEAD}{ANSWER}"),
-    ("import", 1, f"from . import x\n{HEAD}{ANSWER}"),
-    ("import", 1, f"from math import cosine\n{HEAD}{ANSWER}"),
-    ("import", 1, f"import asyncio as aio\n{HEAD}{ANSWER}"),
-    ("import", 1, f"from asyncio import gather\n{HEAD}{ANSWER}"),
-    ("import", 3, f"import math\n{HEAD}    return math.cosine(1)"),
-    ("import", 3, f"import json\n{HEAD}    return json.codecs"),
-    ("import", 3, f"import math\n{HEAD}    return math"),
-    ("import", 3, f"import asyncio\n{HEAD}    return await asyncio.sleep(1)"),
-    ("unknown_name", 2, body("return answer")),
-    ("unknown_name", 2, body("return eval(problem)")),
-    ("unknown_name", 2, body("return math.pi")),
-    ("unknown_name", 2, body("return workflow")),
-    ("unknown_name", 2, body("raise NameError(problem)")),
-    ("private_name", 2, body("return problem.__class__")),
-    ("private_name", 2, body("return (x for x in problem).gi_frame")),
-    ("private_name", 2, body("return __builtins__")),
-    ("private_name", 2, body("__x = 1", "return __x")),
-    ("private_name", 2, body("return getattr(problem, '__class__')")),
-    ("private_name", 2, body("return getattr(problem, problem)")),
-    ("private_name", 2, body("return list(map(getattr, [problem], ['x']))")),
-    ("taken_name", 2, body("review = await review(problem, '1')", "return review.feedback")),
-    ("taken_name", 1, f"def test(x): return x\n{HEAD}{ANSWER}"),
-    ("taken_name", 2, body("return [test for test in problem]")),
-    ("taken_name", 2, body("return (lambda custom: 1)(1)")),
-    ("taken_name", 1, f"from math import cos as custom\n{HEAD}{ANSWER}"),
-    ("taken_name", 4, body("try:\n    x = 1 / 0", "except Exception as format: pass", "return 1")),
-    ("taken_name", 2, body("workflow = 1", "return 1")),
-    ("taken_name", 2, body("async def workflow(): pass", "return 1")),
-    ("taken_name", 3, body("async def f(): pass", "f = 1", "return 1")),
-    ("taken_name", 2, body("OperatorError = ValueError", "return 1")),
-    ("taken_name", 1, f"def Result(x): return x\n{HEAD}{ANSWER}"),
-    ("taken_name", 3, f"import re\n{HEAD}    re = 1\n    return re"),
-    ("unknown_operator", 2, body("return await ask(problem)")),
-    ("operator_as_value", 2, body("op = answer_generate", "return await op(problem)")),
-    ("operator_as_value", 2, body("return [op for op in (custom, revise)]")),
-    ("arguments", 2, body("return await answer_generate()")),
-    ("arguments", 2, body("return await answer_generate(problem, 1)")),
-    ("arguments", 2, body("return await answer_generate(question=problem)")),
-    ("arguments", 2, body("return await answer_generate(problem, input=problem)")),
-    ("arguments", 2, body("return await answer_generate(*problem)")),
-    ("arguments", 2, body("return await answer_generate(**problem)")),
-    ("arguments", 2, body("return await answer_generate([problem])")),
-    ("arguments", 2, body("return await answer_generate(input=True)")),
-    ("arguments", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(loop=1)"),
-    ("not_awaited", 2, body("return answer_generate(problem).answer")),
-    ("not_awaited", 2, body("return [answer_generate(problem)]")),
-    ("not_awaited", 3, body("def f(x):\n    return answer_generate(x)", "return f(1)")),
-    ("awaits_other", 2, body("return await [answer_generate(problem)]")),
-    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather(custom('', problem))"),
-    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather()"),
-    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather"),
-    ("operator_as_value", 3, body("async def f(): pass", "return f")),
-    ("arguments", 3, body("async def f(a, b=1, *, c): pass", "return await f(1, 2)")),
-    ("arguments", 3, body("async def f(a, /, b): pass", "return await f(a=1, b=2)")),
-    ("not_awaited", 3, body("async def f(): pass", "return f()")),
-    ("awaits_other", 3, body("def f(): pass", "return await f()")),
-    ("awaits_other", 2, body("return await problem")),
-    ("awaits_other", 2, body("return await (await answer_generate(problem))")),
-    ("awaits_other", 2, body("return await len(problem)")),
-    ("awaits_other", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(*problem)"),
-    ("awaits_other", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(len(problem))"),
-    ("no_answer", 1, body("x = 1")),
-    ("no_answer", 1, body("if problem:\n    return 1")),
-    ("no_answer", 1, body("while problem:\n    return 1")),
-    ("no_answer", 1, body("while True:\n    break")),
-    ("no_answer", 1, body("for x in problem:\n    return x")),
-    ("no_answer", 1, body("try:\n    return len(problem)", "except Exception:\n    pass")),
-    ("no_answer", 1, body("match problem:\n    case 'a':\n        return 1")),
-    ("no_answer", 2, body("return")),
-]  # fmt: skip
+    *([reason, line, fill(program)] for reason, line, program in TABLES["refused"]),
+    ["characters", 2, "x = 1\ny = '\0'\n"],
+    ["characters", 1, "x = '\ud800'"],
+    ["too_long", 0, "#" * 16_385],
+    ["too_nested", 2, body("return " + "+".join("a" * 200))],
+    ["too_nested", 0, body("return " + "-" * 5000 + "1")],
+    ["too_nested", 17, NESTED],
+    ["syntax", 2, body(f"return {'(' * 4000}")],
+]
 
 
 @pytest.mark.parametrize(("reason", "line", "program"), REFUSED)
@@ -250,38 +151,8 @@ def test_line_ends_are_read_as_python_reads_them(end):
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_the_text_is_there_is_an_answer(seed):
     rng = random.Random(seed)
-    parts = [
-        "(",
-        "[",
-        "{",
-        "'",
-        '"""',
-        "f'{",
-        "\\",
-        "\n",
-        "\t",
-        "    ",
-        "async def ",
-        "await ",
-        "`" * 3,
-    ]
-    parts += [
-        "try:",
-        "finally:",
-        "match x:",
-        "case _:",
-        "lambda:",
-        "-",
-        "not ",
-        "x",
-        ".x",
-        ":=",
-        "*",
-        "é",
-        "\f",
-    ]
     for _ in range(30):
-        text = HEAD + "".join(rng.choices(parts, k=rng.choice([3, 30, 300])))
+        text = HEAD + "".join(rng.choices(TABLES["parts"], k=rng.choice([3, 30, 300])))
         assert check_program(text, SIGNATURES).refusal is not None
 
 
@@ -418,7 +289,7 @@ def test_there_are_enough_natural_workflows():
     assert len(set(NATURAL)) == 33
 
 
-HEAD_SHAPE = "async def workflow(problem, entry_point):\n"
+WITH_ENTRY = "async def workflow(problem, entry_point):\n"
 
 
 def draw_passed() -> list[str]:
@@ -437,27 +308,27 @@ def test_a_shape_passes_the_checks_and_is_its_own_shape():
 
 def test_names_and_comments_do_not_count():
     one = (
-        f"{HEAD_SHAPE}    # math\n    math = await answer_generate(problem)\n    return math.answer"
+        f"{WITH_ENTRY}    # math\n    math = await answer_generate(problem)\n    return math.answer"
     )
-    other = f"{HEAD_SHAPE}    a = await answer_generate(problem)  # first\n    return a.answer"
+    other = f"{WITH_ENTRY}    a = await answer_generate(problem)  # first\n    return a.answer"
     assert describe_shape(one) == describe_shape(other)
     assert "v1 = await answer_generate(problem)" in describe_shape(one)
 
 
 def test_a_name_that_is_also_an_attribute_does_not_count():
-    one = f"{HEAD_SHAPE}    code = await code_generate(problem, entry_point)\n    return code.code"
-    other = f"{HEAD_SHAPE}    a = await code_generate(problem, entry_point)\n    return a.code"
+    one = f"{WITH_ENTRY}    code = await code_generate(problem, entry_point)\n    return code.code"
+    other = f"{WITH_ENTRY}    a = await code_generate(problem, entry_point)\n    return a.code"
     assert describe_shape(one) == describe_shape(other)
 
 
 @pytest.mark.parametrize("body", TABLES["what_a_program_does_counts"])
 def test_what_a_program_does_counts(body):
-    asked = f"{HEAD_SHAPE}    a = await answer_generate(problem)\n    return a.answer"
-    assert describe_shape(HEAD_SHAPE + body) != describe_shape(asked)
+    asked = f"{WITH_ENTRY}    a = await answer_generate(problem)\n    return a.answer"
+    assert describe_shape(WITH_ENTRY + body) != describe_shape(asked)
 
 
 def test_names_stay_where_another_binding_has_them():
-    program = f"""{HEAD}    def v1(a):
+    program = f"""{WITH_ENTRY}    def v1(a):
         return a
     b = await answer_generate(problem)
     return v1(b.answer)"""
@@ -468,7 +339,7 @@ def test_names_stay_where_another_binding_has_them():
 
 
 def test_a_name_that_is_also_bound_otherwise_stays():
-    program = f"""{HEAD}    e = ''
+    program = f"""{WITH_ENTRY}    e = ''
     try:
         e = (await answer_generate(problem)).answer
     except OperatorError as e:
@@ -476,3 +347,34 @@ def test_a_name_that_is_also_bound_otherwise_stays():
     return e"""
     assert check_program(program, SIGNATURES).refusal is None
     assert describe_shape(program) == program
+
+
+UNASSIGNED = TABLES["unassigned"]
+
+
+@pytest.mark.parametrize("case", UNASSIGNED)
+def test_a_variable_that_may_have_no_value_is_refused(case):
+    name, line, *lines = UNASSIGNED[case]
+    refusal = check_program(body(*map(str, lines)), SIGNATURES).refusal
+    assert refusal is not None
+    assert refusal.reason == "unassigned"
+    assert repr(name) in refusal.message
+    assert refusal.line == line
+
+
+ASSIGNED = TABLES["assigned"]
+MODULE = (
+    "LIMIT = 3\ndef helper(n: int) -> 'Number':\n    return later(n)\ndef later(n):\n    return n\n"
+)
+
+
+@pytest.mark.parametrize("case", ASSIGNED)
+def test_a_variable_that_always_has_a_value_is_not_refused(case):
+    assert check_program(MODULE + body(*ASSIGNED[case]), SIGNATURES).refusal is None
+
+
+def test_an_assignment_in_a_comprehension_is_of_the_function_around_it():
+    program = MODULE + body("x = [(LIMIT := 1) for i in problem]", "return LIMIT")
+    refusal = check_program(program, SIGNATURES).refusal
+    assert refusal is not None
+    assert (refusal.reason, refusal.line) == ("unassigned", 8)
