@@ -201,28 +201,10 @@ def test_why_a_program_has_no_answer_is_said_in_chinese():
 
 
 @pytest.mark.parametrize(
-    ("evidence", "said"),
-    [
-        (
-            Evidence("i1", "no", "yes", 0.5, "the metric calls it wrong"),
-            "'yes' 得 0.5，见样本 i1：指标判为错误",
-        ),
-        (
-            Evidence("i1", "no", "it earns 1", None, "it has no score"),
-            "'it earns 1' 没有得分，见样本 i1：它没有得分",
-        ),
-        (
-            Evidence("i1", "no", "a" * 200, 1.0, "it must earn 0"),
-            f"'{'a' * 79}…{'a' * 14}'（共 200 个字符）得 1，见样本 i1：应得 0",
-        ),
-        (
-            Evidence("i1", None, "any answer", None, "form: no label (2 of 9 examples)"),
-            "样本 i1 的任何回答都没有得分：form: 没有标签（9 个样本中有 2 个）",
-        ),
-    ],
+    ("evidence", "said"), TABLES["an_answer_that_shows_a_fault_stays_as_it_is"]
 )
 def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence, said):
-    assert Phrases("zh").translate(evidence.describe()) == said
+    assert Phrases("zh").translate(Evidence(*evidence).describe()) == said
 
 
 def test_what_a_reward_says_is_told_part_by_part():

@@ -125,12 +125,10 @@ def name_digests(run: Path, *names: str) -> set[str]:
 
 
 def run_all(command_line: CommandLine, words: list[str], judge: StandIn) -> Path:
-    first = command_line(*words, "--until", "pictures")
-    assert first.returncode == 0, first.stderr
+    command_line.succeed(*words, "--until", "pictures")
     judge.contrary = name_digests(Path("boot"), CONTRARY, "again")
     judge.silent = name_digests(Path("boot"), SILENT)
-    done = command_line(*words)
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed(*words)
     assert "nobody has checked them" in done.stderr
     return Path("boot")
 
@@ -148,8 +146,7 @@ def test_a_run_ends_in_rows_that_on_task_prepares(command_line, words, judge):
         "data.test_share": 0.3,
     }
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    done = command_line("run", "on_task", *words, "--out", "trained", "--until", "prepare")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("run", "on_task", *words, "--out", "trained", "--until", "prepare")
     train = read_jsonl(Path("trained/prepare/train.jsonl"))
     assert train
     assert {row["label"] for row in train} <= {"on-task", "off-task"}
@@ -219,12 +216,10 @@ def test_an_interrupted_run_asks_for_no_caption_and_no_verdict_again(
     command_line(*words)
     assert len(read_jsonl(Path("boot/captions/said.jsonl"))) == 8
     asked.clear()
-    done = command_line(*words)
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*words)
     assert len(asked) == NUM_PICTURES - 8
     num_asked = len(judge.asked)
-    again = command_line(*words, "--set", "easy_from=0.7")
-    assert again.returncode == 0, again.stderr
+    command_line.succeed(*words, "--set", "easy_from=0.7")
     assert len(judge.asked) == num_asked
 
 
@@ -240,8 +235,7 @@ def test_pictures_and_captions_of_shards_go_the_same_way(command_line, words, ju
     with (shards / "00000.tar").open("r+b") as stream:
         stream.truncate(stream.seek(0, 2) - 2 * tarfile.RECORDSIZE)
     words = [*words, "--set", f"pictures={shards}", "--set", "captioner=null"]
-    done = command_line(*words)
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*words)
     summary = read(Path("boot/rows/summary.json"))
     assert summary["stages"]["pictures"]["dropped"] == {"damaged shard": 1}
     for row in read_jsonl(Path("boot/rows/index.jsonl")):
@@ -294,8 +288,7 @@ def name_server(url: str, **more: object) -> list[str]:
 def test_a_served_model_makes_captions_too(command_line, words, judge, captioner):
     captioner.script = [Fault(" ", status=200), Fault("a spread", finish_reason="length")] * 2
     words = [*words, *name_server(captioner.url, revision="r7"), "--set", "captioner.batch_size=1"]
-    done = command_line(*words)
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*words)
     counts = read(Path("boot/captions/counts.json"))
     assert counts["dropped"] == {"no caption": 2}
     assert counts["kept"] == NUM_PICTURES - 2
@@ -320,7 +313,7 @@ def test_a_captioner_that_cannot_be_asked_stops_the_run_and_loses_nothing(
     assert done.returncode == 2
     assert "the server answered with status 400: no pictures here" in done.stderr
     num_asked = len(captioner.asked)
-    assert command_line(*words).returncode == 0
+    command_line.succeed(*words)
     assert len(captioner.asked) == num_asked + NUM_PICTURES - 1
 
 

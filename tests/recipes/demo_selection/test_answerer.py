@@ -543,19 +543,7 @@ def test_what_is_absent_does_not_matter():
     assert len(groups) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "match"),
-    [
-        (([[[0, 1], [2, 2]]], [[1.0, 0.0]]), "at most once; got 1 lists .* list 1 of query 0"),
-        (([[[0, 4], [2, 1]]], [[1.0, 0.0]]), "list 0 of query 0"),
-        (([[[0, -1], [2, 1]]], [[1.0, 0.0]]), "list 0 of query 0"),
-        (([[[0, 1], [2, 1]]], [[1.0, math.nan]]), r"lie in \[0, 2\]; got 1 lists"),
-        (([[[0, 1], [2, 1]]], [[1.0, 2.3]]), r"lie in \[0, 2\]; got 1 lists"),
-        (([[[0, 1], [2, 1]]], [[1.0]]), "do not fit together"),
-        (([[[0, 1, 2, 3, 0]]], [[1.0]]), "do not fit together"),
-        (([[[0, 1]]], [[1.0]], [[False]]), "no list that could be scored"),
-    ],
-)
+@pytest.mark.parametrize(("given", "match"), TABLES["what_does_not_fit_is_refused"])
 def test_what_does_not_fit_is_refused(given, match):
     with pytest.raises(DataError, match=match):
         make(*given)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_lists import ANSWERS, POOL, make_entry, make_list, make_pointer, make_query
+from tables import read_tables
 
 from groupwise.core import (
     DataError,
@@ -24,6 +25,8 @@ from groupwise_recipes.demo_selection.candidates import Candidate, RecordedQuery
 from groupwise_recipes.demo_selection.conditions import Conditions
 from groupwise_recipes.demo_selection.given_lists import GIVEN, read_given, read_lists, write_given
 from groupwise_recipes.demo_selection.published_files import read_published, write_published
+
+TABLES = read_tables(__file__)
 
 KNOWN = Conditions("sampler", "prompt", "decoding", "answerer")
 FIRST = make_query("1", [make_list(), make_list((101, 100), temperature=1.3, log_prob=-2.5)])
@@ -313,38 +316,13 @@ def test_lists_that_appear_twice_are_dropped_and_counted(tmp_path):
     assert (found.num_lists, found.drops.counts) == (3, {"repeated list": 1})
 
 
-@pytest.mark.parametrize(
-    ("pointers", "pool", "words"),
-    [
-        ([make_pointer([0, 8])], POOL, "list 0 points outside of the pool; got 8; expected a pos"),
-        ([make_pointer([0, -1])], POOL, "points outside of the pool; got -1"),
-        ([make_pointer(["0", 1])], POOL, "points outside of the pool; got '0'"),
-        ([make_pointer([0, 1], pointer_global=[100])], POOL, "different lengths; got [0, 1] and"),
-        (
-            [make_pointer([0, 1], pointer_global=[101, 100])],
-            POOL,
-            "disagrees with pointer_global; got [101, 100]; expected [100, 101]",
-        ),
-        ([make_pointer([0, 0])], POOL, "no item, or one twice"),
-        ([make_pointer([])], POOL, "no item, or one twice"),
-        ([make_pointer([0, 1]), make_pointer([0])], POOL, "lists of a recording have different"),
-        ([make_pointer([0, 1])], None, "positions in a pool that is not there"),
-        (
-            [
-                make_pointer([0, 1], pointer_global=[100, 101]),
-                make_pointer([1, 0], pointer_global=[102, 100]),
-            ],
-            None,
-            "its lists disagree on position 1 of the pool; got 101 and 102",
-        ),
-        ([make_pointer([0, 1], vqa_acc_score=3.0)], POOL, "out of range; got 3.0"),
-        ([make_pointer([0, 1], vqa_correct=2)], POOL, "pointer_candidates.0.vqa_correct"),
-        ([{"pointer": [0, 1]}], POOL, "pointer_candidates.0.gen_method: Field required"),
-    ],
-)
+@pytest.mark.parametrize(("pointers", "pool", "words"), TABLES["what_does_not_fit_is_named"])
 def test_what_does_not_fit_is_named(tmp_path, pointers, pool, words):
+    pointers = [
+        one if isinstance(one, dict) else make_pointer(one[0], **one[1]) for one in pointers
+    ]
     with pytest.raises(DataError) as caught:
-        load(tmp_path, *pointers, pool=pool)
+        load(tmp_path, *pointers, pool=POOL if pool else None)
     assert words in str(caught.value)
 
 

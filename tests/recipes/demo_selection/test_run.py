@@ -13,7 +13,7 @@ import pytest
 from demonstrations import RepeatLast
 from faulty_server import MODEL, Fault, FaultyServer
 from made_once import make_once
-from plan_keys import list_changed, list_done, plan, read_keys, write_base
+from plan_keys import list_changed, list_done, plan, read_config, read_keys, write_base
 from recipe_plans import list_all_steps
 from recorded_lists import make_entry, make_pointer
 from run_folders import restate
@@ -22,7 +22,6 @@ from vqa_files import write_questions
 
 from groupwise.core import (
     ConfigError,
-    load_config,
     read_jsonl,
     read_picture,
     write_json,
@@ -31,7 +30,6 @@ from groupwise.core import (
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow import run as run_task
-from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.demo_selection import list_stages
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidates import Recording
@@ -60,8 +58,7 @@ def list_settings(settings: Mapping[str, object]) -> list[str]:
 
 def run_with_a_stand_in(folder: Path) -> None:
     """Run the demo, tiny, with an answerer that repeats the last answer it is shown."""
-    path = find_config(find_recipe("demo_selection"), "demo")
-    config = load_config(DemoSelectionConfig, path, overrides=list_settings(TINY))
+    config = read_config("demo_selection", "demo", *list_settings(TINY))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
         run_task(DemoSelection, config, out=folder / "run", say=lambda _: None)
@@ -133,8 +130,7 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
     shutil.copyfile(picture, tmp_path / "a.png")
     rows = [{"question": "Reply in Kelo", "image": "a.png"}, {"image": "a.png"}]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = command_line("predict", run, "rows.jsonl", "--out", "answers.jsonl")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("predict", run, "rows.jsonl", "--out", "answers.jsonl")
     good, bad = read_jsonl(Path("answers.jsonl"))
     shown = good["details"]["demonstrations"]
     train = {one.id: one.label for one in read_examples(run / "prepare" / "train.jsonl")}
@@ -151,8 +147,7 @@ def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_lin
     words = [f"server={{url: '{server.url}', model: {MODEL}}}", "model={}"]
     few = {"record_again": "false", "evaluation.shots": "[2]", "evaluation.every_epoch": "false"}
     settings = [*list_settings({**TINY, **few}), *words]
-    path = find_config(find_recipe("demo_selection"), "demo")
-    config = load_config(DemoSelectionConfig, path, overrides=settings)
+    config = read_config("demo_selection", "demo", *settings)
     folder = tmp_path / "run"
     try:
         run_task(DemoSelection, config, out=folder, say=lambda _: None)
@@ -161,8 +156,7 @@ def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_lin
         picture = next((folder / "prepare" / "world" / "test").glob("*.png"))
         row = {"question": "Reply in Kelo", "image": str(picture)}
         Path("rows.jsonl").write_text(json.dumps(row) + "\n")
-        done = command_line("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
-        assert done.returncode == 0, done.stderr
+        command_line.succeed("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
         [answer] = read_jsonl(Path("answers.jsonl"))
         assert answer["answer"] == answer["details"]["demonstrations"][-1]["answer"]
     finally:
@@ -194,8 +188,7 @@ def test_prompts_are_written_for_any_chat_api(run, tmp_path, command_line):
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     asked = ("export", run, "--format", "chat", "--out", "prompts.jsonl")
     assert command_line(*asked).returncode == 2
-    done = command_line(*asked, "--rows", "rows.jsonl")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*asked, "--rows", "rows.jsonl")
     [prompt] = read_jsonl(Path("prompts.jsonl"))
     [turn] = prompt["messages"]
     parts = [part["type"] for part in turn["content"]]
@@ -221,8 +214,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     asked = {"question": shown.fields["question"], "image": str(shown.pictures[0].path)}
     rows += [{**asked, **answers}, {"question": "Which?", "image": pictures[0].name}, rows[0]]
     write_jsonl(Path("rows.jsonl"), rows)
-    done = command_line("evaluate", run, "rows.jsonl", "--out", "out")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("evaluate", run, "rows.jsonl", "--out", "out")
     assert "6 rows, 3 asked" in done.stdout
     assert "not used: 1 a demonstration or trained on" in done.stderr
     assert "not used: 1 no column answers with two or more people's" in done.stderr
@@ -231,8 +223,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     page = Path("out/report.md").read_text(encoding="utf-8")
     assert "What GRPO changed" in page
     assert str(run) in page
-    done = command_line("evaluate", f"{run}:rce", "rows.jsonl", "--out", "rce")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("evaluate", f"{run}:rce", "rows.jsonl", "--out", "rce")
     asked_too = {m.policy for m in read_metrics(Path("rce/evaluate/metrics.json"))}
     assert asked_too == SYSTEMS - {"grpo", "grpo_reversed"}
     done = command_line("evaluate", f"{run}:answerer", "rows.jsonl", "--out", "answerer")
@@ -280,14 +271,12 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     }
     words = [part for one in list_settings(settings) for part in ("--set", one)]
     asked = ("run", "demo_selection", "--config", "qwen2.5-vl-3b", *words)
-    done = command_line(*asked, "--dry-run")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed(*asked, "--dry-run")
     assert "ready: nothing was written" in done.stdout
-    assert command_line(*asked, "--out", "first", "--until", "candidates").returncode == 0
+    command_line.succeed(*asked, "--out", "first", "--until", "candidates")
     # What a model with random weights says is never right, unless people said the same.
     annotate_as_said(train["annotations"], Path("first/candidates"))
-    done = command_line(*asked, "--out", "run")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*asked, "--out", "run")
     rows = read_cell(Path("run/evaluate"), Cell("grpo", 2, 2))
     assert len(rows) == 6
     assert all(row.answer is not None for row in rows)
@@ -365,8 +354,7 @@ def settings(tmp_path) -> tuple[str, ...]:
 
 
 def load(settings: tuple[str, ...], config: str = "qwen2.5-vl-3b") -> DemoSelectionConfig:
-    path = find_config(find_recipe("demo_selection"), config)
-    return load_config(DemoSelectionConfig, path, overrides=settings)
+    return read_config("demo_selection", config, *settings)
 
 
 def test_a_changed_picture_changes_what_is_made_of_it(settings, tmp_path):

@@ -10,7 +10,15 @@ from group_words import FAIL, PARSER, PASS, QUESTIONS, VERDICTS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins, write_base
+from plan_keys import (
+    copy_sources,
+    list_changed,
+    plan,
+    read_config,
+    read_keys,
+    run_stand_ins,
+    write_base,
+)
 from pydantic import ValidationError
 from tables import read_tables
 from tile_photos import MISSION, list_photos, write_photos
@@ -40,7 +48,7 @@ REAL = ("qwen2.5-vl-7b", "qwen3-vl-4b")
 
 
 def load(name: str, *overrides: str) -> GroupQcConfig:
-    return load_config(GroupQcConfig, find_config(RECIPE, name), overrides=overrides)
+    return read_config("group_qc", name, *overrides)
 
 
 def test_the_shipped_configs():
@@ -282,8 +290,7 @@ LINES_ASKED = {"图片_1": "接地线/未连接×1", "图片_2": "无关图片"}
 
 
 def load_asked(*overrides: str) -> GroupQcConfig:
-    path = find_config(find_recipe("group_qc"), "demo")
-    return load_config(GroupQcConfig, path, overrides=overrides)
+    return read_config("group_qc", "demo", *overrides)
 
 
 def make_line(name: str, **changes: object) -> dict[str, Any]:

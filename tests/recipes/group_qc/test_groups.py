@@ -10,15 +10,16 @@ import pytest
 from group_words import FAIL, PARSER, PASS, QUESTIONS, WORDS, make_question
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_keys import read_config
 from scenes import copy_scene, draw_scene
 from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
-from groupwise.core import ConfigError, DataError, Example, load_config, read_json, read_jsonl
+from groupwise.core import ConfigError, DataError, Example, read_json, read_jsonl
 from groupwise.data import joining, write_examples
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow import training
-from groupwise.pipeline import StepContext, find_config, find_recipe
+from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import CABINET_MISSIONS
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.data_stages import audit_photos, report_orders
@@ -35,8 +36,7 @@ TABLES = read_tables(__file__)
 
 
 def load(root: Path, *overrides: str) -> GroupQcConfig:
-    path = find_config(find_recipe("group_qc"), "tile-tiny")
-    return load_config(GroupQcConfig, path, overrides=(f"data.root={root}", *overrides))
+    return read_config("group_qc", "tile-tiny", f"data.root={root}", *overrides)
 
 
 def test_every_group_is_in_one_split(root, tmp_path):
@@ -199,30 +199,11 @@ TWICE = json.dumps(make_record("b"), ensure_ascii=False).replace('"图片_2":', 
 
 
 @pytest.mark.parametrize(
-    ("line", "reason", "where"),
-    [
-        (make_record("b", per_image={"图片_1": "x"}), "wrong keys", "图片_1"),
-        (
-            make_record("b", per_image={"图片_2": "x", "图片_1": "x"}),
-            "wrong keys",
-            "图片_2, 图片_1",
-        ),
-        (make_record("b", per_image={"图片_1": "x", "图片_3": "x"}), "wrong keys", "图片_3"),
-        (make_record("b", per_image={"image_1": "x", "image_2": "x"}), "wrong keys", "image_1"),
-        (TWICE, "line cannot be read", "图片_1 appears twice"),
-        (make_record("b", per_image={"图片_1": "x", "图片_2": " "}), "an empty summary", "图片_2"),
-        (make_record("b", label=None), "no label", "b"),
-        (make_record("b", label="通过"), "a wrong label", "通过"),
-        (make_record("b", images=["1.jpg", "2.jpg"]), "wrong photos", "1.jpg"),
-        (make_record("b", images=["/p/1.jpg", "/p/2.jpg"]), "wrong photos", "/p/1.jpg"),
-        (make_record("b", images=["p/1.jpg", "p/../../2.jpg"]), "wrong photos", "../2.jpg"),
-        (make_record("a"), "photo group appears twice", "审核通过/a"),
-        ({"failed": "图片_1: empty"}, "missing fields", "group_id"),
-        ("[1]", "line cannot be read", "not a JSON object"),
-        ("{", "line cannot be read", ""),
-    ],
+    ("line", "reason", "where"), TABLES["a_broken_line_is_dropped_and_counted"]
 )
 def test_a_broken_line_is_dropped_and_counted(tmp_path, line, reason, where):
+    line = TWICE if line == "TWICE" else line
+    line = line if isinstance(line, str) else make_record(**{"name": "b", **line})
     found = load_records_here(tmp_path, make_record(), line)
     [drop] = found.drops.rows
     assert drop.reason == reason
@@ -287,9 +268,7 @@ SORTED = [
 def draw(folder: Path, monkeypatch: pytest.MonkeyPatch, *, seed: int, num: int) -> list[Example]:
     """Run the GRPO step without a model; return what its held-out check was given."""
     overrides = [f"seed={seed}", f"evaluation.num_heldout_items={num}"]
-    config = load_config(
-        GroupQcConfig, find_config(find_recipe("group_qc"), "demo"), overrides=overrides
-    )
+    config = read_config("group_qc", "demo", *overrides)
     for name, examples in (("train", SORTED[:4]), ("validation", SORTED)):
         write_examples(folder / "stage_b_data" / f"{name}.jsonl", examples)
     found: list[Example] = []
@@ -436,27 +415,7 @@ def test_an_unknown_mission_is_refused_with_the_nearest_name():
     assert "天线" not in table
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("missions: {}", "missions"),
-        ("missions: {检查: {focus: 看}}", "key_points: missing"),
-        ("missions: {检查: {key_points: [看]}}", "focus: missing"),
-        ("missions: {检查: {focus: 看, key_points: []}}", "key_points"),
-        ("missions: {检查: {focus: ' ', key_points: [看]}}", "focus"),
-        ('missions: {检查: {focus: "看\\n看", key_points: [看]}}', "focus"),
-        ('missions: {检查: {focus: 看, key_points: ["看\\n"]}}', "key_points.0"),
-        ("missions: {检查: {focus: 看, key_points: [看], extra: 1}}", "extra: unknown key"),
-        ("missions: {a/b: {focus: 看, key_points: [看]}}", "a/b"),
-        ("missions: {.a: {focus: 看, key_points: [看]}}", "leading dot"),
-        ("missions: {' a': {focus: 看, key_points: [看]}}", "white space"),
-        (f"missions: {{{'检' * 61}: {{focus: 看, key_points: [看]}}}}", "bytes"),
-        (
-            "missions: {检: {focus: 看, key_points: [看]}, 检: {focus: 看, key_points: [看]}}",
-            "twice",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "named"), TABLES["a_broken_table_is_refused"])
 def test_a_broken_table_is_refused(tmp_path, text, named):
     with pytest.raises(ConfigError, match=named):
         load_missions(write_table_missions(tmp_path / "broken.yaml", text))

@@ -16,7 +16,7 @@ import torch
 from command_line import CommandLine
 from faulty_server import MODEL, Fault, FaultyServer
 from group_words import FAIL, PARSER, QUESTIONS
-from plan_keys import list_done
+from plan_keys import list_done, read_config
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES, RecipeJob, is_training, read_numbers
 from safetensors.torch import load_file
@@ -26,7 +26,6 @@ from groupwise.core import (
     Completion,
     ConfigError,
     digest_file,
-    load_config,
     read_json,
     read_jsonl,
     write_jsonl,
@@ -36,7 +35,6 @@ from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow import open_policy
 from groupwise.inference import Failure, LocalBackend, LocalEngine
-from groupwise.pipeline import find_config, find_recipe
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc import stage_a
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -126,9 +124,8 @@ def test_both_reports_say_missed_defects_before_accuracy(tiny_run):
 
 @pytest.mark.slow
 def test_stage_a_with_the_adapter_off_says_what_the_base_said(tiny_run, tmp_path):
-    found = find_recipe("group_qc")
     values = json.loads((tiny_run / "manifest.json").read_text())["config"]
-    config = load_config(GroupQcConfig, find_config(found, "demo")).model_validate(values)
+    config = read_config("group_qc", "demo").model_validate(values)
     prepared = tiny_run / "prepare"
     groups = read_groups(config, prepared)["test"][:4]
     root = find_root(config.data, prepared)
@@ -164,11 +161,9 @@ def test_new_groups_are_judged_as_the_test_split_was(tiny_run, tmp_path, command
 def test_other_labelled_photos_and_their_lines_are_measured_alike(tiny_run, tmp_path, command_line):
     photos = tmp_path / "photos"
     write_cabinets(photos, num_groups=8, seed=7, size=(112, 84), folders=("审核通过", "审核不通过"))
-    done = command_line("evaluate", tiny_run, photos, "--out", tmp_path / "photos-out")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("evaluate", tiny_run, photos, "--out", tmp_path / "photos-out")
     [lines] = list((tmp_path / "photos-out" / "data").glob("described/BBU接地线*_stage_a.jsonl"))
-    done = command_line("evaluate", tiny_run, lines, "--out", tmp_path / "lines-out")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("evaluate", tiny_run, lines, "--out", tmp_path / "lines-out")
     mission = read_jsonl(lines)[0]["mission"]
     found = {
         name: {
@@ -215,8 +210,7 @@ def test_lines_of_stage_a_are_enough_and_words_may_be_english(job, tmp_path, com
     names = json.dumps([str(tmp_path / "lines.jsonl")])
     given = change(job, teach="null", data__teach_share=0, data__summaries=names)
     run = tmp_path / "run"
-    done = command_line(*replace(given, config="english").list_arguments(run))
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*replace(given, config="english").list_arguments(run))
     parts = ("warmup", "train", "validation", "test")
     data = {name: read_examples(run / "stage_b_data" / f"{name}.jsonl") for name in parts}
     asked = [example for own in data.values() for example in own]
@@ -254,8 +248,7 @@ def test_a_published_base_is_taught_from_what_is_written_about_photos(
         "save_every_steps: 2, trainable: {method: lora, lora: {rank: 4, alpha: 8}}}",
     )
     run = tmp_path / "run"
-    done = command_line(*taught.list_arguments(run, "--until", "summarize"))
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*taught.list_arguments(run, "--until", "summarize"))
     policy = run / "teach_stage_a" / "policy"
     assert not (policy / "adapter_config.json").exists()
     weights = "model.safetensors"
@@ -306,8 +299,7 @@ def name_folder(row: dict[str, Any]) -> str:
 
 
 def start(call: CommandLine, job: RecipeJob, run: Path) -> str:
-    done = call(*job.list_arguments(run, "--until", "stage_b_data"))
-    assert done.returncode == 0, done.stderr
+    done = call.succeed(*job.list_arguments(run, "--until", "stage_b_data"))
     return done.stderr
 
 
@@ -318,7 +310,7 @@ def read_ids(run: Path, pattern: str) -> list[str]:
 @pytest.mark.slow
 def test_only_what_failed_is_asked_again(command_line, job, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    assert command_line(*job.list_arguments(run, "--until", "prepare")).returncode == 0
+    command_line.succeed(*job.list_arguments(run, "--until", "prepare"))
     rows = [row for row in read_jsonl(run / "prepare" / "groups.jsonl") if row["split"] != "teach"]
     failing = rows[FAILED]["group_id"]
     monkeypatch.setattr(stage_a, "LocalBackend", Watched)
@@ -432,9 +424,7 @@ def server() -> Iterator[FaultyServer]:
 
 
 def load(*overrides: str) -> GroupQcConfig:
-    return load_config(
-        GroupQcConfig, find_config(find_recipe("group_qc"), "demo"), overrides=overrides
-    )
+    return read_config("group_qc", "demo", *overrides)
 
 
 def describe(call: CommandLine, base: Path, server: dict[str, Any]) -> Any:

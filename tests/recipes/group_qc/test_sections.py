@@ -12,17 +12,16 @@ import pytest
 from group_words import ENGLISH, FAIL, PARSER, PASS, QUESTIONS, VERDICTS, WORDS
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from plan_keys import read_config
 from pydantic import ValidationError
 from run_folders import POLICIES
 from tables import read_tables
 
-from groupwise.core import Completion, Picture, load_config
+from groupwise.core import Completion, Picture
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.policies import Policies
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.tables import Section
-from groupwise.pipeline import find_config, find_recipe
-from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.measures import (
     MEASURES,
     make_sections,
@@ -335,8 +334,7 @@ def test_orders_follow():
 
 
 def test_the_english_config_says_nothing_in_chinese():
-    path = find_config(find_recipe("group_qc"), "english")
-    config = load_config(GroupQcConfig, path)
+    config = read_config("group_qc", "english")
     questions = open_questions(config)
     asked = [
         questions.ask_of_group("BBU earth wire", LOOSE, group="g", label="fail"),

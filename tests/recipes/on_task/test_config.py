@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from plan_keys import copy_sources, list_changed, plan, read_keys, run_stand_ins, write_base
+from plan_keys import (
+    copy_sources,
+    list_changed,
+    plan,
+    read_config,
+    read_keys,
+    run_stand_ins,
+    write_base,
+)
 from tables import read_tables
 
 from groupwise.core import (
@@ -16,7 +24,6 @@ from groupwise.core import (
     DataError,
     Example,
     Message,
-    load_config,
     make_example,
     read_jsonl,
     write_jsonl,
@@ -24,7 +31,7 @@ from groupwise.core import (
 from groupwise.data import Screenshot, load_screenshots
 from groupwise.flow.asking import draw_items
 from groupwise.flow.stages import TRAINED
-from groupwise.pipeline import Preview, Step, find_config, find_recipe, list_configs
+from groupwise.pipeline import Preview, Step, find_recipe, list_configs
 from groupwise.training import SftRow
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
@@ -35,11 +42,10 @@ from groupwise_recipes.on_task.rewards import make_rewards
 TABLES = read_tables(__file__)
 
 RECIPE = find_recipe("on_task")
-CONFIGS = RECIPE.config_folder
 
 
 def load(name: str, *overrides: str) -> OnTaskConfig:
-    return load_config(OnTaskConfig, CONFIGS / f"{name}.yaml", overrides=overrides)
+    return read_config("on_task", name, *overrides)
 
 
 @pytest.mark.parametrize("name", ["demo", "qwen2.5-vl-3b", "qwen2.5-vl-3b-judge"])
@@ -259,25 +265,7 @@ def test_the_weights_of_a_judge_are_read_by_grpo_alone(tmp_path, base):
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "changed"),
-    [
-        ("groupwise/rewards/label_match.py", "1.0", "0.9", {"grpo", "audit_rewards"}),
-        ("groupwise/rewards/label_match.py", "\nfrom ", "\n# Why.\nfrom ", set()),
-        ("groupwise/evaluation/joint.py", "= 60, 48, ", "= 61, 48, ", {"baselines"}),
-        ("groupwise/rewards/audit/probes.py", "return", "return 1 or", {"audit_rewards"}),
-        (
-            "groupwise_recipes/on_task/prompts/judge.en.txt",
-            "screen",
-            "picture",
-            {"grpo", "audit_rewards"},
-        ),
-        (
-            "groupwise/rewards/labels.py",
-            "MAX_WORDS_LENGTH = 60",
-            "MAX_WORDS_LENGTH = 61",
-            LOADING | {"prepare", "audit_rewards"},
-        ),
-    ],
+    ("file", "old", "new", "changed"), TABLES["code_that_is_edited_redoes_what_it_decides"]
 )
 def test_code_that_is_edited_redoes_what_it_decides(
     tmp_path, base, monkeypatch, file, old, new, changed
@@ -287,7 +275,7 @@ def test_code_that_is_edited_redoes_what_it_decides(
     text = source.read_text(encoding="utf-8")
     assert old in text
     source.write_text(text.replace(old, new, 1), encoding="utf-8")
-    assert list_changed(before, read(tmp_path, JUDGE % base)) == changed
+    assert list_changed(before, read(tmp_path, JUDGE % base)) == set(changed)
 
 
 @pytest.fixture
@@ -332,9 +320,8 @@ EXAMPLES = [
 
 
 def load_items(**evaluation: object) -> OnTaskConfig:
-    recipe = find_recipe("on_task")
     overrides = [f"evaluation.{key}={value}" for key, value in evaluation.items()]
-    return load_config(OnTaskConfig, find_config(recipe, "demo"), overrides=overrides)
+    return read_config("on_task", "demo", *overrides)
 
 
 def draw(num_items: int | str, seed: int = 0, examples: list[Example] = EXAMPLES) -> list[str]:
@@ -364,9 +351,7 @@ def test_more_than_there_are_is_refused_with_their_number():
 
 
 def list_steps(*overrides: str) -> dict[str, Step]:
-    config = load_config(
-        OnTaskConfig, find_config(find_recipe("on_task"), "demo"), overrides=overrides
-    )
+    config = read_config("on_task", "demo", *overrides)
     return {step.name: step for step in recipe.plan(config, Path("nowhere"))}
 
 
@@ -392,9 +377,6 @@ def test_a_setting_redoes_the_steps_that_read_it(override, changed):
     assert found == changed
 
 
-CONFIG = find_recipe("on_task").config_folder / "demo.yaml"
-
-
 @pytest.fixture(scope="module")
 def screens_warmup(tmp_path_factory) -> list[Screenshot]:
     root = tmp_path_factory.mktemp("screens")
@@ -403,7 +385,7 @@ def screens_warmup(tmp_path_factory) -> list[Screenshot]:
 
 
 def list_rows(screens_warmup: list[Screenshot], share: float, epoch: int = 0) -> list[SftRow]:
-    config = load_config(OnTaskConfig, CONFIG, overrides=[f"sft.labelled_share={share}"])
+    config = read_config("on_task", "demo", f"sft.labelled_share={share}")
     return list(make_warmup_rows(screens_warmup, config)(epoch))
 
 
@@ -440,9 +422,9 @@ def test_without_names_every_decision_is_taught(screens_warmup):
 def test_labels_are_words_of_the_config_and_what_is_paid_for(screens_warmup):
     words = ["answer.labels=[在任务上, 不在任务上]", "answer.describe=[屏幕, 任务]"]
     question = "prompt=任务：{{ task }}。屏幕在任务上还是不在任务上？"
-    config = load_config(OnTaskConfig, CONFIG, overrides=[*words, question, "sft.labelled_share=1"])
+    config = read_config("on_task", "demo", *words, question, "sft.labelled_share=1")
     rows = make_warmup_rows(screens_warmup, config)(0)
-    known = make_warmup_rows(screens_warmup, load_config(OnTaskConfig, CONFIG))(0)
+    known = make_warmup_rows(screens_warmup, read_config("on_task", "demo"))(0)
     assert {row.example.label for row in rows} == {"在任务上", "不在任务上"}
     for row, same in zip(rows, known, strict=True):
         assert (row.example.label == "在任务上") == (same.example.label == "on-task")

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from plan_keys import list_changed, plan, read_keys
+from plan_keys import list_changed, plan, read_config, read_keys
 from tables import read_tables
 
 from groupwise.core import (
@@ -244,8 +244,7 @@ def test_a_run_with_a_judge(tiny_run, tmp_path, job, command_line):
     labels = {"answer.labels": "[on-task, off-task]", "answer.describe": "[]"}
     changes = labels | {"judge.model": model, "judge.dtype": "float32", "sft.epochs": 4}
     judge = [part for k, v in changes.items() for part in ("--set", f"{k}={v}")]
-    done = command_line(*job.list_arguments(out, *judge))
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed(*job.list_arguments(out, *judge))
     assert (
         "classification 0.6, judge 0.3333, format 0.06667 (absent: visual_verifier)" in done.stderr
     )
@@ -256,7 +255,6 @@ def test_a_run_with_a_judge(tiny_run, tmp_path, job, command_line):
     assert any("reward/judge" in name for row in rows for name in row)
 
 
-DEMO_VERIFIER = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
 PICTURE = Picture(Path("screen.png"), "0")
 ACTIVITIES = st.sampled_from(["coding", "spreadsheet", "video", "game"])
 NUMBERS = st.dictionaries(ACTIVITIES, st.integers(1, 9))
@@ -448,35 +446,20 @@ def test_the_verifier_alone_is_a_baseline_for_which_undecided_is_no_answer():
 def test_without_the_extra_a_run_that_needs_it_does_not_start(tmp_path, monkeypatch, setting):
     monkeypatch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
     recipe = find_recipe("on_task")
-    recipe.plan(load_config(OnTaskConfig, CONFIG), tmp_path)
-    needing = load_config(OnTaskConfig, CONFIG, overrides=[setting, READABLE])
+    recipe.plan(read_config("on_task", "demo"), tmp_path)
+    needing = read_config("on_task", "demo", setting, READABLE)
     with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
         recipe.plan(needing, tmp_path)
 
 
-class FakeModel_verifier:
-    """Not a model: gives the option that says on-task this probability, in either order."""
-
-    def __init__(self, on_task: float) -> None:
-        self.identity = {"model": "fake", "revision": None}
-        self.on_task = on_task
-
-    async def weigh_labels(self, example, *, labels):
-        is_first = "A: the screen is on-task" in example.prompt[0].text
-        shares = [self.on_task, 1 - self.on_task]
-        return LabelShares(dict(zip(labels, shares if is_first else shares[::-1], strict=True)))
-
-
 def load(**changes) -> OnTaskConfig:
-    data = DEMO_VERIFIER["data"] | {"stored_pixels": 1_000_000}
-    return OnTaskConfig.model_validate(DEMO_VERIFIER | {"rewards": {}, "data": data} | changes)
+    data = DEMO["data"] | {"stored_pixels": 1_000_000}
+    return OnTaskConfig.model_validate(DEMO | {"data": data} | changes)
 
 
 def open_all(config: OnTaskConfig, on_task: float, decision: Decision) -> Judges:
     assert config.judge is not None
-    return Judges(
-        make_judge(config.judge, config.answer, FakeModel_verifier(on_task)), Sure(decision)
-    )
+    return Judges(make_judge(config.judge, config.answer, FakeModel(on_task)), Sure(decision))
 
 
 def test_what_only_shows_the_verifier_trains_nothing_again(tmp_path, monkeypatch):
@@ -494,4 +477,4 @@ def test_what_only_shows_the_verifier_trains_nothing_again(tmp_path, monkeypatch
 def test_pictures_too_small_for_words_are_refused_where_words_are_read():
     assert not load().has_verifier
     with pytest.raises(ConfigError, match=r"data\.stored_pixels: got 25,088"):
-        load_config(OnTaskConfig, CONFIG, overrides=["rewards.visual_verifier=0.2"])
+        read_config("on_task", "demo", "rewards.visual_verifier=0.2")

@@ -109,8 +109,7 @@ def test_report_shows_the_measured_numbers(tiny_run):
 
 def test_running_again_reuses_every_step(tiny_run, job, command_line):
     before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
-    again = command_line(*job.list_arguments(tiny_run))
-    assert again.returncode == 0, again.stderr
+    again = command_line.succeed(*job.list_arguments(tiny_run))
     assert again.stderr.count("reused") == len(list_done(tiny_run))
     assert (tiny_run / "evaluate" / "predictions.jsonl").read_bytes() == before
 
@@ -236,8 +235,7 @@ def test_the_verifier_pays_and_is_a_baseline(job, tmp_path, command_line):
     asked = {"rewards.visual_verifier": 0.2, "visual_verifier.is_baseline": True}
     seen = RecipeJob("on_task", {**job.settings, **sizes, **asked})
     run = tmp_path / "run"
-    done = command_line(*seen.list_arguments(run))
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed(*seen.list_arguments(run))
     assert "visual_verifier 0.1667" in done.stderr
     assert set(one.policy for one in read_metrics(run / "evaluate" / "metrics.json")) == {
         *POLICIES,

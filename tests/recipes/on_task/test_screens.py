@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
-from plan_keys import list_changed, plan, read_keys
+from plan_keys import list_changed, plan, read_config, read_keys
 from recipe_runs import RecipeJob
 from scenes import copy_scene, draw_scene
 from tables import read_tables
@@ -56,7 +56,7 @@ REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
 
 def load(root: Path, *overrides: str) -> OnTaskConfig:
     settings = [f"data.root={root}", "data.drawn.num_sessions=0", *overrides]
-    return load_config(OnTaskConfig, CONFIGS / "screenagent-tiny.yaml", overrides=settings)
+    return read_config("on_task", "screenagent-tiny", *settings)
 
 
 def test_picture_of_two_sessions_stays_on_one_side_and_is_counted(tmp_path):
@@ -224,7 +224,7 @@ needs_ocr = pytest.mark.skipif(
 def load_words(root: Path, *overrides: str) -> OnTaskConfig:
     settings = [f"data.root={root}", "data.drawn.num_sessions=0", "data.test_folds=[1]"]
     settings += ["data.train_folds=[0]", "data.validation_share=0.3", *overrides]
-    return load_config(OnTaskConfig, CONFIGS / "screenagent-words.yaml", overrides=settings)
+    return read_config("on_task", "screenagent-words", *settings)
 
 
 def draw(path: Path, title: str, size: tuple[int, int] = (640, 480)) -> None:
@@ -392,8 +392,7 @@ def test_a_run_with_words_trains_and_answers(job, tmp_path, command_line):
         "prompt": """'Words "{{ words }}". Task {{ task }}. Is it on-task or off-task?'""",
     }
     run = tmp_path / "run"
-    done = command_line(*RecipeJob("on_task", {**job.settings, **shown}).list_arguments(run))
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*RecipeJob("on_task", {**job.settings, **shown}).list_arguments(run))
     test = read_examples(run / "prepare" / "test.jsonl")
     assert any(example.fields[SCREEN_WORDS] for example in test)
     predictor = open_run(run).open_predictor("grpo")

@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from plan_keys import read_config
 
-from groupwise.core import DataError, load_config, read_jsonl, write_jsonl
+from groupwise.core import DataError, read_jsonl, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.page import render_markdown
@@ -14,7 +15,7 @@ from groupwise.evaluation.report.run import build_report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
 from groupwise.flow import evaluate_on, open_run
-from groupwise.pipeline import StepContext, find_recipe
+from groupwise.pipeline import StepContext
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
@@ -26,7 +27,6 @@ from groupwise_recipes.on_task.screens import (
 )
 from groupwise_recipes.on_task.task import TASK
 
-CONFIGS = find_recipe("on_task").config_folder
 ON, OFF = "on-task", "off-task"
 REPORT = "Write the report about the wells of the northern field for the meeting on Monday"
 HEADINGS: dict[Language, str] = {"en": "## Flips within sessions", "zh": "## 会话内的翻转"}
@@ -54,7 +54,7 @@ def make_stream(
 
 def describe(stream: list[Prediction], folder: Path) -> list[Section]:
     """Return what on_task adds to the report."""
-    config = load_config(OnTaskConfig, CONFIGS / "demo.yaml")
+    config = read_config("on_task", "demo")
     context = StepContext(folder, folder, "evaluate", False, ("sft", "grpo"), config=config)
     return list(TASK.describe(config, context, stream, [], ()))
 
@@ -134,7 +134,7 @@ def index(tmp_path) -> Path:
 def prepare(index: Path, folder: Path) -> OnTaskConfig:
     settings = [f"data.root={index.parent}", "data.drawn.num_sessions=0"]
     settings += ["data.warmup_share=0.2", "data.train_folds=null", "data.test_folds=null"]
-    config = load_config(OnTaskConfig, CONFIGS / "screenagent-tiny.yaml", overrides=settings)
+    config = read_config("on_task", "screenagent-tiny", *settings)
     prepare_screens(config, folder)
     return config
 

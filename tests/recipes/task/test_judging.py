@@ -213,25 +213,12 @@ def test_several_judges_are_counted_together():
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "words"),
-    [
-        ("clear", {"judge": {"kind": "rule", "rule": "longer"}}, "a rule judges pairs"),
-        ("clear", {"judge": describe("http://a/v1"), "scale": {"good": 1}}, "need a prompt"),
-        (
-            "clear",
-            {"judge": describe("http://a/v1"), "scale": {True: 2}},
-            "less than or equal to 1",
-        ),
-        ("clear", {"judge": describe("http://a/v1"), "wieght": 1}, "did you mean 'weight'"),
-        ("clear", {"judge": {"kind": "logit"}}, "needs model or server"),
-        ("clear", {"judge": "gone.yaml"}, "cannot read the configuration"),
-        ("clear", {}, "rewards.clear.judge: missing"),
-        ("correct", {"judge": describe("http://a/v1")}, "a judge needs a name of its own"),
-    ],
+    ("name", "part", "words"), TABLES["a_judge_that_cannot_be_meant_is_refused"]
 )
 def test_a_judge_that_cannot_be_meant_is_refused(tmp_path, name, part, words):
+    served = {"judge": describe("http://a/v1")} if part.get("judge") == "SERVED" else {}
     with pytest.raises(ConfigError) as refused:
-        load(tmp_path, {"format": 1, name: {"kind": "judge", **part}})
+        load(tmp_path, {"format": 1, name: {"kind": "judge", **part, **served}})
     assert words in str(refused.value)
 
 

@@ -433,17 +433,7 @@ def test_topics_and_words_of_each_split_occur_in_no_other():
 
 
 @pytest.mark.parametrize(
-    ("text", "share"),
-    [
-        ("The river never brings us together.", 1.0),
-        ("The river never brings us together", 5 / 6),
-        ("The river brings us together.", 5 / 6),
-        ("The river never rests. It brings us together.", 5 / 6),
-        (f"The river never{' really' * 12} brings us together.", 5 / 6),
-        ('The sentence uses "never" and "together" to describe the river.', 5 / 6),
-        ("The words never and together describe the river.", 5 / 6),
-        ("", 0.0),
-    ],
+    ("text", "share"), TABLES["an_answer_earns_the_share_of_the_checks_that_it_passes"]
 )
 def test_an_answer_earns_the_share_of_the_checks_that_it_passes(text, share):
     def rate(name: str) -> float | None:

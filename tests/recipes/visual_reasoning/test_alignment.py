@@ -6,6 +6,9 @@ from math import comb
 from pathlib import Path
 
 import pytest
+from plan_keys import read_config
+from statement_sets import make_row
+from tables import read_tables
 
 from groupwise.core import (
     Completion,
@@ -14,7 +17,6 @@ from groupwise.core import (
     Example,
     Message,
     Score,
-    load_config,
     make_example,
 )
 from groupwise.data import read_examples
@@ -54,6 +56,8 @@ from groupwise_recipes.visual_reasoning.sections import make_sections
 from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.teaching import write_target
 
+TABLES = read_tables(__file__)
+
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
 )
@@ -63,7 +67,7 @@ REAL = ("data.drawn=null", "data.rows.path=somewhere")
 
 def configure(*overrides: str) -> VisualConfig:
     small = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
-    return load_config(VisualConfig, GROUNDING, overrides=[*small, *overrides])
+    return read_config("visual_reasoning", "grounding", *small, *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +230,7 @@ def test_a_dry_run_says_what_judges(overrides, said):
 
 
 def load_real(*overrides: str) -> VisualConfig:
-    return load_config(VisualConfig, GROUNDING, overrides=[*REAL, *overrides])
+    return read_config("visual_reasoning", "grounding", *REAL, *overrides)
 
 
 def test_rules_are_no_judge_of_real_text():
@@ -348,21 +352,11 @@ BALL, CHAIR = "[10,20,30,60 red ball]", "[40,20,80,60 chair]"
 
 
 @pytest.mark.parametrize(
-    ("reasoning", "value"),
-    [
-        (f"{BALL} {CHAIR} The red ball is left of the chair.", 1.0),
-        (f"{CHAIR} is right of {BALL}", 1.0),
-        (f"{BALL} is alone", 0.5),
-        (f"{BALL} {CHAIR} {CHAIR}", 2 / 3),
-        (f"{BALL} {CHAIR} [80,60,40,20 chair]", 2 / 3),
-        (f"{BALL} {CHAIR} [40,20,80 chair]", 2 / 3),
-        (f"[20,20,40,60 red ball] {CHAIR}", (1 / 3 + 1) / 2),
-        ("[80,60,40,20 chair]", 0.0),
-        ("The red ball is left of the chair.", 0.0),
-    ],
+    ("reasoning", "value"), TABLES["boxes_in_the_reasoning_are_matched_one_to_one"]
 )
 def test_boxes_in_the_reasoning_are_matched_one_to_one(reasoning, value):
     item = make_example([Message("user", "?")], cluster="a", fields={"boxes": REFERENCES})
+    reasoning = reasoning.format(BALL=BALL, CHAIR=CHAIR)
     text = f" <think>{reasoning}</think><answer>True</answer>"
     assert REWARD(item, Completion(text)).value == pytest.approx(value)
     assert LabelParser(labels=("True", "False"), tags=TAGS).parse(text).label == "True"
@@ -371,15 +365,7 @@ def test_boxes_in_the_reasoning_are_matched_one_to_one(reasoning, value):
 
 
 def statement(number: int, text: str, label: bool, relation: str = "on") -> VisualRow:
-    return VisualRow(
-        id=str(number),
-        source="made",
-        split="train",
-        text=text,
-        answers=frozenset({str(label)}),
-        cluster=f"picture {number}",
-        relation=relation,
-    )
+    return make_row(number, text, label, cluster=f"picture {number}", relation=relation)
 
 
 def make_rows(told: Sequence[tuple[str, bool, str]]) -> list[VisualRow]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_keys import read_config
 from statement_sets import draw_two, write_vsr
 
 from groupwise.core import (
@@ -20,7 +21,6 @@ from groupwise.core import (
     Example,
     Message,
     ModelError,
-    load_config,
     make_example,
     read_json,
     write_json,
@@ -61,14 +61,11 @@ from groupwise_recipes.visual_reasoning.teaching import (
     write_target,
 )
 
-GROUNDING = (
-    Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
-)
 SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
 
 
 def configure(*overrides: str) -> VisualConfig:
-    return load_config(VisualConfig, GROUNDING, overrides=[*SMALL, *overrides])
+    return read_config("visual_reasoning", "grounding", *SMALL, *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from plan_keys import read_config
 from rectangles import draw_rectangle, find_rectangle, list_sides, show
+from statement_sets import make_row
 from transformers import Qwen2VLImageProcessorPil
 
 from groupwise.core import (
@@ -18,7 +20,6 @@ from groupwise.core import (
     DataError,
     Message,
     ModelError,
-    load_config,
     make_example,
     open_picture,
     read_json,
@@ -41,7 +42,6 @@ from groupwise_recipes.visual_reasoning.boxes import (
     find_seen_size,
     write_box,
 )
-from groupwise_recipes.visual_reasoning.config import VisualConfig
 from groupwise_recipes.visual_reasoning.measuring import measure_boxes
 from groupwise_recipes.visual_reasoning.rows import (
     Reasoning,
@@ -154,9 +154,6 @@ def test_labels_cannot_end_a_box_early():
     assert write_box(Box(0.2, 8.9, 0.3, 9), frame=(9, 9)) == "[0,8,1,9]"
 
 
-GROUNDING = (
-    Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
-)
 SIZES = [(640, 480), (97, 301), (1200, 130), (333, 334), (60, 45)]
 MAX_PIXELS = 131072
 ORIENTATION, TURNED = 0x0112, 6
@@ -169,18 +166,9 @@ def make_rows(folder: Path) -> list[VisualRow]:
         name = f"{size[0]}x{size[1]}"
         picture, box = draw_rectangle(random.Random(name), size)
         picture.save(folder / f"{name}.png")
-        row = VisualRow(
-            id=name,
-            source="made",
-            split="test",
-            text="The thing is white.",
-            answers=frozenset({"True"}),
-            cluster=name,
-            picture=folder / f"{name}.png",
-            picture_size=size,
-            boxes=(replace(box, label="white thing"),),
-        )
-        found.append(row)
+        path, things = folder / f"{name}.png", (replace(box, label="white thing"),)
+        shown = {"picture": path, "picture_size": size, "boxes": things}
+        found.append(make_row(name, "The thing is white.", True, split="test", **shown))
     return found
 
 
@@ -190,13 +178,9 @@ def prepare(folder: Path, rows: list[VisualRow], base: str = "tiny-qwen2.5-vl") 
         own = [replace(row, cluster=f"{split} {row.cluster}") for row in rows]
         write_rows(folder / f"{split}.jsonl", own)
     told = {"data.rows.path": folder, "model.base": base, "model.max_pixels": MAX_PIXELS}
-    changes = [
-        "vision_epochs=0",
-        "data.drawn=null",
-        "data.warmup_share=0.5",
-        *(f"{k}={v}" for k, v in told.items()),
-    ]
-    prepare_rows(load_config(VisualConfig, GROUNDING, overrides=changes), folder / "out")
+    changes = ["vision_epochs=0", "data.drawn=null", "data.warmup_share=0.5"]
+    changes += [f"{k}={v}" for k, v in told.items()]
+    prepare_rows(read_config("visual_reasoning", "grounding", *changes), folder / "out")
     return folder / "out"
 
 
@@ -256,19 +240,15 @@ def test_a_base_without_eyes_is_refused_where_boxes_are(tmp_path):
         prepare(tmp_path, make_rows(tmp_path), "tiny-qwen2")
 
 
+CUP = "The cup is on the table."
+PARTNER = {"partner": "1", "cluster": "picture", "split": "train", "text": CUP}
+PARTNER["answers"] = frozenset({"False"})
 CHOICES = {"A": "a cab", "B": "a train", "C": "a cab"}
 
 
 def row(**values: Any) -> VisualRow:
-    given = {
-        "id": "1",
-        "source": "made",
-        "split": "train",
-        "text": "The cup is on the table.",
-        "answers": frozenset({"True"}),
-        "cluster": "picture",
-    }
-    return VisualRow(**{**given, **values})
+    given = {"number": 1, "text": CUP, "answer": True, "cluster": "picture"}
+    return make_row(**{**given, **values})
 
 
 @pytest.mark.parametrize(
@@ -326,7 +306,7 @@ def test_half_a_pair_is_dropped(other):
     loaded = collect_rows(records, make=lambda values: row(**values))
     assert loaded.drops.counts["half a pair"] >= 1
     assert "1" not in [one.id for one in loaded.rows]
-    whole = [("first", {"partner": "2"}), ("second", second | {**row_pair()})]
+    whole = [("first", {"partner": "2"}), ("second", second | PARTNER)]
     assert len(collect_rows(whole, make=lambda values: row(**values)).rows) == 2
 
 
@@ -337,16 +317,6 @@ def test_nothing_left_is_refused():
         collect_rows([("line 1", {"text": ""})], make=lambda values: row(**values))
     with pytest.raises(DataError, match="no row that can be used; got none"):
         collect_rows([], make=lambda values: row(**values))
-
-
-def row_pair() -> dict[str, Any]:
-    return {
-        "partner": "1",
-        "cluster": "picture",
-        "split": "train",
-        "answers": frozenset({"False"}),
-        "text": "The cup is on the table.",
-    }
 
 
 def test_rows_come_back_from_a_file(tmp_path):

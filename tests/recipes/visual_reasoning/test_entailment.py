@@ -110,13 +110,7 @@ def test_no_text_entails_both_answers(text):
 
 @pytest.mark.parametrize(
     ("name", "num_cases", "num_found", "num_aligned"),
-    [
-        ("cases_by_others_1", {None: 80, "contradiction": 50}, 49, 74),
-        ("cases_by_others_2", {None: 120, "contradiction": 70}, 70, 111),
-        ("cases_by_others_3", {None: 60, "contradiction": 36}, 32, 49),
-        ("cases_by_others_4", {None: 150, "contradiction": 110}, 84, 110),
-        ("cases_by_others_5", {None: 200, "contradiction": 90}, 73, 149),
-    ],
+    TABLES["cases_of_people_who_had_not_seen_the_judge"],
 )
 def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, num_aligned):
     """The first four were read to extend the judge: ``entailment`` tells what it found at first."""

@@ -12,6 +12,8 @@ from faulty_server import MODEL, Fault, FaultyServer
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from plan_keys import read_config
+from statement_sets import make_row
 from tables import read_tables
 from typer.testing import CliRunner
 
@@ -54,57 +56,24 @@ TABLES = read_tables(__file__)
 ALIGNS = '{"aligns": true, "type": null, "why": "it follows"}'
 FAILS = '{"aligns": false, "type": "irrelevant", "why": "other things"}'
 
-READ = {
-    "plain": (ALIGNS, "aligned"),
-    "a fault": (FAILS, "irrelevant"),
-    "white space": (f"\n  {ALIGNS}\n", "aligned"),
-    "fence": (f"```json\n{FAILS}\n```", "irrelevant"),
-    "bare fence": (f"```\n{ALIGNS}\n```", "aligned"),
-    "other order": ('{"why": "w", "type": "other", "aligns": false}', "other"),
-    "braces in strings": (
-        json.dumps({"aligns": True, "type": None, "why": 'it says {"aligns": false}, } and {'}),
-        "aligned",
-    ),
-    "Chinese marks in strings": (
-        '{"aligns": false, "type": "contradiction", "why": "推理说“左边”，回答：相反。"}',
-        "contradiction",
-    ),
+
+def fill(text: str) -> str:
+    """Put a verdict where a case of a table names one."""
+    return text.replace("{ALIGNS}", ALIGNS).replace("{FAILS}", FAILS)
+
+
+READ = {name: (fill(text), kind) for name, (text, kind) in TABLES["read"].items()} | {
     "a long reason": (json.dumps({"aligns": True, "type": None, "why": "因" * 3000}), "aligned"),
 }
-REFUSED = {
-    "empty": "",
-    "words": "The answer follows.",
+REFUSED = {name: fill(text) for name, text in TABLES["refused"].items()} | {
     "truncated": ALIGNS[:-1],
     "truncated in a string": ALIGNS[:-8],
-    "two objects": f"{ALIGNS}\n{FAILS}",
     "two equal objects": ALIGNS * 2,
-    "quoted before": f"It says {ALIGNS}, so:\n{FAILS}",
-    "words behind": f"{ALIGNS} That is all.",
-    "two fences": f"```\n{ALIGNS}\n```\n```\n{FAILS}\n```",
-    "a list": f"[{ALIGNS}]",
     "a text of an object": json.dumps(ALIGNS),
-    "aligns as a text": '{"aligns": "false", "type": "other", "why": ""}',
-    "aligns as a text that is true": '{"aligns": "true", "type": null, "why": ""}',
-    "aligns as a number": '{"aligns": 1, "type": null, "why": ""}',
-    "aligns is null": '{"aligns": null, "type": null, "why": ""}',
-    "aligns is NaN": '{"aligns": NaN, "type": null, "why": ""}',
-    "why is infinite": '{"aligns": true, "type": null, "why": -Infinity}',
-    "a key twice": '{"aligns": false, "aligns": true, "type": null, "why": ""}',
-    "a fault that aligns": '{"aligns": true, "type": "other", "why": ""}',
-    "no fault that does not": '{"aligns": false, "type": null, "why": ""}',
-    "an unknown fault": '{"aligns": false, "type": "wrong", "why": ""}',
-    "a fault as a list": '{"aligns": false, "type": ["other"], "why": ""}',
-    "no type": '{"aligns": true, "why": ""}',
-    "no reason": '{"aligns": true, "type": null}',
-    "another key": '{"aligns": true, "type": null, "why": "", "score": 1}',
-    "Chinese quotation marks": "{“aligns”：true，“type”：null，“why”：“对”}",
-    "Chinese comma": '{"aligns": true，"type": null, "why": ""}',
-    "Python's words": "{'aligns': True, 'type': None, 'why': ''}",
     "deep": '{"aligns":' * 1900,
     "deep lists": "[" * 19_000,
     "huge": json.dumps({"aligns": True, "type": None, "why": "w" * 30_000}),
     "a huge number": '{"aligns": ' + "9" * 10_000 + ', "type": null, "why": ""}',
-    "a lonely fence": "```",
 }
 
 
@@ -278,15 +247,12 @@ def test_a_model_goes_with_its_judge(values, tmp_path):
         load_config(AlignmentSettings, path)
 
 
-CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/bias.yaml"
 NUM_PAIRS = 30
 
 
 def configure(*overrides: str) -> VisualConfig:
     small = (f"data.drawn.num_pairs={NUM_PAIRS}", "data.drawn.num_test_pairs=6")
-    return load_config(
-        VisualConfig, CONFIG, overrides=["model.base=tiny-qwen2.5-vl", *small, *overrides]
-    )
+    return read_config("visual_reasoning", "bias", "model.base=tiny-qwen2.5-vl", *small, *overrides)
 
 
 def read_train(folder: Path) -> list[Example]:
@@ -353,17 +319,9 @@ def test_of_a_pair_one_is_aligned_and_one_conflicting(prepared):
     assert not any("bias" in one.fields for one in read_train(prepared["0"]))
 
 
-def statement(number: int, *, split: str = "train", **changes: str) -> VisualRow:
-    row = VisualRow(
-        id=str(number),
-        source="made",
-        split="train",
-        text=f"The cup is on table {number}.",
-        answers=frozenset({"True" if number % 2 else "False"}),
-        cluster=f"{split} {number}",
-        relation="on",
-    )
-    return replace(row, **changes)
+def statement(number: int) -> VisualRow:
+    text, cluster = f"The cup is on table {number}.", f"train {number}"
+    return make_row(number, text, bool(number % 2), cluster=cluster, relation="on")
 
 
 @given(st.sets(st.integers(0, 9)))
@@ -547,15 +505,7 @@ def test_without_labels_there_is_nothing_to_measure(folder):
 
 
 def statement_variants(number: int, relation: str | None, label: str) -> VisualRow:
-    return VisualRow(
-        id=str(number),
-        source="made",
-        split="train",
-        text=f"The cup is {relation} the table.",
-        answers=frozenset({label}),
-        cluster=str(number),
-        relation=relation,
-    )
+    return make_row(number, f"The cup is {relation} the table.", label, relation=relation)
 
 
 def make_rows(told: Sequence[tuple[str, bool]]) -> list[VisualRow]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_keys import read_config
 from question_sets import list_settings, write_aokvqa, write_drivingvqa
 from recipe_runs import TINY_SCENES, RecipeJob
 from typer.testing import CliRunner
@@ -57,7 +58,7 @@ def configure(folder: Path, *, num_train: int) -> dict[str, object]:
 def config(tmp_path_factory) -> VisualConfig:
     settings = configure(tmp_path_factory.mktemp("sets"), num_train=24)
     overrides = [f"{key}={value}" for key, value in settings.items()]
-    return load_config(VisualConfig, GROUNDING, overrides=overrides)
+    return read_config("visual_reasoning", "grounding", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +215,6 @@ def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path):
     assert "rows have no reference boxes" in (run / "report.md").read_text(encoding="utf-8")
 
 
-CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
 TINY = {**TINY_SCENES, "data.drawn.num_pairs": 40, "sft.epochs": 3}
 FULL = {"sft.trainable.method": "full", "grpo.trainable.method": "full"}
 
@@ -297,7 +297,7 @@ def test_traces_are_known_by_what_they_say_and_not_by_where_they_lie(source, tmp
 
     def prepare(name: str, run: Path) -> tuple[object, object]:
         settings = [f"{key}={value}" for key, value in {**TINY, "sft.traces": run}.items()]
-        config = load_config(VisualConfig, CONFIGS / "prompts.yaml", overrides=settings)
+        config = read_config("visual_reasoning", "prompts", *settings)
         TASK.prepare(config, tmp_path / name)
         return describe_rows(tmp_path / name / "warmup.jsonl"), TASK.inputs(config)
 

@@ -12,7 +12,7 @@ import pytest
 from faulty_server import MODEL, Fault, FaultyServer
 from made_once import make_once
 from PIL import Image
-from plan_keys import list_done
+from plan_keys import list_done, read_config
 from recipe_plans import list_all_steps
 from recipe_runs import TINY_SCENES as TINY
 from recipe_runs import RecipeJob
@@ -77,8 +77,7 @@ def test_a_policy_is_measured_on_labelled_rows_of_somebody_else(scenes, tmp_path
         rows.append({**told, "answers": "True" if number % 2 else [False], "relation": "left of"})
     rows += [{**rows[1]}, {"picture": "0.png", "text": "No answer."}]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    done = command_line("evaluate", scenes, "rows.jsonl", "--out", "out")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("evaluate", scenes, "rows.jsonl", "--out", "out")
     assert "8 rows, 6 asked" in done.stdout
     assert "not used: 1 no column answers" in done.stderr
     assert "not used: 1 repeats another row" in done.stderr
@@ -279,11 +278,10 @@ def test_a_published_checkpoint_is_measured_by_one_command(vision_folder, comman
     small = {name: value for name, value in TINY.items() if name.startswith(("data", "eval"))}
     settings = {**small, "checkpoint": "grpo", "rewards.alignment": 0}
     words = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    done = command_line(
+    command_line.succeed(
         *("sweep", "visual_reasoning", "--config", "alignment", *words),
         *("--grid", f"model.base={vision_folder}", "--out", "study"),
     )
-    assert done.returncode == 0, done.stderr
     [run] = [path.parent for path in Path("study").glob("**/evaluate")]
     assert not {"sft", "grpo", "sft_control"} & {path.name for path in run.iterdir()}
     page = (run / "report.md").read_text(encoding="utf-8")
@@ -395,13 +393,10 @@ def test_one_test_set_needs_no_table():
     assert make(answer("flat", ["True", "False"])) == []
 
 
-CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/transfer.yaml"
-
-
 def configure(*overrides: str) -> VisualConfig:
     small = ("data.drawn.num_pairs=12", "data.drawn.num_test_pairs=3")
-    return load_config(
-        VisualConfig, CONFIG, overrides=["model.base=tiny-qwen2.5-vl", *small, *overrides]
+    return read_config(
+        "visual_reasoning", "transfer", "model.base=tiny-qwen2.5-vl", *small, *overrides
     )
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_keys import read_config
+from tables import read_tables
 from workflow_problems import PROBLEMS
 
-from groupwise.core import dump_config, load_config, write_jsonl
+from groupwise.core import dump_config, write_jsonl
 from groupwise.data import Problem
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.pipeline import find_recipe
@@ -18,6 +20,8 @@ from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
 from groupwise_recipes.workflows.problems import SPLITS, ask_about_problem
 from groupwise_recipes.workflows.task import TASK
+
+TABLES = read_tables(__file__)
 
 
 class Judge:
@@ -55,6 +59,8 @@ CODE = make(
     public_tests=("assert add(1, 1) == 2",),
     hidden_tests=("assert add(2, 3) == 5", "assert add(-1, 1) == 0"),
 )
+HALF = make("math", r"\frac{1}{2}")
+RULED = {"MATHS": MATHS, "CHOICE": CHOICE, "WORDS": WORDS, "CODE": CODE, "HALF": HALF}
 
 
 def told(**counts):
@@ -67,36 +73,9 @@ def decide(problem, answer, *, mode="rules_first", says=None):
     return decider.decide([(problem, answer)])[0], decider
 
 
-@pytest.mark.parametrize(
-    ("problem", "answer", "value"),
-    [
-        (MATHS, "1000", 1.0),
-        (MATHS, "The answer is 1000.", 1.0),
-        (MATHS, r"\boxed{1000}", 1.0),
-        (MATHS, "#### 1000", 1.0),
-        (MATHS, "答案：1000", 1.0),
-        (MATHS, "1001", 0.0),
-        (MATHS, "1000 or 1001", 0.0),
-        (MATHS, "It is\n1000", 0.0),
-        (MATHS, "It is\n#### 1000", 1.0),
-        (make("math", r"\frac{1}{2}"), "0.5", 1.0),
-        (make("math", r"\frac{1}{2}"), "x = 2", 0.0),
-        (CHOICE, "B", 1.0),
-        (CHOICE, "The answer is (B).", 1.0),
-        (CHOICE, "B: blue", 1.0),
-        (CHOICE, "A", 0.0),
-        (CHOICE, "A B", 0.0),
-        (CHOICE, "blue or not", 0.0),
-        (WORDS, "Blue whale.", 1.0),
-        (WORDS, "balaenoptera musculus", 1.0),
-        (WORDS, "elephant", 0.0),
-        (CODE, "def add(a, b):\n    return b + a", 1.0),
-        (CODE, "def add(a, b):\n    return 2", 0.0),
-        (CODE, "no code", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("problem", "answer", "value"), TABLES["rules_decide"])
 def test_rules_decide(problem, answer, value):
-    found, _ = decide(problem, answer)
+    found, _ = decide(RULED[problem], answer)
     assert (found.value, found.by) == (value, "rule")
 
 
@@ -204,18 +183,17 @@ def test_what_is_extracted_stands_in_the_text(text):
     assert said == said.strip()
 
 
-INTRODUCED = st.sampled_from(
-    [
-        "",
-        "Answer",
-        "answer: ",
-        "The answer is ",
-        "So, the final answer is: ",
-        "Thus ",
-        "答案是",
-        " ",
-    ]
-)
+LEADS = [
+    "",
+    "Answer",
+    "answer: ",
+    "The answer is ",
+    "So, the final answer is: ",
+    "Thus ",
+    "答案是",
+    " ",
+]
+INTRODUCED = st.sampled_from(LEADS)
 
 
 @given(INTRODUCED, st.text(), st.sampled_from(["", ".", " 。", "...", " or 5"]))
@@ -258,8 +236,6 @@ def test_extraction_decides_nothing_for_a_judge_who_reads_the_whole_answer(lead,
 
 
 RECIPE = find_recipe("workflows")
-DEMO = RECIPE.config_folder / "demo.yaml"
-SOURCE = RECIPE.config_folder / "qwen2.5-7b.yaml"
 
 
 @pytest.fixture
@@ -268,7 +244,7 @@ def config(tmp_path) -> WorkflowsConfig:
     for split in SPLITS:
         rows = [one.model_copy(update={"id": f"{split}/{one.id}"}) for one in PROBLEMS]
         write_jsonl(tmp_path / f"{split}.jsonl", map(dump_config, rows))
-    return load_config(WorkflowsConfig, SOURCE, overrides=[f"data.mix={tmp_path}"])
+    return read_config("workflows", "qwen2.5-7b", f"data.mix={tmp_path}")
 
 
 def test_the_sources_setting_can_start(config):
@@ -293,14 +269,14 @@ def test_the_policy_is_told_operators_rules_problem_and_entry_point(config):
 
 def test_a_prompt_has_no_unknown_place():
     with pytest.raises(Exception, match=r"prompt: .*answer"):
-        load_config(WorkflowsConfig, SOURCE, overrides=["prompt='{{ problem }} {{ answer }}'"])
+        read_config("workflows", "qwen2.5-7b", "prompt='{{ problem }} {{ answer }}'")
 
 
 def test_a_prompt_is_optimised_for_a_policy_that_there_is():
     gepa = "gepa={model: {server: {url: 'http://127.0.0.1:9/v1', model: m}}, policy: sft}"
     with pytest.raises(Exception, match=r"gepa\.policy sft needs a warm-up"):
-        load_config(WorkflowsConfig, SOURCE, overrides=[gepa])
-    assert load_config(WorkflowsConfig, DEMO, overrides=[gepa]).gepa is not None
+        read_config("workflows", "qwen2.5-7b", gepa)
+    assert read_config("workflows", "demo", gepa).gepa is not None
 
 
 def test_whatever_is_rewarded_is_measured_by_rules_first(monkeypatch, tmp_path):
@@ -318,7 +294,7 @@ def test_whatever_is_rewarded_is_measured_by_rules_first(monkeypatch, tmp_path):
     measured: list[str] = []
     monkeypatch.setattr("groupwise_recipes.workflows.opening.open_scorer", Scorer)
     overrides = ["reward.mode=judge_only", "judge={}"]
-    config = load_config(WorkflowsConfig, DEMO, overrides=overrides)
+    config = read_config("workflows", "demo", *overrides)
     assert vars(TASK.judge(config, tmp_path / "grpo"))["mode"] == "judge_only"
     assert TASK.read_answers(config, tmp_path, [], []) == []
     assert measured == ["rules_first"]

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_keys import read_config
 from sandbox_host import needs_bubblewrap
 from tables import read_tables
 from workflow_problems import (
@@ -34,7 +35,6 @@ from groupwise.core import (
     Message,
     ServingError,
     dump_config,
-    load_config,
     make_example,
     write_jsonl,
 )
@@ -44,7 +44,6 @@ from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.tables import Section
 from groupwise.inference import Sampling
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
-from groupwise.pipeline import find_recipe
 from groupwise.sandbox import run_python
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.executor_stub import (
@@ -475,7 +474,6 @@ def test_another_report_of_the_mix_is_another_input(tmp_path):
     assert TASK.inputs(config) != before
 
 
-DEMO = find_recipe("workflows").config_folder / "demo.yaml"
 FOUND: dict[str, Any] = TABLES["found"]
 
 
@@ -491,7 +489,7 @@ def describe(
     *predictions: Prediction, optimised: dict[str, Any] | None = None, **settings: object
 ) -> dict[str, Section]:
     overrides = [f"{name}={value}" for name, value in settings.items()]
-    config = load_config(WorkflowsConfig, DEMO, overrides=overrides)
+    config = read_config("workflows", "demo", *overrides)
     found = make_sections(predictions, config, Policies(), optimised=optimised)
     chinese = [one for one in found if one.language == "zh"]
     assert len(chinese) * 2 == len(found)

@@ -11,18 +11,19 @@ import pytest
 from faulty_server import Fault
 from hypothesis import example, given
 from hypothesis import strategies as st
+from plan_keys import read_config
 from sandbox_host import MISSING
 from scripted_reflector import ScriptedReflector
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
-from groupwise.core import ConfigError, Example, ModelError, RunError, load_config, read_jsonl
+from groupwise.core import ConfigError, Example, ModelError, RunError, read_jsonl
 from groupwise.data import Problem
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, open_responder
 from groupwise.pipeline import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems
 from groupwise_recipes.workflows import estimate
-from groupwise_recipes.workflows.config import GepaSettings, RewardSettings, WorkflowsConfig
+from groupwise_recipes.workflows.config import GepaSettings, RewardSettings
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
@@ -299,7 +300,6 @@ def test_every_operator_has_words_of_its_own():
     assert len(set(begun)) == len(begun) == 9
 
 
-DEMO = Path(__file__).parents[3] / "src/groupwise_recipes/workflows/configs/demo.yaml"
 ADD = Problem(
     id="add",
     source="made",
@@ -337,7 +337,7 @@ def test_drawn_code_is_a_function_without_a_body_and_shows_no_hidden_test():
 @pytest.mark.parametrize(("share", "is_stub"), [(1.0, {True}), (0.0, {False})])
 def test_the_share_is_of_the_warm_up_alone(share, is_stub):
     overrides = (f"data.stub_share={share}", "data.num_generated=60", "data.mix=null")
-    config = load_config(WorkflowsConfig, DEMO, overrides=overrides)
+    config = read_config("workflows", "demo", *overrides)
     examples, _ = choose_examples(config)
     found = {
         split: {

@@ -60,8 +60,7 @@ WITHOUT_WARMUP = TABLES["without_warmup"]
 @needs_bubblewrap
 def test_without_a_warmup_all_training_problems_are_grpos(command_line, tmp_path):
     job = RecipeJob("workflows", WITHOUT_WARMUP)
-    done = command_line(*job.list_arguments(tmp_path / "run", "--until", "prepare"))
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*job.list_arguments(tmp_path / "run", "--until", "prepare"))
     prepared = tmp_path / "run" / "prepare"
     assert not (prepared / "warmup.jsonl").exists()
     assert len(read_examples(prepared / "train.jsonl")) == 60
@@ -99,8 +98,7 @@ def test_a_policy_is_measured_on_problems_of_somebody_else(tiny_run, command_lin
     rows += [{**maths, "problem": "No truth."}, {**maths, **rows[0]}]
     write_jsonl(Path("rows.jsonl"), rows)
     before = (tiny_run / "evaluate" / "predictions.jsonl").read_bytes()
-    done = command_line("evaluate", tiny_run, "rows.jsonl", "--out", "out")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("evaluate", tiny_run, "rows.jsonl", "--out", "out")
     assert "6 rows, 4 asked" in done.stdout
     assert "not used: 1 the column ground_truth is missing" in done.stderr
     assert "is a stub, not a model" in done.stderr
