@@ -176,10 +176,8 @@ def test_the_rate_rises_stays_and_falls(lessons):
         rates.append(optimizer.param_groups[0]["lr"] / 2)
         optimizer.step()
         schedule.step()
-    assert rates[:2] == pytest.approx([1 / 30, 2 / 30])
-    assert rates[30:60] == [1.0] * 30
-    assert rates[80] == pytest.approx(0.5)
-    assert rates[-1] == pytest.approx(0.05)
+    assert (rates[:2], rates[30:60]) == (pytest.approx([1 / 30, 2 / 30]), [1.0] * 30)
+    assert (rates[80], rates[-1]) == (pytest.approx(0.5), pytest.approx(0.05))
 
 
 def test_an_answerer_that_does_not_look_words_up_is_not_passed_on(tmp_path):
@@ -454,8 +452,7 @@ def test_what_is_recorded_can_be_trained_on(whole):
         assert query.pool == ASKED.name_pool(item.id)
         for one in query.candidates:
             last = next(shown for shown in TRAIN if shown.id == one.ids[-1])
-            assert one.answer == last.label
-            assert one.accuracy == float(last.label == item.label)
+            assert (one.answer, one.accuracy) == (last.label, float(last.label == item.label))
             assert (one.correct, one.scored_by) == (one.accuracy > 0, "VqaAccuracy")
     assert whole.conditions.sampler == ASKED.pools.digest
     audit = audit_candidates(whole, mode="soft_only")

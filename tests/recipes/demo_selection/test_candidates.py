@@ -201,8 +201,7 @@ def test_lists_are_positions_in_the_pool_with_rewards_and_features():
     assert groups.lists[0, 0].tolist() == [3, 0]
     assert groups.lists[1, 0].tolist() == [6, 0]
     assert groups.rewards[0].nan_to_num(-1).tolist() == pytest.approx([2.3, -1, 3])
-    assert groups.rewards[1, 0] == 0
-    assert groups.max_reward == 3
+    assert (groups.rewards[1, 0], groups.max_reward) == (0, 3)
     assert groups.queries.equal(QUERIES.joined[[1, 0]])
     assert groups.pools[0].equal(TRAIN.joined[1:])
     assert groups.pools[1].equal(TRAIN.joined[1:].flip(0))
@@ -335,10 +334,8 @@ def test_figures_leave_out_what_failed():
     figures = audit(GOOD, FAILED, ALL_FAILED).figures
     assert (figures.num_queries, figures.num_lists, figures.num_failed) == (3, 7, 3)
     assert (figures.num_positive_queries, figures.num_positive_lists) == (2, 2)
-    assert figures.mean_reward == 1.0
-    assert figures.distinct_rewards == {0: 1, 2: 2}
-    assert figures.num_equal_queries == 1
-    assert figures.rewards == {0.0: 2, 2.0: 2}
+    assert (figures.mean_reward, figures.distinct_rewards) == (1.0, {0: 1, 2: 2})
+    assert (figures.num_equal_queries, figures.rewards) == (1, {0.0: 2, 2.0: 2})
     assert audit(ALL_FAILED).figures.mean_reward is None
     assert "| mean reward | none |" in render_candidate_audit(audit(ALL_FAILED))
 
@@ -412,8 +409,7 @@ def test_pools_of_different_sizes_are_told():
 def test_rewards_are_those_of_the_mode():
     recording = Recording((make_query("1", make_rows("net", "a", "blue", None)),))
     figures = audit_candidates(recording, mode="separated").figures
-    assert figures.rewards == {0.0: 1, 2.3: 1, 3.0: 1}
-    assert figures.distinct_rewards == {3: 1}
+    assert (figures.rewards, figures.distinct_rewards) == ({0.0: 1, 2.3: 1, 3.0: 1}, {3: 1})
     assert list(audit_candidates(recording, mode="hard_only").figures.rewards) == [0.0, 1.0]
 
 
@@ -421,6 +417,5 @@ def test_an_audit_is_written_for_programs_and_people(tmp_path):
     found = audit(GOOD, POOR)
     assert write_candidate_audit(found, tmp_path) is found
     values = read_json(tmp_path / "candidates.json", dict)
-    assert values["figures"]["num_positive_queries"] == 1
-    assert values["digest"] == found.digest
+    assert (values["figures"]["num_positive_queries"], values["digest"]) == (1, found.digest)
     assert (tmp_path / "candidates.md").read_text() == render_candidate_audit(found)

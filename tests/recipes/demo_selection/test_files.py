@@ -119,8 +119,7 @@ def test_both_forms_give_back_what_was_written(tmp_path_factory, drawn):
     assert read_candidates(folder / "own.jsonl") == recording
     write_published(recording, folder / "published.json")
     found = read_published(folder / "published.json")
-    assert found.recording == recording
-    assert found.drops.total == 0
+    assert (found.recording, found.drops.total) == (recording, 0)
     write_published(recording, folder / "bare.json", with_pools=False)
     bare = read_published(folder / "bare.json").recording
     assert bare.queries == tuple(replace(query, pool=None) for query in queries)
@@ -265,8 +264,7 @@ def test_the_form_with_pools(tmp_path):
     assert (first.log_prob, first.answer, first.scored_by) == (-1.5, "net", "vqaEval")
     assert (first.accuracy, first.correct) == (1.0, True)
     assert (second.ids, second.accuracy) == ((100, 103), 0.3)
-    assert found.recording.notes == {"beams": 5}
-    assert found.recording.conditions == Conditions()
+    assert (found.recording.notes, found.recording.conditions) == ({"beams": 5}, Conditions())
 
 
 @pytest.mark.parametrize(

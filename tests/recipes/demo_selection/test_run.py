@@ -110,8 +110,7 @@ def test_the_cells_of_every_epoch_are_there(run):
         assert all(len(row.demos) == cell.shots for row in rows)
     facts = read_facts(run / "evaluate")
     assert facts.base is not None
-    assert facts.base.name == "RCE epoch 2"
-    assert facts.planned_epochs == {"rce": 2, "grpo": 2}
+    assert (facts.base.name, facts.planned_epochs) == ("RCE epoch 2", {"rce": 2, "grpo": 2})
 
 
 def test_grpo_starts_where_nothing_has_changed_and_adds_up(run):

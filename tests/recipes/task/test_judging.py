@@ -398,8 +398,7 @@ def test_the_best_of_several_samples_is_the_first_that_earns_most():
     answers = [Completion(text) for text in "abcd"]
     scores = [Score(None), Score(0.5), Score(1.0), Score(1.0)]
     drawn = Drawn(ask_checker(3), answers, scores)
-    assert drawn.best.text == "c"
-    assert drawn.values == [-1.0, 0.5, 1.0, 1.0]
+    assert (drawn.best.text, drawn.values) == ("c", [-1.0, 0.5, 1.0, 1.0])
 
 
 def test_demonstrations_stand_as_turns_behind_the_system_and_before_the_question():

@@ -285,8 +285,7 @@ def test_every_record_is_a_row_or_a_drop():
     assert [one.id for one in loaded.rows] == ["1", "2"]
     assert loaded.drops.counts == {"no text": 1, "repeated id": 1}
     assert [drop.where.split(":")[0] for drop in loaded.drops.rows] == ["line 2", "line 3"]
-    assert loaded.num_records == 4
-    assert loaded.num_without_boxes == 2
+    assert (loaded.num_records, loaded.num_without_boxes) == (4, 2)
 
 
 @pytest.mark.parametrize(

@@ -473,8 +473,7 @@ def call(folder: Path, *more: str) -> str:
 def test_agreement_and_kappa_are_those_of_the_labels(folder):
     output = call(folder)
     found = read_metrics(folder / "out")
-    assert found["agreement"]["value"] == pytest.approx(5 / 6)
-    assert found["agreement"]["n"] == 6
+    assert (found["agreement"]["value"], found["agreement"]["n"]) == (pytest.approx(5 / 6), 6)
     # Both say "aligned" of 2 and "not aligned" of 3; people say "aligned" of one more.
     by_chance = (3 / 6) * (2 / 6) + (3 / 6) * (4 / 6)
     assert found["kappa"]["value"] == pytest.approx((5 / 6 - by_chance) / (1 - by_chance))

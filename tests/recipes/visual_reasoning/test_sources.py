@@ -171,8 +171,7 @@ def driving(**values: Any) -> dict[str, Any]:
 def test_drivingvqa_has_sets_of_answers_and_boxes_in_corners(tmp_path):
     write_json(tmp_path / "test.json", {"7": driving(), "8": driving(relevant_entities=[])})
     row, without = load_drivingvqa(tmp_path / "test.json", split="test").rows
-    assert row.answers == {"A", "C"}
-    assert row.answer == "A,C"
+    assert (row.answers, row.answer) == ({"A", "C"}, "A,C")
     assert row.choices == {"A": "here", "B": "there", "C": "nowhere"}
     assert row.boxes == (Box(10, 20, 40, 60, "sign"), Box(0.5, 300, 600, 400, "line"))
     assert without.boxes == ()
@@ -196,8 +195,7 @@ def test_each_of_two_questions_names_its_choices(tmp_path):
     write_json(tmp_path / "train.json", told)
     loaded = load_drivingvqa(tmp_path / "train.json", split="train")
     (row,) = loaded.rows
-    assert row.text == "May I stop? (A, B)\nMay I park? (C, D)"
-    assert row.answers == {"A", "D"}
+    assert (row.text, row.answers) == ("May I stop? (A, B)\nMay I park? (C, D)", {"A", "D"})
     assert loaded.drops.counts == {
         "no answer": 2,
         "answer is no choice": 1,
@@ -289,8 +287,7 @@ def test_coco_gives_the_boxes_of_the_kinds_that_are_named(tmp_path):
     boxes = CocoBoxes(tmp_path / "instances_train2017.json")
     loaded = load_aokvqa(write_questions(tmp_path), boxes=boxes)
     assert [row.boxes for row in loaded.rows] == [(Box(1, 2, 31, 42, "suitcase"),), None, None]
-    assert loaded.rows[0].picture_size == (640, 480)
-    assert loaded.num_without_boxes == 2
+    assert (loaded.rows[0].picture_size, loaded.num_without_boxes) == ((640, 480), 2)
 
 
 def test_an_interleaved_file_is_joined_by_picture_and_question(tmp_path):

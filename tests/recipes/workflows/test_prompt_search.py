@@ -136,10 +136,8 @@ def test_what_the_model_is_told_leads_to_a_better_prompt(stub, tmp_path):
     made = Search(stub.url, tmp_path, BETTER)
     made.find()
     asked = made.server.texts[0]
-    assert "{{ entry_point }}, {{ problem }}" in asked
-    assert GIVEN in asked
-    assert "Reward 0 of 1" in asked
-    assert BY_ANSWER in asked
+    for part in ("{{ entry_point }}, {{ problem }}", GIVEN, "Reward 0 of 1", BY_ANSWER):
+        assert part in asked
     assert "the hidden test" not in asked
     assert "the secret reference" not in asked
 

@@ -136,8 +136,7 @@ def test_a_fence_inside_a_program_is_part_of_it():
 def test_common_indentation_is_taken_off_where_no_text_is_changed():
     program = f"{HEAD}{ANSWER}"
     checked = check_program(textwrap.indent(program, "  "), SIGNATURES)
-    assert checked.source == program
-    assert checked.repairs == (Repair("indented", 1),)
+    assert (checked.source, checked.repairs) == (program, (Repair("indented", 1),))
     text = textwrap.indent(f'{HEAD}    return """a\n    b"""\n', "  ")
     assert check_program(text, SIGNATURES).refusal is not None
 
@@ -333,9 +332,8 @@ def test_names_stay_where_another_binding_has_them():
     b = await answer_generate(problem)
     return v1(b.answer)"""
     shape = describe_shape(program)
-    assert "def v1(a)" in shape
-    assert "v2 = await" in shape
-    assert "v1(v2.answer)" in shape
+    for part in ("def v1(a)", "v2 = await", "v1(v2.answer)"):
+        assert part in shape
 
 
 def test_a_name_that_is_also_bound_otherwise_stays():
