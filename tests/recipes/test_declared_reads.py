@@ -5,25 +5,23 @@ tiny runs of ``on_task/test_run.py``, ``group_qc/test_run.py`` and ``task/test_t
 which checks that it did the work of every stage there is.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from plan_keys import write_done
 from recipe_plans import PLANS, make_plan
 
 from groupwise.core import Config, load_config
-from groupwise.pipeline import Step, find_config, find_recipe, find_recipes, run_steps
+from groupwise.pipeline import find_config, find_recipe, find_recipes, run_steps
 
 
-def load(name: str) -> Config:
+def load(name):
     recipe, config, settings = PLANS[name]
     found = find_recipe(recipe)
     return load_config(found.load_config_type(), find_config(found, config), overrides=settings)
 
 
-def list_paths(section: Config, prefix: str = "") -> Iterator[str]:
+def list_paths(section, prefix=""):
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, Config):
@@ -32,17 +30,17 @@ def list_paths(section: Config, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def read(config: Any, path: str) -> Any:
+def read(config, path):
     for name in path.split("."):
         config = getattr(config, name)
     return config
 
 
-def is_declared(step: Step, path: str) -> bool:
+def is_declared(step, path):
     return any(path == one or path.startswith(f"{one}.") for one in step.reads)
 
 
-def say_refused(step: Step, path: str) -> str:
+def say_refused(step, path):
     """Return the sentence about a setting: it names the outermost section that is not declared."""
     parts = path.split(".")
     outer = (".".join(parts[:end]) for end in range(1, len(parts) + 1))

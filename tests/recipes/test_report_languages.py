@@ -3,11 +3,9 @@
 Runs are made up of a few predictions; sections, measures and policies are the recipes' own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from group_words import FAIL, PARSER, PASS
@@ -70,7 +68,7 @@ class Made:
     data: tuple[str, ...] = ()
 
 
-def predict(policy: str, labels: tuple[str, str], **named: Any) -> list[Prediction]:
+def predict(policy, labels, **named):
     """Answer four items: two right, one wrong, one invalid."""
     answers = ((0, labels[0]), (1, labels[1]), (0, labels[1]), (1, None))
     return [
@@ -89,11 +87,11 @@ def predict(policy: str, labels: tuple[str, str], **named: Any) -> list[Predicti
     ]
 
 
-def predict_all(names: Sequence[str], labels: tuple[str, str], **named: Any) -> list[Prediction]:
+def predict_all(names, labels, **named):
     return [one for name in names for one in predict(name, labels, **named)]
 
 
-def tell_flow(predictions: Sequence[Prediction], labels: tuple[str, str]) -> list[Section]:
+def tell_flow(predictions, labels):
     """Return what every recipe's report may have: calibration, rivals, other data."""
     sure = [
         replace(one, probabilities=dict(zip(labels, (0.9, 0.1), strict=True)))
@@ -109,13 +107,13 @@ def tell_flow(predictions: Sequence[Prediction], labels: tuple[str, str]) -> lis
     ]
 
 
-def make_on_task(_: Path) -> Made:
+def make_on_task(_):
     labels = ("on-task", "off-task")
     rows = predict_all(("majority", "sft", "grpo"), labels)
     return Made(rows, tell_flow(rows, labels), data=labels)
 
 
-def make_task(_: Path) -> Made:
+def make_task(_):
     labels = ("yes", "no")
     rows = [
         replace(one, scores={"reward": 0.5, "fluency": 0.25, "my_checks": 1.0})
@@ -134,7 +132,7 @@ def make_task(_: Path) -> Made:
     return Made(rows, tell_flow(rows, labels), list_task_measures(config), data=data)
 
 
-def make_group_qc(folder: Path) -> Made:
+def make_group_qc(folder):
     mission, verdicts = "BBU接地线检查", (PASS, FAIL)
     rows = [
         group_qc.score_defects(one, PARSER)
@@ -161,7 +159,7 @@ def make_group_qc(folder: Path) -> Made:
     return Made(rows, sections, group_qc.MEASURES, data=(mission, *verdicts))
 
 
-def make_demo_selection(folder: Path) -> Made:
+def make_demo_selection(folder):
     systems = ("none", "random", "oracle", "rce", "grpo_reversed", "grpo")
     scores = {"vqa_1": 0.5, "vqa_2": 0.0, "vqa_mean": 0.25}
     rows = [replace(one, scores=scores) for one in predict_all(systems, ("lum", "zim"))]
@@ -179,7 +177,7 @@ def make_demo_selection(folder: Path) -> Made:
     return Made(rows, sections, list_shots((1, 2)), list_policies(systems), ("lum", "zim"))
 
 
-def make_workflows(_: Path) -> Made:
+def make_workflows(_):
     fields = {"problem_type": "math", "tokens": 1, "calls": 1, "program": "p"}
     rows = [
         replace(
@@ -213,7 +211,7 @@ def make_workflows(_: Path) -> Made:
     return Made(rows, sections, WORKFLOWS_MEASURES, policies, data)
 
 
-def make_visual_reasoning(_: Path) -> Made:
+def make_visual_reasoning(_):
     labels = ("True", "False")
     rows = [
         replace(one, example_id=f"{source} {one.example_id}", scores={"alignment": 1.0})
@@ -229,7 +227,7 @@ def make_visual_reasoning(_: Path) -> Made:
     return Made(rows, sections, VISUAL_MEASURES, data=(*labels, "flat", "textured", "source"))
 
 
-RECIPES: Mapping[str, Callable[[Path], Made]] = {
+RECIPES = {
     "on_task": make_on_task,
     "task": make_task,
     "group_qc": make_group_qc,
@@ -237,8 +235,8 @@ RECIPES: Mapping[str, Callable[[Path], Made]] = {
     "workflows": make_workflows,
     "visual_reasoning": make_visual_reasoning,
 }
-AUDIT: Mapping[str, Any] = TABLES["audit"]
-REWARDS: Mapping[str, Any] = {
+AUDIT = TABLES["audit"]
+REWARDS = {
     "findings": [
         {"level": "warning", "name": "denied", "count": 2}
         | {"message": "the right label denied: must earn 0; 2 of 9 break this."}
@@ -247,7 +245,7 @@ REWARDS: Mapping[str, Any] = {
 }
 
 
-def write_run(folder: Path, recipe: str, made: Made) -> None:
+def write_run(folder, recipe, made):
     """Write the files of a finished run that a report is made of."""
     *_, last = (one.policy for one in made.predictions)
     names = dict.fromkeys(one.policy for one in made.predictions)

@@ -7,7 +7,6 @@ say: each is collected from the source as it is written there, its places filled
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -53,10 +52,10 @@ Scope = ast.Module | ast.FunctionDef
 class Source:
     """The functions of all files that may tell something, and what their variables may be."""
 
-    def __init__(self) -> None:
-        self.trees: dict[Path, ast.Module] = {}
-        self.functions: dict[str, list[tuple[Path, ast.FunctionDef]]] = defaultdict(list)
-        self.values: dict[Scope, dict[str, list[ast.expr]]] = {}
+    def __init__(self):
+        self.trees = {}
+        self.functions = defaultdict(list)
+        self.values = {}
         own = Path(groupwise.__file__).parent
         folders = [*(own / name for name in FOLDERS), Path(groupwise_recipes.__file__).parent]
         for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
@@ -70,7 +69,7 @@ class Source:
                 if isinstance(scope, ast.FunctionDef):
                     self.functions[scope.name].append((path, scope))
 
-    def list_sentences(self) -> Iterator[str]:
+    def list_sentences(self):
         """Yield what is told, each with 7 in its places."""
         for path, tree in self.trees.items():
             for scope in ast.walk(tree):
@@ -79,9 +78,9 @@ class Source:
                         for value in list_told(node):
                             yield from self.spell(value, scope, path, DEPTH)
 
-    def spell(self, value: ast.expr, scope: Scope, path: Path, depth: int) -> Iterator[str]:
+    def spell(self, value, scope, path, depth):
         """Yield the texts that an expression may be, where that is known."""
-        known: list[ast.expr] = []
+        known = []
         match value:
             case ast.Constant(value=str(text)):
                 yield text
@@ -107,7 +106,7 @@ class Source:
         for one in known:
             yield from self.spell(one, scope, path, depth - isinstance(value, ast.Name))
 
-    def _spell_call(self, call: ast.Call, path: Path, depth: int) -> Iterator[str]:
+    def _spell_call(self, call, path, depth):
         name = getattr(call.func, "id", getattr(call.func, "attr", ""))
         for file, function in self.functions[name] if FOLLOWED.fullmatch(name) else ():
             is_near = file == path or not name.startswith("_")
@@ -117,9 +116,9 @@ class Source:
                         yield from self.spell(node.value, function, file, depth)
 
 
-def walk_own(scope: Scope) -> Iterator[ast.AST]:
+def walk_own(scope):
     """Yield the nodes of a scope that are of no function inside it."""
-    waiting: list[ast.AST] = list(ast.iter_child_nodes(scope))
+    waiting = list(ast.iter_child_nodes(scope))
     while waiting:
         node = waiting.pop()
         yield node
@@ -127,9 +126,9 @@ def walk_own(scope: Scope) -> Iterator[ast.AST]:
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def note_values(scope: Scope) -> dict[str, list[ast.expr]]:
+def note_values(scope):
     """Return what is given to the variables of a scope."""
-    found: dict[str, list[ast.expr]] = defaultdict(list)
+    found = defaultdict(list)
     for node in walk_own(scope):
         match node:
             case ast.Assign(targets=[target], value=value) | ast.For(target=target, iter=value):
@@ -147,7 +146,7 @@ def note_values(scope: Scope) -> dict[str, list[ast.expr]]:
     return found
 
 
-def list_told(node: ast.AST) -> Iterator[ast.expr]:
+def list_told(node):
     """Yield the arguments of a call that tell something."""
     if isinstance(node, ast.Dict):
         given = {
@@ -166,7 +165,7 @@ def list_told(node: ast.AST) -> Iterator[ast.expr]:
             yield one.value
 
 
-def find_english(told: str) -> list[str]:
+def find_english(told):
     """Return what is English in the Chinese of a sentence, but for a stock word that it quotes."""
     return list_foreign(Phrases("zh").translate(told), "zh", ("because",))
 

@@ -3,12 +3,11 @@
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
 from faulty_server import MODEL, Fault, FaultyServer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from tiny_blip import write_tiny_blip
 
 from groupwise.core import (
     DataError,
-    Example,
     digest_json,
     load_config,
     read_json,
@@ -55,13 +53,13 @@ CONTRARY, SILENT = "00", "01"
 class StandIn:
     """Answers by a digest of picture and task, in either order; counts what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.identity = {"model": "stand-in", "revision": "1"}
-        self.asked: list[str] = []
-        self.contrary: set[str] = set()
-        self.silent: set[str] = set()
+        self.asked = []
+        self.contrary = set()
+        self.silent = set()
 
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def weigh_labels(self, example, *, labels):
         text, digest = example.prompt[0].text, example.pictures[0].digest
         self.asked.append(example.id)
         if digest in self.silent:
@@ -76,19 +74,19 @@ class StandIn:
 
 
 @pytest.fixture
-def judge(monkeypatch) -> StandIn:
+def judge(monkeypatch):
     found = StandIn()
     monkeypatch.setattr("groupwise_recipes.on_task.rewards.open_responder", lambda _: found)
     return found
 
 
 @pytest.fixture(scope="module")
-def blip(tmp_path_factory) -> Path:
+def blip(tmp_path_factory):
     return write_tiny_blip(tmp_path_factory.mktemp("blip"))
 
 
 @pytest.fixture
-def pictures(tmp_path) -> Path:
+def pictures(tmp_path):
     """Twelve pictures of six sessions, one of them twice, and two files that are none."""
     folder = tmp_path / "given"
     for number in range(NUM_PICTURES):
@@ -102,7 +100,7 @@ def pictures(tmp_path) -> Path:
 
 
 @pytest.fixture
-def words(pictures, blip) -> list[str]:
+def words(pictures, blip):
     values = {
         "pictures": pictures,
         "captioner.model": blip,
@@ -115,16 +113,16 @@ def words(pictures, blip) -> list[str]:
     return ["run", "bootstrap", "--out", "boot", *settings]
 
 
-def read(path: Path) -> Any:
+def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def name_digests(run: Path, *names: str) -> set[str]:
+def name_digests(run, *names):
     rows = read_jsonl(run / "pictures" / "rows.jsonl")
     return {row["digest"] for row in rows if Path(row["file"]).stem in names}
 
 
-def run_all(command_line: CommandLine, words: list[str], judge: StandIn) -> Path:
+def run_all(command_line, words, judge):
     command_line.succeed(*words, "--until", "pictures")
     judge.contrary = name_digests(Path("boot"), CONTRARY, "again")
     judge.silent = name_digests(Path("boot"), SILENT)
@@ -202,10 +200,10 @@ def test_an_interrupted_run_asks_for_no_caption_and_no_verdict_again(
 ):
     from groupwise_recipes.on_task.bootstrap.captioner import BlipCaptioner
 
-    asked: list[str] = []
+    asked = []
     caption = BlipCaptioner.caption
 
-    def stop_after_eight(self: BlipCaptioner, pictures: Sequence[Any]) -> list[str]:
+    def stop_after_eight(self, pictures):
         if len(asked) == 8:
             raise KeyboardInterrupt
         asked.extend(one.digest for one in pictures)
@@ -273,13 +271,13 @@ def test_a_chat_model_is_refused_as_a_captioner(command_line, words, vision_fold
 
 
 @pytest.fixture
-def captioner() -> Iterator[FaultyServer]:
+def captioner():
     server = FaultyServer(lambda _: Fault(f"thing \n number {len(server.asked)}"))
     yield server
     server.close()
 
 
-def name_server(url: str, **more: object) -> list[str]:
+def name_server(url, **more):
     server = {"url": url, "model": MODEL, "retry": {"max_attempts": 2, "base_delay_s": 0}, **more}
     return ["--set", "captioner.model=null", "--set", f"captioner.server={json.dumps(server)}"]
 
@@ -331,11 +329,11 @@ Train = Callable[..., Settings]
 
 
 @pytest.fixture
-def train(tmp_path, monkeypatch) -> Train:
+def train(tmp_path, monkeypatch):
     """Go through a training that only keeps the settings that it was to have."""
-    seen: Settings = {}
+    seen = {}
 
-    def keep(_: object, rows: object, *given: Any, **named: Any) -> None:
+    def keep(_, rows, *given, **named):
         seen.update(easy_first=given[-1].easy_first, find_stop=named.get("find_stop"))
 
     for name in ("open_policy", "keep_policy", "make_ask"):
@@ -343,10 +341,10 @@ def train(tmp_path, monkeypatch) -> Train:
     monkeypatch.setattr(training, "train_sft", keep)
     monkeypatch.setattr(training, "train_grpo", keep)
 
-    def go(step: str, *overrides: str, source: str = "bootstrap") -> Settings:
+    def go(step, *overrides, source="bootstrap"):
         root = tmp_path / "rows"
         root.mkdir(exist_ok=True)
-        rows: list[dict[str, Any]] = []
+        rows = []
         for n in range(24):
             Image.linear_gradient("L").rotate(15 * n).resize((96, 64)).save(root / f"{n}.png")
             easy, label = ("easy", "hard")[n % 2], ("on-task", "off-task")[n // 2 % 2]
@@ -394,8 +392,8 @@ def test_what_is_set_is_set_and_other_rows_are_shuffled(
 CAPTIONS = ["a man on a horse", "a spreadsheet", "a bowl of soup", "一只猫", "code in a terminal"]
 
 
-def caption_pictures(folder: Path, captions: list[str]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def caption_pictures(folder, captions):
+    rows = []
     for number, caption in enumerate(captions):
         path = folder / f"{number}.png"
         Image.new("L", (8, 8), number).save(path)
@@ -443,7 +441,7 @@ def test_a_caption_is_used_or_dropped_with_a_reason(captions):
         row["caption"].encode()
 
 
-def judge_row(share: float, *, is_flipped: bool = False, name: str = "a") -> dict[str, Any]:
+def judge_row(share, *, is_flipped=False, name="a"):
     label = "on-task" if share >= 0.5 else "off-task"
     shares = {"on-task": share, "off-task": 1 - share}
     verdict = Verdict(label, max(share, 1 - share), shares, "v", is_flipped=is_flipped)
@@ -470,13 +468,13 @@ def test_no_verdict_and_equal_labels_are_no_label():
     assert judge_row(0.5)["judge"]["problem"] == "the judge finds both labels equal"
 
 
-def draw(colour: str = "navy") -> bytes:
+def draw(colour="navy"):
     stream = io.BytesIO()
     Image.new("RGB", (8, 8), colour).save(stream, "JPEG")
     return stream.getvalue()
 
 
-def write_shard(path: Path, members: dict[str, bytes]) -> Path:
+def write_shard(path, members):
     """Write a shard as img2dataset does: the members of a sample follow one another."""
     with tarfile.open(path, "w") as shard:
         for name, content in members.items():
@@ -486,8 +484,8 @@ def write_shard(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def write_whole(path: Path, num_samples: int = 3) -> Path:
-    members: dict[str, bytes] = {}
+def write_whole(path, num_samples=3):
+    members = {}
     for number in range(num_samples):
         caption = f"picture {number}"
         known = {"caption": caption, "url": "x", "key": f"{number:09}", "status": "success"}
@@ -499,7 +497,7 @@ def write_whole(path: Path, num_samples: int = 3) -> Path:
     return write_shard(path, members)
 
 
-def list_problems(shard: Path) -> dict[str, str | None]:
+def list_problems(shard):
     return {sample.key.split()[0]: sample.problem for sample in read_samples(shard)}
 
 

@@ -315,7 +315,7 @@ class Replies:
 
     identity: ClassVar = {"model": "m", "revision": "1"}
 
-    def __init__(self, refused: str) -> None:
+    def __init__(self, refused):
         self.refused = refused
 
     async def respond(self, example, *, sampling):

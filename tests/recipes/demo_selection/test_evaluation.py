@@ -23,7 +23,7 @@ from groupwise.core import (
 from groupwise.inference import LocalEngine
 from groupwise.judges import ReplyCache
 from groupwise.models import load_policy
-from groupwise_drawn.dialects import Split, read_dialects, write_dialects
+from groupwise_drawn.dialects import read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import (
     ANSWERER_FORM,
     AnswererSettings,
@@ -356,7 +356,7 @@ def test_what_cells_share_comes_back(tmp_path):
 @pytest.fixture(scope="module")
 def items(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
-    sizes: dict[Split, int] = {"train": 300, "anchors": 20}
+    sizes = {"train": 300, "anchors": 20}
     return read_dialects(write_dialects(folder, seed=2, sizes=sizes))
 
 
@@ -435,7 +435,7 @@ def test_the_right_one_stands_at_every_place(items):
 
 @pytest.mark.slow
 def test_a_taught_answerer_uses_demonstrations(tmp_path):
-    sizes: dict[Split, int] = {"train": 800, "anchors": 150}
+    sizes = {"train": 800, "anchors": 150}
     items = read_dialects(write_dialects(tmp_path / "world", seed=2, sizes=sizes))
     folder = teach_answerer(tmp_path / "answerer", AnswererSettings(), seed=derive_seed(0, "teach"))
     figures = collect(LocalEngine(load_policy(folder, device=torch.device("cpu"))), items)
@@ -458,7 +458,7 @@ def test_too_few_items_are_refused(items):
 ITEM = QUERIES[0]
 
 
-def row(answer: str | None, accuracy: float | None, *demos: str) -> tuple[CellRow, ...]:
+def row(answer, accuracy, *demos):
     return (CellRow(ITEM.id, ITEM.cluster, demos, answer, accuracy),)
 
 

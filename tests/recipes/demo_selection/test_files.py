@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -143,7 +142,7 @@ NAMES = {
 }
 
 
-def write_lists(path: Path, names: list, *, with_pools: bool = True, shift: int = 0) -> Path:
+def write_lists(path, names, *, with_pools=True, shift=0):
     """Write a file of four queries whose pools are the last eight items."""
     pool = names[4:]
     entries = {}
@@ -163,7 +162,7 @@ def write_lists(path: Path, names: list, *, with_pools: bool = True, shift: int 
     return path
 
 
-def read(path: Path, **more):
+def read(path, **more):
     return read_given(path, ITEMS_GIVEN_LISTS, **{"pools": None, "is_whole": True, **more})
 
 
@@ -214,7 +213,7 @@ def test_without_pools_they_have_to_be_given(tmp_path):
 def test_the_seed_draws_the_queries_of_validation(tmp_path):
     given = read(write_lists(tmp_path / "lists.json", NAMES["question ids"]))
 
-    def split(seed: int, **more) -> dict[str, set[str]]:
+    def split(seed, **more):
         sides = given.split(seed=seed, **{"num_validation": 1, "num_anchors": 800, **more})
         return {name: {q.query_id for q in side.queries} for name, side in sides.items()}
 

@@ -5,9 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from demonstrations import RepeatLast
@@ -35,7 +33,6 @@ from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.cell import measure_cell
 from groupwise_recipes.demo_selection.cells import Cell, list_cells, read_cell, read_facts
-from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.evaluate_stage import list_run_cells
 from groupwise_recipes.demo_selection.list_stages import TRAINED_ON
 from groupwise_recipes.demo_selection.preview import preview_run
@@ -52,11 +49,11 @@ RIVALS = {"knn_few_shot", "pointwise", "pointwise_reversed", "oracle"}
 SYSTEMS = {*BASELINES, *RIVALS, "rce", "grpo", "grpo_reversed"}
 
 
-def list_settings(settings: Mapping[str, object]) -> list[str]:
+def list_settings(settings):
     return [f"{name}={value}" for name, value in settings.items()]
 
 
-def run_with_a_stand_in(folder: Path) -> None:
+def run_with_a_stand_in(folder):
     """Run the demo, tiny, with an answerer that repeats the last answer it is shown."""
     config = read_config("demo_selection", "demo", *list_settings(TINY))
     with pytest.MonkeyPatch.context() as patch:
@@ -65,7 +62,7 @@ def run_with_a_stand_in(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
+def run(tmp_path_factory):
     return make_once("demo_selection", tmp_path_factory, run_with_a_stand_in) / "run"
 
 
@@ -162,7 +159,7 @@ def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_lin
         server.close()
 
 
-def repeat_last(request: dict[str, Any]) -> Fault:
+def repeat_last(request):
     """Answer as the last demonstration does, or ``nothing``."""
     parts = request["messages"][-1]["content"]
     text = "".join(part.get("text", "") for part in parts if part["type"] == "text")
@@ -205,7 +202,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     for picture in pictures:
         shutil.copyfile(picture, tmp_path / picture.name)
     answers = {"answers": ["red", "red", "blue"]}
-    rows: list[dict[str, object]] = [
+    rows = [
         {"question": f"Which one is it, {n}?", "image": path.name, **answers}
         for n, path in enumerate(pictures)
     ]
@@ -290,7 +287,7 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     assert audit["num_rows"] == 70 + 8
 
 
-def annotate_as_said(annotations: Path, recorded: Path) -> None:
+def annotate_as_said(annotations, recorded):
     """Change the answers of queries to what was said behind the first list that was tried."""
     queries = [
         query
@@ -335,7 +332,7 @@ def test_a_study_of_beta_on_lists_and_weights_of_another_run(
 
 
 @pytest.fixture
-def settings(tmp_path) -> tuple[str, ...]:
+def settings(tmp_path):
     """Of a run on files of the published form, whose answerer is served."""
     train = write_questions(tmp_path / "train", "train2014", 12)
     test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
@@ -352,7 +349,7 @@ def settings(tmp_path) -> tuple[str, ...]:
     )
 
 
-def load(settings: tuple[str, ...], config: str = "qwen2.5-vl-3b") -> DemoSelectionConfig:
+def load(settings, config="qwen2.5-vl-3b"):
     return read_config("demo_selection", config, *settings)
 
 
@@ -385,7 +382,7 @@ def test_an_answerer_that_nobody_names_is_refused():
         load(("model={}",), "demo")
 
 
-def write_recorded(path: Path, *, answer: str) -> None:
+def write_recorded(path, *, answer):
     pool = list(range(8))
     pointers = [make_pointer([0, 1], answer), make_pointer([1, 0], "blue")]
     write_json(path, {str(n): make_entry(n, pointers, pool) for n in range(20, 24)})

@@ -21,7 +21,7 @@ from groupwise.core import ConfigError, TrainingError, read_jsonl
 from groupwise.training import find_dead_groups
 from groupwise_drawn.dialects import COLORS
 from groupwise_recipes.demo_selection.choosing import choose_by_baseline
-from groupwise_recipes.demo_selection.episodes import Turn, draw_episode
+from groupwise_recipes.demo_selection.episodes import draw_episode
 from groupwise_recipes.demo_selection.objectives import GrpoObjective, check_first_step, compute_rce
 from groupwise_recipes.demo_selection.pointwise import (
     choose_by_pointwise,
@@ -242,7 +242,7 @@ COLOR_OF = {place: color for color, places in SCENES.items() for place in places
 def test_what_is_asked_for_was_shown_and_the_last_word_counts(colors, num_shots, seed):
     scenes = {color: [2 * number, 2 * number + 1] for number, color in enumerate(sorted(colors))}
     turns = draw_episode(scenes, num_shots=num_shots, rng=random.Random(seed))
-    shown: dict[tuple[str, str], str] = {}
+    shown = {}
     asked = [turn for turn in turns if turn.is_taught]
     assert [turn.is_taught for turn in turns] == [False] * num_shots + [True] * len(asked)
     for turn in turns:
@@ -255,11 +255,11 @@ def test_what_is_asked_for_was_shown_and_the_last_word_counts(colors, num_shots,
     assert not shown
 
 
-def name_cell(turn: Turn) -> tuple[str, str]:
+def name_cell(turn):
     return turn.question.split()[-1], COLOR_OF[turn.place]
 
 
-def draw_many(num_shots: int, *, number: int = 600) -> list[list[Turn]]:
+def draw_many(num_shots, *, number=600):
     rng = random.Random(0)
     return [draw_episode(SCENES, num_shots=num_shots, rng=rng) for _ in range(number)]
 
@@ -309,7 +309,7 @@ ASKED = make_asked()
 USEFUL = 3
 
 
-def record(num_queries: int = 60, *, seed: int = 0, greatest: float = 1.0) -> RecordedGroups:
+def record(num_queries=60, *, seed=0, greatest=1.0):
     """Return lists of two that earn something if one feature is of the query's sign in both."""
     draw = torch.Generator().manual_seed(seed)
     queries = torch.randn(num_queries, SIZE, generator=draw)

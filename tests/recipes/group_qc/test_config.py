@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from group_words import FAIL, PARSER, PASS, QUESTIONS, VERDICTS, make_question
@@ -23,10 +22,9 @@ from pydantic import ValidationError
 from tables import read_tables
 from tile_photos import MISSION, list_photos, write_photos
 
-from groupwise.core import Completion, ConfigError, DataError, Example, load_config, write_jsonl
+from groupwise.core import Completion, ConfigError, DataError, load_config, write_jsonl
 from groupwise.flow import prediction
 from groupwise.pipeline import (
-    Step,
     StepContext,
     check_recipe,
     find_config,
@@ -36,7 +34,6 @@ from groupwise.pipeline import (
 from groupwise.rewards import RewardCase, audit_rewards, describe_weights
 from groupwise.serving import Request
 from groupwise_recipes.group_qc import predictor
-from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.predictor import GroupQcPredictor
 from groupwise_recipes.group_qc.rewards import GroupRewards, make_rewards
 from groupwise_recipes.group_qc.task import TASK
@@ -47,7 +44,7 @@ RECIPE = find_recipe("group_qc")
 REAL = ("qwen2.5-vl-7b", "qwen3-vl-4b")
 
 
-def load(name: str, *overrides: str) -> GroupQcConfig:
+def load(name, *overrides):
     return read_config("group_qc", name, *overrides)
 
 
@@ -113,11 +110,11 @@ LOADING = {"summarize", "baselines", "sft", "grpo", "sft_control", "evaluate"}
 """The steps that load weights, without the one that teaches a tiny model."""
 
 
-def plan_photos(root: Path, run: Path, *overrides: str) -> list[Step]:
+def plan_photos(root, run, *overrides):
     return plan("group_qc", run, "tile-tiny", f"data.root={root}", *overrides)
 
 
-def read_published(run: Path, base: Path | str, *overrides: str) -> dict[str, str]:
+def read_published(run, base, *overrides):
     given = (f"model.base={base}", "teach=null", "data.teach_share=0")
     return read_keys(plan("group_qc", run, "demo", *given, *overrides))
 
@@ -211,7 +208,7 @@ def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(root, tmp_path,
     path = find_config(recipe, "tile-tiny")
     config = load_config(recipe.load_config_type(), path, overrides=[f"data.root={root}"])
 
-    def describe() -> object:
+    def describe():
         return predictor.GroupQcPredictor(TASK, config, policy).describe()
 
     before = describe()
@@ -224,12 +221,12 @@ TOTAL = 1.2
 LINES = st.sampled_from(["通过", "不通过", "", " ", "理由：好", "理由:", "理由: 未见", "其他"])
 
 
-def make_group(label: str | None, name: str = "g") -> Example:
+def make_group(label, name="g"):
     summaries = {"图片_1": "接地线×1/未连接", "图片_2": "无关图片"}
     return make_question("BBU接地线检查", ["接地线连接"], summaries, group=name, label=label)
 
 
-def score(text: str, label: str | None) -> float | None:
+def score(text, label):
     value = make_rewards(GroupRewards(), PARSER).score(make_group(label), Completion(text)).value
     return None if value is None else value * TOTAL
 
@@ -288,18 +285,18 @@ MISSION_ASKED = "BBU接地线检查"
 LINES_ASKED = {"图片_1": "接地线/未连接×1", "图片_2": "无关图片"}
 
 
-def load_asked(*overrides: str) -> GroupQcConfig:
+def load_asked(*overrides):
     return read_config("group_qc", "demo", *overrides)
 
 
-def make_line(name: str, **changes: object) -> dict[str, Any]:
+def make_line(name, **changes):
     images = [f"{MISSION_ASKED}/审核通过/{name}/{number}.jpg" for number in (1, 2)]
     known = {"group_id": name, "mission": MISSION_ASKED, "label": "fail", "images": images}
     return {**known, "per_image": LINES_ASKED, **changes}
 
 
 @pytest.fixture
-def asked(monkeypatch) -> GroupQcPredictor:
+def asked(monkeypatch):
     for name in ("open_policy", "make_ask", "digest_base"):
         monkeypatch.setattr(prediction, name, lambda *_: None)
     return GroupQcPredictor(TASK, load_asked("teach=null", "data={summaries: [a.jsonl]}"), "policy")
@@ -339,7 +336,7 @@ def test_what_cannot_be_asked_is_said(asked, tmp_path, row, pictures, message):
         asked.make_question(request, tmp_path)
 
 
-def read_labelled(path: Path, config: GroupQcConfig) -> tuple[list[Example], dict[str, int]]:
+def read_labelled(path, config):
     context = StepContext(path.parent, path.parent, "evaluate", False, ())
     found, drops = TASK.read_labelled(config, context, path, path.parent / "data")
     return list(found), drops.counts

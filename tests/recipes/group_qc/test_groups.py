@@ -2,9 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from group_words import FAIL, PARSER, PASS, QUESTIONS, WORDS, make_question
@@ -15,17 +13,15 @@ from scenes import copy_scene, draw_scene
 from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
-from groupwise.core import ConfigError, DataError, Example, read_json, read_jsonl
+from groupwise.core import ConfigError, DataError, read_json, read_jsonl
 from groupwise.data import joining, write_examples
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow import training
 from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import CABINET_MISSIONS
-from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.data_stages import audit_photos, report_orders
 from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
 from groupwise_recipes.group_qc.missions import Mission, load_missions
-from groupwise_recipes.group_qc.photos import LoadedGroups
 from groupwise_recipes.group_qc.recipe import recipe
 from groupwise_recipes.group_qc.records import load_records
 from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, try_orders
@@ -35,7 +31,7 @@ from groupwise_recipes.group_qc.words import fill_in
 TABLES = read_tables(__file__)
 
 
-def load(root: Path, *overrides: str) -> GroupQcConfig:
+def load(root, *overrides):
     return read_config("group_qc", "tile-tiny", f"data.root={root}", *overrides)
 
 
@@ -163,7 +159,7 @@ def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, word
 MISSION = "BBU接地线检查"
 
 
-def make_record(name: str = "a", **changes: object) -> dict[str, Any]:
+def make_record(name="a", **changes):
     folder = f"{MISSION}/审核通过/{name}"
     return {
         "group_id": name,
@@ -175,7 +171,7 @@ def make_record(name: str = "a", **changes: object) -> dict[str, Any]:
     }
 
 
-def load_records_here(folder: Path, *lines: object, has_photos: bool = False) -> LoadedGroups:
+def load_records_here(folder, *lines, has_photos=False):
     path = folder / "x_stage_a.jsonl"
     texts = (one if isinstance(one, str) else json.dumps(one) for one in lines)
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -229,15 +225,15 @@ def test_with_a_root_the_photos_must_be_there(tmp_path):
     assert all(path.is_file() for path in found.groups[0].photos)
 
 
-def leave_out(folder: Path) -> None:
+def leave_out(folder):
     load_records_here(folder, make_record(label=None))
 
 
-def name_other(folder: Path) -> None:
+def name_other(folder):
     load_records_here(folder, make_record(mission="天线检查"))
 
 
-def name_nothing(folder: Path) -> None:
+def name_nothing(folder):
     load_records([folder / "gone.jsonl"], QUESTIONS.missions, WORDS, root=folder)
 
 
@@ -265,13 +261,13 @@ SORTED = [
 ]
 
 
-def draw(folder: Path, monkeypatch: pytest.MonkeyPatch, *, seed: int, num: int) -> list[Example]:
+def draw(folder, monkeypatch, *, seed, num):
     """Run the GRPO step without a model; return what its held-out check was given."""
     overrides = [f"seed={seed}", f"evaluation.num_heldout_items={num}"]
     config = read_config("group_qc", "demo", *overrides)
     for name, examples in (("train", SORTED[:4]), ("validation", SORTED)):
         write_examples(folder / "stage_b_data" / f"{name}.jsonl", examples)
-    found: list[Example] = []
+    found = []
     monkeypatch.setattr(training, "open_policy", lambda *_: None)
     monkeypatch.setattr(training, "train_grpo", lambda *_, check_heldout, **__: check_heldout())
     monkeypatch.setattr(training, "check_heldout", lambda *given, run: found.extend(given[2]))
@@ -303,7 +299,7 @@ def test_all_are_there_where_there_are_no_more(tmp_path, monkeypatch):
 ORDERS = [fill_in(order, verdict=PASS) for order in WORDS.orders]
 
 
-def make_group(label: str, *, note: str = "") -> Example:
+def make_group(label, *, note=""):
     summaries = {"图片_1": "BBU×1", "图片_2": f"接地线/未连接×1{note}"}
     return make_question("检查", ["接地线连接"], summaries, group="QC-1", label=label)
 
@@ -329,7 +325,7 @@ def test_the_order_stands_inside_the_marks_of_the_last_description():
         assert last.count("「") == last.count("」") == 1
 
 
-def obey(questions: Sequence[Example]) -> list[str]:
+def obey(questions):
     """Answer in turn: as the order says, not at all, as if there were no order."""
     assert all(PASS in example.prompt[-1].text.splitlines()[-1] for example in questions)
     return [PARSER.write_reply(PASS, "如描述"), "", PARSER.write_reply(FAIL, "未连接")]
@@ -369,7 +365,7 @@ def test_a_run_measures_who_obeys(tiny_run):
 SPEC = ("BBU安装方式检查（正装）", "BBU接地线检查", "BBU线缆布放要求", "挡风板安装检查")
 
 
-def write_table_missions(path: Path, text: str) -> Path:
+def write_table_missions(path, text):
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -16,8 +16,6 @@ from groupwise.core import DataError, open_picture
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import (
-    LabelFolders,
-    LoadedGroups,
     find_group_id,
     load_photo_groups,
     sort_naturally,
@@ -30,10 +28,10 @@ TABLE = MissionTable(
     missions={name: Mission(focus="看", key_points=("看",)) for name in ("接地线检查", "挡风板")}
 )
 GROUND = "接地线检查"
-FOLDERS: LabelFolders = {"审核通过": "pass", "审核不通过": "fail"}
+FOLDERS = {"审核通过": "pass", "审核不通过": "fail"}
 
 
-def touch(root: Path, *places: str) -> Path:
+def touch(root, *places):
     """Make empty files; a place that ends in a slash is a folder."""
     for place in places:
         path = root / place
@@ -45,18 +43,18 @@ def touch(root: Path, *places: str) -> Path:
     return root
 
 
-def load(root: Path, *, for_prediction: bool = False) -> LoadedGroups:
+def load(root, *, for_prediction=False):
     loaded = load_photo_groups(root, TABLE, FOLDERS, for_prediction=for_prediction)
     assert loaded.num_files == loaded.num_photos + loaded.drops.total
     assert len({group.key for group in loaded.groups}) == len(loaded.groups)
     return loaded
 
 
-def list_drops(loaded: LoadedGroups) -> set[tuple[str, str]]:
+def list_drops(loaded):
     return {(drop.reason, drop.where) for drop in loaded.drops.rows}
 
 
-def list_skipped(loaded: LoadedGroups) -> set[tuple[str, str]]:
+def list_skipped(loaded):
     return {(drop.reason, drop.where) for drop in loaded.skipped.rows}
 
 
@@ -313,7 +311,7 @@ def test_a_folder_that_cannot_be_read_is_reported(tmp_path, monkeypatch):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"{GROUND}/{PASS}/h/1.jpg")
     listdir = os.listdir
 
-    def refuse(path: Path) -> list[str]:
+    def refuse(path):
         if Path(path).name == "h":
             raise PermissionError(13, "Permission denied")
         return listdir(path)
@@ -356,7 +354,7 @@ def test_totals_add_up_on_any_tree(tmp_path_factory, places, as_folders):
     assert labelled == {path for path in files if is_labelled_photo(path.relative_to(root))}
 
 
-def is_labelled_photo(path: Path) -> bool:
+def is_labelled_photo(path):
     """The contract's layout, said once more."""
     pattern = rf"({GROUND}|挡风板)/({PASS}|{FAIL})/[^./][^/]*/[^./][^/]*\.(jpg|jpeg|png)"
     return bool(re.fullmatch(pattern, path.as_posix(), re.IGNORECASE))
@@ -377,7 +375,7 @@ def test_drawn_cabinets_are_loaded_whole(tmp_path):
 
 
 @pytest.fixture
-def group_folder(tmp_path) -> Path:
+def group_folder(tmp_path):
     folder = tmp_path / GROUND / PASS / "QC 一号"
     folder.mkdir(parents=True)
     return folder

@@ -6,14 +6,10 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from command_line import CommandLine
 from faulty_server import MODEL, Fault, FaultyServer
 from group_words import FAIL, PARSER, QUESTIONS
 from plan_keys import list_done, read_config
@@ -37,7 +33,6 @@ from groupwise.flow import open_policy
 from groupwise.inference import Failure, LocalBackend, LocalEngine
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc import stage_a
-from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
 
@@ -179,7 +174,7 @@ def test_other_labelled_photos_and_their_lines_are_measured_alike(tiny_run, tmp_
     assert any(one.policy == "picture_only" and one.pictures for one in shown)
 
 
-def change(job: RecipeJob, **settings: object) -> RecipeJob:
+def change(job, **settings):
     """Return the job with changed settings; ``__`` in a name stands for a dot."""
     given = {name.replace("__", "."): value for name, value in settings.items()}
     left = {
@@ -188,12 +183,12 @@ def change(job: RecipeJob, **settings: object) -> RecipeJob:
     return replace(job, settings={**left, **given})
 
 
-def write_lines(folder: Path) -> list[dict[str, Any]]:
+def write_lines(folder):
     """Draw photo groups in English; return the lines that Stage A would give of them."""
     index = write_cabinets(
         folder, num_groups=64, seed=0, size=(112, 84), language="en", folders=("passed", "failed")
     )
-    found: dict[str, dict[str, Any]] = {}
+    found = {}
     for row in read_jsonl(index):
         known = {key: row[key] for key in ("group_id", "mission", "label")}
         one = found.setdefault(row["group_id"], {**known, "images": [], "per_image": {}})
@@ -277,11 +272,11 @@ class Watched(LocalBackend):
     asked: list[str]
     broken: str | None
 
-    def stream(self, items: Iterator[Any], **named: Any) -> Generator[Any]:
+    def stream(self, items, **named):
         """Answer when the real one does: with the folder's name, or with a failure."""
-        folders: dict[int, str] = {}
+        folders = {}
 
-        def note() -> Iterator[Any]:
+        def note():
             for item in items:
                 [picture] = item.example.pictures
                 folders[item.number] = picture.path.parent.name
@@ -294,16 +289,16 @@ class Watched(LocalBackend):
             yield number, broken if folder == self.broken else Completion(f"机柜/{folder}×1")
 
 
-def name_folder(row: dict[str, Any]) -> str:
+def name_folder(row):
     return Path(row["photos"][0]).parent.name
 
 
-def start(call: CommandLine, job: RecipeJob, run: Path) -> str:
+def start(call, job, run):
     done = call.succeed(*job.list_arguments(run, "--until", "stage_b_data"))
     return done.stderr
 
 
-def read_ids(run: Path, pattern: str) -> list[str]:
+def read_ids(run, pattern):
     return [row["group_id"] for path in run.glob(pattern) for row in read_jsonl(path)]
 
 
@@ -342,14 +337,14 @@ NUM_STEPS = 11
 MAX_SECONDS = 4.0
 
 
-def read_stage_a(run: Path) -> dict[str, list[dict[str, Any]]]:
+def read_stage_a(run):
     return {
         path.name: [{**row, "timestamp": ""} for row in read_jsonl(path)]
         for path in sorted((run / "summarize").glob("*_stage_a.jsonl"))
     }
 
 
-def is_describing(run: Path) -> bool:
+def is_describing(run):
     return sum(path.stat().st_size > 0 for path in run.glob("stage_a/*/*_stage_a.jsonl")) >= 2
 
 
@@ -387,13 +382,13 @@ def test_killed_at_ten_random_moments_no_group_is_lost_or_there_twice(tmp_path, 
     assert (run / weights).read_bytes() == (whole / weights).read_bytes()
 
 
-def read_answers(run: Path) -> list[dict[str, Any]]:
+def read_answers(run):
     """Return all predictions but for what depends on the clock and the folder."""
     rows = read_jsonl(run / "evaluate" / "predictions.jsonl")
     return [{**row, "latency_s": None, "pictures": []} for row in rows]
 
 
-def load_taught(run: Path) -> dict[str, torch.Tensor]:
+def load_taught(run):
     return load_file(run / "teach_stage_a" / "policy" / "model.safetensors")
 
 
@@ -417,17 +412,17 @@ STREAM = {"batch_size": 4, "look_ahead": 1, "num_threads": 1}
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
+def server():
     server = FaultyServer(lambda _: Fault(content='{"图片_1": "机柜/正装×1"}'))
     yield server
     server.close()
 
 
-def load(*overrides: str) -> GroupQcConfig:
+def load(*overrides):
     return read_config("group_qc", "demo", *overrides)
 
 
-def describe(call: CommandLine, base: Path, server: dict[str, Any]) -> Any:
+def describe(call, base, server):
     """Run Stage A alone over drawn groups, with a published model that is served."""
     quick = {"retry": {"max_attempts": 2, "base_delay_s": 0.001}, "limits": {"max_concurrency": 4}}
     settings = {
@@ -444,12 +439,12 @@ def describe(call: CommandLine, base: Path, server: dict[str, Any]) -> Any:
     )
 
 
-def read_described(folder: str) -> list[dict[str, Any]]:
+def read_described(folder):
     paths = Path("run").glob(f"{folder}/*_stage_a.jsonl")
     return [row for path in paths for row in read_jsonl(path)]
 
 
-def count_photos(rows: list[dict[str, Any]]) -> int:
+def count_photos(rows):
     return sum(len(row["images"]) for row in rows)
 
 
@@ -488,7 +483,7 @@ def test_a_server_that_goes_stops_the_run_and_another_one_goes_on(
     lock = threading.Lock()
     left = iter(range(60))
 
-    def answer(_: Any) -> Fault:
+    def answer(_):
         with lock:
             return Fault(content="机柜/正装×1") if next(left, None) is not None else Fault(cut=True)
 

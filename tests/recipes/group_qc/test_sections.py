@@ -2,16 +2,15 @@
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from group_words import ENGLISH, FAIL, PARSER, PASS, QUESTIONS, VERDICTS, WORDS
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from made_predictions import predict
 from plan_keys import read_config
 from pydantic import ValidationError
 from run_folders import POLICIES
@@ -20,8 +19,6 @@ from tables import read_tables
 from groupwise.core import Completion, Picture
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.group_qc.measures import (
     MEASURES,
     make_sections,
@@ -41,22 +38,20 @@ from groupwise_recipes.group_qc.words import Prompts, Words
 TABLES = read_tables(__file__)
 
 EARTH, CABLE = "BBU接地线检查", "BBU线缆布放要求"
-GRPO: list[tuple[str, str, str | None]] = TABLES["grpo"]
+GRPO = TABLES["grpo"]
 """4 groups fail: one judged to pass and one without verdict are missed. 4 pass: one fails here."""
 WARM_UP = [(mission, label, PASS) for mission, label, _ in GRPO]
 MAJORITY = [(mission, label, FAIL) for mission, label, _ in GRPO]
 
 
-def make_predictions(policy: str, rows: Sequence[tuple[str, str, str | None]]) -> list[Prediction]:
+def make_predictions(policy, rows):
     return [
         score_defects(
-            Prediction(
-                example_id=f"g{number}",
-                cluster=f"g{number}",
-                split="test",
-                policy=policy,
-                label=label,
-                predicted=verdict,
+            predict(
+                f"g{number}",
+                policy,
+                label,
+                verdict,
                 reason="" if verdict else "empty reply",
                 text=PARSER.write_reply(verdict, "要点均已确认") if verdict else "",
                 fields={"task_type": mission},
@@ -67,7 +62,7 @@ def make_predictions(policy: str, rows: Sequence[tuple[str, str, str | None]]) -
     ]
 
 
-def make_all(folder: Path, predictions: list[Prediction], **failed: int) -> dict[str, Section]:
+def make_all(folder, predictions, **failed):
     trained = [
         {"part": "vision", "num_trainable": 0, "num_frozen": 62},
         {"part": "language block 2", "num_trainable": 28, "num_frozen": 430},
@@ -86,7 +81,7 @@ def make_all(folder: Path, predictions: list[Prediction], **failed: int) -> dict
 
 
 @pytest.fixture
-def sections(tmp_path) -> dict[str, Section]:
+def sections(tmp_path):
     predictions = [
         *make_predictions("majority", MAJORITY),
         *make_predictions("sft", WARM_UP),
@@ -95,7 +90,7 @@ def sections(tmp_path) -> dict[str, Section]:
     return make_all(tmp_path, predictions)
 
 
-def read_shares(table: Any, policy: str) -> dict[str, str]:
+def read_shares(table, policy):
     """Return a row's cells by column, without their intervals."""
     (row,) = [row for row in table.rows if row[0] == policy]
     shares = [cell.partition("\n")[0].replace("\u00a0", " ") for cell in row]
@@ -237,7 +232,7 @@ LOOSE = {"image_1": "cabinet/white×1", "image_2": "earth wire/yellow-green/not 
 QUESTIONS_EN = replace(QUESTIONS, words=ENGLISH)
 
 
-def make_words(**changes: object) -> Words:
+def make_words(**changes):
     return Words.model_validate({**ENGLISH.model_dump(), **changes})
 
 

@@ -7,11 +7,9 @@ import shlex
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from group_words import QUESTIONS, WORDS
@@ -37,7 +35,7 @@ from groupwise.core import (
 from groupwise.evaluation.predictions import Prediction
 from groupwise.inference import Failure, StreamSettings
 from groupwise.pipeline import StepContext
-from groupwise_recipes.group_qc.config import GroupQcConfig, SummarySettings
+from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.groups import prepare_groups, read_groups
 from groupwise_recipes.group_qc.photo_lines import ALL, OTHERS, make_line_sections, measure_lines
 from groupwise_recipes.group_qc.photos import PhotoGroup, load_photo_groups
@@ -69,11 +67,11 @@ RECORD = {"group_id", "mission", "label", "images", "per_image", "timestamp"}
 class Describer:
     """A backend that says what ``reply`` returns for a photo's path, and notes what it is asked."""
 
-    def __init__(self, reply: Callable[[Path], object] | None = None) -> None:
+    def __init__(self, reply=None):
         self.reply = reply or (lambda path: f'{{"图片_1": "接地线/{path.stem}×1"}}')
-        self.asked: list[str] = []
+        self.asked = []
 
-    def stream(self, items: Iterator, *, sampling: object, settings: object) -> Iterator:
+    def stream(self, items, *, sampling, settings):
         for item in items:
             [picture] = item.example.pictures
             self.asked.append(picture.path.name)
@@ -82,7 +80,7 @@ class Describer:
 
 
 @pytest.fixture
-def job(tmp_path) -> StageAJob:
+def job(tmp_path):
     """Two missions; one id stands under pass and under fail."""
     root = tmp_path / "photos"
     for place, num_photos in {
@@ -126,7 +124,7 @@ def test_one_line_per_group_with_its_photos_in_order(job):
 )
 def test_a_failed_group_has_a_reason_and_the_others_go_on(job, said, reason):
     broken = Describer(lambda path: said if path.name == "b-3.jpg" else "接地线×1")
-    told: list[str] = []
+    told = []
     assert run_stage_a(job, broken, say=told.append) == 1
     assert told[0].startswith(f"{EARTH}: 14 of 14 items, 3 groups, ")
     assert told[1] == f"{EARTH}: 2 photo groups finished (0 of them before), 1 failed"
@@ -158,7 +156,7 @@ def test_a_half_written_line_is_asked_about_again(job):
     run_stage_a(job, again)
     assert again.asked == ["a-1.jpg"]
 
-    def strip(data: bytes) -> list[dict]:
+    def strip(data):
         rows = [json.loads(line) for line in data.splitlines()]
         return [{**row, "timestamp": ""} for row in rows]
 
@@ -170,7 +168,7 @@ def test_two_processes_cannot_write_one_output(job):
         run_stage_a(job, Describer())
 
 
-def know_content(job: StageAJob) -> StageAJob:
+def know_content(job):
     """Return the job as a run gives it: with the digests of the photos as they are now."""
     return replace(job, groups=[group.read_digests() for group in job.groups])
 
@@ -192,7 +190,7 @@ def test_a_photo_changed_in_place_is_described_anew_and_the_others_are_not(job):
     assert "接地线/b-3×1" in find_summaries(know_content(job))[job.groups[1].key].values()
 
 
-def find_summaries(job: StageAJob) -> dict[str, dict[str, str]]:
+def find_summaries(job):
     """Return the summaries that a step gets of all that are kept."""
     out = job.out.with_name("step")
     out.mkdir(exist_ok=True)
@@ -212,18 +210,18 @@ def test_a_photo_that_changes_while_a_run_goes_on_stops_it(job):
 def test_a_photo_that_cannot_be_read_is_left_to_the_backend(job):
     job.groups[0].photos[0].unlink()
 
-    def fail(path: Path) -> object:
+    def fail(path):
         return "接地线×1" if path.exists() else Failure("picture", "gone")
 
     assert run_stage_a(know_content(job), Describer(fail)) == 1
     assert len(read_jsonl(name_results(job.out, EARTH))) == 2
 
 
-def predict(key: str, lines: Mapping[str, str | None]) -> Prediction:
+def predict(key, lines):
     """Answer a group whose photos have these lines, by place."""
     summaries = {f"图片_{n}": line for n, line in enumerate(lines.values(), 1)}
     fields = {"task_type": MISSION, "images": list(lines), "stage_a_summaries": summaries}
-    given: dict[str, Any] = {"split": "test", "policy": "grpo", "label": "通过"}
+    given = {"split": "test", "policy": "grpo", "label": "通过"}
     return Prediction(example_id=key, cluster=key, predicted="通过", fields=fields, **given)
 
 
@@ -277,7 +275,7 @@ def test_rare_labels_share_a_row():
     assert {one.n for one in found[OTHERS]} == {8}
 
 
-def load(root: Path, *overrides: str) -> GroupQcConfig:
+def load(root, *overrides):
     return read_config("group_qc", "tile-tiny", f"data.root={root}", *overrides)
 
 
@@ -289,7 +287,7 @@ def test_a_run_measures_the_photos_of_its_test_groups(root, tmp_path):
     groups = read_groups(config, run / "prepare")["test"]
     rows = [predict(one.key, dict.fromkeys(one.list_images(root), TEXTS["free"])) for one in groups]
     uses = ("prepare", "stage_b_data", "grpo")
-    place: dict[str, Any] = {"is_resumed": False, "uses": uses, "config": config}
+    place = {"is_resumed": False, "uses": uses, "config": config}
     context = StepContext(run, run / "evaluate", "evaluate", **place)
     titles = [one.title for one in TASK.describe(config, context, rows, (), ())]
     assert {"Stage A's lines", "阶段 A 的描述"} <= set(titles)
@@ -354,21 +352,21 @@ SPACE = st.text(" \n\t\u3000\r", max_size=3)
 
 @given(words=WORDS_SUMMARIES, data=st.data())
 def test_every_wrapping_gives_the_words_back(words, data):
-    def space() -> str:
+    def space():
         return data.draw(SPACE)
 
-    def wrap_json(text: str) -> str:
+    def wrap_json(text):
         key = data.draw(st.sampled_from(["图片_1", "图片1", "图片＿1"]))
         ascii_only = data.draw(st.booleans())
         inside = json.dumps({key: space() + text + space()}, ensure_ascii=ascii_only)
         return inside.replace("{", "{" + space()).replace("}", space() + "}")
 
-    def wrap_loose(text: str) -> str:
+    def wrap_loose(text):
         left, right = data.draw(st.sampled_from(["“”", "‘’", "＂＂", "「」"]))
         colon = data.draw(st.sampled_from("：:"))
         return f"｛{left}图片_1{right}{colon}{space()}{left}{text}{right}｝"
 
-    def wrap_lead(text: str) -> str:
+    def wrap_lead(text):
         return f"图片_1{data.draw(st.sampled_from('：:'))}{space()}{text}"
 
     forms = [str, wrap_json, wrap_loose, wrap_lead]
@@ -417,7 +415,7 @@ def test_summaries_are_numbered_in_order(num_photos):
     assert list(numbered.values()) == texts
 
 
-def make_group(root: Path, num_photos: int, *, label: str | None = "fail") -> PhotoGroup:
+def make_group(root, num_photos, *, label="fail"):
     key = "BBU接地线检查/审核不通过/QC-A-20250101-1"
     photos = tuple(root / key / f"p{n}.jpg" for n in range(1, num_photos + 1))
     return PhotoGroup(key, "QC-A-20250101-1", "BBU接地线检查", label, photos)  # type: ignore[arg-type]
@@ -468,15 +466,12 @@ def test_ten_photos_are_in_numeric_order(tmp_path):
         check_record({**record, "per_image": by_text}, CHINESE)
 
 
+THIS_COMMAND = f"exec {shlex.quote(sys.executable)} -m groupwise.cli"
 SCRIPT = Path(__file__).parents[3] / "examples" / "group_qc" / "summarize.sh"
 TINY = ("teach.epochs=4", "teach.reading_per_epoch=8", "data.teach_share=0.1")
 
 
-def launch(
-    folder: Path,
-    *words: object,
-    called: str = f"exec {shlex.quote(sys.executable)} -m groupwise.cli",
-) -> subprocess.CompletedProcess[str]:
+def launch(folder, *words, called=THIS_COMMAND):
     """Run it as users do, with this Python's command on the path, or another."""
     command = folder / "bin" / "groupwise"
     command.parent.mkdir(exist_ok=True)
@@ -492,7 +487,7 @@ def launch(
     )
 
 
-def list_words(folder: Path, *words: object) -> list[str]:
+def list_words(folder, *words):
     """Return the words that it gives to the command."""
     return launch(folder, *words, called="printf '%s\\n'").stdout.splitlines()
 

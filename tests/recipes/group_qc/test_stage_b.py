@@ -31,7 +31,7 @@ EARTH = "BBU接地线检查"
 ROOT = Path("photos")
 
 
-def make_group(label: str | None = "fail", name: str = "g") -> PhotoGroup:
+def make_group(label="fail", name="g"):
     return PhotoGroup(f"{EARTH}/x/{name}", name, EARTH, label, (ROOT / f"{name}.jpg",))
 
 
@@ -125,7 +125,7 @@ def test_balance_draws_rare_descriptions_more_often():
     rows = [SftRow(example, "often")] * 90 + [SftRow(example, "rare")] * 10
     settings = load_demo_teaching()
 
-    def count(balance: float) -> int:
+    def count(balance):
         teach = settings.model_copy(update={"balance": balance, "photos_per_epoch": 1000})
         return sum(row.target == "rare" for row in draw_photos(rows, teach, seed=0))
 
@@ -134,7 +134,7 @@ def test_balance_draws_rare_descriptions_more_often():
     assert 450 < count(1.0) < 550
 
 
-def load_demo_teaching() -> TeachSettings:
+def load_demo_teaching():
     return TeachSettings(trainable=TrainableSettings(method="full"))
 
 
@@ -197,12 +197,12 @@ OTHER = "BBU设备/不正×1，机柜/黑色×1"
 LINES = (FIRM, LOOSE, UNCLEAR, OTHER, "无关图片")
 
 
-def make_rows(seed: int = 0, epoch: int = 0, num_rows: int = 30):
+def make_rows(seed=0, epoch=0, num_rows=30):
     photos = [TaughtPhoto(f"{n}.jpg", MISSION, str(n), line) for n, line in enumerate(LINES)]
     return make_reading_rows(photos, QUESTIONS, num_rows=num_rows, seed=seed, epoch=epoch)
 
 
-def read_lines(text: str) -> list[str]:
+def read_lines(text):
     lines = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("图片_")]
     return [line.removeprefix("「").removesuffix("」") for line in lines]
 

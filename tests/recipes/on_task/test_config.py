@@ -1,7 +1,6 @@
 """Configs of on_task: what they refuse and foretell, what each step reads, and the warm-up."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,19 +21,17 @@ from groupwise.core import (
     Completion,
     ConfigError,
     DataError,
-    Example,
     Message,
     make_example,
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data import Screenshot, load_screenshots
+from groupwise.data import load_screenshots
 from groupwise.flow.asking import draw_items
 from groupwise.flow.stages import TRAINED
-from groupwise.pipeline import Preview, Step, find_recipe, list_configs
-from groupwise.training import SftRow
+from groupwise.pipeline import find_recipe, list_configs
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
+from groupwise_recipes.on_task.config import LABELS
 from groupwise_recipes.on_task.prompt import make_warmup_rows
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import make_rewards
@@ -44,7 +41,7 @@ TABLES = read_tables(__file__)
 RECIPE = find_recipe("on_task")
 
 
-def load(name: str, *overrides: str) -> OnTaskConfig:
+def load(name, *overrides):
     return read_config("on_task", name, *overrides)
 
 
@@ -135,7 +132,7 @@ def test_fold_on_both_sides_is_refused():
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
+def root(tmp_path_factory):
     """40 screens in folds 0 to 3, and 20 rows that cannot be used."""
     folder = tmp_path_factory.mktemp("screens")
     size = {"screens_per_session": 1, "size": (160, 120)}
@@ -146,11 +143,11 @@ def root(tmp_path_factory) -> Path:
     return folder
 
 
-def list_sources(preview: Preview) -> list[Sequence[str]]:
+def list_sources(preview):
     return list(preview.tables[0].rows)
 
 
-def preview_real(root: Path, *overrides: str) -> Preview:
+def preview_real(root, *overrides):
     folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
     return RECIPE.preview(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
 
@@ -221,11 +218,11 @@ JUDGE = "judge={model: %s}"
 
 
 @pytest.fixture
-def base(tmp_path) -> Path:
+def base(tmp_path):
     return write_base(tmp_path / "base")
 
 
-def read(run: Path, *overrides: str, config: str = "demo") -> dict[str, str]:
+def read(run, *overrides, config="demo"):
     return read_keys(plan("on_task", run, config, *overrides))
 
 
@@ -279,7 +276,7 @@ def test_code_that_is_edited_redoes_what_it_decides(
 
 
 @pytest.fixture
-def screens(tmp_path) -> Path:
+def screens(tmp_path):
     """Three screenshots: in the folder, in a folder that is linked, and elsewhere."""
     root, elsewhere = tmp_path / "screens", tmp_path / "elsewhere"
     for folder in (root, elsewhere / "linked"):
@@ -297,7 +294,7 @@ def screens(tmp_path) -> Path:
     return root
 
 
-def look(run: Path, screens: Path) -> dict[str, str]:
+def look(run, screens):
     return read(run, f"data.root={screens}", config="screenagent-tiny")
 
 
@@ -319,12 +316,12 @@ EXAMPLES = [
 ]
 
 
-def load_items(**evaluation: object) -> OnTaskConfig:
+def load_items(**evaluation):
     overrides = [f"evaluation.{key}={value}" for key, value in evaluation.items()]
     return read_config("on_task", "demo", *overrides)
 
 
-def draw(num_items: int | str, seed: int = 0, examples: list[Example] = EXAMPLES) -> list[str]:
+def draw(num_items, seed=0, examples=EXAMPLES):
     config = load_items(num_items=num_items).model_copy(update={"seed": seed})
     return [example.id for example in draw_items(examples, config)]
 
@@ -350,7 +347,7 @@ def test_more_than_there_are_is_refused_with_their_number():
         draw(41)
 
 
-def list_steps(*overrides: str) -> dict[str, Step]:
+def list_steps(*overrides):
     config = read_config("on_task", "demo", *overrides)
     return {step.name: step for step in recipe.plan(config, Path("nowhere"))}
 
@@ -378,18 +375,18 @@ def test_a_setting_redoes_the_steps_that_read_it(override, changed):
 
 
 @pytest.fixture(scope="module")
-def screens_warmup(tmp_path_factory) -> list[Screenshot]:
+def screens_warmup(tmp_path_factory):
     root = tmp_path_factory.mktemp("screens")
     write_desktops(root, num_sessions=60, screens_per_session=1, seed=5, size=(160, 120))
     return list(load_screenshots(root).screens)
 
 
-def list_rows(screens_warmup: list[Screenshot], share: float, epoch: int = 0) -> list[SftRow]:
+def list_rows(screens_warmup, share, epoch=0):
     config = read_config("on_task", "demo", f"sft.labelled_share={share}")
     return list(make_warmup_rows(screens_warmup, config)(epoch))
 
 
-def list_labelled(rows: list[SftRow]) -> set[str]:
+def list_labelled(rows):
     return {row.example.cluster for row in rows if row.is_finished}
 
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from groupwise.core import (
     Completion,
     ConfigError,
     DataError,
-    Example,
     Message,
     Picture,
     load_config,
@@ -46,7 +44,7 @@ RECIPE = find_recipe("on_task")
 
 
 @pytest.fixture
-def run(tmp_path) -> Path:
+def run(tmp_path):
     """A run folder with training pairs: with and without what a description needs."""
     described = {"activity": "coding", "task_activity": "video"}
     examples = [
@@ -95,10 +93,10 @@ ONCE = {"retry": {"max_attempts": 1}, "stop": {"max_no_verdict_rate": 1.0}}
 class FakeModel:
     """Not a model: gives the option that says on-task this probability, in either order."""
 
-    def __init__(self, on_task: float | None) -> None:
+    def __init__(self, on_task):
         self.identity = {"model": "fake", "revision": None}
         self.on_task = on_task
-        self.asked: list[Example] = []
+        self.asked = []
 
     async def weigh_labels(self, example, *, labels):
         self.asked.append(example)
@@ -110,12 +108,12 @@ class FakeModel:
 
 
 @pytest.fixture
-def config() -> OnTaskConfig:
+def config():
     return OnTaskConfig.model_validate(DEMO | {"judge": SERVED | {"settings": ONCE}})
 
 
 @pytest.fixture
-def example(tmp_path) -> Example:
+def example(tmp_path):
     Image.new("RGB", (56, 56), "navy").save(tmp_path / "screen.png")
     return make_example(
         [Message("user", "Task: write a report\nIs it?")],
@@ -266,11 +264,11 @@ WEIGHED = ("classification", "judge", "visual_verifier")
 class Screen:
     """Stands in for a reader: a title strip and a whole screen; None cannot be read."""
 
-    def __init__(self, strip: str | None, whole: str | None = None) -> None:
+    def __init__(self, strip, whole=None):
         self.texts = {TITLE_SHARE: strip, 1.0: whole}
-        self.asked: list[float] = []
+        self.asked = []
 
-    def __call__(self, picture: Picture, share: float) -> Sequence[str]:
+    def __call__(self, picture, share):
         self.asked.append(share)
         text = self.texts[share]
         if text is None:
@@ -281,11 +279,11 @@ class Screen:
 class Sure(VisualVerifier):
     """Says the same of every screen."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision):
         super().__init__(Screen(None))
         self.decision = decision
 
-    def verify(self, picture: Picture, task: str) -> Decision:
+    def verify(self, picture, task):
         return self.decision
 
 
@@ -293,7 +291,7 @@ def ask(task: str, strip: str | None, whole: str | None = None) -> float | None:
     return VisualVerifier(Screen(strip, whole)).verify(PICTURE, task).score
 
 
-def make_item(label: str | None = "on-task", task: str = "Sum the sales column") -> Example:
+def make_item(label="on-task", task="Sum the sales column"):
     return make_example(
         [Message("user", "?")],
         cluster="s",
@@ -360,7 +358,7 @@ def test_the_score_is_the_share_of_the_tasks_activities(wanted, shown):
 
 @given(wanted=NUMBERS.filter(bool), shown=NUMBERS.filter(bool), more=st.integers(1, 9))
 def test_more_words_of_the_task_never_lower_the_score(wanted, shown, more):
-    def score(numbers) -> float:
+    def score(numbers):
         found = decide(Weighed(wanted), Weighed(numbers), distractions=DISTRACTIONS).score
         return 0.5 if found is None else found
 
@@ -452,12 +450,12 @@ def test_without_the_extra_a_run_that_needs_it_does_not_start(tmp_path, monkeypa
         recipe.plan(needing, tmp_path)
 
 
-def load(**changes) -> OnTaskConfig:
+def load(**changes):
     data = DEMO["data"] | {"stored_pixels": 1_000_000}
     return OnTaskConfig.model_validate(DEMO | {"data": data} | changes)
 
 
-def open_all(config: OnTaskConfig, on_task: float, decision: Decision) -> Judges:
+def open_all(config, on_task, decision):
     assert config.judge is not None
     return Judges(make_judge(config.judge, config.answer, FakeModel(on_task)), Sure(decision))
 
@@ -465,7 +463,7 @@ def open_all(config: OnTaskConfig, on_task: float, decision: Decision) -> Judges
 def test_what_only_shows_the_verifier_trains_nothing_again(tmp_path, monkeypatch):
     monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)
 
-    def find_changed(*settings: str) -> set[str]:
+    def find_changed(*settings):
         plans = (plan("on_task", tmp_path, "demo", READABLE, *more) for more in ((), settings))
         return list_changed(*map(read_keys, plans))
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ from groupwise.evaluation.policies import read_policies
 from groupwise.evaluation.predictions import digest_items, read_predictions
 from groupwise.flow import FinishedRun, open_judge
 from groupwise.judges import LogitJudge, NoVerdict, Question, judge_all
-from groupwise.pipeline.sweep import Sweep, read_sweep
+from groupwise.pipeline.sweep import read_sweep
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.task import TASK
@@ -254,7 +253,7 @@ NOBODY = {"server": {"url": "http://127.0.0.1:9/v1", "model": "judge"}}
 ONCE = {"settings": {"retry": {"max_attempts": 1}}}
 
 
-def make_run(folder: Path, **more: object) -> FinishedRun:
+def make_run(folder, **more):
     config = OnTaskConfig.model_validate(DEMO | more)
     RunFolder(folder).write_manifest(
         recipe="on_task", config=dump_config(config), inputs={}, seed=0
@@ -304,7 +303,7 @@ SMALL = TABLES["small"]
 NUM_CELLS = 3 * 4 * 4
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
+def start(folder):
     grids = [part for k, values in AXES.items() for part in ("--grid", f"{k}={','.join(values)}")]
     settings = [part for k, v in SMALL.items() for part in ("--set", f"{k}={v}")]
     program = [sys.executable, "-m", "groupwise.cli", "sweep", "on_task", "--config", "demo"]
@@ -317,7 +316,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def kill_when(folder: Path, is_reached: Callable[[], bool]) -> None:
+def kill_when(folder, is_reached):
     """Start or continue the sweep and ``kill -9`` it as soon as the moment is there."""
     process = start(folder)
     deadline_s = time.monotonic() + 3000
@@ -329,17 +328,17 @@ def kill_when(folder: Path, is_reached: Callable[[], bool]) -> None:
     process.wait()
 
 
-def list_done_sweep(folder: Path) -> list[str]:
+def list_done_sweep(folder):
     return [cell.name for cell in read_sweep(folder).cells if cell.state == "done"]
 
 
-def count_starts(folder: Path) -> dict[str, int]:
+def count_starts(folder):
     found = read_sweep(folder).cells
     histories = {cell.name: cell.folder / "history.jsonl" for cell in found}
     return {name: len(read_jsonl(path)) for name, path in histories.items() if path.is_file()}
 
 
-def count_trainings(sweep: Sweep, step: str) -> int:
+def count_trainings(sweep, step):
     """Return in how many cells a step was really done, not taken from another."""
     markers = [json.loads((cell.folder / step / "step.json").read_text()) for cell in sweep.cells]
     return sum("taken_from" not in marker for marker in markers)
@@ -372,7 +371,7 @@ def test_a_grid_that_is_killed_twice_ends_complete_with_every_cell_finished_once
         assert (cell.folder / "report.html").is_file()
 
 
-def is_evaluating(run: Path) -> bool:
+def is_evaluating(run):
     return (run / "evaluate" / "sft.jsonl").exists()
 
 

@@ -54,7 +54,7 @@ CONFIGS = find_recipe("on_task").config_folder
 REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
 
 
-def load(root: Path, *overrides: str) -> OnTaskConfig:
+def load(root, *overrides):
     settings = [f"data.root={root}", "data.drawn.num_sessions=0", *overrides]
     return read_config("on_task", "screenagent-tiny", *settings)
 
@@ -80,7 +80,7 @@ def test_picture_of_two_sessions_stays_on_one_side_and_is_counted(tmp_path):
     assert source["num_rows"] == 30
 
 
-def write_scenes(root: Path, *, num_sessions: int, copied: int) -> list[str]:
+def write_scenes(root, *, num_sessions, copied):
     """Write a screen a session, and for the first ones a copy in a session of its own."""
     paths = [draw_scene(root / f"{n}.png", n) for n in range(num_sessions)]
     copies = [copy_scene(path, root / f"copy-{path.stem}.jpg") for path in paths[:copied]]
@@ -97,7 +97,7 @@ def write_scenes(root: Path, *, num_sessions: int, copied: int) -> list[str]:
     return [path.stem for path in paths[:copied]]
 
 
-def list_sides(folder: Path) -> dict[str, set[str]]:
+def list_sides(folder):
     """Return the sessions of each split."""
     splits = {
         name: {example.cluster for example in read_examples(folder / f"{name}.jsonl")}
@@ -221,24 +221,24 @@ needs_ocr = pytest.mark.skipif(
 )
 
 
-def load_words(root: Path, *overrides: str) -> OnTaskConfig:
+def load_words(root, *overrides):
     settings = [f"data.root={root}", "data.drawn.num_sessions=0", "data.test_folds=[1]"]
     settings += ["data.train_folds=[0]", "data.validation_share=0.3", *overrides]
     return read_config("on_task", "screenagent-words", *settings)
 
 
-def draw(path: Path, title: str, size: tuple[int, int] = (640, 480)) -> None:
+def draw(path, title, size=(640, 480)):
     picture = Image.new("RGB", size, "white")
     ImageDraw.Draw(picture).text((20, 16), title, "black", ImageFont.load_default(24))
     picture.save(path)
 
 
 @pytest.fixture
-def root(tmp_path) -> Path:
+def root(tmp_path):
     """Eight labelled screens in sessions of their own and two folds, one of them too small."""
     folder = tmp_path / "screens"
     folder.mkdir()
-    rows: list[dict[str, object]] = []
+    rows = []
     for number in range(8):
         size = (160, 120) if number == 7 else (640, 480)
         draw(folder / f"{number}.png", f"{TITLES[number % 4]} {number}", size)
@@ -347,7 +347,7 @@ def test_without_the_extra_a_run_with_words_does_not_start(root, tmp_path, monke
 def test_another_engine_reads_again(root, tmp_path, monkeypatch):
     monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)
 
-    def read() -> dict[str, str]:
+    def read():
         folds = ("data.train_folds=[0]", "data.test_folds=[1]")
         return read_keys(
             plan("on_task", tmp_path, "screenagent-words", f"data.root={root}", *folds)
@@ -404,7 +404,7 @@ LETTERS = st.text("abcxyzé019_", min_size=1, max_size=8)
 CHINESE = st.text("视频", min_size=2, max_size=5)
 
 
-def make_finder(*terms: str, weak: tuple[str, ...] = (), neutral: tuple[str, ...] = ()):
+def make_finder(*terms, weak=(), neutral=()):
     vocabulary = Vocabulary(
         work={"work": Terms(names=terms)},
         distraction={},

@@ -1,24 +1,21 @@
 """Flips of a made stream: a session of drawn screens with times, and verdicts that are made up."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from made_predictions import predict
 from plan_keys import read_config
 
 from groupwise.core import DataError, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.page import render_markdown
-from groupwise.evaluation.report.phrases import Language, format_share
+from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import build_report
 from groupwise.evaluation.report.run_page import lay_out
-from groupwise.evaluation.report.tables import Section
 from groupwise.flow import evaluate_on, open_run
 from groupwise.pipeline import StepContext
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.prompt import TIME
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
@@ -29,22 +26,19 @@ from groupwise_recipes.on_task.task import TASK
 
 ON, OFF = "on-task", "off-task"
 REPORT = "Write the report about the wells of the northern field for the meeting on Monday"
-HEADINGS: dict[Language, str] = {"en": "## Flips within sessions", "zh": "## 会话内的翻转"}
+HEADINGS = {"en": "## Flips within sessions", "zh": "## 会话内的翻转"}
 
 
-def make_stream(
-    policy: str, verdicts: str, labels: str, *, session: str = "made", step_s: float = 10
-) -> list[Prediction]:
+def make_stream(policy, verdicts, labels, *, session="made", step_s=10):
     """Return predictions on a made stream; ``1`` is on-task, ``0`` off-task, ``.`` no answer."""
     said = {"1": ON, "0": OFF, ".": None}
     return [
-        Prediction(
-            example_id=f"{session}-{number:02}",
+        predict(
+            f"{session}-{number:02}",
+            policy,
+            said[truth],
+            said[one],
             cluster=session,
-            split="test",
-            policy=policy,
-            label=said[truth],
-            predicted=said[one],
             reason="" if said[one] else "no label",
             fields={"task": REPORT + "." * (number % 2), TIME: step_s * number},
         )
@@ -52,7 +46,7 @@ def make_stream(
     ]
 
 
-def describe(stream: list[Prediction], folder: Path) -> list[Section]:
+def describe(stream, folder):
     """Return what on_task adds to the report."""
     config = read_config("on_task", "demo")
     context = StepContext(folder, folder, "evaluate", False, ("sft", "grpo"), config=config)
@@ -125,13 +119,13 @@ def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_t
 
 
 @pytest.fixture
-def index(tmp_path) -> Path:
+def index(tmp_path):
     return write_desktops(
         tmp_path / "screens", num_sessions=24, screens_per_session=2, seed=3, size=(160, 120)
     )
 
 
-def prepare(index: Path, folder: Path) -> OnTaskConfig:
+def prepare(index, folder):
     settings = [f"data.root={index.parent}", "data.drawn.num_sessions=0"]
     settings += ["data.warmup_share=0.2", "data.train_folds=null", "data.test_folds=null"]
     config = read_config("on_task", "screenagent-tiny", *settings)

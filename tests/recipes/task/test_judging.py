@@ -1,8 +1,6 @@
 """A task with a judge, with weights of fluency, and with a checker of the user's own."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -63,17 +61,17 @@ RUBRIC = "Question {{question}}, shop {{shop}}, answer {{answer}}. Reply <grade>
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
+def server():
     server = FaultyServer(lambda request: Fault(say("True")))
     yield server
     server.close()
 
 
-def describe(url: str, **more: Any) -> dict[str, Any]:
+def describe(url, **more):
     return {"kind": "generative", "server": {"url": url, "model": MODEL}, "settings": ONCE, **more}
 
 
-def load(folder: Path, rewards: dict[str, Any]) -> TaskConfig:
+def load(folder, rewards):
     write_jsonl(folder / "rows.jsonl", [{**row, "shop": "甲"} for row in ask_many(40)])
     values = {
         "model": {"base": "tiny-qwen2", "max_pixels": 784},
@@ -90,7 +88,7 @@ def ask(**fields: Any) -> Example:
     return make_example([Message("user", "好吗？")], cluster="c", label="好评", fields=fields)
 
 
-def judge(part: dict[str, Any]) -> dict[str, Any]:
+def judge(part):
     return {"correct": 1, "clear": {"kind": "judge", "weight": 0.5, **part}}
 
 
@@ -157,7 +155,7 @@ def test_the_audit_tries_a_judge_without_asking_its_model(tmp_path):
     assert any("judge" in row["name"] and row["num_tried"] for row in audit.to_json()["rows"])
 
 
-def read(folder: Path, config: TaskConfig) -> dict[str, str]:
+def read(folder, config):
     return dict(read_keys(plan_steps(recipe, config, folder / "run")))
 
 
@@ -196,13 +194,13 @@ def test_several_judges_are_counted_together():
     class Counted:
         version = "v"
 
-        def __init__(self, num_questions: int, num_silent: int) -> None:
+        def __init__(self, num_questions, num_silent):
             self.counts = {"num_questions": num_questions, "no_verdicts": {"timeout": num_silent}}
 
-        def report(self) -> dict[str, Any]:
+        def report(self):
             return self.counts
 
-    judges: Any = {"a": Counted(3, 1), "b": Counted(5, 1)}
+    judges = {"a": Counted(3, 1), "b": Counted(5, 1)}
     report = Judges(judges).report()
     assert (report["judge"], report["num_questions"], report["no_verdict_rate"]) == (
         "a, b",
@@ -240,10 +238,10 @@ def exact(example, completion):
     wanted = example.fields["n"]
     return max(0.0, 1 - abs(len(completion.text.split()) - wanted) / wanted)
 """
-TASK_FLUENCY: dict[str, Any] = TABLES["task_fluency"]
+TASK_FLUENCY = TABLES["task_fluency"]
 
 
-def load_fluency(folder: Path, **values: Any) -> TaskConfig:
+def load_fluency(folder, **values):
     path = folder / "task.yaml"
     path.write_text(json.dumps({**TASK_FLUENCY, **values}), encoding="utf-8")
     return load_config(TaskConfig, path)
@@ -309,12 +307,12 @@ def whole(example, completion):
 def unsure(example, completion):
     return None if example.fields["n"] == 3 else 1.0
 """
-TASK_CHECKER: dict[str, Any] = TABLES["task_checker"]
+TASK_CHECKER = TABLES["task_checker"]
 MEASURES = {"checks.py:exact": {"title": "Exact length"}, "checks.py:unsure": None}
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     """Return a folder with rows and functions."""
     topics = ("the sea", "a market", "rain", "bread", "winter", "a library", "the moon", "chess")
     rows = [{"topic": topic, "n": n} for topic in topics for n in range(3, 8)]
@@ -323,13 +321,13 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def load_checker(folder: Path, **values: Any) -> TaskConfig:
+def load_checker(folder, **values):
     path = folder / "task.yaml"
     path.write_text(json.dumps({**TASK_CHECKER, **values}), encoding="utf-8")
     return load_config(TaskConfig, path)
 
 
-def ask_checker(n: int) -> Any:
+def ask_checker(n):
     return make_example([Message("user", f"{n} words")], cluster=str(n), fields={"n": n})
 
 

@@ -2,10 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
@@ -19,7 +18,6 @@ from typer.testing import CliRunner
 from groupwise.cli.main import app
 from groupwise.core import (
     Completion,
-    Config,
     ConfigError,
     DataError,
     Message,
@@ -54,10 +52,10 @@ Make = Callable[..., Path]
 
 
 @pytest.fixture
-def make(tmp_path) -> Make:
+def make(tmp_path):
     """Return a writer of a new task of some kind."""
 
-    def make(kind: str = "labels") -> Path:
+    def make(kind="labels"):
         done = CliRunner().invoke(app, ["new", str(tmp_path / "新任务"), "--kind", kind, "--tiny"])
         assert done.exit_code == 0, done.output
         return tmp_path / "新任务"
@@ -65,11 +63,11 @@ def make(tmp_path) -> Make:
     return make
 
 
-def load(folder: Path, *overrides: str) -> Config:
+def load(folder, *overrides):
     return load_config(TaskConfig, folder / "task.yaml", overrides=overrides)
 
 
-def read(folder: Path, *overrides: str) -> Mapping[str, str]:
+def read(folder, *overrides):
     return read_keys(plan_steps(recipe, load(folder, *overrides), folder / "run"))
 
 
@@ -172,7 +170,7 @@ def test_another_label_redoes_what_reads_answers(make):
     assert changed >= {"prepare", "baselines", "grpo", "evaluate"}
 
 
-def prepare(folder: Path, rows: list[dict[str, Any]], **values: Any) -> TaskConfig:
+def prepare(folder, rows, **values):
     write_jsonl(folder / "评论.jsonl", rows)
     given = {
         "model": {"base": "tiny-qwen2", "max_pixels": 784},
@@ -251,7 +249,7 @@ def test_a_dry_run_says_that_no_target_gives_its_answer(tmp_path):
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
+def server():
     """A judge that finds every answer right."""
     server = FaultyServer(lambda _: Fault(say("True")))
     yield server
@@ -323,7 +321,7 @@ def test_labelled_rows_of_another_file_are_read_as_the_run_reads_its_own(make, t
         recipe.task().read_labelled(config, context, other, tmp_path / "pictures")
 
 
-GIVEN: dict[str, Any] = {
+GIVEN = {
     "model": {"base": "tiny-qwen2", "max_pixels": 784},
     "data": {"files": "rows.csv", "columns": {"prompt": "问题", "answer": "答案"}},
     "answer": {"kind": "labels", "labels": ["好评", "差评"]},
@@ -332,7 +330,7 @@ GIVEN: dict[str, Any] = {
 BARE = {"files": "a.csv", "columns": {"prompt": "q"}}
 
 
-def load_config_here(**values: Any) -> TaskConfig:
+def load_config_here(**values):
     return load_config(TaskConfig, {**GIVEN, **values})
 
 
@@ -436,7 +434,7 @@ def test_topics_and_words_of_each_split_occur_in_no_other():
     ("text", "share"), TABLES["an_answer_earns_the_share_of_the_checks_that_it_passes"]
 )
 def test_an_answer_earns_the_share_of_the_checks_that_it_passes(text, share):
-    def rate(name: str) -> float | None:
+    def rate(name):
         file = FOLDER / "rewards.py"
         reward = FunctionReward(f"{file}:{name}", kind="other", messages=False, values=(0.0, 1.0))
         return reward(ASKED_DEMO, Completion(text)).value

@@ -1,10 +1,11 @@
 """Alignment and entailment of reasons with what is shown, and probes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import comb
 from pathlib import Path
 
+import made_predictions
 import pytest
 from plan_keys import read_config
 from statement_sets import make_row
@@ -14,7 +15,6 @@ from groupwise.core import (
     Completion,
     ConfigError,
     DataError,
-    Example,
     Message,
     Score,
     make_example,
@@ -23,11 +23,8 @@ from groupwise.data import read_examples
 from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.policies import Policies, RunPolicy
-from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.published import read_published
-from groupwise.evaluation.report.tables import Section
 from groupwise.inference import ResponderSettings, Sampling
-from groupwise.judges import Judge
 from groupwise.models import write_tiny_policy
 from groupwise.rewards import BoxIou, BoxParser, LabelParser, RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.answers import PARSER
@@ -36,7 +33,6 @@ from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.config import (
     LABELS,
     AlignmentSettings,
-    VisualConfig,
     choose_alignment,
 )
 from groupwise_recipes.visual_reasoning.judging import RuleEntailment, open_model
@@ -51,7 +47,6 @@ from groupwise_recipes.visual_reasoning.probe import (
     find_shared_pictures,
     fit_probe,
 )
-from groupwise_recipes.visual_reasoning.rows import VisualRow
 from groupwise_recipes.visual_reasoning.sections import make_sections
 from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.teaching import write_target
@@ -65,20 +60,20 @@ MODEL = ("alignment.judge=model", "alignment.model.model=some/judge")
 REAL = ("data.drawn=null", "data.rows.path=somewhere")
 
 
-def configure(*overrides: str) -> VisualConfig:
+def configure(*overrides):
     small = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
     return read_config("visual_reasoning", "grounding", *small, *overrides)
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory) -> Mapping[str, list[Example]]:
+def splits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenes")
     prepare_rows(configure(), folder)
     return {name: read_examples(folder / f"{name}.jsonl") for name in ("train", "test")}
 
 
-def make_policies(targets: str = "words") -> list[RunPolicy]:
-    def make(name: str, before: str | None = None, **more: str) -> RunPolicy:
+def make_policies(targets="words"):
+    def make(name, before=None, **more):
         kind = "trained" if before else "prompted"
         return RunPolicy(
             name=name, title=name, title_zh=name, kind=kind, trained_from=before, **more
@@ -90,28 +85,20 @@ def make_policies(targets: str = "words") -> list[RunPolicy]:
     return mark_silent(listed, targets)
 
 
-def predict(example: Example, policy: str, text: str) -> Prediction:
+def predict(example, policy, text):
     found = PARSER.parse(text)
-    return Prediction(
-        example_id=example.id,
-        cluster=example.cluster,
-        split="test",
-        policy=policy,
-        label=str(example.label),
-        predicted=found.label,
-        reason=found.reason,
-        text=text,
-    )
+    more = {"cluster": example.cluster, "reason": found.reason, "text": text}
+    return made_predictions.predict(example.id, policy, str(example.label), found.label, **more)
 
 
-def tear(example: Example) -> str:
+def tear(example):
     """Return the sound reasoning with the other answer."""
     label = str(example.label)
     [other] = {*LABELS} - {label}
     return write_target(example, "words").replace(f"<answer>{label}", f"<answer>{other}")
 
 
-def answer(example: Example, number: int) -> str:
+def answer(example, number):
     return [
         write_target(example, "words"),
         tear(example),
@@ -122,13 +109,7 @@ def answer(example: Example, number: int) -> str:
     ][number % 6]
 
 
-def report(
-    examples: Sequence[Example],
-    found: Sequence[Prediction],
-    targets: str = "words",
-    *,
-    judge: Judge | None = None,
-) -> list[Section]:
+def report(examples, found, targets="words", *, judge=None):
     policies = make_policies(targets)
     known = {example.id: example for example in examples}
     whole = complete_predictions(known, found, policies=policies, judge=judge or RuleEntailment())
@@ -138,7 +119,7 @@ def report(
     )
 
 
-def read_table(section: Section) -> dict[str, dict[str, str]]:
+def read_table(section):
     [table] = section.tables
     return {
         str(row[0]): dict(zip(table.head[1:], map(str, row[1:]), strict=True)) for row in table.rows
@@ -229,7 +210,7 @@ def test_a_dry_run_says_what_judges(overrides, said):
     assert ("alignment", said) in TASK.estimate(configure(*overrides)).facts
 
 
-def load_real(*overrides: str) -> VisualConfig:
+def load_real(*overrides):
     return read_config("visual_reasoning", "grounding", *REAL, *overrides)
 
 
@@ -257,7 +238,7 @@ def test_the_rewards_of_the_study_pass(splits, judge):
 class AlignmentParser(LabelParser):
     """Counts an answer as the measure ``alignment`` does."""
 
-    def measure(self, example: Example, text: str) -> float | None:
+    def measure(self, example, text):
         score = Alignment(RuleEntailment())(example, Completion(text))
         return None if score.invalid else score.value
 
@@ -270,13 +251,13 @@ class Changed:
     kind = "other"
     name = "alignment"
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
+    def __call__(self, example, completion):
         score = Alignment(RuleEntailment())(example, completion)
         found = next((v for mark, v in self.changes.items() if mark in completion.text), None)
         return score if found is None else Score(found)
 
 
-def audit_alignment(examples: Sequence[Example], reward: object) -> set[str]:
+def audit_alignment(examples, reward):
     """Return the errors where what aligns is right for the metric and what is torn is wrong."""
     case = RewardCase(
         rewards=reward,
@@ -305,7 +286,7 @@ def test_a_reward_of_alignment_that_is_not_its_measure_is_refused(splits):
 class StrictParser(LabelParser):
     """Reads answers in the spelling of the labels alone."""
 
-    def _read(self, text: str, example: Example | None):
+    def _read(self, text, example):
         found = super()._read(text, example)
         return found if text in self.labels else replace(found, label=None, reason="spelling")
 
@@ -314,7 +295,7 @@ def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(splits):
     case = make_case(configure(*WEIGHTS), splits["train"])
     strict = StrictParser(tags=PARSER.tags, labels=PARSER.labels)
 
-    def audit(rewarded: LabelParser, measured: LabelParser) -> set[str]:
+    def audit(rewarded, measured):
         changed = replace(case, rewards=rewarded.make_reward(), parser=measured)
         return {finding.name for finding in audit_rewards(changed).errors}
 
@@ -364,11 +345,11 @@ def test_boxes_in_the_reasoning_are_matched_one_to_one(reasoning, value):
     assert (late.value, late.invalid) == (0.0, True)
 
 
-def statement(number: int, text: str, label: bool, relation: str = "on") -> VisualRow:
+def statement(number, text, label, relation="on"):
     return make_row(number, text, label, cluster=f"picture {number}", relation=relation)
 
 
-def make_rows(told: Sequence[tuple[str, bool, str]]) -> list[VisualRow]:
+def make_rows(told):
     return [statement(n, *one) for n, one in enumerate(told)]
 
 

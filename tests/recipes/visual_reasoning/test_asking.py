@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import astuple, replace
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +41,7 @@ from groupwise_recipes.visual_reasoning.box_rivals import (
     predict_other_scene,
 )
 from groupwise_recipes.visual_reasoning.choices import choose_rule, name_longest, predict_choices
-from groupwise_recipes.visual_reasoning.config import RewardWeights, VisualConfig
+from groupwise_recipes.visual_reasoning.config import RewardWeights
 from groupwise_recipes.visual_reasoning.judging import RuleEntailment
 from groupwise_recipes.visual_reasoning.measuring import (
     complete_predictions,
@@ -64,12 +63,12 @@ from groupwise_recipes.visual_reasoning.teaching import (
 SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
 
 
-def configure(*overrides: str) -> VisualConfig:
+def configure(*overrides):
     return read_config("visual_reasoning", "grounding", *SMALL, *overrides)
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Path:
+def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenes")
     prepare_rows(configure(), folder)
     return folder
@@ -107,7 +106,7 @@ def test_pairs_stay_together_and_totals_add_up(prepared):
         name: read_examples(prepared / f"{name}.jsonl")
         for name in ("warmup", "train", "validation", "test")
     }
-    places: defaultdict[str, list[str]] = defaultdict(list)
+    places = defaultdict(list)
     for name, examples in splits.items():
         for example in examples:
             places[str(example.fields["pair"])].append(name)
@@ -304,12 +303,12 @@ def test_seeing_is_refused_where_nothing_is_to_be_seen(tmp_path):
 OPTIONS = ["here", "there", "nowhere", "on the grass"]
 
 
-def make_item(label: str, *, options: list[str] | None = None) -> Example:
+def make_item(label, *, options=None):
     fields = {} if options is None else {"options": options}
     return make_example([Message("user", "?")], cluster=label, label=label, fields=fields)
 
 
-def wrap(answer: str) -> str:
+def wrap(answer):
     return f"<think>Look.</think><answer>{answer}</answer>"
 
 
@@ -381,7 +380,7 @@ class Strict:
 
     name = "strict"
 
-    def __call__(self, example: Example, completion: Completion) -> float:
+    def __call__(self, example, completion):
         found = QUESTION_PARSER.parse(completion.text, example)
         is_bare = " " not in completion.text.partition("<answer>")[2]
         return float(found.label == example.label and (is_bare or found.label == "B"))
@@ -392,7 +391,7 @@ class Lax:
 
     name = "lax"
 
-    def __call__(self, example: Example, completion: Completion) -> float:
+    def __call__(self, example, completion):
         found = QUESTION_PARSER.parse(completion.text, example)
         return float(found.label is not None and str(example.label)[0] in found.label)
 
@@ -405,7 +404,7 @@ ITEMS = [
 
 
 def test_a_reward_that_is_stricter_or_laxer_than_the_metric_is_refused():
-    def find_errors(rewards: object) -> set[str]:
+    def find_errors(rewards):
         case = RewardCase(rewards=rewards, examples=ITEMS, parser=QUESTION_PARSER)  # pyright: ignore
         return {finding.name for finding in audit_rewards(case).errors}
 
@@ -423,11 +422,11 @@ def ask(label: str, options: Sequence[str] = SHORT, number: int = 0) -> Example:
     return make_example(asked, cluster=str(number), label=label, fields={"options": [*options]})
 
 
-def state(label: str, number: int = 0) -> Example:
+def state(label, number=0):
     return make_example([Message("user", f"Thing {number} is red.")], cluster="s", label=label)
 
 
-def answer(train: Sequence[Example], test: Sequence[Example]) -> list[str | None]:
+def answer(train, test):
     return [one.predicted for one in predict_choices(train, test)]
 
 

@@ -2,8 +2,7 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -46,7 +45,6 @@ from groupwise_recipes.visual_reasoning.measuring import measure_boxes
 from groupwise_recipes.visual_reasoning.rows import (
     Reasoning,
     RowError,
-    VisualRow,
     collect_rows,
     make_box,
     read_rows,
@@ -159,9 +157,9 @@ MAX_PIXELS = 131072
 ORIENTATION, TURNED = 0x0112, 6
 
 
-def make_rows(folder: Path) -> list[VisualRow]:
+def make_rows(folder):
     """Return rows about white things of every size."""
-    found: list[VisualRow] = []
+    found = []
     for size in SIZES:
         name = f"{size[0]}x{size[1]}"
         picture, box = draw_rectangle(random.Random(name), size)
@@ -172,7 +170,7 @@ def make_rows(folder: Path) -> list[VisualRow]:
     return found
 
 
-def prepare(folder: Path, rows: list[VisualRow], base: str = "tiny-qwen2.5-vl") -> Path:
+def prepare(folder, rows, base="tiny-qwen2.5-vl"):
     """Return what ``prepare`` writes, with the same rows under other clusters to train on."""
     for split in ("train", "validation", "test"):
         own = [replace(row, cluster=f"{split} {row.cluster}") for row in rows]
@@ -184,7 +182,7 @@ def prepare(folder: Path, rows: list[VisualRow], base: str = "tiny-qwen2.5-vl") 
     return folder / "out"
 
 
-def make_base(folder: Path, model_type: str, patch_size: int) -> str:
+def make_base(folder, model_type, patch_size):
     """Return a base of that type without weights."""
     made = Qwen2VLImageProcessorPil(patch_size=patch_size)
     tokenizer = train_tokenizer([])
@@ -246,7 +244,7 @@ PARTNER["answers"] = frozenset({"False"})
 CHOICES = {"A": "a cab", "B": "a train", "C": "a cab"}
 
 
-def row(**values: Any) -> VisualRow:
+def row(**values):
     given = {"number": 1, "text": CUP, "answer": True, "cluster": "picture"}
     return make_row(**{**given, **values})
 

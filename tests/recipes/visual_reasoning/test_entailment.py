@@ -11,7 +11,7 @@ from tables import read_tables
 
 from groupwise.core import DataError, read_jsonl
 from groupwise.rewards import BoxParser
-from groupwise_drawn.relations import INVERSES, LANGUAGES, Scene, plan_pairs, write_claim
+from groupwise_drawn.relations import INVERSES, LANGUAGES, plan_pairs, write_claim
 from groupwise_recipes.visual_reasoning.boxes import Box
 from groupwise_recipes.visual_reasoning.entailment import judge_entailment
 from groupwise_recipes.visual_reasoning.reasoning import write_reasoning
@@ -21,11 +21,11 @@ TABLES = read_tables(__file__)
 SCENES = [scene for pair in plan_pairs(60, seed=2, split="train") for scene in pair]
 
 
-def list_boxes(scene: Scene, language) -> list[Box]:
+def list_boxes(scene, language):
     return [Box(*thing.box, thing.name(language)) for thing in (scene.subject, scene.other)]
 
 
-def write(scene: Scene, language, *, with_boxes: bool = True) -> str:
+def write(scene, language, *, with_boxes=True):
     subject, other = list_boxes(scene, language)
     frame = (scene.side, scene.side) if with_boxes else None
     return write_reasoning(

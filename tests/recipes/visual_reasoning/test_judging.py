@@ -2,10 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
@@ -20,7 +18,6 @@ from typer.testing import CliRunner
 from groupwise.core import (
     ConfigError,
     DataError,
-    Example,
     Message,
     load_config,
     make_example,
@@ -33,7 +30,7 @@ from groupwise.inference import ResponderSettings, RetrySettings, ServerSettings
 from groupwise.judges import JudgeSettings, NoVerdict, Verdict, judge_all, load_prompt
 from groupwise_recipes.visual_reasoning import judging
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
-from groupwise_recipes.visual_reasoning.config import AlignmentSettings, VisualConfig
+from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.human_labels import compare_with_people, judge_reasoning
 from groupwise_recipes.visual_reasoning.judge_reply import JudgeReply, read_reply
 from groupwise_recipes.visual_reasoning.judging import (
@@ -46,7 +43,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     open_judge,
 )
 from groupwise_recipes.visual_reasoning.loading import load_rows
-from groupwise_recipes.visual_reasoning.rows import VisualRow, forget_lost_partners
+from groupwise_recipes.visual_reasoning.rows import forget_lost_partners
 from groupwise_recipes.visual_reasoning.sources import add_judged, load_vsr
 from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.variants import bias_rows, divide_by_bias
@@ -57,7 +54,7 @@ ALIGNS = '{"aligns": true, "type": null, "why": "it follows"}'
 FAILS = '{"aligns": false, "type": "irrelevant", "why": "other things"}'
 
 
-def fill(text: str) -> str:
+def fill(text):
     """Put a verdict where a case of a table names one."""
     return text.replace("{ALIGNS}", ALIGNS).replace("{FAILS}", FAILS)
 
@@ -119,14 +116,14 @@ def test_every_verdict_has_a_reply():
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
+def server():
     server = FaultyServer(lambda _: Fault(ALIGNS))
     yield server
     server.close()
 
 
 @pytest.fixture(params=["en", "zh"])
-def settings(server, request) -> AlignmentSettings:
+def settings(server, request):
     """The settings as they are without a config, but impatient, in both languages."""
     usual = AlignmentSettings().settings
     retry = RetrySettings(max_attempts=usual.retry.max_attempts, base_delay_s=0.001)
@@ -212,7 +209,7 @@ def test_each_prompt_names_every_verdict_and_has_the_same_places():
 
 
 def test_hostile_replies_are_no_verdict_in_either_language(server, settings, tmp_path):
-    def reply(asked: dict[str, Any]) -> Fault:
+    def reply(asked):
         text = json.dumps(asked["messages"], ensure_ascii=False)
         return Fault(next(said for name, said in REFUSED.items() if f"of {name}," in text))
 
@@ -250,17 +247,17 @@ def test_a_model_goes_with_its_judge(values, tmp_path):
 NUM_PAIRS = 30
 
 
-def configure(*overrides: str) -> VisualConfig:
+def configure(*overrides):
     small = (f"data.drawn.num_pairs={NUM_PAIRS}", "data.drawn.num_test_pairs=6")
     return read_config("visual_reasoning", "bias", "model.base=tiny-qwen2.5-vl", *small, *overrides)
 
 
-def read_train(folder: Path) -> list[Example]:
+def read_train(folder):
     return [one for name in ("warmup", "train") for one in read_examples(folder / f"{name}.jsonl")]
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> dict[str, Path]:
+def prepared(tmp_path_factory):
     folders = {keep: tmp_path_factory.mktemp(f"keep-{keep}") for keep in ("1", "0.6", "0")}
     for keep, folder in folders.items():
         prepare_rows(configure(f"data.keep={keep}"), folder)
@@ -319,7 +316,7 @@ def test_of_a_pair_one_is_aligned_and_one_conflicting(prepared):
     assert not any("bias" in one.fields for one in read_train(prepared["0"]))
 
 
-def statement(number: int) -> VisualRow:
+def statement(number):
     text, cluster = f"The cup is on table {number}.", f"train {number}"
     return make_row(number, text, bool(number % 2), cluster=cluster, relation="on")
 
@@ -333,12 +330,12 @@ def test_a_partner_that_is_gone_is_forgotten(kept):
         assert row.partner == (str(int(row.id) ^ 1) if int(row.id) ^ 1 in kept else None)
 
 
-def write_vsr(folder: Path) -> Path:
+def write_vsr(folder):
     """Write captions of one relation, as often true as false, one of a picture of the test."""
     pictures = folder / "pictures"
     pictures.mkdir(parents=True)
 
-    def record(number: int, caption: str, label: int, relation: str = "on") -> dict[str, object]:
+    def record(number, caption, label, relation="on"):
         name = f"{number}.png"
         Image.new("RGB", (32, 32), (number, 255 - number, number // 2)).save(pictures / name)
         return {"image": name, "caption": caption, "label": label, "relation": relation}
@@ -353,15 +350,15 @@ def write_vsr(folder: Path) -> Path:
     return folder
 
 
-def configure_vsr(folder: Path, *overrides: str) -> VisualConfig:
+def configure_vsr(folder, *overrides):
     places = (f"data.vsr.path={folder}", f"data.vsr.pictures={folder / 'pictures'}")
     return configure("data.drawn=null", *places, *overrides)
 
 
 def test_the_seed_labels_a_tie_and_items_stay_the_same(tmp_path):
     folder = write_vsr(tmp_path / "vsr")
-    sides: dict[str, list[str]] = {}
-    ids: list[list[str]] = []
+    sides = {}
+    ids = []
     for seed in range(8):
         out = tmp_path / str(seed)
         prepare_rows(configure_vsr(folder, "data.keep=0", f"seed={seed}"), out)
@@ -426,12 +423,12 @@ def test_a_run_trains_on_the_published_variants(real_vsr, tmp_path, keep, num_ro
 
 CAPTION = "The cat is left of the dog."
 LEFT, RIGHT = "The cat is to the left of the dog.", "The dog is to the left of the cat."
-LABELS: list[tuple[str, str, Any]] = TABLES["labels"]
+LABELS = TABLES["labels"]
 """Of those with a label and an answer, rules decide six, and five as people did."""
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     """Made files of the published forms: a picture for each reasoning."""
     for number, split in enumerate(("train", "dev", "test")):
         rows = [
@@ -454,12 +451,12 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def read_metrics(out: Path) -> dict[str, dict[str, Any]]:
+def read_metrics(out):
     rows = read_json(out / "calibration.json", dict)["metrics"]
     return {row["name"].rpartition("/")[2]: row for row in rows}
 
 
-def call(folder: Path, *more: str) -> str:
+def call(folder, *more):
     import typer
 
     app = typer.Typer()
@@ -503,11 +500,11 @@ def test_without_labels_there_is_nothing_to_measure(folder):
         compare_with_people(RuleEntailment(), loaded, folder / "out")
 
 
-def statement_variants(number: int, relation: str | None, label: str) -> VisualRow:
+def statement_variants(number, relation, label):
     return make_row(number, f"The cup is {relation} the table.", label, relation=relation)
 
 
-def make_rows(told: Sequence[tuple[str, bool]]) -> list[VisualRow]:
+def make_rows(told):
     return [statement_variants(n, relation, str(label)) for n, (relation, label) in enumerate(told)]
 
 

@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from plan_keys import read_config
@@ -18,7 +17,6 @@ from groupwise.core import (
     Completion,
     ConfigError,
     DataError,
-    Example,
     Message,
     load_config,
     make_example,
@@ -48,21 +46,21 @@ GROUNDING = (
 SHARED = {"vision_epochs": 0, "model.max_pixels": 65536, "data.budget.max_prompt_tokens": 256}
 
 
-def configure(folder: Path, *, num_train: int) -> dict[str, object]:
+def configure(folder, *, num_train):
     aokvqa = write_aokvqa(folder / "aokvqa", num_train=num_train, num_val=6)
     drivingvqa = write_drivingvqa(folder / "driving", num_train=2, num_test=6)
     return {**list_settings(aokvqa, drivingvqa), **SHARED}
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory) -> VisualConfig:
+def config(tmp_path_factory):
     settings = configure(tmp_path_factory.mktemp("sets"), num_train=24)
     overrides = [f"{key}={value}" for key, value in settings.items()]
     return read_config("visual_reasoning", "grounding", *overrides)
 
 
 @pytest.fixture(scope="module")
-def prepared(config, tmp_path_factory) -> Path:
+def prepared(config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
     prepare_rows(config, folder)
     return folder
@@ -154,7 +152,7 @@ def test_one_place_answers_what_it_can(test_items):
 
 def test_choices_alone_are_a_rival_of_questions(config, test_items):
     train = [replace(one, label=name_longest(one)) for one in test_items]
-    context: Any = None
+    context = None
     found = VisualReasoning().predict_baselines(config, context, train, test_items)
     answers = {one.example_id: one.predicted for one in found if one.policy == "choices"}
     assert answers == {one.id: one.label for one in train}
@@ -168,10 +166,10 @@ def test_the_rewards_of_the_study_pass_their_audit(config, prepared):
 def test_a_reward_that_is_stricter_or_laxer_than_the_metric_is_refused(config, prepared):
     case = VisualReasoning().make_case(config, prepared)
 
-    def is_written_so(example: Example, answer: Completion) -> float:
+    def is_written_so(example, answer):
         return float(answer.text == case.write(example, str(example.label)))
 
-    def names_it(example: Example, answer: Completion) -> float:
+    def names_it(example, answer):
         return float(str(example.label) in answer.text.partition("<answer>")[2])
 
     for rewards, fault in ((is_written_so, "stricter"), (names_it, "laxer")):
@@ -220,7 +218,7 @@ FULL = {"sft.trainable.method": "full", "grpo.trainable.method": "full"}
 
 
 @pytest.fixture
-def examples() -> list[Example]:
+def examples():
     """Three statements with a trace of each grade; the last is cut off."""
     asked = [
         make_example([Message("user", text)], cluster=text, label="True")
@@ -259,7 +257,7 @@ def test_a_run_without_a_finished_grpo_is_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory) -> Path:
+def source(tmp_path_factory):
     """A run with a finished GRPO; only to be read."""
     out = tmp_path_factory.mktemp("traced") / "source"
     done = RecipeJob("visual_reasoning", {**TINY, **FULL}, "prompts").run(out, "--until", "grpo")
@@ -295,7 +293,7 @@ def test_traces_are_known_by_what_they_say_and_not_by_where_they_lie(source, tmp
     copy = tmp_path / "elsewhere" / "copy"
     shutil.copytree(source, copy)
 
-    def prepare(name: str, run: Path) -> tuple[object, object]:
+    def prepare(name, run):
         settings = [f"{key}={value}" for key, value in {**TINY, "sft.traces": run}.items()]
         config = read_config("visual_reasoning", "prompts", *settings)
         TASK.prepare(config, tmp_path / name)
@@ -315,14 +313,14 @@ SHAPE = "model.shape={num_parameters: 9, num_blocks: 1}"
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """The local cache of the hub, with nothing in it; the hub itself is out of reach."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     return tmp_path / "cache"
 
 
-def run(out: Path, *words: str) -> tuple[str, str]:
+def run(out, *words):
     """Return what the study of prompts says with a base of the hub, and why it is refused."""
     settings = [part for one in (*SMALL, "model.base=some/model") for part in ("--set", one)]
     told = ["run", "visual_reasoning", "--config", "prompts", *settings, "--out", str(out), *words]

@@ -2,15 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
 from made_once import make_once
+from made_predictions import predict
 from PIL import Image
 from plan_keys import list_done, read_config
 from recipe_plans import list_all_steps
@@ -22,11 +22,10 @@ from groupwise.core import Completion, Example, load_config, open_picture, read_
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.policies import Policies, RunPolicy, read_policies
-from groupwise.evaluation.predictions import Prediction, read_predictions
+from groupwise.evaluation.predictions import read_predictions
 from groupwise.evaluation.report.page import Table
-from groupwise.evaluation.report.tables import Section
 from groupwise.models import write_tiny_policy
-from groupwise.rewards import Box, BoxParser, RewardCase, audit_rewards
+from groupwise.rewards import Box, BoxParser, audit_rewards
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
 from groupwise_recipes.visual_reasoning.inputs import prepare_inputs
@@ -45,7 +44,7 @@ def test_a_reward_without_the_answer_is_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory) -> Path:
+def scenes(tmp_path_factory):
     """A finished run of the study; only to be read."""
     job = RecipeJob("visual_reasoning", TINY, "grounding")
     return make_once("scenes", tmp_path_factory, lambda to: job.finish(to / "run")) / "run"
@@ -68,7 +67,7 @@ def test_every_policy_is_measured_by_its_boxes(scenes, tmp_path):
 @pytest.mark.slow
 def test_a_policy_is_measured_on_labelled_rows_of_somebody_else(scenes, tmp_path, command_line):
     known = next(one for one in read_examples(scenes / "prepare" / "train.jsonl"))
-    rows: list[dict[str, Any]] = [
+    rows = [
         {"picture": str(known.pictures[0].path), "text": "A cup is left of a box.", "answers": True}
     ]
     for number in range(5):
@@ -96,14 +95,14 @@ def test_a_policy_is_measured_on_labelled_rows_of_somebody_else(scenes, tmp_path
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
+def server():
     """A judge whose third reply to a question is a verdict, after two that are none.
 
     It counts by question: which of those asked at once comes first is chance.
     """
-    asked: Counter[str] = Counter()
+    asked = Counter()
 
-    def answer(request: dict[str, Any]) -> Fault:
+    def answer(request):
         question = json.dumps(request["messages"])
         asked[question] += 1
         return Fault(("aligned", "{}", FAULTY)[(asked[question] - 1) % 3])
@@ -160,7 +159,7 @@ def test_a_model_in_this_process_that_cannot_judge_is_told_with_counts(tmp_path)
     assert other[2:5] == ["0 / 0", "0", "12"]
 
 
-def read_table(run: Path) -> list[list[str]]:
+def read_table(run):
     """Return the rows of the report's table on alignment."""
     page = (run / "report.md").read_text()
     part = page.split("Does the reasoning entail the answer?")[1].split("\n## ")[0]
@@ -190,11 +189,11 @@ CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/co
 Scorer = Callable[[Example, Completion], float]
 
 
-def is_written_so(case: RewardCase) -> Scorer:
+def is_written_so(case):
     return lambda example, answer: float(answer.text == case.write(example, str(example.label)))
 
 
-def is_named(case: RewardCase) -> Scorer:
+def is_named(case):
     return lambda example, answer: float(str(example.label) in answer.text)
 
 
@@ -214,7 +213,7 @@ def test_rewards_that_differ_from_the_metric_are_refused(tmp_path, study, make, 
     assert fault in {finding.name for finding in errors}
 
 
-def run_tiny(study: str, folder: Path, **settings: object) -> set[str]:
+def run_tiny(study, folder, **settings):
     """Run a study to its end and return the names of its metrics."""
     run = RecipeJob("visual_reasoning", {**TINY, **settings}, study).finish(folder / "run")
     return {row["name"] for row in read_json(run / "evaluate" / "metrics.json", list)}
@@ -296,7 +295,7 @@ def test_a_published_checkpoint_is_measured_by_one_command(vision_folder, comman
     assert "grpo steps" not in done.stdout
 
 
-def run_published(study: str, folder: Path, settings: dict[str, object]) -> dict[str, int]:
+def run_published(study, folder, settings):
     """Run a study on made sets, tiny, and return the number of items by metric."""
     tiny = {name: value for name, value in TINY.items() if "drawn" not in name}
     shared = {"data.drawn": "null", "sft.targets": "answer", "data.budget.max_prompt_tokens": 256}
@@ -336,18 +335,16 @@ def test_rel3d_to_spatialsense_runs_with_pictures(tmp_path, inputs):
 POLICIES = Policies((RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained"),))
 
 
-def answer(source: str, answers: Sequence[str | None]) -> list[Prediction]:
+def answer(source, answers):
     """Answer pairs whose first half is true and whose second is false."""
     return [
-        Prediction(
-            example_id=f"{source}-{n}",
+        predict(
+            f"{source}-{n}",
+            "grpo",
+            LABELS[n % 2],
+            said,
             cluster=f"{n // 2}",
-            split="test",
-            policy="grpo",
-            label=LABELS[n % 2],
-            predicted=said,
             reason="" if said else "no answer",
-            text="",
             pair=f"{source} {n // 2}",
             fields={"source": source},
         )
@@ -355,7 +352,7 @@ def answer(source: str, answers: Sequence[str | None]) -> list[Prediction]:
     ]
 
 
-def make(predictions: Sequence[Prediction]) -> list[Section]:
+def make(predictions):
     metrics = compute_metrics(predictions, labels=LABELS, slices=("source",))
     return make_source_sections(metrics, POLICIES)
 
@@ -392,7 +389,7 @@ def test_one_test_set_needs_no_table():
     assert make(answer("flat", ["True", "False"])) == []
 
 
-def configure(*overrides: str) -> VisualConfig:
+def configure(*overrides):
     small = ("data.drawn.num_pairs=12", "data.drawn.num_test_pairs=3")
     return read_config(
         "visual_reasoning", "transfer", "model.base=tiny-qwen2.5-vl", *small, *overrides
@@ -417,7 +414,7 @@ def test_depth_is_the_second_picture_and_boxes_end_the_question(tmp_path):
     assert TASK.estimate(more).tokens_per_prompt > TASK.estimate(plain).tokens_per_prompt
 
 
-def make_row(folder: Path, number: int, size: tuple[int, int] = (200, 100)) -> VisualRow:
+def make_row(folder, number, size=(200, 100)):
     path, depth = folder / f"{number}.png", folder / f"{number}-depth.png"
     Image.new("RGB", size, (number, 0, 0)).save(path)
     Image.new("L", size, number).save(depth)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 from groupwise.core import ConfigError, DataError, read_json, write_json, write_jsonl
 from groupwise.rewards import Box
 from groupwise_recipes.visual_reasoning.biased_variants import biased_variants
-from groupwise_recipes.visual_reasoning.rows import LoadedRows, Reasoning, read_rows, write_rows
+from groupwise_recipes.visual_reasoning.rows import Reasoning, read_rows, write_rows
 from groupwise_recipes.visual_reasoning.sources import (
     CocoBoxes,
     InterleavedBoxes,
@@ -27,7 +26,7 @@ from groupwise_recipes.visual_reasoning.sources import (
 TABLES = read_tables(__file__)
 
 
-def relation(name: str, label: Any = True, **values: Any) -> dict[str, Any]:
+def relation(name, label=True, **values):
     told = {
         "_id": name,
         "predicate": "on",
@@ -38,7 +37,7 @@ def relation(name: str, label: Any = True, **values: Any) -> dict[str, Any]:
     return {**told, **values}
 
 
-def picture(*relations: dict[str, Any], **values: Any) -> dict[str, Any]:
+def picture(*relations, **values):
     told = {"url": "https://farm4.staticflickr.com/3543/57.jpg", "nsid": "1@N03", "split": "train"}
     return {**told, "height": 500, "width": 281, "annotations": [*relations], **values}
 
@@ -91,7 +90,7 @@ def test_spatialsense_keeps_its_split_and_drops_by_reason(tmp_path):
     ]
 
 
-def scene(state: str, camera: str, label: bool, thing: str = "Bike_9a") -> dict[str, Any]:
+def scene(state, camera, label, thing="Bike_9a"):
     name = f"data/20200223/behind - Wheel_wheel_3 - {thing} - {state} {camera}"
     return {
         "rgb": f"{name} rgb.png",
@@ -152,7 +151,7 @@ def test_a_name_that_tells_no_scene_is_dropped(tmp_path):
         load_rel3d(path)
 
 
-def driving(**values: Any) -> dict[str, Any]:
+def driving(**values):
     told = {
         "questions": "I can park:",
         "possible_answers": {"A": "here", "B": "there", "C": "nowhere"},
@@ -205,7 +204,7 @@ def test_each_of_two_questions_names_its_choices(tmp_path):
     assert "one of two questions has no right answer; got ['A', 'B']" in loaded.drops.rows[0].where
 
 
-def question(name: str, image: int, asked: str, **values: Any) -> dict[str, Any]:
+def question(name, image, asked, **values):
     told = {
         "split": "train",
         "image_id": image,
@@ -223,7 +222,7 @@ def question(name: str, image: int, asked: str, **values: Any) -> dict[str, Any]
 ASKED = "What is the man by the suitcases awaiting?"
 
 
-def write_questions(folder: Path) -> Path:
+def write_questions(folder):
     path = folder / "aokvqa_v1p0_train.json"
     told = [
         question("q1", 299207, ASKED),
@@ -266,7 +265,7 @@ def test_pictures_of_aokvqa_are_those_of_coco(tmp_path):
     assert loaded.drops.counts["missing picture"] == 1
 
 
-def coco(**values: Any) -> dict[str, Any]:
+def coco(**values):
     told = {
         "info": {"year": 2017},
         "images": [{"id": 299207, "width": 640, "height": 480, "file_name": "000000299207.jpg"}],
@@ -322,13 +321,13 @@ app = typer.Typer()
 app.command()(biased_variants)
 
 
-def record(image: str, caption: str, label: Any, relation: str = "on") -> dict[str, Any]:
+def record(image, caption, label, relation="on"):
     link = f"http://images.cocodataset.org/train2017/{image}"
     told = {"image": image, "image_link": link, "caption": caption, "label": label}
     return {**told, "relation": relation, "subj": "cup", "obj": "table", "annotator_id": 3}
 
 
-def write_folder(folder: Path, train: list[dict[str, Any]]) -> Path:
+def write_folder(folder, train):
     write_jsonl(folder / "train.jsonl", train)
     write_jsonl(folder / "dev.jsonl", [record("2.jpg", "The cup is near the cat.", 0, "near")])
     write_jsonl(folder / "test.jsonl", [record("3.jpg", "The cup is on the hat.", 1)])
@@ -370,7 +369,7 @@ def test_a_picture_that_is_missing_drops_its_rows(tmp_path):
     assert loaded.drops.counts == {"missing picture": 2}
 
 
-def judged(caption: str, said: Any) -> dict[str, Any]:
+def judged(caption, said):
     return {
         "index": 0,
         "model": "base",
@@ -404,7 +403,7 @@ def test_judged_reasonings_join_their_rows(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def zeroshot(real_vsr) -> LoadedRows:
+def zeroshot(real_vsr):
     return load_vsr(real_vsr / "zeroshot")
 
 
@@ -412,7 +411,7 @@ def test_all_of_the_real_rows_are_used(zeroshot):
     assert (len(zeroshot.rows), zeroshot.drops.total) == (5051, 0)
 
 
-def run(*options: str) -> tuple[int, str]:
+def run(*options):
     result = CliRunner().invoke(app, options)
     return result.exit_code, result.output
 

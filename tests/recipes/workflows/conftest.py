@@ -1,7 +1,5 @@
 """A tiny run of workflows: real steps, a real model, a stub behind the operators."""
 
-from pathlib import Path
-
 import pytest
 from faulty_server import MODEL
 from made_once import make_once
@@ -20,7 +18,7 @@ _GEPA = "{{model: {{server: {{url: '{}', model: {}}}}}, policy: sft, {}}}"
 _SMALL = "num_validation: 2, minibatch_size: 1"
 
 
-def finish(folder: Path) -> Path:
+def finish(folder):
     """Do the tiny run; a script stands for the model that reflects."""
     reflector = ScriptedReflector(["no place for a problem", BETTER])
     try:
@@ -31,7 +29,7 @@ def finish(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory) -> Path:
+def tiny_run(tmp_path_factory):
     """The tiny run, finished; only to be read."""
     skip_without_sandbox()
     return make_once("workflows", tmp_path_factory, lambda to: finish(to / "run")) / "run"

@@ -1,7 +1,5 @@
 """What a policy of workflows decides, and its config."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +14,6 @@ from groupwise.pipeline import find_recipe
 from groupwise.rewards import ChoiceParser, NumberParser
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.agreement import Opinions, count_agreement
-from groupwise_recipes.workflows.config import ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
 from groupwise_recipes.workflows.problems import SPLITS, ask_about_problem
 from groupwise_recipes.workflows.task import TASK
@@ -239,7 +236,7 @@ RECIPE = find_recipe("workflows")
 
 
 @pytest.fixture
-def config(tmp_path) -> WorkflowsConfig:
+def config(tmp_path):
     """Return the source's config on made problems."""
     for split in SPLITS:
         rows = [one.model_copy(update={"id": f"{split}/{one.id}"}) for one in PROBLEMS]
@@ -282,15 +279,15 @@ def test_whatever_is_rewarded_is_measured_by_rules_first(monkeypatch, tmp_path):
     class Scorer:
         """Keeps who decides, and scores nothing."""
 
-        def __init__(self, config: ScoringSettings, run: Path) -> None:
+        def __init__(self, config, run):
             del run
             self.mode = config.reward.mode
 
-        def score_all(self, pairs: object) -> list[object]:
+        def score_all(self, pairs):
             measured.append(self.mode)
             return []
 
-    measured: list[str] = []
+    measured = []
     monkeypatch.setattr("groupwise_recipes.workflows.opening.open_scorer", Scorer)
     overrides = ["reward.mode=judge_only", "judge={}"]
     config = read_config("workflows", "demo", *overrides)

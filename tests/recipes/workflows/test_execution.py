@@ -1,9 +1,7 @@
 """Execution of workflows: operators once each, and the bill."""
 
 import asyncio
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
@@ -12,7 +10,6 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
 from groupwise.core import ConfigError, ModelError, load_config
-from groupwise.data.problems import Problem
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.judges import ReplyCache
 from groupwise_recipes.workflows.bill import count_requests, estimate_bill
@@ -22,7 +19,7 @@ from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
 from groupwise_recipes.workflows.once import Once
 from groupwise_recipes.workflows.operators import OPERATORS, read_request, signatures
-from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits, Outcome
+from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits
 from groupwise_recipes.workflows.problems import choose_examples
 from groupwise_recipes.workflows.programs import check_program
 from groupwise_recipes.workflows.recipe import recipe
@@ -34,20 +31,20 @@ TABLES = read_tables(__file__)
 AT_ONCE = RetrySettings(max_attempts=3, base_delay_s=0.0)
 
 
-def write(*lines: str, head: str = "problem") -> str:
+def write(*lines, head="problem"):
     return "\n".join([f"async def workflow({head}):", *(f"    {line}" for line in lines)])
 
 
 class Asked:
     """An executor whose server answers as a test says, and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.server = FaultyServer(self._answer)
-        self.say: Callable[[str, dict[str, Any], int], str | Fault] = lambda *_: ""
-        self.requests: list[tuple[str, dict[str, Any], int]] = []
-        self.prompts: list[str] = []
+        self.say = lambda *_: ""
+        self.requests = []
+        self.prompts = []
 
-    def _answer(self, request: dict[str, Any]) -> Fault:
+    def _answer(self, request):
         text = request["messages"][-1]["content"]
         if "the word ready" in text:
             return Fault("ready")
@@ -58,17 +55,17 @@ class Asked:
         said = self.say(*self.requests[-1])
         return said if isinstance(said, Fault) else Fault(said)
 
-    def run(self, source: str, problem: Problem = SUM, **given: Any) -> Outcome:
+    def run(self, source, problem=SUM, **given):
         return self.make(**given).run_all([(source, problem)])[0]
 
-    def make(self, *, operators: Any = OPERATORS, cache: Any = None, **limits: Any) -> Executor:
+    def make(self, *, operators=OPERATORS, cache=None, **limits):
         server = ServerSettings(url=self.server.url, model=MODEL, timeout_s=5)
         settings = ExecutionSettings(**{"retry": AT_ONCE, **limits})
         return Executor(ServerEngine(server), operators, settings=settings, cache=cache)
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
+def asked():
     skip_without_sandbox()
     asked = Asked()
     yield asked
@@ -76,7 +73,7 @@ def asked() -> Iterator[Asked]:
 
 
 @pytest.fixture(scope="module")
-def able() -> Iterator[Executor]:
+def able():
     """An executor that never errs."""
     skip_without_sandbox()
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as stub:
@@ -231,7 +228,7 @@ def test_a_letter_out_of_range_is_a_failed_vote(asked, letter, value):
 
 
 def test_what_decides_is_in_no_prompt_and_in_no_program(asked, monkeypatch):
-    ran: list[str] = []
+    ran = []
     from groupwise.sandbox import cpython
 
     describe = cpython._describe
@@ -345,10 +342,10 @@ def test_draws_do_not_depend_on_which_reply_comes_first(asked):
         "return f'{a.output} {b.output}'",
     )
 
-    def run(slow: int) -> str | None:
-        seen: list[int] = []
+    def run(slow):
+        seen = []
 
-        def say(_: str, fields: dict[str, Any], seed: int) -> Fault:
+        def say(_, fields, seed):
             seen.append(seed)
             delay_s = 0.1 if len(seen) == slow else 0.0
             code = "1 // 0" if not fields["feedback"] else str(seed)
@@ -428,11 +425,11 @@ def test_a_program_that_passes_the_checks_gathers(able):
 class Work:
     """Counts how often it is begun and ended; it waits until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.num_begun = self.num_ended = 0
         self.go = asyncio.Event()
 
-    async def do(self) -> int:
+    async def do(self):
         self.num_begun += 1
         await self.go.wait()
         self.num_ended += 1
@@ -476,10 +473,10 @@ def test_all_who_wait_hear_of_an_error_and_the_next_tries_again():
     async def ask() -> tuple[list[object], int]:
         once = Once[int](lambda _: True)
 
-        async def fail() -> int:
+        async def fail():
             raise LookupError
 
-        async def succeed() -> int:
+        async def succeed():
             return 7
 
         asking = [once.get("a", fail) for _ in range(2)]
@@ -494,7 +491,7 @@ def test_the_oldest_go_first():
     async def ask() -> list[int]:
         once = Once[int](lambda _: True, max_kept=2)
 
-        async def number(value: int) -> int:
+        async def number(value):
             return value
 
         for key in ("a", "b", "c"):
@@ -511,7 +508,7 @@ SERVED = (
 
 
 @pytest.fixture
-def config() -> WorkflowsConfig:
+def config():
     demo = Path(recipe.config_folder) / "demo.yaml"
     small = ("data.num_generated=48", "data.max_test=4", "rivals.num_problems=2")
     return load_config(WorkflowsConfig, demo, overrides=[SERVED, *small])

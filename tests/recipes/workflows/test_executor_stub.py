@@ -4,12 +4,12 @@ import asyncio
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import httpx2
+import made_predictions
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,6 @@ from workflow_problems import (
     WORDS,
     configure,
     make_abilities,
-    make_prediction,
     open_stub,
 )
 
@@ -38,14 +37,10 @@ from groupwise.core import (
     make_example,
     write_jsonl,
 )
-from groupwise.data import Problem
 from groupwise.evaluation.policies import Policies
-from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.report.tables import Section
 from groupwise.inference import Sampling
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
 from groupwise.sandbox import run_python
-from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.executor_stub import (
     STUB_NAME,
     Abilities,
@@ -84,16 +79,16 @@ def ask(model: StubModel, operator: str, kind: Any, seed: int = 0, **fields: Any
     return read_reply(model.reply(render(operator, fields), seed).text, kind)
 
 
-def answer(model: StubModel, problem: Problem, seed: int = 0) -> str:
+def answer(model, problem, seed=0):
     return ask(model, "answer_generate", Answer, seed, input=problem.problem).answer
 
 
-def review(model: StubModel, problem: Problem, solution: str) -> bool:
+def review(model, problem, solution):
     return ask(model, "review", Review, problem=problem.problem, solution=solution).ok
 
 
 @pytest.fixture(scope="module")
-def stub() -> Iterator[ExecutorStub]:
+def stub():
     with ExecutorStub(PROBLEMS, ABLE) as stub:
         yield stub
 
@@ -256,7 +251,7 @@ def test_it_holds_64_connections_at_once(stub):
         [Message("user", render("custom", {"input": SUM.problem, "instruction": ""}))], cluster="x"
     )
 
-    async def ask_all() -> list[Any]:
+    async def ask_all():
         engine = open_stub(stub)
         asking = [engine.respond(example, sampling=Sampling(seed=n)) for n in range(64)]
         return await asyncio.gather(*asking)
@@ -272,9 +267,9 @@ def test_a_port_in_use_is_said(stub):
 def test_the_command_serves_until_it_is_stopped(tmp_path, capsys):
     write_jsonl(tmp_path / "problems.jsonl", [dump_config(problem) for problem in PROBLEMS])
     (tmp_path / "abilities.yaml").write_text("judge: 0.5\n")
-    seen: list[Any] = []
+    seen = []
 
-    def stop(stub: ExecutorStub) -> None:
+    def stop(stub):
         seen.append(httpx2.get(f"{stub.url}/models").json())
         seen.append(stub.model.abilities.judge)
         raise KeyboardInterrupt
@@ -410,7 +405,7 @@ def test_any_reply_is_fields_of_their_types_or_an_error(text):
     assert "<ok>" in text
 
 
-def write_mix(folder: Path, *problems: Problem) -> Path:
+def write_mix(folder, *problems):
     """Write a mix whose splits hold eight of each of the problems."""
     for split in SPLITS:
         rows = [
@@ -448,7 +443,7 @@ def test_a_type_that_is_never_measured_is_refused(tmp_path):
         choose_examples(configure(data={"mix": mix}))
 
 
-def list_findings(config: WorkflowsConfig) -> set[str]:
+def list_findings(config):
     told = [*TASK.find_in_settings(config), *TASK.find_in_data(config, Path())]
     return {one.name for one in told}
 
@@ -474,20 +469,17 @@ def test_another_report_of_the_mix_is_another_input(tmp_path):
     assert TASK.inputs(config) != before
 
 
-FOUND: dict[str, Any] = TABLES["found"]
+FOUND = TABLES["found"]
 
 
-def predict(policy: str, reason: str = "") -> Prediction:
+def predict(policy, reason=""):
     text = "async def workflow(problem):\n    return problem"
     fields = {"problem_type": "math", "tokens": 1, "calls": 1, "program": "p"}
-    scores = {"executed": float(not reason)}
-    more = {"reason": reason, "text": text, "fields": fields, "scores": scores}
-    return make_prediction(policy, 1, None if reason else "x", **more)
+    more = {"text": text, "fields": fields, "scores": {"executed": float(not reason)}}
+    return made_predictions.predict(1, policy, "x", None if reason else "x", reason=reason, **more)
 
 
-def describe(
-    *predictions: Prediction, optimised: dict[str, Any] | None = None, **settings: object
-) -> dict[str, Section]:
+def describe(*predictions, optimised=None, **settings):
     overrides = [f"{name}={value}" for name, value in settings.items()]
     config = read_config("workflows", "demo", *overrides)
     found = make_sections(predictions, config, Policies(), optimised=optimised)
@@ -519,7 +511,7 @@ def test_programs_without_an_answer_are_counted_with_what_the_policy_was_told():
     rows = [predict("sft", "unassigned"), predict("sft"), predict("grpo", "timeout")]
     rules = "'{{ rules }} {{ problem }}'"
 
-    def tell(**settings: object) -> str:
+    def tell(**settings):
         return describe(*rows, **settings)["Programs without an answer"].text
 
     found = describe(*rows)["Programs without an answer"].tables[0].rows

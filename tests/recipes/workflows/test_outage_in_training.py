@@ -2,16 +2,13 @@
 
 import random
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sandbox_host import needs_bubblewrap
 from stub_process import StubProcess
 from workflow_problems import SUM, configure
 
-from groupwise.core import Completion, Example, Score, dump_config, read_jsonl, write_jsonl
+from groupwise.core import dump_config, read_jsonl, write_jsonl
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.models import TrainableSettings, load_policy, write_tiny_policy
 from groupwise.rewards import RewardSet
@@ -41,7 +38,7 @@ FULL = TrainableSettings(method="full")
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory) -> Path:
+def taught(tmp_path_factory):
     """A policy that writes programs in the right form."""
     folder = tmp_path_factory.mktemp("taught")
     texts = [draw_form(random.Random(n)) for n in range(100)]
@@ -57,7 +54,7 @@ def taught(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def server(tmp_path) -> Iterator[StubProcess]:
+def server(tmp_path):
     write_jsonl(tmp_path / "problems.jsonl", [dump_config(one) for one in PROBLEMS])
     found = StubProcess(tmp_path / "problems.jsonl")
     yield found
@@ -67,15 +64,13 @@ def server(tmp_path) -> Iterator[StubProcess]:
 class Interrupted(Success):
     """The reward; before its second batch the executor is killed, and it comes back later."""
 
-    def __init__(self, scorer: ProgramScorer, server: StubProcess | None, back_s: float | None):
+    def __init__(self, scorer, server, back_s):
         super().__init__(scorer)
         self.server = server
         self.back_s = back_s
-        self.batches: list[list[Score]] = []
+        self.batches = []
 
-    def score_batch(
-        self, examples: Sequence[Example], completions: Sequence[Completion]
-    ) -> list[Score]:
+    def score_batch(self, examples, completions):
         is_second = len(self.batches) == 1 and self.server is not None
         if is_second and self.server is not None:
             self.server.kill()
@@ -87,15 +82,7 @@ class Interrupted(Success):
         return self.batches[-1]
 
 
-def train(
-    policy: Path,
-    url: str,
-    folder: Path,
-    retry: RetrySettings,
-    *,
-    killed: StubProcess | None = None,
-    back_s: float | None = None,
-) -> tuple[Interrupted, list[Mapping[str, Any]]]:
+def train(policy, url, folder, retry, *, killed=None, back_s=None):
     engine = ServerEngine(ServerSettings(url=url, model=STUB_NAME))
     executor = Executor(engine, settings=ExecutionSettings(retry=retry))
     scorer = ProgramScorer(executor, Decider(limits=Limits()))

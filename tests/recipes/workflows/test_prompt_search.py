@@ -4,8 +4,6 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from faulty_server import Fault
@@ -16,7 +14,7 @@ from sandbox_host import MISSING
 from scripted_reflector import ScriptedReflector
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
-from groupwise.core import ConfigError, Example, ModelError, RunError, read_jsonl
+from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
 from groupwise.data import Problem
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, open_responder
 from groupwise.pipeline import find_recipe
@@ -58,17 +56,17 @@ EXAMPLES = [ask_about_problem(CONFIG, one) for one in PROBLEMS]
 class ObedientPolicy:
     """Calls ``code_generate`` only if the prompt says so; no model. Counts what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.num_asked = 0
 
-    def __call__(self, examples: Sequence[Example]) -> list[str]:
+    def __call__(self, examples):
         self.num_asked += len(examples)
         texts = [str(one.prompt[0].text) for one in examples]
         return [BY_CODE if "code_generate" in text else BY_ANSWER for text in texts]
 
 
 @pytest.fixture(scope="module")
-def stub() -> Iterator[ExecutorStub]:
+def stub():
     """An executor that is always right, but for code when ``answer_generate`` is asked for it."""
     able = make_abilities(1.0)
     solve = {name: dict(shares) for name, shares in able.solve.items()}
@@ -77,7 +75,7 @@ def stub() -> Iterator[ExecutorStub]:
         yield found
 
 
-def make_scorer(url: str) -> ProgramScorer:
+def make_scorer(url):
     engine = ServerEngine(ServerSettings(url=url, model=STUB_NAME))
     executor = Executor(engine, settings=ExecutionSettings(retry=NO_RETRY))
     return ProgramScorer(executor, Decider(limits=Limits()))
@@ -86,7 +84,7 @@ def make_scorer(url: str) -> ProgramScorer:
 class Search:
     """A search with all that it needs, whose files are in a folder."""
 
-    def __init__(self, url: str, folder: Path, *prompts: str, num_executions: int = 40) -> None:
+    def __init__(self, url, folder, *prompts, num_executions=40):
         self.server = ScriptedReflector(prompts)
         self.policy = ObedientPolicy()
         settings = GepaSettings(model=self.server.settings, retry=NO_RETRY)
@@ -102,10 +100,10 @@ class Search:
             seed=1,
         )
 
-    def write(self, prompt: str, example: Example) -> Example:
+    def write(self, prompt, example):
         return ask_about_problem(CONFIG, read_problem(example), prompt=prompt)
 
-    def find(self) -> FoundPrompt:
+    def find(self):
         try:
             return self.search.find(GIVEN, train=EXAMPLES, validation=EXAMPLES)
         finally:
@@ -260,7 +258,7 @@ ATTACKS = (
 TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(ATTACKS)).map("\n".join))
 
 
-def list_places(operator: str) -> list[str]:
+def list_places(operator):
     return re.findall(r"\{\{([a-z_]+)\}\}", TEMPLATES[operator])
 
 

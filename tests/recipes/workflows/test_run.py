@@ -3,9 +3,7 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,25 +18,24 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_
 
 from groupwise.core import (
     DataError,
-    Example,
     dump_config,
     load_config,
     read_json,
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data import Problem, read_examples
+from groupwise.data import read_examples
 from groupwise.evaluation.policies import read_policies
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.evaluation.report.tables import read_sections
-from groupwise.inference import Reply, RetrySettings, Sampling
+from groupwise.inference import RetrySettings
 from groupwise.models import write_tiny_policy
 from groupwise.serving import Request
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
-from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
-from groupwise_recipes.workflows.predictor import WorkflowPredictor, read_asked
+from groupwise_recipes.workflows.outcome import ExecutionSettings
+from groupwise_recipes.workflows.predictor import read_asked
 from groupwise_recipes.workflows.problems import PROBLEMS as FILE
 from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.rivals import RIVALS
@@ -79,7 +76,7 @@ def test_without_a_warmup_a_run_goes_the_whole_way(tmp_path):
 def test_every_policy_answers_the_same_problems(tiny_run):
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
     found = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
-    by_policy: dict[str, set[str]] = {}
+    by_policy = {}
     for one in found:
         by_policy.setdefault(one.policy, set()).add(one.example_id)
     assert set(by_policy) == {*RIVALS, "prompt", "sft", "gepa", "grpo"}
@@ -212,27 +209,27 @@ PAIRS = [(PROGRAM, problem) for problem in PROBLEMS_OUTAGE]
 class Watched:
     """A responder that lets something happen before one of the requests."""
 
-    def __init__(self, responder: Any, *, before: int, happen: Callable[[], None]) -> None:
+    def __init__(self, responder, *, before, happen):
         self.responder = responder
         self.left = before
         self.happen = happen
 
     @property
-    def identity(self) -> Mapping[str, str | None]:
+    def identity(self):
         return self.responder.identity
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def respond(self, example, *, sampling):
         self.left -= 1
         if self.left == 0:
             self.happen()
         return await self.responder.respond(example, sampling=sampling)
 
-    async def weigh_labels(self, example: Example, *, labels: Any) -> Any:
+    async def weigh_labels(self, example, *, labels):
         raise NotImplementedError
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> list[Outcome]:
+def undisturbed():
     skip_without_sandbox()
     with ExecutorStub(PROBLEMS_OUTAGE) as stub:
         outcomes = Executor(open_stub(stub)).run_all(PAIRS)
@@ -241,7 +238,7 @@ def undisturbed() -> list[Outcome]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[StubProcess]:
+def server(tmp_path_factory):
     skip_without_sandbox()
     path = tmp_path_factory.mktemp("stub") / "problems.jsonl"
     write_jsonl(path, [dump_config(problem) for problem in PROBLEMS_OUTAGE])
@@ -253,7 +250,7 @@ def server(tmp_path_factory) -> Iterator[StubProcess]:
 def test_an_outage_shorter_than_the_retries_changes_nothing(server, undisturbed):
     starting = threading.Thread(target=server.restart)
 
-    def kill() -> None:
+    def kill():
         server.kill()
         starting.start()
 
@@ -292,7 +289,7 @@ UNASSIGNED = "async def workflow(problem):\n    if problem:\n        a = '7'\n  
 FAILS = "async def workflow(problem):\n    return 1 // 0"
 
 
-def configure(executor: dict[str, Any]) -> WorkflowsConfig:
+def configure(executor):
     values = {
         "model": {"base": "tiny-qwen2", "max_pixels": 16384},
         "prompt": PROMPT,
@@ -303,7 +300,7 @@ def configure(executor: dict[str, Any]) -> WorkflowsConfig:
     return load_config(WorkflowsConfig, values)
 
 
-def show(problem: Problem) -> Request:
+def show(problem):
     return Request(problem.id, {name: dump_config(problem)[name] for name in SHOWN})
 
 
@@ -334,12 +331,12 @@ def test_a_row_that_is_no_problem_is_refused(row, message):
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
+def base(tmp_path_factory):
     return write_tiny_policy("tiny-qwen2", tmp_path_factory.mktemp("base") / "model")
 
 
 @pytest.fixture
-def run(tmp_path) -> Path:
+def run(tmp_path):
     """Return the folder of a run whose stub knows the problems."""
     (tmp_path / "prepare").mkdir()
     write_jsonl(tmp_path / "prepare" / FILE, map(dump_config, PROBLEMS))
@@ -347,13 +344,13 @@ def run(tmp_path) -> Path:
 
 
 @pytest.fixture
-def away() -> Iterator[FaultyServer]:
+def away():
     server = FaultyServer(lambda _: Fault(status=500))
     yield server
     server.close()
 
 
-def answer(predictor: WorkflowPredictor, problem: Problem, program: str) -> Any:
+def answer(predictor, problem, program):
     """Return the answer where a policy writes ``program``."""
     predictor._ask = lambda examples, **_: [program for _ in examples]
     [found] = predictor.answer([predictor.make_question(show(problem), Path())])
@@ -405,7 +402,7 @@ USED = {"num_calls": 3, "prompt_tokens": 41, "completion_tokens": 52, "reasoning
 PROGRAM_TRACES = "async def workflow(problem):\n    return (await custom(problem, '<b>')).response"
 
 
-def call(operator: str, *, error: str = "") -> dict[str, Any]:
+def call(operator, *, error=""):
     return {
         "operator": operator,
         "arguments": {"input": f"given to {operator} <script>alert(1)</script>"},
@@ -417,9 +414,7 @@ def call(operator: str, *, error: str = "") -> dict[str, Any]:
     }
 
 
-def answer_traces(
-    name: str, said: str | None, *, executor: str = "gpt", **more: Any
-) -> dict[str, Any]:
+def answer_traces(name, said, *, executor="gpt", **more):
     usage = {**USED, "cost": 2.5}
     details = {"executor": executor, "program": PROGRAM_TRACES, "calls": [], "usage": usage, **more}
     return {"id": name, "answer": said, "reason": "refused (syntax, line 3)", "details": details}
@@ -469,7 +464,7 @@ def test_a_page_reads_well_in_a_browser(tmp_path, width):
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
         )
         page = browser.new_page(viewport={"width": width, "height": 844})
-        faults: list[str] = []
+        faults = []
         page.on("console", lambda one: faults.append(one.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
         for path in write_traces(ROWS, tmp_path):

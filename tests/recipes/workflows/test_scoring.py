@@ -1,28 +1,16 @@
 """Scores of workflows, and rivals."""
 
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_predictions import predict as predict_one
 from sandbox_host import needs_bubblewrap, skip_without_sandbox
-from workflow_problems import (
-    CHOICE,
-    CODE,
-    PROBLEMS,
-    SUM,
-    WORDS,
-    configure,
-    make_abilities,
-    make_prediction,
-)
+from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, configure, make_abilities
 
 from groupwise.core import Completion
-from groupwise.data import Problem
-from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.rewards import FactCounts
@@ -59,7 +47,7 @@ FORGETFUL = "async def workflow(problem):\n    if len(problem) > 3:\n        v =
 CONFIG = configure()
 
 
-def make_scorer(url: str, **retry: object) -> ProgramScorer:
+def make_scorer(url, **retry):
     server = ServerSettings(url=url, model=STUB_NAME)
     settings = ExecutionSettings(retry=RetrySettings.model_validate(retry))
     executor = Executor(ServerEngine(server), settings=settings)
@@ -67,18 +55,18 @@ def make_scorer(url: str, **retry: object) -> ProgramScorer:
 
 
 @pytest.fixture(scope="module")
-def stub() -> Iterator[ExecutorStub]:
+def stub():
     skip_without_sandbox()
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as found:
         yield found
 
 
 @pytest.fixture
-def scorer(stub) -> ProgramScorer:
+def scorer(stub):
     return make_scorer(stub.url)
 
 
-def pay(success: Success, *pairs: tuple[Problem, str]) -> list[tuple[float | None, bool]]:
+def pay(success, *pairs):
     examples = [ask_about_problem(CONFIG, problem) for problem, _ in pairs]
     scores = success.score_batch(examples, [Completion(text) for _, text in pairs])
     return [(one.value, one.invalid) for one in scores]
@@ -87,7 +75,9 @@ def pay(success: Success, *pairs: tuple[Problem, str]) -> list[tuple[float | Non
 def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(scorer):
     wrote = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ""), (CODE, WRITE)]
     predictions = [
-        make_prediction("grpo", n, fields={"problem_type": one.problem_type, "program": program})
+        predict_one(
+            n, "grpo", "x", "x", fields={"problem_type": one.problem_type, "program": program}
+        )
         for n, (one, program) in enumerate(wrote)
     ]
     examples = [ask_about_problem(CONFIG, problem) for problem in (SUM, CODE, CHOICE)]
@@ -134,10 +124,10 @@ def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub):
 
 
 def test_equal_texts_for_a_problem_are_run_once(scorer):
-    runs: list[int] = []
+    runs = []
     run_all = scorer.executor.run_all
 
-    def count(pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
+    def count(pairs):
         runs.append(len(pairs))
         return run_all(pairs)
 
@@ -146,7 +136,7 @@ def test_equal_texts_for_a_problem_are_run_once(scorer):
     assert sum(runs) == 2
 
 
-def tell(scorer: ProgramScorer, *pairs: tuple[Problem, str]) -> dict[str, Any]:
+def tell(scorer, *pairs):
     """Return what a row of metrics says of these programs."""
     examples = [ask_about_problem(CONFIG, problem) for problem, _ in pairs]
     counts = FactCounts()
@@ -217,14 +207,14 @@ def test_a_program_with_other_names_and_comments_is_the_same_program(scorer):
 class _Known:
     """A scorer that says what it is told."""
 
-    def __init__(self, scored: ScoredProgram) -> None:
+    def __init__(self, scored):
         self.scored = scored
 
-    def score_all(self, pairs: Sequence[object]) -> list[ScoredProgram]:
+    def score_all(self, pairs):
         return [self.scored] * len(pairs)
 
 
-def _spend(tokens: int) -> Outcome:
+def _spend(tokens):
     from groupwise.inference import Usage
 
     return Outcome("x", usage={"custom": Usage(1, tokens, 0)})
@@ -238,7 +228,7 @@ def _spend(tokens: int) -> Outcome:
     limit=st.integers(1, 10**6),
 )
 def test_no_cost_lets_a_wrong_answer_win(weight, dear, cheap, limit):
-    def earn(worth: float, tokens: int) -> float | None:
+    def earn(worth, tokens):
         scored = ScoredProgram(Checked("x"), _spend(tokens), Decision(worth, "rule", ""))
         settings = RewardSettings(cost_weight=weight, cost_tokens=limit)
         return pay(make_success(settings, _Known(scored)), (SUM, "x"))[0][0]  # pyright: ignore
@@ -274,7 +264,7 @@ def test_the_warm_up_has_its_share_of_mistakes():
 
 
 def test_a_type_is_said_with_words_of_its_own_and_changes_nothing_else():
-    plans: dict[str, set[str]] = {"math": set(), "code": set(), "qa": set()}
+    plans = {"math": set(), "code": set(), "qa": set()}
     for seed in range(300):
         plain = draw_form(random.Random(seed))
         for kind, found in plans.items():
@@ -287,7 +277,7 @@ def test_a_type_is_said_with_words_of_its_own_and_changes_nothing_else():
     assert len(set.union(*plans.values())) == 24
 
 
-def choose(problem: Problem, **tried: tuple[str, str, float, int]) -> dict[str, list[str]]:
+def choose(problem, **tried):
     rows = [Tried(kind, text, right, 10, tokens) for kind, text, right, tokens in tried.values()]
     return {one.name: list(one.choose(problem)) for one in list_rivals(rows, top_k=2)}
 
@@ -325,13 +315,13 @@ def test_answers_vote_and_the_first_of_equals_wins():
     assert vote({"A": None}) is None
 
 
-def predict(policy: str, rights: str, tokens: int) -> list[Prediction]:
+def predict(policy, rights, tokens):
     said = {"1": "x", "0": "y"}
     fields = {"tokens": tokens}
-    return [make_prediction(policy, n, said[one], fields=fields) for n, one in enumerate(rights)]
+    return [predict_one(n, policy, "x", said[one], fields=fields) for n, one in enumerate(rights)]
 
 
-def weigh(ours: str, theirs: str, *, tokens: int = 10, name: str = "best_by_type") -> str:
+def weigh(ours, theirs, *, tokens=10, name="best_by_type"):
     found = {"grpo": predict("grpo", ours, 10), name: predict(name, theirs, tokens)}
     return weigh_need(found, Phrases("en", own=PHRASES))
 

@@ -5,7 +5,6 @@ import random
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import workflow_grammar
@@ -18,7 +17,6 @@ from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import (
     REASONS,
     REPAIRS,
-    Refusal,
     Repair,
     check_program,
     describe_rules,
@@ -38,26 +36,26 @@ ANSWER = "    return (await answer_generate(problem)).answer\n"
 HEAD = "async def workflow(problem):\n"
 
 
-def refuse(program: str) -> Refusal:
+def refuse(program):
     checked = check_program(textwrap.dedent(program).strip("\n"), SIGNATURES)
     assert checked.refusal is not None
     assert checked.source == ""
     return checked.refusal
 
 
-def accept(program: str) -> None:
+def accept(program):
     source = textwrap.dedent(program).strip("\n")
     checked = check_program(source, SIGNATURES)
     assert checked.refusal is None
     assert checked.source == source
 
 
-def body(*lines: str) -> str:
+def body(*lines):
     """Return a workflow of these lines."""
     return HEAD + "".join(f"    {line}\n" for line in "\n".join(lines).split("\n"))
 
 
-def fill(program: str) -> str:
+def fill(program):
     """Put the usual first line and answer where a case of the table names them."""
     return program.replace("{HEAD}", HEAD).replace("{ANSWER}", ANSWER)
 
@@ -177,7 +175,7 @@ def test_finally_in_finally_is_refused_before_python_writes_it_out_many_times():
 
 
 def test_a_check_that_is_called_from_far_down_has_an_answer():
-    def go_down(depth: int) -> Refusal | None:
+    def go_down(depth):
         if depth:
             return go_down(depth - 1)
         return check_program(body(f"return {'(1 + ' * 40}1{')' * 40}"), SIGNATURES).refusal
@@ -200,7 +198,7 @@ def test_operators_without_annotations_are_checked_by_their_number_only():
 
 
 def test_what_is_allowed_exists():
-    namespace: dict[str, object] = {}
+    namespace = {}
     for name in BUILTINS - {"OperatorError"}:
         exec(name, namespace)
     for module in MODULES:
@@ -224,7 +222,7 @@ GENERATORS = (workflow_grammar.draw_program, workflow_grammar_blind.draw_program
 NUM_RUNS = 3
 
 
-def run_passed(draw: Callable[[random.Random], str], seeds: range) -> tuple[Counter[str], Runs]:
+def run_passed(draw, seeds):
     """Run those of the drawn programs that pass; count why the others do not."""
     reasons, runs = Counter[str](), Runs(list(SIGNATURES))
     for seed in seeds:
@@ -291,7 +289,7 @@ def test_there_are_enough_natural_workflows():
 WITH_ENTRY = "async def workflow(problem, entry_point):\n"
 
 
-def draw_passed() -> list[str]:
+def draw_passed():
     drawn = (workflow_grammar.draw_program(random.Random(seed)) for seed in range(150))
     return [one for text in [*drawn, *NATURAL] if (one := check_program(text, SIGNATURES).source)]
 
