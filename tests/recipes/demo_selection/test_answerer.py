@@ -186,18 +186,18 @@ def test_an_answerer_that_does_not_look_words_up_is_not_passed_on(tmp_path):
         teach_answerer(tmp_path, settings, seed=0)
 
 
-TRAIN_ASKING = [make_item(number) for number in range(8)]
-QUERIES_ASKING = [make_item(number, split="test") for number in range(3)]
-A, B, C = (one.id for one in TRAIN_ASKING[:3])
+SHOWN = [make_item(number) for number in range(8)]
+ASKING = [make_item(number, split="test") for number in range(3)]
+A, B, C = (one.id for one in SHOWN[:3])
 
 
 def make_answerer(backend=None, **more):
-    return Answerer(backend or RepeatLast(), identity="weights", train=TRAIN_ASKING, **more)
+    return Answerer(backend or RepeatLast(), identity="weights", train=SHOWN, **more)
 
 
 def test_each_list_has_its_own_result_and_its_order_counts():
     backend = RepeatLast()
-    asked = [(QUERIES_ASKING[0], [(B, A), (A, B), ()]), (QUERIES_ASKING[1], [(A, B)])]
+    asked = [(ASKING[0], [(B, A), (A, B), ()]), (ASKING[1], [(A, B)])]
     first, second = make_answerer(backend).ask(asked)
     assert first == {
         (B, A): Result("lum", 1.0),
@@ -216,7 +216,7 @@ def test_each_list_has_its_own_result_and_its_order_counts():
 def test_what_fails_has_no_result_and_is_counted_and_asked_again(tmp_path):
     cache = ReplyCache(tmp_path / "answers.db")
     answerer = make_answerer(RepeatLast(failing=["test-1"]), cache=cache)
-    asked = [(query, [(A,)]) for query in QUERIES_ASKING]
+    asked = [(query, [(A,)]) for query in ASKING]
     first, failed, last = answerer.ask(asked)
     assert failed == {(A,): Result(None, None)}
     assert first == {(A,): Result("lum", 1.0)}
@@ -229,7 +229,7 @@ def test_what_fails_has_no_result_and_is_counted_and_asked_again(tmp_path):
 
 def test_a_list_is_asked_once_unless_anything_about_it_differs(tmp_path):
     cache = ReplyCache(tmp_path / "answers.db")
-    asked = [(QUERIES_ASKING[0], [(A, B), (A, B), (B, C)])]
+    asked = [(ASKING[0], [(A, B), (A, B), (B, C)])]
     first = make_answerer(cache=cache)
     (found,) = first.ask(asked)
     assert first.num_asked == 2
@@ -244,10 +244,10 @@ def test_a_list_is_asked_once_unless_anything_about_it_differs(tmp_path):
         other = make_answerer(cache=cache, **more)
         list(other.ask(asked))
         assert other.num_asked == 2, more
-    other = Answerer(RepeatLast(), identity="other weights", train=TRAIN_ASKING, cache=cache)
+    other = Answerer(RepeatLast(), identity="other weights", train=SHOWN, cache=cache)
     list(other.ask(asked))
     assert other.num_asked == 2
-    (turned,) = first.ask([(QUERIES_ASKING[0], [(B, A)])])
+    (turned,) = first.ask([(ASKING[0], [(B, A)])])
     assert turned[B, A].answer == "lum", "the order is part of it"
 
 
@@ -272,14 +272,14 @@ def test_what_is_scored_is_the_cut_answer():
             for number, outcome in super().stream(*asked, **named):
                 yield number, replace(outcome, text=f"{outcome.text}Question:What?")
 
-    (found,) = make_answerer(GoesOn()).ask([(QUERIES_ASKING[0], [(A,)])])
+    (found,) = make_answerer(GoesOn()).ask([(ASKING[0], [(A,)])])
     assert found == {(A,): Result("lum", 1.0)}
 
 
 def test_what_cannot_be_asked_or_scored_is_named():
     with pytest.raises(DataError, match="unknown is no demonstration; got a list of query"):
-        list(make_answerer().ask([(QUERIES_ASKING[0], [(A, "unknown")])]))
-    query = make_example(QUERIES_ASKING[0].prompt, cluster="", fields={"question": "What?"})
+        list(make_answerer().ask([(ASKING[0], [(A, "unknown")])]))
+    query = make_example(ASKING[0].prompt, cluster="", fields={"question": "What?"})
     with pytest.raises(DataError, match="cannot be scored: no field answers"):
         list(make_answerer().ask([(query, [(A,)])]))
 
@@ -340,9 +340,9 @@ def test_a_server_is_asked_as_a_model_in_this_process_is(tmp_path):
 
 def test_an_item_without_its_picture_or_question_is_named():
     with pytest.raises(DataError, match="needs one picture; got 0"):
-        list_contents([QUERIES_ASKING[0].with_pictures(())])
+        list_contents([ASKING[0].with_pictures(())])
     with pytest.raises(DataError, match="has no field question"):
-        list_contents([make_example(QUERIES_ASKING[0].prompt, cluster="")])
+        list_contents([make_example(ASKING[0].prompt, cluster="")])
 
 
 ASKED = make_asked()

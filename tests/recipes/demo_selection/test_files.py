@@ -127,7 +127,7 @@ def test_both_forms_give_back_what_was_written(tmp_path_factory, drawn):
 
 
 NUM_ITEMS = 12
-ITEMS_GIVEN_LISTS = [
+GIVEN_ITEMS = [
     make_example(
         [Message("user", f"What is number {n}?")],
         cluster=str(n),
@@ -136,7 +136,7 @@ ITEMS_GIVEN_LISTS = [
     for n in range(NUM_ITEMS)
 ]
 NAMES = {
-    "item ids": [one.id for one in ITEMS_GIVEN_LISTS],
+    "item ids": [one.id for one in GIVEN_ITEMS],
     "question ids": [1000 + 7 * n for n in range(NUM_ITEMS)],
     "places in the data set": list(range(NUM_ITEMS)),
 }
@@ -154,7 +154,7 @@ def write_lists(path, names, *, with_pools=True, shift=0):
         entry = make_entry(0, pointers, pool if with_pools else None)
         entry["query"] |= {
             "query_id": names[n],
-            "question_id": ITEMS_GIVEN_LISTS[n].fields["question_id"] + shift,
+            "question_id": GIVEN_ITEMS[n].fields["question_id"] + shift,
             "question": f"What is number {n}?",
         }
         entries[str(names[n])] = entry
@@ -163,7 +163,7 @@ def write_lists(path, names, *, with_pools=True, shift=0):
 
 
 def read(path, **more):
-    return read_given(path, ITEMS_GIVEN_LISTS, **{"pools": None, "is_whole": True, **more})
+    return read_given(path, GIVEN_ITEMS, **{"pools": None, "is_whole": True, **more})
 
 
 @pytest.mark.parametrize("named_by", NAMES)
@@ -171,10 +171,10 @@ def test_whatever_names_the_items_they_are_found(tmp_path, named_by):
     found = read(write_lists(tmp_path / "lists.json", NAMES[named_by]))
     assert found.named_by == named_by
     queries = found.found.recording.queries
-    assert [one.query_id for one in queries] == [one.id for one in ITEMS_GIVEN_LISTS[:4]]
+    assert [one.query_id for one in queries] == [one.id for one in GIVEN_ITEMS[:4]]
     query = queries[2]
-    assert query.pool == tuple(one.id for one in ITEMS_GIVEN_LISTS[4:])
-    assert query.candidates[0].ids == (ITEMS_GIVEN_LISTS[5].id, ITEMS_GIVEN_LISTS[4].id)
+    assert query.pool == tuple(one.id for one in GIVEN_ITEMS[4:])
+    assert query.candidates[0].ids == (GIVEN_ITEMS[5].id, GIVEN_ITEMS[4].id)
 
 
 def test_places_are_not_known_where_rows_were_dropped(tmp_path):
@@ -244,7 +244,7 @@ def load(folder, *pointers, pool=POOL, pools=None, meta=None):
     return read_published(folder / "rl.json", pools=pools)
 
 
-def read_lists_published_files(found):
+def list_ids(found):
     return [one.ids for one in found.recording.queries[0].candidates]
 
 
@@ -277,14 +277,14 @@ def test_the_form_with_pools(tmp_path):
 )
 def test_the_form_without_pools_names_train_ids(tmp_path, pointer):
     found = load(tmp_path, pointer, pool=None)
-    assert read_lists_published_files(found) == [(103, 100)]
+    assert list_ids(found) == [(103, 100)]
     assert found.recording.queries[0].pool is None
 
 
 def test_pools_may_be_given_to_train_ids(tmp_path):
     named = make_pointer([103, 100], pointer_global=[103, 100])
     found = load(tmp_path, named, pool=None, pools={"7": POOL})
-    assert read_lists_published_files(found) == [(103, 100)]
+    assert list_ids(found) == [(103, 100)]
     assert found.recording.queries[0].pool == POOL
     with pytest.raises(DataError, match="not in the pool"):
         load(tmp_path, named, pool=None, pools={"7": POOL[1:]})
@@ -292,7 +292,7 @@ def test_pools_may_be_given_to_train_ids(tmp_path):
 
 def test_pools_may_be_given(tmp_path):
     found = load(tmp_path, make_pointer([3, 0]), pool=None, pools={"7": POOL})
-    assert read_lists_published_files(found) == [(103, 100)]
+    assert list_ids(found) == [(103, 100)]
     assert found.recording.queries[0].pool == POOL
     assert load(tmp_path, make_pointer([3, 0]), pools={"7": POOL}).recording == found.recording
     with pytest.raises(DataError, match="another pool than the one given"):
@@ -309,7 +309,7 @@ def test_an_evaluation_that_failed_is_no_zero(tmp_path, failure):
 def test_lists_that_appear_twice_are_dropped_and_counted(tmp_path):
     rows = [make_pointer([0, 1]), make_pointer([1, 0]), make_pointer([0, 1], gen_method="random")]
     found = load(tmp_path, *rows)
-    assert read_lists_published_files(found) == [(100, 101), (101, 100)]
+    assert list_ids(found) == [(100, 101), (101, 100)]
     assert (found.num_lists, found.drops.counts) == (3, {"repeated list": 1})
 
 

@@ -44,7 +44,7 @@ SMALL = {"feature_size": 12, "hidden_size": 8, "dropout": 0.0}
 GATES = pytest.mark.parametrize("gate", [False, True], ids=["plain", "gate"])
 
 
-def make_selector_selector(gate, **changes):
+def make_far_selector(gate, **changes):
     """Return a small selector far from its first weights, where a gate matters."""
     selector = PointerSelector(SelectorSettings(**SMALL, history_gate=gate, **changes)).double()
     generator = torch.Generator().manual_seed(1)
@@ -93,7 +93,7 @@ def test_new_weights_follow_from_the_seed_and_projections_begin_near_identity():
 @GATES
 @pytest.mark.parametrize("num_shots", [1, 2, 3, 4])
 def test_probabilities_of_all_ordered_lists_sum_to_1(gate, num_shots):
-    selector, (queries, pools) = make_selector_selector(gate), draw_features(3, 5)
+    selector, (queries, pools) = make_far_selector(gate), draw_features(3, 5)
     lists = list_all(5, num_shots)
     found = selector.log_probs(queries, pools, lists.expand(3, -1, -1))
     assert found.shape == (3, len(lists))
@@ -107,7 +107,7 @@ def test_a_gate_lets_what_was_picked_change_the_rest():
     queries, pools = draw_features(1, 4)
     lists = torch.tensor([[[2, 0], [2, 1], [3, 0], [3, 1]]])
     for gate in (False, True):
-        found = make_selector_selector(gate).log_probs(queries, pools, lists)[0].detach()
+        found = make_far_selector(gate).log_probs(queries, pools, lists)[0].detach()
         odds[gate] = float(found[0] - found[1]), float(found[2] - found[3])
     assert odds[False][0] == pytest.approx(odds[False][1])
     assert abs(odds[True][0] - odds[True][1]) > 0.1
@@ -116,7 +116,7 @@ def test_a_gate_lets_what_was_picked_change_the_rest():
 @GATES
 @given(order=st.permutations(range(6)), seed=st.integers(0, 99))
 def test_the_order_of_the_pool_does_not_matter(gate, order, seed):
-    selector, (queries, pools) = make_selector_selector(gate), draw_features(2, 6, seed)
+    selector, (queries, pools) = make_far_selector(gate), draw_features(2, 6, seed)
     places = torch.tensor(order)
     chosen = selector.choose(queries, pools[:, places], num_shots=3)
     assert places[chosen].equal(selector.choose(queries, pools, num_shots=3))
@@ -124,7 +124,7 @@ def test_the_order_of_the_pool_does_not_matter(gate, order, seed):
 
 @GATES
 def test_a_batch_is_what_its_queries_are_one_by_one(gate):
-    selector, (queries, pools) = make_selector_selector(gate), draw_features(4, 6)
+    selector, (queries, pools) = make_far_selector(gate), draw_features(4, 6)
     lists = list_all(6, 2)[torch.randperm(30)[:20]].view(4, 5, 2)
     together = selector.log_probs(queries, pools, lists)
     for row in range(4):
@@ -141,7 +141,7 @@ def test_a_batch_is_what_its_queries_are_one_by_one(gate):
 @GATES
 @pytest.mark.parametrize("num_shots", [1, 2, 3, 4])
 def test_a_wide_search_finds_every_list_best_first(gate, num_shots):
-    selector, (queries, pools) = make_selector_selector(gate), draw_features(2, 4)
+    selector, (queries, pools) = make_far_selector(gate), draw_features(2, 4)
     lists, found = selector.search(queries, pools, num_shots=num_shots, num_beams=1000)
     every = list_all(4, num_shots)
     assert lists.shape == (2, len(every), num_shots)
@@ -153,7 +153,7 @@ def test_a_wide_search_finds_every_list_best_first(gate, num_shots):
 
 @GATES
 def test_one_beam_is_the_greedy_choice(gate):
-    selector, (queries, pools) = make_selector_selector(gate), draw_features(5, 6)
+    selector, (queries, pools) = make_far_selector(gate), draw_features(5, 6)
     chosen = selector.choose(queries, pools, num_shots=4)
     assert chosen[:, 0].equal(selector.score(queries, pools).argmax(1))
     for step in range(1, 4):
@@ -170,7 +170,7 @@ def test_one_beam_is_the_greedy_choice(gate):
 @pytest.mark.parametrize("temperature", [1.0, 1.3])
 def test_samples_have_the_probabilities_of_their_temperature(gate, temperature):
     """Temperature 1: those of log_probs. Above: of each pick's powers, so flatter."""
-    selector, (queries, pools) = make_selector_selector(gate), draw_features(1, 3)
+    selector, (queries, pools) = make_far_selector(gate), draw_features(1, 3)
     drawn = selector.sample(
         queries,
         pools,
@@ -189,7 +189,7 @@ def test_samples_have_the_probabilities_of_their_temperature(gate, temperature):
 
 
 def test_too_many_shots_are_refused():
-    selector, (queries, pools) = make_selector_selector(gate=False), draw_features(1, 3)
+    selector, (queries, pools) = make_far_selector(gate=False), draw_features(1, 3)
     for pick in (selector.choose, selector.sample):
         with pytest.raises(ModelError, match="got 4 shots from a pool of 3; expected 1 to 3"):
             pick(queries, pools, num_shots=4)
@@ -197,9 +197,9 @@ def test_too_many_shots_are_refused():
 
 def test_scores_are_cosines_over_the_temperature():
     queries, pools = draw_features(3, 6)
-    warm = make_selector_selector(gate=False).score(queries, pools)
+    warm = make_far_selector(gate=False).score(queries, pools)
     torch.testing.assert_close(
-        make_selector_selector(False, temperature=0.2).score(queries, pools), warm / 2
+        make_far_selector(False, temperature=0.2).score(queries, pools), warm / 2
     )
     assert 1 < warm.abs().max() <= 10
 
@@ -292,7 +292,7 @@ def test_a_selector_chooses_what_it_scores_highest():
     assert reverse_lists(lists) == [one[::-1] for one in lists] != lists
 
 
-def test_too_many_shots_are_refused_choosing():
+def test_more_shots_than_candidates_are_refused():
     for baseline, limit in (
         ("random", 8),
         ("nearest_both", 8),
@@ -402,7 +402,7 @@ def test_no_clip_model_and_too_few_captions_are_refused(items, tmp_path):
 SAMPLERS = ("random", "text", "picture", "mixed", "mmices")
 
 
-def make_table_pools(num_items, *, seed=0, name="item"):
+def draw_table(num_items, *, seed=0, name="item"):
     drawn = torch.randn(2, num_items, 6, generator=torch.Generator().manual_seed(seed))
     pictures, texts = normalize(drawn, dim=-1)
     ids = tuple(f"{name}-{number}" for number in range(num_items))
@@ -411,7 +411,7 @@ def make_table_pools(num_items, *, seed=0, name="item"):
 
 @given(st.sampled_from(SAMPLERS), st.integers(2, 20), st.integers(0, 5), st.data())
 def test_a_pool_has_different_items_and_never_the_query(sampler, num_items, seed, data):
-    train = make_table_pools(num_items, seed=seed)
+    train = draw_table(num_items, seed=seed)
     size = data.draw(st.integers(1, num_items - 1))
     pools = draw_pools(train, train, sampler=sampler, size=size, num_near=size, seed=seed)
     for place, query in enumerate(train.ids):
@@ -423,8 +423,8 @@ def test_a_pool_has_different_items_and_never_the_query(sampler, num_items, seed
 @given(st.sampled_from(SAMPLERS), st.integers(0, 5))
 def test_the_pool_of_a_query_does_not_depend_on_the_other_queries(sampler, seed):
     train, queries = (
-        make_table_pools(12, seed=seed),
-        make_table_pools(5, seed=seed + 50, name="query"),
+        draw_table(12, seed=seed),
+        draw_table(5, seed=seed + 50, name="query"),
     )
     whole = draw_pools(queries, train, sampler=sampler, size=4, num_near=6, seed=seed)
     one = FeatureTable(queries.ids[2:3], queries.pictures[2:3], queries.texts[2:3], "")
@@ -433,7 +433,7 @@ def test_the_pool_of_a_query_does_not_depend_on_the_other_queries(sampler, seed)
 
 
 def test_similar_items_come_by_what_the_sampler_looks_at():
-    train, queries = make_table_pools(9), make_table_pools(3, seed=1, name="query")
+    train, queries = draw_table(9), draw_table(3, seed=1, name="query")
     scores = {
         "text": queries.texts @ train.texts.mT,
         "picture": queries.pictures @ train.pictures.mT,
@@ -446,7 +446,7 @@ def test_similar_items_come_by_what_the_sampler_looks_at():
 
 
 def test_mmices_takes_the_nearest_texts_among_the_nearest_pictures():
-    train, queries = make_table_pools(9), make_table_pools(3, seed=1, name="query")
+    train, queries = draw_table(9), draw_table(3, seed=1, name="query")
     drawn = draw_pools(queries, train, sampler="mmices", size=2, num_near=4).members
     near = (queries.pictures @ train.pictures.mT).topk(4).indices.tolist()
     texts = queries.texts @ train.texts.mT
@@ -456,20 +456,20 @@ def test_mmices_takes_the_nearest_texts_among_the_nearest_pictures():
 
 
 def test_equally_similar_items_keep_their_order():
-    train = make_table_pools(8)
+    train = draw_table(8)
     same = replace(train, texts=train.texts[:1].expand(8, -1))
     assert draw_pools(same, same, sampler="text", size=3).members["item-1"] == (0, 2, 3)
 
 
 def test_the_digest_tells_pools_apart_that_are_drawn_otherwise():
-    train = make_table_pools(9)
+    train = draw_table(9)
     named = {"size": 3, "num_near": 5}
     digests = [draw_pools(train, train, sampler=one, **named).digest for one in SAMPLERS]
     changed = [
         draw_pools(train, train, sampler="random", **named, seed=1),
         draw_pools(train, train, sampler="random", size=4),
         draw_pools(train, train, sampler="mmices", size=3, num_near=6),
-        draw_pools(train, make_table_pools(9, seed=2), sampler="text", size=3),
+        draw_pools(train, draw_table(9, seed=2), sampler="text", size=3),
     ]
     digests += [pools.digest for pools in changed]
     assert len(set(digests)) == len(digests)
@@ -479,6 +479,6 @@ def test_the_digest_tells_pools_apart_that_are_drawn_otherwise():
 
 @pytest.mark.parametrize(("named", "expected"), TABLES["a_pool_that_cannot_be_drawn_is_refused"])
 def test_a_pool_that_cannot_be_drawn_is_refused(named, expected):
-    train = make_table_pools(9)
+    train = draw_table(9)
     with pytest.raises(ConfigError, match=expected):
         draw_pools(train, train, **named)

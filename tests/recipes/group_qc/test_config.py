@@ -281,25 +281,23 @@ def test_the_reward_audit_finds_no_fault(consistency):
     assert [finding.name for finding in audit.findings] == ["reward/length-is-free"]
 
 
-MISSION_ASKED = "BBU接地线检查"
-LINES_ASKED = {"图片_1": "接地线/未连接×1", "图片_2": "无关图片"}
-
-
-def load_asked(*overrides):
-    return read_config("group_qc", "demo", *overrides)
+EARTH = "BBU接地线检查"
+SUMMARIES = {"图片_1": "接地线/未连接×1", "图片_2": "无关图片"}
 
 
 def make_line(name, **changes):
-    images = [f"{MISSION_ASKED}/审核通过/{name}/{number}.jpg" for number in (1, 2)]
-    known = {"group_id": name, "mission": MISSION_ASKED, "label": "fail", "images": images}
-    return {**known, "per_image": LINES_ASKED, **changes}
+    images = [f"{EARTH}/审核通过/{name}/{number}.jpg" for number in (1, 2)]
+    known = {"group_id": name, "mission": EARTH, "label": "fail", "images": images}
+    return {**known, "per_image": SUMMARIES, **changes}
 
 
 @pytest.fixture
 def asked(monkeypatch):
     for name in ("open_policy", "make_ask", "digest_base"):
         monkeypatch.setattr(prediction, name, lambda *_: None)
-    return GroupQcPredictor(TASK, load_asked("teach=null", "data={summaries: [a.jsonl]}"), "policy")
+    return GroupQcPredictor(
+        TASK, load("demo", "teach=null", "data={summaries: [a.jsonl]}"), "policy"
+    )
 
 
 def test_lines_are_requests_and_those_that_break_the_contract_are_counted(tmp_path):
@@ -308,30 +306,26 @@ def test_lines_are_requests_and_those_that_break_the_contract_are_counted(tmp_pa
     wrong = [make_line("c", per_image={"图片_1": "x"}), make_line("d", mission="天线检查")]
     path = tmp_path / "new_stage_a.jsonl"
     write_jsonl(path, [make_line("a"), unlabelled, *wrong])
-    requests, drops = TASK.list_requests(load_asked(), path)
-    assert [one.id for one in requests] == [f"{MISSION_ASKED}/审核通过/{name}" for name in "ab"]
-    assert [one.row for one in requests] == [
-        {"mission": MISSION_ASKED, "per_image": LINES_ASKED}
-    ] * 2
+    requests, drops = TASK.list_requests(load("demo"), path)
+    assert [one.id for one in requests] == [f"{EARTH}/审核通过/{name}" for name in "ab"]
+    assert [one.row for one in requests] == [{"mission": EARTH, "per_image": SUMMARIES}] * 2
     assert drops.counts == {"unknown mission": 1, "wrong keys": 1}
 
 
 def test_lines_are_asked_about_as_in_training_even_where_no_photo_can_be(asked, tmp_path):
     question = asked.make_question(
-        Request("g", {"mission": MISSION_ASKED, "per_image": LINES_ASKED}), tmp_path
+        Request("g", {"mission": EARTH, "per_image": SUMMARIES}), tmp_path
     )
-    known = QUESTIONS.ask_of_group(MISSION_ASKED, LINES_ASKED, group="g", label=None)
+    known = QUESTIONS.ask_of_group(EARTH, SUMMARIES, group="g", label=None)
     assert question.prompt == known.prompt
     assert not question.pictures
     with pytest.raises(DataError, match="cannot describe photos"):
-        asked.make_question(
-            Request("g", {"mission": MISSION_ASKED}, (tmp_path / "a.jpg",)), tmp_path
-        )
+        asked.make_question(Request("g", {"mission": EARTH}, (tmp_path / "a.jpg",)), tmp_path)
 
 
 @pytest.mark.parametrize(("row", "pictures", "message"), TABLES["what_cannot_be_asked_is_said"])
 def test_what_cannot_be_asked_is_said(asked, tmp_path, row, pictures, message):
-    request = Request("g", {"mission": MISSION_ASKED, **row}, tuple(map(Path, pictures)))
+    request = Request("g", {"mission": EARTH, **row}, tuple(map(Path, pictures)))
     with pytest.raises(DataError, match=message):
         asked.make_question(request, tmp_path)
 
@@ -346,9 +340,9 @@ def test_labelled_lines_are_the_questions_of_training_and_show_no_photo(tmp_path
     path = tmp_path / "other_stage_a.jsonl"
     passing = make_line("b", label="pass")
     write_jsonl(path, [make_line("a"), passing, make_line("c", label=None), make_line("a")])
-    found, counts = read_labelled(path, load_asked())
+    found, counts = read_labelled(path, load("demo"))
     assert [(one.cluster, one.label) for one in found] == [("a", FAIL), ("b", PASS)]
-    asked = QUESTIONS.ask_of_group(MISSION_ASKED, LINES_ASKED, group="a", label=FAIL)
+    asked = QUESTIONS.ask_of_group(EARTH, SUMMARIES, group="a", label=FAIL)
     assert (found[0].prompt, found[0].fields) == (asked.prompt, asked.fields)
     assert counts == {"no label": 1, "photo group appears twice": 1}
 
@@ -356,17 +350,17 @@ def test_labelled_lines_are_the_questions_of_training_and_show_no_photo(tmp_path
 def test_photos_are_refused_by_a_run_that_never_saw_any(tmp_path):
     photos = write_photos(tmp_path / "photos")
     with pytest.raises(DataError, match="cannot describe photos"):
-        read_labelled(photos, load_asked("teach=null", "data={summaries: [a.jsonl]}"))
+        read_labelled(photos, load("demo", "teach=null", "data={summaries: [a.jsonl]}"))
 
 
 def test_the_prompt_of_a_model_card_is_that_of_stage_b():
-    rules, question = TASK.describe_prompt(load_asked())
-    known = QUESTIONS.ask_of_group(MISSION_ASKED, LINES_ASKED, group="g", label=None)
+    rules, question = TASK.describe_prompt(load("demo"))
+    known = QUESTIONS.ask_of_group(EARTH, SUMMARIES, group="g", label=None)
     assert rules == known.prompt[0]
-    mission = QUESTIONS.missions[MISSION_ASKED]
-    filled = question.text.replace("{{ mission }}", MISSION_ASKED)
+    mission = QUESTIONS.missions[EARTH]
+    filled = question.text.replace("{{ mission }}", EARTH)
     filled = filled.replace("{{ key_points }}", "；".join(mission.key_points))
-    filled = filled.replace("{{ description }}", LINES_ASKED["图片_1"]).replace(
+    filled = filled.replace("{{ description }}", SUMMARIES["图片_1"]).replace(
         "…", "图片_2: 「无关图片」"
     )
     asked = known.prompt[1].text.replace("…", "图片_2: 「无关图片」")

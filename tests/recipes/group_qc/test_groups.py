@@ -171,7 +171,7 @@ def make_record(name="a", **changes):
     }
 
 
-def load_records_here(folder, *lines, has_photos=False):
+def load_lines(folder, *lines, has_photos=False):
     path = folder / "x_stage_a.jsonl"
     texts = (one if isinstance(one, str) else json.dumps(one) for one in lines)
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -182,7 +182,7 @@ def load_records_here(folder, *lines, has_photos=False):
 
 def test_a_group_is_what_its_line_says(tmp_path):
     failing = make_record("b", label="fail", timestamp="2025")
-    found = load_records_here(tmp_path, make_record(), failing)
+    found = load_lines(tmp_path, make_record(), failing)
     assert [(one.group_id, one.label, len(one.photos)) for one in found.groups] == [
         ("a", "pass", 2),
         ("b", "fail", 2),
@@ -200,7 +200,7 @@ TWICE = json.dumps(make_record("b"), ensure_ascii=False).replace('"图片_2":', 
 def test_a_broken_line_is_dropped_and_counted(tmp_path, line, reason, where):
     line = TWICE if line == "TWICE" else line
     line = line if isinstance(line, str) else make_record(**{"name": "b", **line})
-    found = load_records_here(tmp_path, make_record(), line)
+    found = load_lines(tmp_path, make_record(), line)
     [drop] = found.drops.rows
     assert drop.reason == reason
     assert drop.where.startswith("x_stage_a.jsonl:2 ")
@@ -212,7 +212,7 @@ def test_only_every_line_once_and_in_order_is_taken(tmp_path_factory, order, num
     images = [f"m/l/b/{number}.jpg" for number in range(num_photos)]
     per_image = {f"图片_{number}": "x" for number in order}
     record = make_record("b", images=images, per_image=per_image)
-    found = load_records_here(tmp_path_factory.mktemp("records"), make_record(), record)
+    found = load_lines(tmp_path_factory.mktemp("records"), make_record(), record)
     assert (len(found.groups) == 2) == (order == [1, 2, 3] and num_photos == 3)
 
 
@@ -220,17 +220,17 @@ def test_with_a_root_the_photos_must_be_there(tmp_path):
     for image in make_record()["images"]:
         (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / image).touch()
-    found = load_records_here(tmp_path, make_record(), make_record("b"), has_photos=True)
+    found = load_lines(tmp_path, make_record(), make_record("b"), has_photos=True)
     assert found.drops.counts == {"photo is not there": 1}
     assert all(path.is_file() for path in found.groups[0].photos)
 
 
 def leave_out(folder):
-    load_records_here(folder, make_record(label=None))
+    load_lines(folder, make_record(label=None))
 
 
 def name_other(folder):
-    load_records_here(folder, make_record(mission="天线检查"))
+    load_lines(folder, make_record(mission="天线检查"))
 
 
 def name_nothing(folder):
@@ -365,7 +365,7 @@ def test_a_run_measures_who_obeys(tiny_run):
 SPEC = ("BBU安装方式检查（正装）", "BBU接地线检查", "BBU线缆布放要求", "挡风板安装检查")
 
 
-def write_table_missions(path, text):
+def write_missions(path, text):
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -379,7 +379,7 @@ def test_the_built_in_table_has_the_missions_of_the_contract():
 
 
 def test_a_file_adds_missions_and_replaces_those_of_the_same_name(tmp_path):
-    path = write_table_missions(
+    path = write_missions(
         tmp_path / "more.yaml",
         "missions:\n"
         "  天线抱杆检查: {focus: 抱杆, key_points: [抱杆须垂直]}\n"
@@ -414,4 +414,4 @@ def test_an_unknown_mission_is_refused_with_the_nearest_name():
 @pytest.mark.parametrize(("text", "named"), TABLES["a_broken_table_is_refused"])
 def test_a_broken_table_is_refused(tmp_path, text, named):
     with pytest.raises(ConfigError, match=named):
-        load_missions(write_table_missions(tmp_path / "broken.yaml", text))
+        load_missions(write_missions(tmp_path / "broken.yaml", text))

@@ -406,8 +406,8 @@ def test_two_processes_teach_what_one_teaches(tiny_run, job, tmp_path):
     assert read_stage_a(run) == read_stage_a(tiny_run)
 
 
-NUM_GROUPS_PLACES = 40
-DRAWN = {"num_groups": NUM_GROUPS_PLACES, "width": 112, "height": 84}
+NUM_SERVED = 40
+DRAWN = {"num_groups": NUM_SERVED, "width": 112, "height": 84}
 STREAM = {"batch_size": 4, "look_ahead": 1, "num_threads": 1}
 
 
@@ -453,7 +453,7 @@ def test_every_photo_is_described_by_the_server(command_line, vision_folder, ser
     done = describe(command_line, vision_folder, {"url": server.url, "model": MODEL})
     assert done.returncode == 0, done.stderr
     rows = read_described("summarize")
-    assert len(rows) == NUM_GROUPS_PLACES
+    assert len(rows) == NUM_SERVED
     said = {text for row in rows for text in row["per_image"].values()}
     assert said == {"机柜/正装×1"}
     assert len(server.asked) == count_photos(rows)
@@ -472,7 +472,7 @@ def test_a_setting_that_is_changed_and_changed_back_costs_nothing(
     done = describe(command_line, vision_folder, served)
     assert "summarize run" in done.stderr
     assert len(server.asked) == 2 * num_photos
-    assert len(read_described("summarize")) == NUM_GROUPS_PLACES
+    assert len(read_described("summarize")) == NUM_SERVED
 
 
 @pytest.mark.slow
@@ -492,13 +492,13 @@ def test_a_server_that_goes_stops_the_run_and_another_one_goes_on(
     assert stopped.returncode == 2
     assert "the server answers nothing: 16 items in a row failed" in stopped.stderr
     kept = read_described("stage_a/*")
-    assert 0 < len(kept) < NUM_GROUPS_PLACES
+    assert 0 < len(kept) < NUM_SERVED
     another = FaultyServer(lambda _: Fault(content="机柜/正装×1"))
     done = describe(command_line, vision_folder, {**served, "url": another.url})
     another.close()
     assert done.returncode == 0, done.stderr
     rows = read_described("summarize")
-    assert len(rows) == NUM_GROUPS_PLACES
+    assert len(rows) == NUM_SERVED
     assert all({key: row[key] for key in rows[0]} in rows for row in kept)
     assert len(another.asked) == count_photos(rows) - count_photos(kept)
 

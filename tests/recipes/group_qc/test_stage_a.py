@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from group_words import QUESTIONS, WORDS
-from group_words import WORDS as CHINESE
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -321,7 +320,7 @@ LINE = "BBU设备/正装/安装牢固×1，机柜/白色×1"
 
 @pytest.mark.parametrize("reply", TABLES["one_summary_in_many_forms"])
 def test_one_summary_in_many_forms(reply):
-    assert clean_summary(reply, CHINESE) == LINE
+    assert clean_summary(reply, WORDS) == LINE
 
 
 NESTED = [["{" * 100_000, "broken JSON"], ['{"图片_1":' * 5_000, "broken JSON"]]
@@ -329,7 +328,7 @@ NESTED = [["{" * 100_000, "broken JSON"], ['{"图片_1":' * 5_000, "broken JSON"
 
 @pytest.mark.parametrize(("reply", "cause"), [*TABLES["what_is_no_summary_says_why"], *NESTED])
 def test_what_is_no_summary_says_why(reply, cause):
-    problem = clean_summary(reply, CHINESE)
+    problem = clean_summary(reply, WORDS)
     assert isinstance(problem, Problem)
     assert problem.cause == cause
 
@@ -338,19 +337,19 @@ def test_what_is_no_summary_says_why(reply, cause):
     "reply", ["无关图片", " 无关图片。", '{"图片_1": "无关图片"}', "```\n无关图片！\n```"]
 )
 def test_an_irrelevant_photo_has_one_spelling(reply):
-    assert clean_summary(reply, CHINESE) == "无关图片"
+    assert clean_summary(reply, WORDS) == "无关图片"
 
 
 def test_lines_become_one_line():
-    found = clean_summary("机柜/白色×1，\n\n  线缆束×2", CHINESE)
+    found = clean_summary("机柜/白色×1，\n\n  线缆束×2", WORDS)
     assert found == "机柜/白色×1， 线缆束×2"
 
 
-WORDS_SUMMARIES = st.text("机柜线缆白色未正装×/，、（）A1 ", min_size=1, max_size=30).map(str.strip)
+TEXT = st.text("机柜线缆白色未正装×/，、（）A1 ", min_size=1, max_size=30).map(str.strip)
 SPACE = st.text(" \n\t\u3000\r", max_size=3)
 
 
-@given(words=WORDS_SUMMARIES, data=st.data())
+@given(words=TEXT, data=st.data())
 def test_every_wrapping_gives_the_words_back(words, data):
     def space():
         return data.draw(SPACE)
@@ -374,7 +373,7 @@ def test_every_wrapping_gives_the_words_back(words, data):
     if data.draw(st.booleans()):
         text = f"```json\n{text}\n```"
     has_words = any(character.isalnum() for character in words)
-    found = clean_summary(text, CHINESE)
+    found = clean_summary(text, WORDS)
     if has_words:
         assert found == " ".join(words.split())
     else:
@@ -384,7 +383,7 @@ def test_every_wrapping_gives_the_words_back(words, data):
 
 @given(st.text() | st.text('{}"图片_12：:,，“”`\\n 机柜×', max_size=40))
 def test_any_reply_is_a_clean_line_or_a_problem(reply):
-    found = clean_summary(reply, CHINESE)
+    found = clean_summary(reply, WORDS)
     if isinstance(found, Problem):
         assert found.cause
         return
@@ -394,7 +393,7 @@ def test_any_reply_is_a_clean_line_or_a_problem(reply):
     assert any(character.isalnum() or unicodedata.numeric(character, 0) for character in line)
     assert json.loads(json.dumps(line).encode()) == line
     line.encode()
-    assert clean_summary(line, CHINESE) == found
+    assert clean_summary(line, WORDS) == found
 
 
 @given(
@@ -403,14 +402,14 @@ def test_any_reply_is_a_clean_line_or_a_problem(reply):
 )
 def test_only_the_number_one_alone_is_taken(numbers, line):
     body = ", ".join(f'"图片_{number}": "{line}"' for number in numbers)
-    found = clean_summary(f"{{{body}}}", CHINESE)
+    found = clean_summary(f"{{{body}}}", WORDS)
     assert isinstance(found, str) == (numbers == [1])
 
 
 @given(st.integers(1, 200))
 def test_summaries_are_numbered_in_order(num_photos):
     texts = [f"机柜×{place}" for place in range(num_photos)]
-    numbered = number_summaries(texts, CHINESE)
+    numbered = number_summaries(texts, WORDS)
     assert list(numbered) == [f"图片_{i}" for i in range(1, num_photos + 1)]
     assert list(numbered.values()) == texts
 
@@ -423,14 +422,14 @@ def make_group(root, num_photos, *, label="fail"):
 
 def test_a_record_has_the_fields_of_the_contract(tmp_path):
     group = make_group(tmp_path, 2)
-    record = make_record(group, [LINE, "无关图片"], CHINESE, root=tmp_path)
+    record = make_record(group, [LINE, "无关图片"], WORDS, root=tmp_path)
     assert list(record) == ["group_id", "mission", "label", "images", "per_image", "timestamp"]
     assert record["label"] == "fail"
     assert record["images"] == [f"{group.key}/p1.jpg", f"{group.key}/p2.jpg"]
     assert record["per_image"] == {"图片_1": LINE, "图片_2": "无关图片"}
     assert get_record_key(record) == group.key
-    check_record(json.loads(json.dumps(record)), CHINESE)
-    unlabelled = make_record(make_group(tmp_path, 1, label=None), [LINE], CHINESE, root=tmp_path)
+    check_record(json.loads(json.dumps(record)), WORDS)
+    unlabelled = make_record(make_group(tmp_path, 1, label=None), [LINE], WORDS, root=tmp_path)
     assert unlabelled["label"] is None
     assert datetime.fromisoformat(unlabelled["timestamp"]).tzinfo is not None
 
@@ -438,32 +437,32 @@ def test_a_record_has_the_fields_of_the_contract(tmp_path):
 @pytest.mark.parametrize("texts", [[LINE], [LINE] * 3, [], [LINE, ""], [LINE, "。"]])
 def test_a_record_needs_words_for_each_photo(tmp_path, texts):
     with pytest.raises(DataError, match="QC-A-20250101-1"):
-        make_record(make_group(tmp_path, 2), texts, CHINESE, root=tmp_path)
+        make_record(make_group(tmp_path, 2), texts, WORDS, root=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"), TABLES["a_record_that_breaks_the_contract_is_refused"]
 )
 def test_a_record_that_breaks_the_contract_is_refused(tmp_path, change, message):
-    record = make_record(make_group(tmp_path, 2), ["a", "b"], CHINESE, root=tmp_path)
-    check_record(record, CHINESE)
+    record = make_record(make_group(tmp_path, 2), ["a", "b"], WORDS, root=tmp_path)
+    check_record(record, WORDS)
     with pytest.raises(DataError, match=message):
-        check_record({**record, **change}, CHINESE)
+        check_record({**record, **change}, WORDS)
 
 
 def test_a_record_that_lacks_a_field_is_refused(tmp_path):
-    record = make_record(make_group(tmp_path, 1), ["a"], CHINESE, root=tmp_path)
+    record = make_record(make_group(tmp_path, 1), ["a"], WORDS, root=tmp_path)
     for key in RECORD_KEYS:
         with pytest.raises(DataError, match=f"missing fields; got {key}"):
-            check_record({name: value for name, value in record.items() if name != key}, CHINESE)
+            check_record({name: value for name, value in record.items() if name != key}, WORDS)
 
 
 def test_ten_photos_are_in_numeric_order(tmp_path):
-    record = make_record(make_group(tmp_path, 12), ["a"] * 12, CHINESE, root=tmp_path)
+    record = make_record(make_group(tmp_path, 12), ["a"] * 12, WORDS, root=tmp_path)
     by_text = dict(sorted(record["per_image"].items()))
     assert list(by_text) != list(record["per_image"])
     with pytest.raises(DataError, match="wrong keys"):
-        check_record({**record, "per_image": by_text}, CHINESE)
+        check_record({**record, "per_image": by_text}, WORDS)
 
 
 THIS_COMMAND = f"exec {shlex.quote(sys.executable)} -m groupwise.cli"

@@ -316,13 +316,8 @@ EXAMPLES = [
 ]
 
 
-def load_items(**evaluation):
-    overrides = [f"evaluation.{key}={value}" for key, value in evaluation.items()]
-    return read_config("on_task", "demo", *overrides)
-
-
 def draw(num_items, seed=0, examples=EXAMPLES):
-    config = load_items(num_items=num_items).model_copy(update={"seed": seed})
+    config = load("demo", f"evaluation.num_items={num_items}").model_copy(update={"seed": seed})
     return [example.id for example in draw_items(examples, config)]
 
 
@@ -375,53 +370,53 @@ def test_a_setting_redoes_the_steps_that_read_it(override, changed):
 
 
 @pytest.fixture(scope="module")
-def screens_warmup(tmp_path_factory):
+def drawn(tmp_path_factory):
     root = tmp_path_factory.mktemp("screens")
     write_desktops(root, num_sessions=60, screens_per_session=1, seed=5, size=(160, 120))
     return list(load_screenshots(root).screens)
 
 
-def list_rows(screens_warmup, share, epoch=0):
+def list_rows(drawn, share, epoch=0):
     config = read_config("on_task", "demo", f"sft.labelled_share={share}")
-    return list(make_warmup_rows(screens_warmup, config)(epoch))
+    return list(make_warmup_rows(drawn, config)(epoch))
 
 
 def list_labelled(rows):
     return {row.example.cluster for row in rows if row.is_finished}
 
 
-def test_the_same_share_of_sessions_is_labelled_in_every_epoch(screens_warmup):
-    labelled = [list_labelled(list_rows(screens_warmup, 0.3, epoch)) for epoch in range(3)]
+def test_the_same_share_of_sessions_is_labelled_in_every_epoch(drawn):
+    labelled = [list_labelled(list_rows(drawn, 0.3, epoch)) for epoch in range(3)]
     assert labelled[0] == labelled[1] == labelled[2]
     assert 8 <= len(labelled[0]) <= 28
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
-def test_limits_of_the_labelled_share(screens_warmup, share, expected):
-    assert len(list_labelled(list_rows(screens_warmup, share))) == expected
+def test_limits_of_the_labelled_share(drawn, share, expected):
+    assert len(list_labelled(list_rows(drawn, share))) == expected
 
 
-def test_an_unlabelled_row_is_the_labelled_one_up_to_its_label(screens_warmup):
-    for bare, whole in zip(list_rows(screens_warmup, 0), list_rows(screens_warmup, 1), strict=True):
+def test_an_unlabelled_row_is_the_labelled_one_up_to_its_label(drawn):
+    for bare, whole in zip(list_rows(drawn, 0), list_rows(drawn, 1), strict=True):
         assert bare.example == whole.example
         assert whole.target == f"{bare.target} {whole.example.label}"
         assert not any(label in bare.target for label in LABELS)
 
 
-def test_without_names_every_decision_is_taught(screens_warmup):
-    unnamed = [replace(screen, activity=None) for screen in screens_warmup[:20]]
+def test_without_names_every_decision_is_taught(drawn):
+    unnamed = [replace(screen, activity=None) for screen in drawn[:20]]
     unnamed = [replace(s, task=f"task {n}") for n, s in enumerate(unnamed)]
     rows = list_rows(unnamed, 0)
     assert rows
     assert all(row.is_finished and row.target in LABELS for row in rows)
 
 
-def test_labels_are_words_of_the_config_and_what_is_paid_for(screens_warmup):
+def test_labels_are_words_of_the_config_and_what_is_paid_for(drawn):
     words = ["answer.labels=[在任务上, 不在任务上]", "answer.describe=[屏幕, 任务]"]
     question = "prompt=任务：{{ task }}。屏幕在任务上还是不在任务上？"
     config = read_config("on_task", "demo", *words, question, "sft.labelled_share=1")
-    rows = make_warmup_rows(screens_warmup, config)(0)
-    known = make_warmup_rows(screens_warmup, read_config("on_task", "demo"))(0)
+    rows = make_warmup_rows(drawn, config)(0)
+    known = make_warmup_rows(drawn, read_config("on_task", "demo"))(0)
     assert {row.example.label for row in rows} == {"在任务上", "不在任务上"}
     for row, same in zip(rows, known, strict=True):
         assert (row.example.label == "在任务上") == (same.example.label == "on-task")

@@ -328,7 +328,7 @@ def kill_when(folder, is_reached):
     process.wait()
 
 
-def list_done_sweep(folder):
+def list_done_cells(folder):
     return [cell.name for cell in read_sweep(folder).cells if cell.state == "done"]
 
 
@@ -348,11 +348,11 @@ def count_trainings(sweep, step):
 def test_a_grid_that_is_killed_twice_ends_complete_with_every_cell_finished_once(tmp_path):
     grid = tmp_path / "grid"
     kill_when(grid, lambda: any(grid.glob("cells/*/sft/started.json")))
-    assert list_done_sweep(grid) == []
+    assert list_done_cells(grid) == []
     kill_when(
-        grid, lambda: len(list_done_sweep(grid)) >= 10 and any(grid.glob("cells/*/grpo/started*"))
+        grid, lambda: len(list_done_cells(grid)) >= 10 and any(grid.glob("cells/*/grpo/started*"))
     )
-    kept = list_done_sweep(grid)
+    kept = list_done_cells(grid)
     starts = count_starts(grid)
     assert 10 <= len(kept) < NUM_CELLS
 

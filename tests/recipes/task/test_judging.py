@@ -52,7 +52,6 @@ from groupwise_recipes.task.measuring import list_measures, score_answers
 from groupwise_recipes.task.recipe import recipe
 from groupwise_recipes.task.rewards import make_rewards
 from groupwise_recipes.task.task import TASK
-from groupwise_recipes.task.task import TASK as TASK_RECIPE
 
 TABLES = read_tables(__file__)
 
@@ -238,12 +237,12 @@ def exact(example, completion):
     wanted = example.fields["n"]
     return max(0.0, 1 - abs(len(completion.text.split()) - wanted) / wanted)
 """
-TASK_FLUENCY = TABLES["task_fluency"]
+FLUENT = TABLES["task_fluency"]
 
 
-def load_fluency(folder, **values):
+def write_task(folder, base, **values):
     path = folder / "task.yaml"
-    path.write_text(json.dumps({**TASK_FLUENCY, **values}), encoding="utf-8")
+    path.write_text(json.dumps({**base, **values}), encoding="utf-8")
     return load_config(TaskConfig, path)
 
 
@@ -256,10 +255,11 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, me
     rows = [{"topic": topic, "n": n} for topic in ("rain", "bread", "chess") for n in range(3, 18)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     (tmp_path / "checks.py").write_text(CHECKS)
-    config = load_fluency(
+    config = write_task(
         tmp_path,
+        FLUENT,
         rewards=rewards,
-        grpo={**TASK_FLUENCY["grpo"], "learning_rate": 0.05, "trainable": {"method": method}},
+        grpo={**FLUENT["grpo"], "learning_rate": 0.05, "trainable": {"method": method}},
     )
     run = tmp_path / "run"
     run_recipe(recipe, config, out=run)
@@ -289,11 +289,11 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, me
 )
 def test_measures_that_cannot_be_combined_are_refused(tmp_path, values, words):
     with pytest.raises(ConfigError) as refused:
-        load_fluency(tmp_path, **values)
+        write_task(tmp_path, FLUENT, **values)
     assert words in str(refused.value)
 
 
-CHECKS_CHECKER = """
+FOUR_CHECKS = """
 def near(example, completion):
     wanted = example.fields["n"]
     return max(0.0, 1 - abs(len(completion.text.split()) - wanted) / wanted)
@@ -307,7 +307,7 @@ def whole(example, completion):
 def unsure(example, completion):
     return None if example.fields["n"] == 3 else 1.0
 """
-TASK_CHECKER = TABLES["task_checker"]
+CHECKED = TABLES["task_checker"]
 MEASURES = {"checks.py:exact": {"title": "Exact length"}, "checks.py:unsure": None}
 
 
@@ -317,23 +317,20 @@ def folder(tmp_path):
     topics = ("the sea", "a market", "rain", "bread", "winter", "a library", "the moon", "chess")
     rows = [{"topic": topic, "n": n} for topic in topics for n in range(3, 8)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    (tmp_path / "checks.py").write_text(CHECKS_CHECKER, encoding="utf-8")
+    (tmp_path / "checks.py").write_text(FOUR_CHECKS, encoding="utf-8")
     return tmp_path
 
 
-def load_checker(folder, **values):
-    path = folder / "task.yaml"
-    path.write_text(json.dumps({**TASK_CHECKER, **values}), encoding="utf-8")
-    return load_config(TaskConfig, path)
-
-
-def ask_checker(n):
+def ask_words(n):
     return make_example([Message("user", f"{n} words")], cluster=str(n), fields={"n": n})
 
 
 def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(folder):
-    config = load_checker(
-        folder, measures=MEASURES, grpo={**TASK_CHECKER["grpo"], "validation": {"every_steps": 1}}
+    config = write_task(
+        folder,
+        CHECKED,
+        measures=MEASURES,
+        grpo={**CHECKED["grpo"], "validation": {"every_steps": 1}},
     )
     run = folder / "run"
     run_recipe(recipe, config, out=run)
@@ -368,7 +365,7 @@ def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(fold
 
 def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
     rivals = {"best_of": 3, "demonstrations": 2, "rejection_sampling": True}
-    config = load_checker(folder, measures=MEASURES, rivals=rivals)
+    config = write_task(folder, CHECKED, measures=MEASURES, rivals=rivals)
     run = folder / "run"
     run_recipe(recipe, config, out=run)
     policies = read_policies(run)
@@ -395,7 +392,7 @@ def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
 def test_the_best_of_several_samples_is_the_first_that_earns_most():
     answers = [Completion(text) for text in "abcd"]
     scores = [Score(None), Score(0.5), Score(1.0), Score(1.0)]
-    drawn = Drawn(ask_checker(3), answers, scores)
+    drawn = Drawn(ask_words(3), answers, scores)
     assert (drawn.best.text, drawn.values) == ("c", [-1.0, 0.5, 1.0, 1.0])
 
 
@@ -416,8 +413,8 @@ def test_demonstrations_stand_as_turns_behind_the_system_and_before_the_question
 
 def test_the_report_says_which_rivals_were_not_run(folder):
     off = {"best_of": 0, "demonstrations": 0, "rejection_sampling": False}
-    config = load_checker(folder, rivals=off)
-    assert "rejection" not in {stage.name for stage in TASK_RECIPE.stages(config)}
+    config = write_task(folder, CHECKED, rivals=off)
+    assert "rejection" not in {stage.name for stage in TASK.stages(config)}
     english, chinese = tell_rivals(RivalSettings(**off), ())
     assert "rivals.best_of" in english.text
     assert "rivals.rejection_sampling: true" in english.text
@@ -426,26 +423,26 @@ def test_the_report_says_which_rivals_were_not_run(folder):
 
 
 def test_without_measures_the_weighted_reward_heads_and_its_parts_stand_beside(folder):
-    alone = load_checker(folder)
+    alone = write_task(folder, CHECKED)
     assert [one.name for one in list_measures(alone)] == ["reward"]
-    two = load_checker(folder, rewards={"checks.py:near": 3.0, "checks.py:exact": 1.0})
+    two = write_task(folder, CHECKED, rewards={"checks.py:near": 3.0, "checks.py:exact": 1.0})
     assert [one.name for one in list_measures(two)] == ["reward", "near", "exact"]
-    [found] = score_answers(two, [ask_checker(4)], [Completion("one two three")])
+    [found] = score_answers(two, [ask_words(4)], [Completion("one two three")])
     assert found == {"reward": pytest.approx(0.75 * 0.75), "near": 0.75, "exact": 0.0}
 
 
 def test_a_measure_sees_whether_an_answer_was_cut_and_what_it_cannot_score_is_left_out(folder):
-    config = load_checker(folder, measures=["checks.py:whole", "checks.py:unsure"])
+    config = write_task(folder, CHECKED, measures=["checks.py:whole", "checks.py:unsure"])
     answers = [Completion("a"), Completion("a", finish_reason="length")]
-    found = score_answers(config, [ask_checker(3), ask_checker(4)], answers)
+    found = score_answers(config, [ask_words(3), ask_words(4)], answers)
     assert [one.get("whole") for one in found] == [1.0, 0.0]
     assert [one.get("unsure") for one in found] == [None, 1.0]
 
 
 def test_a_measure_out_of_range_is_refused_by_its_row(folder):
     (folder / "checks.py").write_text(
-        f"{CHECKS_CHECKER}\ndef much(example, completion):\n    return 7\n"
+        f"{FOUR_CHECKS}\ndef much(example, completion):\n    return 7\n"
     )
-    config = load_checker(folder, measures=["checks.py:much"])
+    config = write_task(folder, CHECKED, measures=["checks.py:much"])
     with pytest.raises(RewardError, match="much"):
-        score_answers(config, [ask_checker(3)], [Completion("a")])
+        score_answers(config, [ask_words(3)], [Completion("a")])

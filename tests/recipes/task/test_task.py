@@ -330,21 +330,19 @@ GIVEN = {
 BARE = {"files": "a.csv", "columns": {"prompt": "q"}}
 
 
-def load_config_here(**values):
+def load_given(**values):
     return load_config(TaskConfig, {**GIVEN, **values})
 
 
 def test_the_answer_has_the_parser_of_its_kind():
-    assert isinstance(load_config_here().answer, LabelParser)
-    assert isinstance(
-        load_config_here(answer={"kind": "choice", "num_options": 3}).answer, ChoiceParser
-    )
+    assert isinstance(load_given().answer, LabelParser)
+    assert isinstance(load_given(answer={"kind": "choice", "num_options": 3}).answer, ChoiceParser)
 
 
 def test_rewards_are_names_weights_or_more():
-    assert load_config_here().rewards["correct"].weight == 1
-    assert list(load_config_here(rewards=["correct", "format"]).rewards) == ["correct", "format"]
-    parts = load_config_here(
+    assert load_given().rewards["correct"].weight == 1
+    assert list(load_given(rewards=["correct", "format"]).rewards) == ["correct", "format"]
+    parts = load_given(
         rewards={"correct": 2, "rewards.py:f": {"weight": 0.5, "kind": "shaping"}}
     ).rewards
     assert (parts["correct"].weight, parts["rewards.py:f"].kind) == (2, "shaping")
@@ -376,28 +374,28 @@ def test_what_suits_a_pretrained_base_is_chosen_where_nothing_is_said():
 
 def test_all_weights_take_shorter_steps_than_an_adapter():
     full = {"trainable": {"method": "full"}}
-    config = load_config_here(sft=full, grpo=full)
+    config = load_given(sft=full, grpo=full)
     assert config.sft is not None
     assert (config.sft.learning_rate, config.grpo.learning_rate) == (1e-5, 1e-6)
-    assert load_config_here(grpo={**full, "learning_rate": 3e-4}).grpo.learning_rate == 3e-4
+    assert load_given(grpo={**full, "learning_rate": 3e-4}).grpo.learning_rate == 3e-4
 
 
 def test_what_is_said_stands():
-    config = load_config_here(sft=None, grpo={"max_new_tokens": 5})
+    config = load_given(sft=None, grpo={"max_new_tokens": 5})
     assert config.sft is None
     assert config.grpo.max_new_tokens == 5
 
 
 @pytest.mark.parametrize("answer", [{"kind": "maths"}, {"kind": "number", "tags": ["think", "n"]}])
 def test_an_answer_behind_a_way_to_it_gets_room_and_is_not_taught_alone(answer):
-    config = load_config_here(answer=answer)
+    config = load_given(answer=answer)
     assert config.sft is None
     assert config.grpo.max_new_tokens == 256
 
 
 def test_a_wrong_setting_is_one_problem_and_not_two():
     with pytest.raises(ConfigError) as refused:
-        load_config_here(grpo={"trainable": {"method": "lorra"}})
+        load_given(grpo={"trainable": {"method": "lorra"}})
     assert str(refused.value).startswith("1 problem(s)")
 
 
@@ -411,7 +409,7 @@ def test_an_answer_is_a_text_where_there_is_no_reference():
 
 
 FOLDER = Path(__file__).parents[3] / "examples" / "demo"
-ASKED_DEMO = make_example(
+RIVER = make_example(
     [Message("user", "a river")],
     cluster="a river",
     fields={"topic": "a river", "first": "never", "second": "together"},
@@ -437,7 +435,7 @@ def test_an_answer_earns_the_share_of_the_checks_that_it_passes(text, share):
     def rate(name):
         file = FOLDER / "rewards.py"
         reward = FunctionReward(f"{file}:{name}", kind="other", messages=False, values=(0.0, 1.0))
-        return reward(ASKED_DEMO, Completion(text)).value
+        return reward(RIVER, Completion(text)).value
 
     assert rate("checks") == pytest.approx(share)
     assert rate("passes") == float(share == 1.0)

@@ -500,12 +500,12 @@ def test_without_labels_there_is_nothing_to_measure(folder):
         compare_with_people(RuleEntailment(), loaded, folder / "out")
 
 
-def statement_variants(number, relation, label):
+def relate(number, relation, label):
     return make_row(number, f"The cup is {relation} the table.", label, relation=relation)
 
 
 def make_rows(told):
-    return [statement_variants(n, relation, str(label)) for n, (relation, label) in enumerate(told)]
+    return [relate(n, relation, str(label)) for n, (relation, label) in enumerate(told)]
 
 
 ROWS = st.lists(st.tuples(st.sampled_from(["on", "under", "near"]), st.booleans()), max_size=60)
@@ -561,11 +561,11 @@ def test_both_sides_of_test():
 
 
 def test_what_cannot_be_biased_is_refused():
-    row = statement_variants(1, "on", "True")
+    row = relate(1, "on", "True")
     with pytest.raises(DataError, match="1 rows appear twice; got 1"):
         bias_rows([row, row], keep=0.6, seed=0)
     with pytest.raises(DataError, match="expected a statement that tells a relation"):
-        bias_rows([statement_variants(1, None, "True")], keep=0.6, seed=0)
+        bias_rows([relate(1, None, "True")], keep=0.6, seed=0)
     for keep in (-0.1, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="keep is no share"):
             bias_rows([row], keep=keep, seed=0)

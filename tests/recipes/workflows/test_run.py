@@ -199,11 +199,11 @@ async def workflow(problem):
         return a.answer
     return (await revise(problem, a.answer, r.feedback)).solution
 """
-PROBLEMS_OUTAGE = [
+SUMS = [
     SUM.model_copy(update={"id": f"s{n}", "problem": f"What is {n} + 1?", "ground_truth": str(n)})
     for n in range(12)
 ]
-PAIRS = [(PROGRAM, problem) for problem in PROBLEMS_OUTAGE]
+PAIRS = [(PROGRAM, problem) for problem in SUMS]
 
 
 class Watched:
@@ -231,7 +231,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def undisturbed():
     skip_without_sandbox()
-    with ExecutorStub(PROBLEMS_OUTAGE) as stub:
+    with ExecutorStub(SUMS) as stub:
         outcomes = Executor(open_stub(stub)).run_all(PAIRS)
     assert {outcome.fault for outcome in outcomes} == {None}
     return outcomes
@@ -241,7 +241,7 @@ def undisturbed():
 def server(tmp_path_factory):
     skip_without_sandbox()
     path = tmp_path_factory.mktemp("stub") / "problems.jsonl"
-    write_jsonl(path, [dump_config(problem) for problem in PROBLEMS_OUTAGE])
+    write_jsonl(path, [dump_config(problem) for problem in SUMS])
     server = StubProcess(path)
     yield server
     server.kill()
@@ -399,7 +399,7 @@ def test_what_the_executor_let_down_is_asked_again(base, run, away):
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 USED = {"num_calls": 3, "prompt_tokens": 41, "completion_tokens": 52, "reasoning_tokens": 17}
-PROGRAM_TRACES = "async def workflow(problem):\n    return (await custom(problem, '<b>')).response"
+SHOWN_PROGRAM = "async def workflow(problem):\n    return (await custom(problem, '<b>')).response"
 
 
 def call(operator, *, error=""):
@@ -414,18 +414,18 @@ def call(operator, *, error=""):
     }
 
 
-def answer_traces(name, said, *, executor="gpt", **more):
+def make_answer(name, said, *, executor="gpt", **more):
     usage = {**USED, "cost": 2.5}
-    details = {"executor": executor, "program": PROGRAM_TRACES, "calls": [], "usage": usage, **more}
+    details = {"executor": executor, "program": SHOWN_PROGRAM, "calls": [], "usage": usage, **more}
     return {"id": name, "answer": said, "reason": "refused (syntax, line 3)", "details": details}
 
 
 ROWS = [
-    answer_traces("first", "forty-two", calls=[call("custom"), call("review", error="it broke")]),
-    answer_traces("second", None),
+    make_answer("first", "forty-two", calls=[call("custom"), call("review", error="it broke")]),
+    make_answer("second", None),
     {"id": "third", "answer": None, "reason": "a row needs a problem", "details": {}},
 ]
-SHOWN_TRACES = (
+TOLD = (
     *("first", "second", "forty-two", "given to custom", "said by custom", "it broke"),
     *("31", "1.25", "0.5", "41", "52", "17", "2.5", "refused (syntax, line 3)"),
 )
@@ -435,7 +435,7 @@ def test_a_page_shows_every_call(tmp_path):
     english, chinese = write_traces(ROWS, tmp_path / "pages")
     for path in (english, chinese):
         text = path.read_text(encoding="utf-8")
-        assert [one for one in SHOWN_TRACES if one not in text] == []
+        assert [one for one in TOLD if one not in text] == []
         assert "third" not in text
         assert "<script>alert" not in text
     assert "Calls of operators" in english.read_text(encoding="utf-8")
@@ -444,7 +444,7 @@ def test_a_page_shows_every_call(tmp_path):
 
 
 def test_a_stub_is_named_at_the_top(tmp_path):
-    rows = [answer_traces("first", "7", executor="made up by executor-stub, which is no model")]
+    rows = [make_answer("first", "7", executor="made up by executor-stub, which is no model")]
     text = write_traces(rows, tmp_path)[0].read_text(encoding="utf-8")
     assert text.index("is a stub, not a model") < text.index("async def workflow")
 
