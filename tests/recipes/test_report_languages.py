@@ -121,12 +121,7 @@ def make_task(_):
     ]
     config = load_config(
         TaskConfig,
-        {
-            "model": {"base": "tiny-qwen2", "max_pixels": 784},
-            "data": {"files": "a.csv", "columns": {"prompt": "q"}},
-            "answer": {"kind": "text"},
-            "rewards": {"fluency": 0.5, "a.py:my_checks": 0.5},
-        },
+        TABLES["make_task"],
     )
     data = (*labels, "my_checks", "My checks")
     return Made(rows, tell_flow(rows, labels), list_task_measures(config), data=data)
@@ -190,16 +185,7 @@ def make_workflows(_):
     opinions = {"rule": True, "judge": False}
     rows[0] = replace(rows[0], fields={**rows[0].fields, "opinions": opinions, "answer": "12"})
     config = load_config(WorkflowsConfig, find_recipe("workflows").config_folder / "demo.yaml")
-    search = {
-        "prompt": "{{ problem }}",
-        "score": 0.5,
-        "given_score": 0.25,
-        "num_executions": 40,
-        "num_prompts": 2,
-        "num_validation": 4,
-        "num_reflections": 9,
-        "refused": {"lost_place": 3},
-    }
+    search = TABLES["make_workflows"]
     gepa = RunPolicy(name="gepa", title="GEPA", title_zh="GEPA", kind="prompted")
     policies = [*POLICIES[:-1], gepa, POLICIES[-1]]
     sections = [

@@ -59,13 +59,7 @@ def list_skipped(loaded):
 
 
 def test_the_layout_is_read(tmp_path):
-    touch(
-        tmp_path,
-        f"{GROUND}/{FAIL}/b/QC-BBU-20250101-0000012-001.JPG",
-        f"{GROUND}/{PASS}/a/QC-BBU-20250101-0000011-010.jpg",
-        f"{GROUND}/{PASS}/a/QC-BBU-20250101-0000011-002.PNG",
-        f"挡风板/{PASS}/工单 7/照片 1.jpeg",
-    )
+    touch(tmp_path, *TABLES["trees"]["the_layout_is_read"])
     first, second, third = load(tmp_path).groups
     assert (first.mission, first.label, first.group_id) == (
         GROUND,
@@ -106,26 +100,12 @@ def test_the_id_stands_at_the_beginning_of_the_first_photo(photo, expected):
 
 
 def test_the_first_photo_in_natural_order_gives_the_id(tmp_path):
-    touch(
-        tmp_path,
-        f"{GROUND}/{PASS}/g/10-QC-BBU-20250101-1.jpg",
-        f"{GROUND}/{PASS}/g/9.jpg",
-        f"{GROUND}/{PASS}/h/QC-BBU-20250101-9.jpg",
-        f"{GROUND}/{PASS}/h/QC-BBU-20250101-10.jpg",
-    )
+    touch(tmp_path, *TABLES["trees"]["the_first_photo_in_natural_order_gives_the_id"])
     assert [group.group_id for group in load(tmp_path).groups] == ["g", "QC-BBU-20250101-9"]
 
 
 def test_an_id_under_both_labels_is_kept_apart_and_reported(tmp_path):
-    same = "QC-BBU-20250101-0000001-001.jpg"
-    touch(
-        tmp_path,
-        f"{GROUND}/{PASS}/a/{same}",
-        f"{GROUND}/{FAIL}/a/{same}",
-        f"{GROUND}/{FAIL}/b/QC-BBU-20250101-0000002-001.jpg",
-        f"挡风板/{FAIL}/a/{same}",
-        f"挡风板/{FAIL}/twice/{same}",
-    )
+    touch(tmp_path, *TABLES["trees"]["an_id_under_both_labels_is_kept_apart_and_reported"])
     loaded = load(tmp_path)
     assert len(loaded.groups) == 5
     (conflict,) = loaded.conflicts
@@ -136,21 +116,7 @@ def test_an_id_under_both_labels_is_kept_apart_and_reported(tmp_path):
 
 def test_what_is_no_photo_is_counted_by_its_reason(tmp_path):
     group = f"{GROUND}/{PASS}/g"
-    touch(
-        tmp_path,
-        f"{group}/1.jpg",
-        f"{group}/.DS_Store",
-        f"{group}/._1.jpg",
-        f"{group}/.jpg",
-        f"{group}/note.txt",
-        f"{group}/2.gif",
-        f"{group}/jpg",
-        f"{group}/inner/3.jpg",
-        f"{GROUND}/{PASS}/loose.jpg",
-        f"{GROUND}/4.jpg",
-        "labels.csv",
-        ".cache/5.jpg",
-    )
+    touch(tmp_path, *TABLES["trees"]["what_is_no_photo_is_counted_by_its_reason"])
     loaded = load(tmp_path)
     assert loaded.num_photos == 1
     assert list_drops(loaded) == {
@@ -173,12 +139,7 @@ def test_what_is_no_photo_is_counted_by_its_reason(tmp_path):
 
 
 def test_empty_groups_are_reported(tmp_path):
-    touch(
-        tmp_path,
-        f"{GROUND}/{PASS}/g/1.jpg",
-        f"{GROUND}/{PASS}/empty/",
-        f"{GROUND}/{FAIL}/text only/a.txt",
-    )
+    touch(tmp_path, *TABLES["trees"]["empty_groups_are_reported"])
     loaded = load(tmp_path)
     assert len(loaded.groups) == 1
     assert list_skipped(loaded) == {
@@ -221,14 +182,7 @@ def test_an_unknown_mission_is_dropped_and_counted_for_predictions(tmp_path):
 
 
 def test_predictions_need_no_label(tmp_path):
-    touch(
-        tmp_path,
-        f"{GROUND}/g/1.jpg",
-        f"{GROUND}/empty/",
-        f"{GROUND}/{FAIL}/h/1.jpg",
-        f"{GROUND}/审核未通过/h/1.jpg",
-        f"{GROUND}/g/inner/1.jpg",
-    )
+    touch(tmp_path, *TABLES["trees"]["predictions_need_no_label"])
     loaded = load(tmp_path, for_prediction=True)
     assert [(g.group_id, g.label) for g in loaded.groups] == [("h", "fail"), ("g", None)]
     assert {reason for reason, _ in list_skipped(loaded)} == {
@@ -394,13 +348,8 @@ def test_odd_pictures_stay_in_their_group_and_open(tmp_path, group_folder):
     (group,) = load(tmp_path).groups
     opened = [open_picture(path) for path in group.photos]
     assert [image.mode for image in opened] == ["RGB"] * 5
-    assert [image.size for image in opened] == [
-        (64, 48),
-        (48, 64),
-        (64, 48),
-        (64, 48),
-        (10_000, 6_000),
-    ]
+    sizes = [(64, 48), (48, 64), (64, 48), (64, 48), (10_000, 6_000)]
+    assert [image.size for image in opened] == sizes
 
 
 def test_a_torn_picture_is_not_dropped_but_cannot_be_opened(tmp_path, group_folder):

@@ -140,26 +140,8 @@ def test_every_policy_has_its_row(sections):
     (table,) = sections["Missed defects"].tables
     assert table.head[1] == "Missed defects"
     assert [row[0] for row in table.rows] == ["Majority label", "SFT warm-up", "GRPO"]
-    assert read_shares(table, "GRPO") == {
-        "Policy": "GRPO",
-        "Missed defects": "50.0 %",
-        "False alarms": "25.0 %",
-        "Accuracy": "62.5 %",
-        "No verdict": "12.5 %",
-        "Two lines": "87.5 %",
-        "Obeys orders": "–",
-        "n": "8",
-    }
-    assert read_shares(table, "Majority label") == {
-        "Policy": "Majority label",
-        "Missed defects": "0.0 %",
-        "False alarms": "100.0 %",
-        "Accuracy": "50.0 %",
-        "No verdict": "0.0 %",
-        "Two lines": "–",
-        "Obeys orders": "–",
-        "n": "8",
-    }
+    assert read_shares(table, "GRPO") == TABLES["every_policy_has_its_row"]
+    assert read_shares(table, "Majority label") == TABLES["every_policy_has_its_row_2"]
 
 
 def test_every_mission_has_its_own_numbers(sections):
@@ -174,16 +156,7 @@ def test_every_mission_has_its_own_numbers(sections):
     assert (earth["Missed defects"], earth["False alarms"], earth["n"]) == ("50.0 %", "0.0 %", "3")
     cable = read_shares(tables[2], "GRPO")
     assert (cable["Missed defects"], cable["False alarms"], cable["n"]) == ("50.0 %", "33.3 %", "5")
-    assert read_shares(tables[1], "GRPO") == {
-        "Policy": "GRPO",
-        "Precision 通过": "50.0 %",
-        "Recall 通过": "100.0 %",
-        "F1 通过": "66.7 %",
-        "Precision 不通过": "100.0 %",
-        "Recall 不通过": "50.0 %",
-        "F1 不通过": "66.7 %",
-        "n": "3",
-    }
+    assert read_shares(tables[1], "GRPO") == TABLES["every_mission_has_its_own_numbers"]
     assert read_shares(tables[1], "SFT warm-up")["Precision 不通过"] == "–"
 
 

@@ -147,12 +147,7 @@ def test_the_group_question():
     lines = user.text.splitlines()
     assert lines[:2] == ["任务：BBU接地线检查", "要点：接地线连接；端子紧固"]
     assert lines[2].startswith("输出格式：")
-    assert lines[3:] == [
-        "摘要列表：",
-        "图片_1: 「BBU×1」",
-        "图片_2: 「接地线×1」",
-        "图片_3: 「无关图片」",
-    ]
+    assert lines[3:] == TABLES["the_group_question"]
     for rule in ("两行", "不写数量", "不编号", "不照抄摘要", "以负面为准", "判不通过", "不是指令"):
         assert rule in system.text
     assert example.fields == {

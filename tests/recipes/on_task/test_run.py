@@ -149,15 +149,7 @@ def test_conditions_tell_what_the_run_read_and_did(tiny_run):
     assert found["data"]["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
     assert found["data"]["train"]["num_rows:on-task"] > 0
     assert found["metrics"] == METRIC_VERSIONS
-    assert found["decoding"] == {
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "max_new_tokens": 16,
-        "repetition_penalty": 1.0,
-        "top_k": 0,
-        "min_p": 0.0,
-        "seed": None,
-    }
+    assert found["decoding"] == TABLES["conditions_tell_what_the_run_read_and_did"]
     assert found["base_weights"]
 
 

@@ -385,12 +385,7 @@ def test_what_reads_words_is_a_part_of_the_version_only_where_words_are_shown(ro
 @needs_ocr
 @pytest.mark.slow
 def test_a_run_with_words_trains_and_answers(job, tmp_path, command_line):
-    shown = {
-        "data.drawn.width": 640,
-        "data.drawn.height": 480,
-        "data.screen_words": "{num_characters: 40}",
-        "prompt": """'Words "{{ words }}". Task {{ task }}. Is it on-task or off-task?'""",
-    }
+    shown = TABLES["a_run_with_words_trains_and_answers"]
     run = tmp_path / "run"
     command_line.succeed(*RecipeJob("on_task", {**job.settings, **shown}).list_arguments(run))
     test = read_examples(run / "prepare" / "test.jsonl")

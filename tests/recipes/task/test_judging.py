@@ -402,12 +402,7 @@ def test_demonstrations_stand_as_turns_behind_the_system_and_before_the_question
     other = make_example([system, Message("user", "3 words")], cluster="3")
     shown = [Drawn(other, [Completion("one two three")], [Score(1.0)])]
     told = [(turn.role, turn.text) for turn in show_before(asked, shown).prompt]
-    assert told == [
-        ("system", "Be short."),
-        ("user", "3 words"),
-        ("assistant", "one two three"),
-        ("user", "4 words"),
-    ]
+    assert told == TABLES["demonstrations_stand_as_turns_behind_the_system_and_before_the_question"]
     assert show_before(asked, shown).id == asked.id
 
 

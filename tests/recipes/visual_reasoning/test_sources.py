@@ -27,19 +27,11 @@ TABLES = read_tables(__file__)
 
 
 def relation(name, label=True, **values):
-    told = {
-        "_id": name,
-        "predicate": "on",
-        "subject": {"name": "cat", "x": 157, "y": 317, "bbox": [230, 434, 31, 264]},
-        "object": {"name": "ground", "x": 148, "y": 402, "bbox": [196, 500, 3, 278]},
-        "label": label,
-    }
-    return {**told, **values}
+    return {"_id": name, **TABLES["relation"], "label": label, **values}
 
 
 def picture(*relations, **values):
-    told = {"url": "https://farm4.staticflickr.com/3543/57.jpg", "nsid": "1@N03", "split": "train"}
-    return {**told, "height": 500, "width": 281, "annotations": [*relations], **values}
+    return {**TABLES["picture"], "annotations": [*relations], **values}
 
 
 def test_boxes_of_spatialsense_are_turned(tmp_path):
@@ -73,12 +65,7 @@ def test_spatialsense_keeps_its_split_and_drops_by_reason(tmp_path):
         ("b", "validation"),
         ("c", "test"),
     ]
-    assert loaded.drops.counts == {
-        "not of the published form": 3,
-        "box outside of the picture": 1,
-        "box without an area": 1,
-        "repeated id": 1,
-    }
+    assert loaded.drops.counts == TABLES["spatialsense_keeps_its_split_and_drops_by_reason"]
     assert loaded.num_records == len(loaded.rows) + loaded.drops.total
     for name in ("flickr/57.jpg", "nyu/12.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -92,17 +79,8 @@ def test_spatialsense_keeps_its_split_and_drops_by_reason(tmp_path):
 
 def scene(state, camera, label, thing="Bike_9a"):
     name = f"data/20200223/behind - Wheel_wheel_3 - {thing} - {state} {camera}"
-    return {
-        "rgb": f"{name} rgb.png",
-        "depth": f"{name} depth.tiff",
-        "width": 1280,
-        "height": 720,
-        "subject": {"name": "Wheel ", "bbox": {"top": "10", "left": 20, "height": 30, "width": 40}},
-        "object": {"name": "Bike", "bbox": {"top": 1, "left": 2, "height": 3, "width": 4}},
-        "predicate": "behind",
-        "label": label,
-        "transform_vector": {"raw_absolute": [0.5]},
-    }
+    shown = {"rgb": f"{name} rgb.png", "depth": f"{name} depth.tiff"}
+    return {**shown, **TABLES["scene"], "label": label}
 
 
 def test_pairs_of_rel3d_share_relation_things_and_camera(tmp_path):
@@ -152,19 +130,7 @@ def test_a_name_that_tells_no_scene_is_dropped(tmp_path):
 
 
 def driving(**values):
-    told = {
-        "questions": "I can park:",
-        "possible_answers": {"A": "here", "B": "there", "C": "nowhere"},
-        "true_answers": ["C", "A"],
-        "has_multiple_questions": False,
-        "img_filename": "7.jpg",
-        "img_size": [600, 400],
-        "relevant_entities": [{"sign": [10, 20, 30, 40]}, {"line": [0.5, 300, 599.6, 100]}],
-        "explanation": "The sign allows it.",
-        "interleaved_explanation": "The sign [10, 20, 40, 60] allows it.",
-        "exam_type": "car",
-    }
-    return {**told, **values}
+    return {**TABLES["driving"], **values}
 
 
 def test_drivingvqa_has_sets_of_answers_and_boxes_in_corners(tmp_path):
@@ -195,28 +161,13 @@ def test_each_of_two_questions_names_its_choices(tmp_path):
     loaded = load_drivingvqa(tmp_path / "train.json", split="train")
     (row,) = loaded.rows
     assert (row.text, row.answers) == ("May I stop? (A, B)\nMay I park? (C, D)", {"A", "D"})
-    assert loaded.drops.counts == {
-        "no answer": 2,
-        "answer is no choice": 1,
-        "box outside of the picture": 1,
-        "not of the published form": 1,
-    }
+    assert loaded.drops.counts == TABLES["each_of_two_questions_names_its_choices"]
     assert "one of two questions has no right answer; got ['A', 'B']" in loaded.drops.rows[0].where
 
 
 def question(name, image, asked, **values):
-    told = {
-        "split": "train",
-        "image_id": image,
-        "question_id": name,
-        "question": asked,
-        "choices": ["skateboarder", "train", "delivery", "cab"],
-        "correct_choice_idx": 3,
-        "direct_answers": ["ride"] * 9 + ["cab"],
-        "difficult_direct_answer": False,
-        "rationales": ["The man has luggage.", ""],
-    }
-    return {**told, **values}
+    named = {"image_id": image, "question_id": name, "question": asked}
+    return {**named, **TABLES["question"], **values}
 
 
 ASKED = "What is the man by the suitcases awaiting?"
@@ -266,18 +217,7 @@ def test_pictures_of_aokvqa_are_those_of_coco(tmp_path):
 
 
 def coco(**values):
-    told = {
-        "info": {"year": 2017},
-        "images": [{"id": 299207, "width": 640, "height": 480, "file_name": "000000299207.jpg"}],
-        "annotations": [
-            {"image_id": 299207, "category_id": 33, "bbox": [1, 2, 30, 40], "iscrowd": 0},
-            {"image_id": 299207, "category_id": 33, "bbox": [0, 0, 600, 400], "iscrowd": 1},
-            {"image_id": 299207, "category_id": 3, "bbox": [5, 5, 5, 5], "iscrowd": 0},
-            {"image_id": 5, "category_id": 33, "bbox": [7, 7, 7, 7], "iscrowd": 0},
-        ],
-        "categories": [{"id": 33, "name": "suitcase"}, {"id": 3, "name": "car"}],
-    }
-    return {**told, **values}
+    return {**TABLES["coco"], **values}
 
 
 def test_coco_gives_the_boxes_of_the_kinds_that_are_named(tmp_path):
@@ -370,17 +310,8 @@ def test_a_picture_that_is_missing_drops_its_rows(tmp_path):
 
 
 def judged(caption, said):
-    return {
-        "index": 0,
-        "model": "base",
-        "question": caption,
-        "final_ans": "False",
-        "aligns": True,
-        "image_url": "http://images.cocodataset.org/train2017/1.jpg",
-        "model_reasoning": f"said {said!r}",
-        "human_aligns": said,
-        "human_comment": "",
-    }
+    given = {"question": caption, "model_reasoning": f"said {said!r}", "human_aligns": said}
+    return {**TABLES["judged"], **given}
 
 
 def test_judged_reasonings_join_their_rows(tmp_path):

@@ -138,13 +138,7 @@ def test_every_kind_has_its_own_best_operator_within_its_type():
         kind: max(Abilities().solve, key=lambda name, kind=kind: Abilities().solve[name][kind])
         for kind in KINDS
     }
-    assert best == {
-        "math_short": "programmer",
-        "math_long": "answer_generate",
-        "code": "code_generate",
-        "qa_numbers": "answer_generate",
-        "qa_knowledge": "custom",
-    }
+    assert best == TABLES["every_kind_has_its_own_best_operator_within_its_type"]
 
 
 @pytest.mark.parametrize(

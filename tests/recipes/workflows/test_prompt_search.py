@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from plan_keys import read_config
 from sandbox_host import MISSING
 from scripted_reflector import ScriptedReflector
+from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
@@ -35,6 +36,8 @@ from groupwise_recipes.workflows.reflecting import Reflector
 from groupwise_recipes.workflows.rewards import make_success
 from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 from groupwise_recipes.workflows.wording import word_as_stub
+
+TABLES = read_tables(__file__)
 
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
@@ -152,13 +155,7 @@ def test_prompts_without_a_place_are_refused_and_counted(stub, tmp_path):
     )
     made = Search(stub.url, tmp_path, *bad, BETTER, num_executions=60)
     found = made.find()
-    assert found.refused == {
-        "lost_place": 1,
-        "new_place": 2,
-        "no_template": 1,
-        "too_long": 1,
-        "unchanged": 1,
-    }
+    assert found.refused == TABLES["prompts_without_a_place_are_refused_and_counted"]
     assert found.prompt == BETTER
     # What was refused was never run: what was given and what was found, on each problem.
     assert made.policy.num_asked == 2 * len(EXAMPLES)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_predictions import predict as predict_one
 from sandbox_host import needs_bubblewrap, skip_without_sandbox
+from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, configure, make_abilities
 
 from groupwise.core import Completion
@@ -36,6 +37,8 @@ from groupwise_recipes.workflows.rivals import (
 )
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
 from groupwise_recipes.workflows.sections import PHRASES, weigh_need
+
+TABLES = read_tables(__file__)
 
 ASK = "async def workflow(problem):\n    a = await answer_generate(problem)\n    return a.answer"
 WRITE = (
@@ -150,14 +153,7 @@ def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer):
     row = tell(scorer, *rows)
     facts, texts = row["facts"], row["facts"]["texts"]
     assert facts["num"] == 6
-    assert facts["shares"] == {
-        "executed": [3, 6],
-        "correct": [3, 6],
-        "correct/math": [2, 4],
-        "correct/qa": [1, 2],
-        "commonest_program/math": [2, 3],
-        "commonest_program/qa": [1, 1],
-    }
+    assert facts["shares"] == TABLES["what_is_told_of_programs_is_told_by_type_and_adds_up"]
     assert row["mean/success/math"] == 0.5
     assert facts["sums"]["tokens"][0] == row["mean/tokens"] * 4 > 0
     assert texts["refused"]["commonest"] == [["unassigned", 1], ["syntax", 1]]
@@ -283,14 +279,7 @@ def choose(problem, **tried):
 
 
 def test_the_best_by_type_and_the_best_for_all():
-    tried = {
-        "a": ("math", "A", 9.0, 50),
-        "b": ("code", "A", 0.0, 50),
-        "c": ("math", "B", 6.0, 10),
-        "d": ("code", "B", 6.0, 10),
-        "e": ("math", "C", 9.0, 20),
-        "f": ("code", "C", 1.0, 90),
-    }
+    tried = TABLES["the_best_by_type_and_the_best_for_all"]
     found = choose(SUM, **tried)
     assert set(found) == set(RIVALS)
     assert (found["best_by_type"], found["top_by_type"]) == (["C"], ["C", "A"])
