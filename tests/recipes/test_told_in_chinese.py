@@ -199,9 +199,7 @@ def test_why_a_program_has_no_answer_is_said_in_chinese():
     assert [one for one in sorted({*REASONS.values(), *words, *ended}) if find_english(one)] == []
 
 
-@pytest.mark.parametrize(
-    ("evidence", "said"), TABLES["an_answer_that_shows_a_fault_stays_as_it_is"]
-)
+@pytest.mark.parametrize(("evidence", "said"), TABLES["an_answer_that_shows_a_fault_stays"])
 def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence, said):
     assert Phrases("zh").translate(Evidence(*evidence).describe()) == said
 

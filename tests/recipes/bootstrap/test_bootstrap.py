@@ -379,9 +379,7 @@ def test_a_training_on_rows_of_bootstrap_begins_with_easy_ones_and_the_report_sa
     assert "从 bootstrap 判为容易的行开始" in Phrases("zh").translate(told["message"])
 
 
-@pytest.mark.parametrize(
-    ("overrides", "source", "expected"), TABLES["what_is_set_is_set_and_other_rows_are_shuffled"]
-)
+@pytest.mark.parametrize(("overrides", "source", "expected"), TABLES["what_is_set_is_set"])
 def test_what_is_set_is_set_and_other_rows_are_shuffled(
     train, tmp_path, overrides, source, expected
 ):

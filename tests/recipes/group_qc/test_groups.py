@@ -78,9 +78,7 @@ def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root, tmp_path):
     assert [len(g.digests) for g in after] == [len(g.photos) for g in after]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"), TABLES["a_table_that_cannot_be_used_is_one_sentence"]
-)
+@pytest.mark.parametrize(("lines", "message"), TABLES["a_table_that_cannot_be_used_is_one"])
 def test_a_table_that_cannot_be_used_is_one_sentence(root, tmp_path, lines, message):
     write_table(root, lines)
     with pytest.raises(DataError, match=message) as caught:
@@ -146,9 +144,7 @@ def test_a_dry_run_counts_what_is_used_and_what_is_not(root):
     assert facts["files"] == "40 of 42 used; 2 x outside a group's folder"
 
 
-@pytest.mark.parametrize(
-    ("override", "words"), TABLES["what_stops_the_loading_is_a_problem_of_the_dry_run"]
-)
+@pytest.mark.parametrize(("override", "words"), TABLES["what_stops_the_loading_is_a_problem"])
 def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     override = override if override.startswith("data.") else f"data={override}"
     problems = recipe.preview(load(root, override)).problems
@@ -194,9 +190,7 @@ def test_a_group_is_what_its_line_says(tmp_path):
 TWICE = json.dumps(make_record("b"), ensure_ascii=False).replace('"图片_2":', '"图片_1":')
 
 
-@pytest.mark.parametrize(
-    ("line", "reason", "where"), TABLES["a_broken_line_is_dropped_and_counted"]
-)
+@pytest.mark.parametrize(("line", "reason", "where"), TABLES["a_broken_line_is_dropped"])
 def test_a_broken_line_is_dropped_and_counted(tmp_path, line, reason, where):
     line = TWICE if line == "TWICE" else line
     line = line if isinstance(line, str) else make_record(**{"name": "b", **line})

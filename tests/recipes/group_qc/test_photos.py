@@ -92,9 +92,7 @@ def test_any_names_have_one_order(names):
     assert sorted(sort_naturally(names)) == sorted(names)
 
 
-@pytest.mark.parametrize(
-    ("photo", "expected"), TABLES["the_id_stands_at_the_beginning_of_the_first_photo"]
-)
+@pytest.mark.parametrize(("photo", "expected"), TABLES["the_id_stands_at_the_beginning"])
 def test_the_id_stands_at_the_beginning_of_the_first_photo(photo, expected):
     assert find_group_id(photo, "folder") == expected
 
@@ -148,9 +146,7 @@ def test_empty_groups_are_reported(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("folder", "meant"), TABLES["a_misspelt_label_folder_is_skipped_with_the_right_name"]
-)
+@pytest.mark.parametrize(("folder", "meant"), TABLES["a_misspelt_label_folder_is_skipped"])
 def test_a_misspelt_label_folder_is_skipped_with_the_right_name(tmp_path, folder, meant):
     touch(tmp_path, f"{GROUND}/{PASS}/g/1.jpg", f"{GROUND}/{folder}/h/2.jpg")
     loaded = load(tmp_path)

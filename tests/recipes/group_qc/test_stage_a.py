@@ -440,9 +440,7 @@ def test_a_record_needs_words_for_each_photo(tmp_path, texts):
         make_record(make_group(tmp_path, 2), texts, WORDS, root=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), TABLES["a_record_that_breaks_the_contract_is_refused"]
-)
+@pytest.mark.parametrize(("change", "message"), TABLES["a_record_that_breaks_the_contract"])
 def test_a_record_that_breaks_the_contract_is_refused(tmp_path, change, message):
     record = make_record(make_group(tmp_path, 2), ["a", "b"], WORDS, root=tmp_path)
     check_record(record, WORDS)

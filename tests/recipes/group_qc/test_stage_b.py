@@ -202,9 +202,7 @@ def read_lines(text):
     return [line.removeprefix("「").removesuffix("」") for line in lines]
 
 
-@pytest.mark.parametrize(
-    ("lines", "answer"), TABLES["negative_remarks_come_first_and_other_things_do_not_count"]
-)
+@pytest.mark.parametrize(("lines", "answer"), TABLES["negative_remarks_come_first_and_other"])
 def test_negative_remarks_come_first_and_other_things_do_not_count(lines, answer):
     assert describe_thing("接地线", lines, WORDS) == answer
 
@@ -254,9 +252,7 @@ def test_replies_in_the_right_form(text, verdict, reason):
     assert (found.verdict, found.reason, found.problem) == (verdict, reason, "")
 
 
-@pytest.mark.parametrize(
-    ("text", "verdict", "problem"), TABLES["a_broken_form_says_what_is_broken"]
-)
+@pytest.mark.parametrize(("text", "verdict", "problem"), TABLES["a_broken_form_says"])
 def test_a_broken_form_says_what_is_broken(text, verdict, problem):
     found = PARSER.judge(text)
     assert (found.verdict, found.reason) == (verdict, "")

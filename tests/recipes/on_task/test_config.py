@@ -160,9 +160,7 @@ def test_a_dry_run_counts_what_is_used_and_dropped(root):
     )
 
 
-@pytest.mark.parametrize(
-    ("override", "words"), TABLES["what_stops_the_loading_is_a_problem_of_the_dry_run"]
-)
+@pytest.mark.parametrize(("override", "words"), TABLES["what_stops_the_loading_is_a_problem"])
 def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     (problem,) = preview_real(root, override).problems
     assert words in problem
@@ -261,9 +259,7 @@ def test_the_weights_of_a_judge_are_read_by_grpo_alone(tmp_path, base):
     assert list_changed(before, read(tmp_path, JUDGE % base)) == {"grpo"}
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "changed"), TABLES["code_that_is_edited_redoes_what_it_decides"]
-)
+@pytest.mark.parametrize(("file", "old", "new", "changed"), TABLES["code_that_is_edited_redoes"])
 def test_code_that_is_edited_redoes_what_it_decides(
     tmp_path, base, monkeypatch, file, old, new, changed
 ):

@@ -182,9 +182,7 @@ def test_weights_of_a_judge_in_this_process_count(tmp_path):
     assert list_changed(before, read(tmp_path, config)) == {"grpo"}
 
 
-@pytest.mark.parametrize(
-    ("setting", "kind"), TABLES["the_address_of_a_judge_is_harmless_and_the_rest_counts"]
-)
+@pytest.mark.parametrize(("setting", "kind"), TABLES["the_address_of_a_judge_is_harmless"])
 def test_the_address_of_a_judge_is_harmless_and_the_rest_counts(setting, kind):
     assert find_effect(list_effects(TaskConfig), f"rewards.clear.{setting}").kind == kind
 
@@ -209,9 +207,7 @@ def test_several_judges_are_counted_together():
     assert Judges({"a": judges["a"]}).report()["version"] != report["version"]
 
 
-@pytest.mark.parametrize(
-    ("name", "part", "words"), TABLES["a_judge_that_cannot_be_meant_is_refused"]
-)
+@pytest.mark.parametrize(("name", "part", "words"), TABLES["a_judge_that_cannot_be_meant"])
 def test_a_judge_that_cannot_be_meant_is_refused(tmp_path, name, part, words):
     served = {"judge": describe("http://a/v1")} if part.get("judge") == "SERVED" else {}
     with pytest.raises(ConfigError) as refused:
@@ -284,9 +280,7 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, me
         assert row.scores["good"] == min(row.scores["exact"], row.scores["fluent"])
 
 
-@pytest.mark.parametrize(
-    ("values", "words"), TABLES["measures_that_cannot_be_combined_are_refused"]
-)
+@pytest.mark.parametrize(("values", "words"), TABLES["measures_that_cannot_be_combined"])
 def test_measures_that_cannot_be_combined_are_refused(tmp_path, values, words):
     with pytest.raises(ConfigError) as refused:
         write_task(tmp_path, FLUENT, **values)

@@ -420,9 +420,7 @@ def test_topics_and_words_of_each_split_occur_in_no_other():
     assert sum(row["split"] == "test" for row in rows) >= 200
 
 
-@pytest.mark.parametrize(
-    ("text", "share"), TABLES["an_answer_earns_the_share_of_the_checks_that_it_passes"]
-)
+@pytest.mark.parametrize(("text", "share"), TABLES["an_answer_earns_the_share_of_the_checks"])
 def test_an_answer_earns_the_share_of_the_checks_that_it_passes(text, share):
     def rate(name):
         file = FOLDER / "rewards.py"

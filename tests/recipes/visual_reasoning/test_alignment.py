@@ -324,9 +324,7 @@ REFERENCES = [[10, 20, 30, 60, "red ball"], [40, 20, 80, 60, "chair"]]
 BALL, CHAIR = "[10,20,30,60 red ball]", "[40,20,80,60 chair]"
 
 
-@pytest.mark.parametrize(
-    ("reasoning", "value"), TABLES["boxes_in_the_reasoning_are_matched_one_to_one"]
-)
+@pytest.mark.parametrize(("reasoning", "value"), TABLES["boxes_in_the_reasoning_are_matched_one"])
 def test_boxes_in_the_reasoning_are_matched_one_to_one(reasoning, value):
     item = make_example([Message("user", "?")], cluster="a", fields={"boxes": REFERENCES})
     reasoning = reasoning.format(BALL=BALL, CHAIR=CHAIR)

@@ -128,9 +128,7 @@ def test_cases_of_people_who_had_not_seen_the_judge(name, num_cases, num_found, 
     assert found[None, None] >= num_aligned
 
 
-@pytest.mark.parametrize(
-    ("statement", "reasoning", "answer", "fault"), TABLES["chinese_and_what_covers_what"]
-)
+@pytest.mark.parametrize(("statement", "reasoning", "answer", "fault"), TABLES["chinese"])
 def test_chinese_and_what_covers_what(statement, reasoning, answer, fault):
     assert judge_entailment(statement, reasoning, answer=answer).type == fault
 

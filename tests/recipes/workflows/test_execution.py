@@ -121,9 +121,7 @@ def test_code_is_written_and_mended_by_public_tests(able):
     assert [call.operator for call in outcome.trace] == ["code_generate", "test"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason", "message"), TABLES["failures_of_a_program_are_the_policys"]
-)
+@pytest.mark.parametrize(("lines", "reason", "message"), TABLES["failures_of_a_program"])
 def test_failures_of_a_program_are_the_policys(asked, lines, reason, message):
     asked.say = lambda *_: "said"
     is_idle = "sleep" in lines[0]
