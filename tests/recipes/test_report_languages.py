@@ -163,9 +163,7 @@ def make_demo_selection(folder):
     cells = {Cell(name, shots): answers for name in names for shots in (1, 2)}
     counts = {"num_asked": 4, "num_right": 2, "num_right_reversed": 1, "num_changed": 3}
     situations = ("no demonstrations", "random", "none right", "one right", "contradicting")
-    figures = [
-        {"situation": name, "num_shots": number, **counts} for number, name in enumerate(situations)
-    ]
+    figures = [{"situation": one, "num_shots": n, **counts} for n, one in enumerate(situations)]
     write_json(folder / "use.json", figures)
     metrics = compute_metrics(rows, labels=())
     sections = of_demo_selection(metrics, cells, use=folder / "use.json", shots=(1, 2))

@@ -187,9 +187,7 @@ def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name():
         if isinstance(rule, Rule)
     ]
     assert len({rule.name for rule in rules}) > 40
-    said = {
-        one for rule in rules for one in (rule.title, rule.must, f"{rule.must}, not counting 7")
-    }
+    said = {one for r in rules for one in (r.title, r.must, f"{r.must}, not counting 7")}
     assert [one for one in sorted(said) if find_english(one)] == []
 
 

@@ -166,9 +166,7 @@ def test_every_row_says_where_it_comes_from(command_line, words, judge, blip):
     probabilities = [row["judge"]["probability"] for row in rows]
     assert probabilities == sorted(probabilities, reverse=True)
     assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
-    assert all(
-        (row["difficulty"] == "easy") == (row["judge"]["probability"] >= 0.8) for row in rows
-    )
+    assert all((r["difficulty"] == "easy") == (r["judge"]["probability"] >= 0.8) for r in rows)
     assert {row["difficulty"] for row in rows} == {"easy", "hard"}
 
 
@@ -290,9 +288,7 @@ def test_a_served_model_makes_captions_too(command_line, words, judge, captioner
     assert (counts["dropped"], counts["kept"]) == ({"no caption": 2}, NUM_PICTURES - 2)
     rows = read_jsonl(Path("boot/rows/index.jsonl"))
     assert all(row["caption"]["text"].startswith("thing number ") for row in rows)
-    assert all(
-        (row["caption"]["model"], row["caption"]["revision"]) == (MODEL, "r7") for row in rows
-    )
+    assert all((r["caption"]["model"], r["caption"]["revision"]) == (MODEL, "r7") for r in rows)
     assert [one["max_tokens"] for one in captioner.asked[:2]] == [6, 12]
     picture, text = captioner.asked[0]["messages"][0]["content"]
     assert picture["image_url"]["url"].startswith("data:image/png;base64,")

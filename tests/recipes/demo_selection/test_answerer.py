@@ -160,9 +160,7 @@ def test_halfway_an_attempt_that_does_not_look_words_up_ends(policy, monkeypatch
     assert not lessons.teach()
     assert (len(steps), asked) == (3, [[3]] * TINY.batch_size)
     rest = lessons.colors[16:]
-    assert scenes[0] == {
-        color: [place for place, one in enumerate(rest) if one == color] for color in rest
-    }
+    assert scenes[0] == {c: [n for n, one in enumerate(rest) if one == c] for c in rest}
     monkeypatch.setattr(lessons, "measure_looked_up", lambda *_: 0.5)
     assert lessons.teach()
     assert len(steps) == 3 + 6
@@ -326,9 +324,7 @@ class Replies:
 
 def test_a_server_is_asked_as_a_model_in_this_process_is(tmp_path):
     items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
-    train, queries = (
-        [make_dialect_example(one) for one in part] for part in (items[:3], items[3:])
-    )
+    train, queries = ([make_dialect_example(i) for i in part] for part in (items[:3], items[3:]))
     a, b, c = (one.id for one in train)
     backend = ServerBackend(Replies(items[4].question), max_concurrency=2)
     answerer = Answerer(backend, identity="m 1", train=train)
@@ -364,9 +360,7 @@ def test_every_query_has_the_lists_of_the_settings():
         methods = Counter((one.method, one.temperature) for one in lists)
         assert methods["beam", None] == 5
         assert methods.total() <= 14
-        assert all(
-            (one.log_prob is None) == (one.method in ("retrieval", "random")) for one in lists
-        )
+        assert all((c.log_prob is None) == (c.method in ("retrieval", "random")) for c in lists)
     temperatures = [one.temperature for lists in drawn.candidates.values() for one in lists]
     assert set(temperatures) == {None, 1.0, 1.3}
     firsts = [lists[0].ids for lists in drawn.candidates.values()]
@@ -401,9 +395,7 @@ def test_samples_follow_the_temperature():
 
 def test_random_lists_differ_from_query_to_query():
     drawn = draw(num_shots=4, num_samples=0, num_random=1)
-    places = [
-        tuple(map(ASKED.name_pool(query.id).index, drawn[query.id][-1].ids)) for query in QUERIES
-    ]
+    places = [tuple(map(ASKED.name_pool(q.id).index, drawn[q.id][-1].ids)) for q in QUERIES]
     assert [drawn[query.id][-1].method for query in QUERIES] == ["random"] * len(QUERIES)
     assert len(set(places)) > 1
 

@@ -191,9 +191,7 @@ def test_systems_that_are_not_there_are_named(evaluator):
 
 
 def test_all_cells_are_planned():
-    cells = list(
-        plan_cells((1, 3), epochs={"rce": [5], "grpo": [1, 2]}, systems=("none", "mmices"))
-    )
+    cells = [*plan_cells((1, 3), epochs={"rce": [5], "grpo": [1, 2]}, systems=("none", "mmices"))]
     assert [cell.name for cell in cells] == [
         "none-shots-0",
         "mmices-shots-1",
@@ -288,10 +286,8 @@ def test_rows_come_back_and_a_cell_that_has_not_run_has_none(tmp_path):
     cell = Cell("grpo", 2, 1)
     assert read_cell(tmp_path, cell) == ()
     path = write_cell(tmp_path, cell, [ROW, FAILED])
-    assert (
-        json.loads(path.read_text().splitlines()[0])
-        == TABLES["rows_come_back_and_a_cell_that_has_not_run_has_none"]
-    )
+    row = json.loads(path.read_text().splitlines()[0])
+    assert row == TABLES["rows_come_back_and_a_cell_that_has_not_run_has_none"]
     assert read_cell(tmp_path, cell) == (ROW, FAILED)
 
 

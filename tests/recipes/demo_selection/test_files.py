@@ -315,9 +315,7 @@ def test_lists_that_appear_twice_are_dropped_and_counted(tmp_path):
 
 @pytest.mark.parametrize(("pointers", "pool", "words"), TABLES["what_does_not_fit_is_named"])
 def test_what_does_not_fit_is_named(tmp_path, pointers, pool, words):
-    pointers = [
-        one if isinstance(one, dict) else make_pointer(one[0], **one[1]) for one in pointers
-    ]
+    pointers = [p if isinstance(p, dict) else make_pointer(p[0], **p[1]) for p in pointers]
     with pytest.raises(DataError) as caught:
         load(tmp_path, *pointers, pool=POOL if pool else None)
     assert words in str(caught.value)

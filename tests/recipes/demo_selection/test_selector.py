@@ -157,9 +157,7 @@ def test_one_beam_is_the_greedy_choice(gate):
     chosen = selector.choose(queries, pools, num_shots=4)
     assert chosen[:, 0].equal(selector.score(queries, pools).argmax(1))
     for step in range(1, 4):
-        longer = [
-            torch.cat([chosen[:, :step], torch.full((5, 1), item)], dim=1) for item in range(6)
-        ]
+        longer = [torch.cat([chosen[:, :step], torch.full((5, 1), i)], dim=1) for i in range(6)]
         found = selector.log_probs(queries, pools, torch.stack(longer, dim=1))
         is_new = ~(chosen[:, None, :step] == torch.arange(6)[None, :, None]).any(-1)
         best = found.masked_fill(~is_new, -torch.inf).argmax(1)

@@ -259,10 +259,8 @@ def test_consistency_is_logged_and_weighs_nothing():
     rewards = make_rewards(GroupRewards(), PARSER)
     found = rewards.score(make_group("通过"), Completion("通过\n理由：图片_9好"))
     assert (found.value, found.breakdown["consistency"]) == (1.0, 0.0)
-    assert (
-        describe_weights(GroupRewards().model_dump())
-        == "label 0.8333, format 0.1667, consistency 0"
-    )
+    told = describe_weights(GroupRewards().model_dump())
+    assert told == "label 0.8333, format 0.1667, consistency 0"
 
 
 def test_a_weight_counts():

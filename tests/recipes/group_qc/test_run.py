@@ -173,9 +173,7 @@ def test_other_labelled_photos_and_their_lines_are_measured_alike(tiny_run, tmp_
 def change(job, **settings):
     """Return the job with changed settings; ``__`` in a name stands for a dot."""
     given = {name.replace("__", "."): value for name, value in settings.items()}
-    left = {
-        name: value for name, value in job.settings.items() if name.partition(".")[0] != "teach"
-    }
+    left = {k: v for k, v in job.settings.items() if k.partition(".")[0] != "teach"}
     return replace(job, settings={**left, **given})
 
 

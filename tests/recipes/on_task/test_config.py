@@ -110,9 +110,7 @@ def test_missing_folder_is_a_problem_that_names_it(tmp_path):
 
 def test_budget_that_rejects_real_rows_is_a_problem():
     config = load("qwen2.5-vl-3b-judge", "data.budget.max_prompt_tokens=256")
-    assert any(
-        "is less than real rows have" in problem for problem in RECIPE.preview(config).problems
-    )
+    assert any("is less than real rows have" in one for one in RECIPE.preview(config).problems)
 
 
 def test_response_limit_that_cannot_hold_a_label_is_a_problem():

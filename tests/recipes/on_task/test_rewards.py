@@ -160,9 +160,8 @@ def test_the_judge_pays_its_probability_of_the_given_label(config, example):
 
 
 def test_with_a_label_it_has_five_eighths_of_the_weight(config, example):
-    assert score(config, FakeModel(0.8), example, "on-task").value == pytest.approx(
-        (0.3 + 0.5 * 0.8) / 0.8
-    )
+    found = score(config, FakeModel(0.8), example, "on-task")
+    assert found.value == pytest.approx((0.3 + 0.5 * 0.8) / 0.8)
 
 
 def test_a_judge_that_fails_leaves_the_answer_without_a_score(config, example):
@@ -225,13 +224,11 @@ def test_a_model_in_this_process_judges_pictures(config, example, tmp_path, lang
 
 
 def test_the_weights_that_count_are_named(config):
-    assert TASK.describe_weights(config) == (
-        "classification 0.375, judge 0.625, format 0 (absent: visual_verifier)"
-    )
+    told = "classification 0.375, judge 0.625, format 0 (absent: visual_verifier)"
+    assert TASK.describe_weights(config) == told
     alone = config.model_copy(update={"judge": None})
-    assert TASK.describe_weights(alone) == (
-        "classification 1, format 0 (absent: judge, visual_verifier)"
-    )
+    told = "classification 1, format 0 (absent: judge, visual_verifier)"
+    assert TASK.describe_weights(alone) == told
 
 
 @pytest.mark.slow
@@ -243,9 +240,8 @@ def test_a_run_with_a_judge(tiny_run, tmp_path, job, command_line):
     changes = labels | {"judge.model": model, "judge.dtype": "float32", "sft.epochs": 4}
     judge = [part for k, v in changes.items() for part in ("--set", f"{k}={v}")]
     done = command_line.succeed(*job.list_arguments(out, *judge))
-    assert (
-        "classification 0.6, judge 0.3333, format 0.06667 (absent: visual_verifier)" in done.stderr
-    )
+    weights = "classification 0.6, judge 0.3333, format 0.06667 (absent: visual_verifier)"
+    assert weights in done.stderr
     report = json.loads((out / "grpo" / "judge.json").read_text())
     assert report["num_questions"] > 0
     assert report["cache_hit_rate"] is not None
@@ -394,9 +390,8 @@ def test_with_the_usual_weights_it_has_a_fifth():
     rewards = make_rewards(config, open_all(config, 0.8, Decision(0.9, "said")))
     found = rewards.score(make_item("on-task"), Completion("on-task"))
     assert found.value == pytest.approx(0.3 + 0.5 * 0.8 + 0.2 * 0.9)
-    assert TASK.describe_weights(config) == (
-        "classification 0.3, judge 0.5, visual_verifier 0.2, format 0"
-    )
+    told = "classification 0.3, judge 0.5, visual_verifier 0.2, format 0"
+    assert TASK.describe_weights(config) == told
 
 
 def test_where_it_decides_nothing_its_weight_goes_to_the_others_for_every_answer():

@@ -278,10 +278,8 @@ def test_a_server_asks_what_training_asked(root, tmp_path):
 def test_braces_on_a_screen_are_shown_and_not_filled(root):
     screen = replace(load_screenshots(root).screens[0], words="{{ task }} {% if %}")
     pair = Pair(screen, "write", None, None, screen.session)
-    assert (
-        '"{{ task }} {% if %}"\nTask: write'
-        in make_pair_example(pair, load_words(root)).prompt[0].text
-    )
+    asked = make_pair_example(pair, load_words(root)).prompt[0].text
+    assert '"{{ task }} {% if %}"\nTask: write' in asked
 
 
 def test_words_that_nobody_read_are_not_taken_for_none(root):
@@ -349,9 +347,8 @@ def test_another_engine_reads_again(root, tmp_path, monkeypatch):
 
     def read():
         folds = ("data.train_folds=[0]", "data.test_folds=[1]")
-        return read_keys(
-            plan("on_task", tmp_path, "screenagent-words", f"data.root={root}", *folds)
-        )
+        steps = plan("on_task", tmp_path, "screenagent-words", f"data.root={root}", *folds)
+        return read_keys(steps)
 
     before = read()
     monkeypatch.setattr("groupwise_recipes.on_task.task.describe_ocr", lambda: {"rapidocr": "9"})

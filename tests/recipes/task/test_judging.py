@@ -367,9 +367,8 @@ def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
     assert [one.name for one in policies.listed] == names
     drawn = {name: policies.find(name).budget["num_samples"] for name in ("rejection", "grpo")}
     assert drawn["rejection"] == drawn["grpo"] == 8
-    assert (
-        f"of {drawn['grpo']:.0f} samples, as many as GRPO drew" in policies.find("rejection").note
-    )
+    told = f"of {drawn['grpo']:.0f} samples, as many as GRPO drew"
+    assert told in policies.find("rejection").note
     assert "3 times the work at answer time" in policies.find("best_of").note
     compared = read_comparisons(run / "evaluate" / "comparisons.json")
     against = {one.policy_a for one in compared if one.measure == "exact"}

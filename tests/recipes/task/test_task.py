@@ -110,9 +110,8 @@ def test_the_reference_of_a_row_is_its_target_where_it_has_one(tmp_path):
         own = str(example.label)
         for label in (own, "77"):
             taught = f"想{own}#### {label}"
-            assert case.write(example, label) == (
-                taught if own != "0" else case.parser.write(label)
-            )
+            wanted = taught if own != "0" else case.parser.write(label)
+            assert case.write(example, label) == wanted
 
 
 @pytest.mark.parametrize("kind", [*KINDS[:-1], "checker"])
@@ -213,9 +212,7 @@ def test_whole_answers_are_taught_where_no_column_has_targets(tmp_path):
 def test_rows_over_the_budget_are_dropped_from_every_split_and_counted(tmp_path):
     rows = ask_many(60)
     column = str(ASKED["prompt"])
-    rows = [
-        {**row, column: f"{n} {row[column]}" * (9 if n % 5 else 400)} for n, row in enumerate(rows)
-    ]
+    rows = [{**r, column: f"{n} {r[column]}" * (9 if n % 5 else 400)} for n, r in enumerate(rows)]
     budget = {"max_prompt_tokens": 900, "drop_longer": True}
     data = {"files": str(tmp_path / "评论.jsonl"), "columns": ASKED, "budget": budget}
     config = prepare(tmp_path, rows, data=data)

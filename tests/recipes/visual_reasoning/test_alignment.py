@@ -75,9 +75,8 @@ def splits(tmp_path_factory):
 def make_policies(targets="words"):
     def make(name, before=None, **more):
         kind = "trained" if before else "prompted"
-        return RunPolicy(
-            name=name, title=name, title_zh=name, kind=kind, trained_from=before, **more
-        )
+        named = {"name": name, "title": name, "title_zh": name}
+        return RunPolicy(**named, kind=kind, trained_from=before, **more)
 
     base = replace(make("majority"), kind="baseline")
     trained = [make("sft", "prompt", step="sft"), make("sft_control", "sft", step="sft_control")]
@@ -121,9 +120,7 @@ def report(examples, found, targets="words", *, judge=None):
 
 def read_table(section):
     [table] = section.tables
-    return {
-        str(row[0]): dict(zip(table.head[1:], map(str, row[1:]), strict=True)) for row in table.rows
-    }
+    return {str(r[0]): dict(zip(table.head[1:], map(str, r[1:]), strict=True)) for r in table.rows}
 
 
 def test_every_answer_of_an_arm_is_in_one_place(splits):
@@ -309,9 +306,8 @@ def test_the_published_table_is_refused_and_its_halves_are_not(half, n, values):
     path = PUBLISHED.with_name(f"alignment-{half}.yaml")
     found = compare_results(read_published(path))
     assert [cell.n for cell in found.cells] == [n] * 3
-    assert [cell.value for cell in found.cells] == [
-        one if one is None else pytest.approx(one) for one in values
-    ]
+    expected = [one if one is None else pytest.approx(one) for one in values]
+    assert [cell.value for cell in found.cells] == expected
     assert found.recommended is None
     for page in ("README.md", "README.zh.md"):
         told = (PUBLISHED.parents[1] / page).read_text(encoding="utf-8")

@@ -67,9 +67,8 @@ def test_every_policy_is_measured_by_its_boxes(scenes, tmp_path):
 @pytest.mark.slow
 def test_a_policy_is_measured_on_labelled_rows_of_somebody_else(scenes, tmp_path, command_line):
     known = next(one for one in read_examples(scenes / "prepare" / "train.jsonl"))
-    rows = [
-        {"picture": str(known.pictures[0].path), "text": "A cup is left of a box.", "answers": True}
-    ]
+    shown = str(known.pictures[0].path)
+    rows = [{"picture": shown, "text": "A cup is left of a box.", "answers": True}]
     for number in range(5):
         draw_two(tmp_path / f"{number}.png", number, is_left=True)
         told = {"picture": f"{number}.png", "text": f"The cup {number} is left of the box."}
@@ -81,9 +80,7 @@ def test_a_policy_is_measured_on_labelled_rows_of_somebody_else(scenes, tmp_path
     assert "not used: 1 no column answers" in done.stderr
     assert "not used: 1 repeats another row" in done.stderr
     assert "seen in training: 1 rows" in done.stdout
-    sizes = {
-        row["name"]: row["n"] for row in read_json(tmp_path / "out/evaluate/metrics.json", list)
-    }
+    sizes = {r["name"]: r["n"] for r in read_json(tmp_path / "out/evaluate/metrics.json", list)}
     assert sizes["grpo/accuracy"] == sizes["majority/accuracy"] == 6
     assert sizes["grpo/accuracy[seen_in_training=no]"] == 5
     # Rows have no boxes, and rules judge the words of drawn scenes alone.
@@ -176,9 +173,7 @@ def test_grpo_can_start_from_the_base(tmp_path):
     run = job.finish(tmp_path / "run")
     assert not (run / "prepare" / "warmup.jsonl").exists()
     source = read_json(run / "prepare" / "source.json", dict)
-    splits = [
-        read_examples(run / "prepare" / f"{n}.jsonl") for n in ("train", "validation", "test")
-    ]
+    splits = [read_examples(run / f"prepare/{n}.jsonl") for n in ("train", "validation", "test")]
     assert sum(map(len, splits)) == source["num_rows"]
     listed = {one.name: one.inapplicable for one in read_policies(run).listed}
     assert listed["grpo"] == listed["prompt"] == ()
