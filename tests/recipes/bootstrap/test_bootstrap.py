@@ -3,9 +3,7 @@
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
@@ -318,10 +316,6 @@ def test_a_captioner_elsewhere_is_named_first(command_line, words, tmp_path, mon
     assert not Path("boot").exists()
     both = command_line(*words, *elsewhere, "--set", "captioner.model=blip")
     assert "captioner: give model or server, and not both" in both.stderr
-
-
-Settings = dict[str, Any]
-Train = Callable[..., Settings]
 
 
 @pytest.fixture

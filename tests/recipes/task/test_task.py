@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -48,8 +47,6 @@ TABLES = read_tables(__file__)
 KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]
 TINY = TABLES["tiny"]
 LEARNED = {"grpo", "audit_rewards"}
-
-Make = Callable[..., Path]
 
 
 @pytest.fixture

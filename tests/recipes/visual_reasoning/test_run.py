@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from recipe_runs import TINY_SCENES as TINY
 from recipe_runs import RecipeJob
 from statement_sets import draw_two, write_rel3d, write_spatialsense, write_vsr
 
-from groupwise.core import Completion, Example, load_config, open_picture, read_json, write_jsonl
+from groupwise.core import load_config, open_picture, read_json, write_jsonl
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.policies import Policies, RunPolicy, read_policies
@@ -181,7 +180,6 @@ def test_grpo_can_start_from_the_base(tmp_path):
 
 
 CONFIGS = Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs"
-Scorer = Callable[[Example, Completion], float]
 
 
 def is_written_so(case):
