@@ -42,7 +42,6 @@ from groupwise_recipes.on_task.screens import prepare_screens
 from groupwise_recipes.on_task.task import TASK
 
 TABLES = read_tables(__file__)
-
 NUM_PICTURES = 12
 CONTRARY, SILENT = "00", "01"
 """Pictures, by name, on which the judge's orders disagree and of which it says nothing."""

@@ -57,7 +57,6 @@ from groupwise_recipes.demo_selection.recording import (
 )
 
 TABLES = read_tables(__file__)
-
 TINY = AnswererSettings(
     num_steps=2, num_aligning_steps=2, batch_size=2, num_scenes=24, min_looked_up=0
 )

@@ -61,7 +61,6 @@ from groupwise_recipes.demo_selection.pointwise import choose_by_pointwise
 from groupwise_recipes.demo_selection.results import list_policies, make_predictions
 
 TABLES = read_tables(__file__)
-
 ASKED = make_asked()
 IDS = [query.id for query in QUERIES]
 LABELS = {one.id: one.label for one in TRAIN}

@@ -26,7 +26,6 @@ from groupwise_recipes.demo_selection.given_lists import GIVEN, read_given, read
 from groupwise_recipes.demo_selection.published_files import read_published, write_published
 
 TABLES = read_tables(__file__)
-
 KNOWN = Conditions("sampler", "prompt", "decoding", "answerer")
 FIRST = make_query("1", [make_list(), make_list((101, 100), temperature=1.3, log_prob=-2.5)])
 SECOND = make_query("2", [make_list((POOL[7], POOL[0]), answer=None)])

@@ -41,7 +41,6 @@ from groupwise_recipes.demo_selection.task import DemoSelection
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
 TABLES = read_tables(__file__)
-
 SMALL = TABLES["small"]
 TINY = TABLES["tiny"]
 BASELINES = {"none", "random", "nearest_text", "nearest_picture", "nearest_both", "mmices"}

@@ -39,7 +39,6 @@ from groupwise_recipes.demo_selection.settings import SelectorSettings
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
 TABLES = read_tables(__file__)
-
 SMALL = {"feature_size": 12, "hidden_size": 8, "dropout": 0.0}
 GATES = pytest.mark.parametrize("gate", [False, True], ids=["plain", "gate"])
 

@@ -7,7 +7,6 @@ from tables import read_tables
 from tile_photos import write_photos
 
 TABLES = read_tables(__file__)
-
 TINY = TABLES["tiny"]
 
 

@@ -39,7 +39,6 @@ from groupwise_recipes.group_qc.rewards import GroupRewards, make_rewards
 from groupwise_recipes.group_qc.task import TASK
 
 TABLES = read_tables(__file__)
-
 RECIPE = find_recipe("group_qc")
 REAL = ("qwen2.5-vl-7b", "qwen3-vl-4b")
 

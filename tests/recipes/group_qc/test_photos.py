@@ -22,7 +22,6 @@ from groupwise_recipes.group_qc.photos import (
 )
 
 TABLES = read_tables(__file__)
-
 PASS, FAIL = "审核通过", "审核不通过"
 TABLE = MissionTable(
     missions={name: Mission(focus="看", key_points=("看",)) for name in ("接地线检查", "挡风板")}

@@ -57,7 +57,6 @@ from groupwise_recipes.group_qc.summaries import Problem, clean_summary, number_
 from groupwise_recipes.group_qc.task import TASK
 
 TABLES = read_tables(__file__)
-
 MISSIONS, FOLDERS = QUESTIONS.missions, {"审核通过": "pass", "审核不通过": "fail"}
 EARTH, DEFLECTOR = "BBU接地线检查", "挡风板安装检查"
 RECORD = {"group_id", "mission", "label", "images", "per_image", "timestamp"}

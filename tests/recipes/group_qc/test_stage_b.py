@@ -56,7 +56,6 @@ from groupwise_recipes.group_qc.verdicts import FALSE_ALARMS, MISSED, VerdictPar
 from groupwise_recipes.group_qc.words import Prompts, Words
 
 TABLES = read_tables(__file__)
-
 EARTH = "BBU接地线检查"
 ROOT = Path("photos")
 
@@ -153,7 +152,7 @@ def test_few_groups_show_every_kind_in_any_order_of_the_data(seed):
 def test_balance_draws_rare_descriptions_more_often():
     example = make_question(EARTH, ["x"], {"图片_1": "x"}, group="g", label="通过")
     rows = [SftRow(example, "often")] * 90 + [SftRow(example, "rare")] * 10
-    settings = load_demo_teaching()
+    settings = TeachSettings(trainable=TrainableSettings(method="full"))
 
     def count(balance):
         teach = settings.model_copy(update={"balance": balance, "photos_per_epoch": 1000})
@@ -162,10 +161,6 @@ def test_balance_draws_rare_descriptions_more_often():
     assert count(0.0) == 10  # every photo once: there are only 100
     assert 200 < count(0.5) < 300  # 10 to 30
     assert 450 < count(1.0) < 550
-
-
-def load_demo_teaching():
-    return TeachSettings(trainable=TrainableSettings(method="full"))
 
 
 def test_the_group_question():

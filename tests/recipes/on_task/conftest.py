@@ -6,7 +6,6 @@ from recipe_runs import RecipeJob
 from tables import read_tables
 
 TABLES = read_tables(__file__)
-
 TINY = TABLES["tiny"]
 
 

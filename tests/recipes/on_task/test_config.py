@@ -37,7 +37,6 @@ from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import make_rewards
 
 TABLES = read_tables(__file__)
-
 RECIPE = find_recipe("on_task")
 
 

@@ -39,7 +39,6 @@ from groupwise_recipes.on_task.verifier import TITLE_SHARE, Decision, VisualVeri
 from groupwise_recipes.on_task.vocabulary import Weighed
 
 TABLES = read_tables(__file__)
-
 RECIPE = find_recipe("on_task")
 
 

@@ -49,7 +49,6 @@ from groupwise_recipes.on_task.vocabulary import (
 from groupwise_recipes.on_task.words import FILE, add_words, shorten, write_reader
 
 TABLES = read_tables(__file__)
-
 CONFIGS = find_recipe("on_task").config_folder
 REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
 

@@ -54,7 +54,6 @@ from groupwise_recipes.task.rewards import make_rewards
 from groupwise_recipes.task.task import TASK
 
 TABLES = read_tables(__file__)
-
 ONCE = {"retry": {"max_attempts": 1}, "stop": {"max_no_verdict_rate": 1.0}}
 RUBRIC = "Question {{question}}, shop {{shop}}, answer {{answer}}. Reply <grade>good|bad</grade>."
 

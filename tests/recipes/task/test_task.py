@@ -43,7 +43,6 @@ from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
 from groupwise_recipes.task.task import TASK
 
 TABLES = read_tables(__file__)
-
 KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]
 TINY = TABLES["tiny"]
 LEARNED = {"grpo", "audit_rewards"}

@@ -61,7 +61,6 @@ from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.teaching import write_target
 
 TABLES = read_tables(__file__)
-
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
 )

@@ -49,7 +49,6 @@ from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.variants import bias_rows, divide_by_bias
 
 TABLES = read_tables(__file__)
-
 ALIGNS = '{"aligns": true, "type": null, "why": "it follows"}'
 FAILS = '{"aligns": false, "type": "irrelevant", "why": "other things"}'
 

@@ -9,7 +9,6 @@ from scripted_reflector import ScriptedReflector
 from tables import read_tables
 
 TABLES = read_tables(__file__)
-
 TINY = TABLES["tiny"]
 
 

@@ -65,7 +65,6 @@ from groupwise_recipes.workflows.sections import make_sections
 from groupwise_recipes.workflows.task import TASK
 
 TABLES = read_tables(__file__)
-
 ABLE, UNABLE = make_abilities(1.0), make_abilities(0.0)
 SUMS = [
     SUM.model_copy(

@@ -13,7 +13,7 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, configure, mak
 
 from groupwise.core import Completion
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
+from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, Usage
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.config import RewardSettings
@@ -39,7 +39,6 @@ from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
 from groupwise_recipes.workflows.sections import PHRASES, weigh_need
 
 TABLES = read_tables(__file__)
-
 ASK = "async def workflow(problem):\n    a = await answer_generate(problem)\n    return a.answer"
 WRITE = (
     "async def workflow(problem, entry_point):\n"
@@ -210,12 +209,6 @@ class _Known:
         return [self.scored] * len(pairs)
 
 
-def _spend(tokens):
-    from groupwise.inference import Usage
-
-    return Outcome("x", usage={"custom": Usage(1, tokens, 0)})
-
-
 @needs_bubblewrap
 @given(
     weight=st.floats(0, 0.5),
@@ -225,7 +218,11 @@ def _spend(tokens):
 )
 def test_no_cost_lets_a_wrong_answer_win(weight, dear, cheap, limit):
     def earn(worth, tokens):
-        scored = ScoredProgram(Checked("x"), _spend(tokens), Decision(worth, "rule", ""))
+        scored = ScoredProgram(
+            Checked("x"),
+            Outcome("x", usage={"custom": Usage(1, tokens, 0)}),
+            Decision(worth, "rule", ""),
+        )
         settings = RewardSettings(cost_weight=weight, cost_tokens=limit)
         return pay(make_success(settings, _Known(scored)), (SUM, "x"))[0][0]  # pyright: ignore
 

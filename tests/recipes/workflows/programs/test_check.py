@@ -30,7 +30,6 @@ from groupwise_recipes.workflows.programs.language import (
 )
 
 TABLES = read_tables(__file__)
-
 SIGNATURES = signatures(OPERATORS)
 ANSWER = "    return (await answer_generate(problem)).answer\n"
 HEAD = "async def workflow(problem):\n"
