@@ -231,10 +231,11 @@ def test_with_a_root_the_photos_must_be_there(tmp_path):
     ],
 )
 def test_what_cannot_be_used_at_all_is_one_sentence(tmp_path, changes, message):
+    path = tmp_path / "x_stage_a.jsonl"
+    if changes is not None:
+        path.write_text(json.dumps(make_record(**changes)), encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        if changes is None:
-            load_records([tmp_path / "gone.jsonl"], QUESTIONS.missions, WORDS, root=tmp_path)
-        load_lines(tmp_path, make_record(**changes or {}))
+        load_records([path], QUESTIONS.missions, WORDS, root=tmp_path, has_photos=False)
 
 
 MISSIONS = ("BBU接地线检查", "BBU安装方式检查", "BBU线缆布放要求", "挡风板安装检查")
