@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_keys import read_config
 from statement_sets import draw_two, write_vsr
+from tables import read_tables
 
 from groupwise.core import (
     Completion,
@@ -59,6 +60,8 @@ from groupwise_recipes.visual_reasoning.teaching import (
     write_answer,
     write_target,
 )
+
+TABLES = read_tables(__file__)
 
 SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=6")
 
@@ -345,17 +348,7 @@ def test_statements_are_read_as_where_there_are_no_choices(answer):
     assert QUESTION_PARSER.parse(text, item) == PARSER.parse(text, item)
 
 
-@pytest.mark.parametrize(
-    ("text", "right"),
-    [
-        (wrap("True"), True),
-        (f"{wrap('False')} No, it is true.", True),
-        ("I think that is TRUE", True),
-        ("True, that is: false!", False),
-        ("truely", False),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "right"), TABLES["last_words"])
 def test_the_lenient_reader_takes_the_last_word(text, right):
     assert measure_leniently(make_item("True"), text) == {"lenient_accuracy": float(right)}
     assert measure_leniently(make_item("A", options=OPTIONS), text) == {}

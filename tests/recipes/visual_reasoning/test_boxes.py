@@ -12,6 +12,7 @@ from PIL import Image
 from plan_keys import read_config
 from rectangles import draw_rectangle, find_rectangle, list_sides, show
 from statement_sets import make_row
+from tables import read_tables
 from transformers import Qwen2VLImageProcessorPil
 
 from groupwise.core import (
@@ -51,6 +52,8 @@ from groupwise_recipes.visual_reasoning.rows import (
     write_rows,
 )
 from groupwise_recipes.visual_reasoning.teaching import place_boxes, write_target
+
+TABLES = read_tables(__file__)
 
 # Patches as of Qwen2.5-VL and Qwen3-VL; limits that scale some pictures down and some up.
 PROCESSORS = {
@@ -238,8 +241,13 @@ def test_a_base_without_eyes_is_refused_where_boxes_are(tmp_path):
 
 
 CUP = "The cup is on the table."
-PARTNER = {"partner": "1", "cluster": "picture", "split": "train", "text": CUP}
-PARTNER["answers"] = frozenset({"False"})
+PARTNER = {
+    "partner": "1",
+    "cluster": "picture",
+    "split": "train",
+    "text": CUP,
+    "answers": ["False"],
+}
 CHOICES = {"A": "a cab", "B": "a train", "C": "a cab"}
 
 
@@ -248,27 +256,10 @@ def row(**values):
     return make_row(**{**given, **values})
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"text": " "}, "no text"),
-        ({"cluster": ""}, "no cluster"),
-        ({"relation": ""}, "no relation"),
-        ({"partner": "1"}, "wrong partner"),
-        ({"answers": frozenset()}, "no answer"),
-        ({"answers": frozenset({"yes"})}, "answer is no choice"),
-        ({"answers": frozenset({"True", "False"})}, "true and false"),
-        ({"choices": {"A": "one"}, "answers": frozenset("A")}, "fewer than 2 choices"),
-        ({"picture_size": (0, 5)}, "no picture size"),
-        ({"boxes": (Box(0, 0, 1, 1, "cup"),)}, "no picture size"),
-        ({"boxes": (Box(0, 0, 1, 1),), "picture_size": (9, 9)}, "box without a name"),
-        (
-            {"boxes": (Box(0, 0, 1, 10, "cup"),), "picture_size": (10, 9)},
-            "box outside of the picture",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("values", "reason"), TABLES["contradictions"])
 def test_a_row_that_contradicts_itself_is_refused(values, reason):
+    if "boxes" in values:
+        values = {**values, "boxes": tuple(Box(*one) for one in values["boxes"])}
     with pytest.raises(RowError) as caught:
         row(**values)
     assert caught.value.reason == reason
@@ -285,17 +276,7 @@ def test_every_record_is_a_row_or_a_drop():
     assert (loaded.num_records, loaded.num_without_boxes) == (4, 2)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"partner": "3"},
-        {"partner": None},
-        {"partner": "1", "cluster": "another"},
-        {"partner": "1", "split": "test"},
-        {"partner": "1", "answers": frozenset({"True"})},
-        {"partner": "1", "text": ""},
-    ],
-)
+@pytest.mark.parametrize("other", TABLES["halves"])
 def test_half_a_pair_is_dropped(other):
     second = {"id": "2", "answers": frozenset({"False"}), **other}
     records = [("first", {"partner": "2"}), ("second", second), ("alone", {"id": "3"})]

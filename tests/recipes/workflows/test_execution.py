@@ -31,6 +31,9 @@ TABLES = read_tables(__file__)
 AT_ONCE = RetrySettings(max_attempts=3, base_delay_s=0.0)
 
 
+NO_JSON = ({"body": b"<html>"}, "malformed")
+
+
 def write(*lines, head="problem"):
     return "\n".join([f"async def workflow({head}):", *(f"    {line}" for line in lines)])
 
@@ -132,21 +135,10 @@ def test_failures_of_a_program_are_the_policys(asked, lines, reason, message):
     assert message in outcome.message
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (Fault(status=500), "server_error"),
-        (Fault(status=429), "rate_limit"),
-        (Fault(status=401), "refused"),
-        (Fault(body=b"<html>"), "malformed"),
-        (Fault(""), "empty"),
-        (Fault(None), "no_content"),
-        (Fault(cut=True), "connection"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "reason"), [*TABLES["faults_of_the_executor"], NO_JSON])
 @pytest.mark.parametrize("catches", [False, True])
 def test_failures_of_the_executor_are_not_the_policys(asked, fault, reason, catches):
-    asked.say = lambda *_: fault
+    asked.say = lambda *_: Fault(**fault)
     lines = ["try:", "    r = await custom(problem, 'x')", "except BaseException:", "    r = None"]
     lines = lines if catches else [lines[1].strip()]
     outcome = asked.run(write(*lines, "return '7'"))

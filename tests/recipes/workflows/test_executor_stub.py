@@ -57,6 +57,7 @@ from groupwise_recipes.workflows.operators import (
     describe_operators,
     read_reply,
     render,
+    results,
     signatures,
 )
 from groupwise_recipes.workflows.operators.results import Answer, Code, Formatted, Review, Solution
@@ -354,35 +355,16 @@ def test_arguments_are_checked(args, kwargs, bound):
             operator.bind(args, kwargs)
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ("<feedback>so</feedback>\n<ok> True </ok>", Review(True, "so")),
-        ("<ok>false</ok>", Review(False, "")),
-        ("<answer>4</answer>", Answer("4", "")),
-        ("<thought>a <b> c</thought><answer>\n<x>4</x>\n</answer>", Answer("<x>4</x>", "a <b> c")),
-        ("<code>\n```python\nx = 1\n```\n</code>", Code("x = 1")),
-        ("<code>if a:\n    b\n</code>", Code("if a:\n    b")),
-    ],
-)
-def test_replies_are_read_into_fields(text, read):
-    assert read_reply(text, type(read)) == read
+@pytest.mark.parametrize(("text", "kind", "fields"), TABLES["replies"])
+def test_replies_are_read_into_fields(text, kind, fields):
+    kind = getattr(results, kind)
+    assert read_reply(text, kind) == kind(**fields)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("<ok>yes</ok>", Review),
-        ("True", Review),
-        ("<answer>  </answer>", Answer),
-        ("<thought>4</thought>", Answer),
-        ("</answer>4<answer>", Answer),
-        ("```python\nx\n```", Code),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind"), TABLES["no_replies"])
 def test_what_is_not_in_its_tags_is_no_reply(text, kind):
     with pytest.raises(OperatorError, match="the reply has"):
-        read_reply(text, kind)
+        read_reply(text, getattr(results, kind))
 
 
 PIECES = st.sampled_from(("<ok>", "</ok>", "True", "false", "<feedback>", "</feedback>", "x\n"))
