@@ -101,19 +101,14 @@ def test_included_files_are_no_configs_of_the_recipe():
     ]
 
 
-def test_missing_folder_is_a_problem_that_names_it(tmp_path):
-    (problem,) = RECIPE.preview(load("screenagent-tiny", f"data.root={tmp_path / 'gone'}")).problems
-    assert "gone" in problem
+PROBLEMS = TABLES["problems"]
 
 
-def test_budget_that_rejects_real_rows_is_a_problem():
-    config = load("qwen2.5-vl-3b-judge", "data.budget.max_prompt_tokens=256")
-    assert any("is less than real rows have" in one for one in RECIPE.preview(config).problems)
-
-
-def test_response_limit_that_cannot_hold_a_label_is_a_problem():
-    config = load("demo", "grpo.max_new_tokens=3")
-    assert any("cannot hold an answer" in problem for problem in RECIPE.preview(config).problems)
+@pytest.mark.parametrize(("name", "override", "words", "is_alone"), PROBLEMS.values(), ids=PROBLEMS)
+def test_what_cannot_be_trained_on_is_a_problem(name, override, words, is_alone):
+    problems = RECIPE.preview(load(name, override)).problems
+    assert any(words in one for one in problems)
+    assert len(problems) == 1 or not is_alone
 
 
 @pytest.mark.parametrize(("override", "words"), TABLES["bad_settings_say_what_is_wrong"])
@@ -160,11 +155,6 @@ def test_a_dry_run_counts_what_is_used_and_dropped(root):
 def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     (problem,) = preview_real(root, override).problems
     assert words in problem
-
-
-def test_too_few_drawn_sessions_are_a_problem_of_the_dry_run():
-    (problem,) = RECIPE.preview(load("demo", "data.drawn.num_sessions=9")).problems
-    assert "would be empty" in problem
 
 
 def test_more_test_items_than_there_are_stop_the_baselines(root):
