@@ -1,14 +1,35 @@
-"""The tiny answerer: it is asked as it is taught, and taught what it should be."""
+"""The answerer of demo_selection: what it is asked, and what is recorded of it."""
 
+import math
 import random
+import signal
+import subprocess
+import sys
+from collections import Counter
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
+import recording_job
 import torch
+from demonstrations import QUERIES, TRAIN, RepeatLast, make_asked, make_item, make_selector
+from recording_job import SETTINGS, record
+from tables import read_tables
 
-from groupwise.core import Message, TrainingError, make_example
+from groupwise.core import (
+    DataError,
+    Message,
+    RewardError,
+    RunError,
+    TrainingError,
+    make_example,
+    read_json,
+)
+from groupwise.data import PUBLISHED_VQA, FewShotForm
+from groupwise.inference import Reply, RequestError, Sampling, ServerBackend, StreamSettings
+from groupwise.judges import ReplyCache
 from groupwise.models import load_policy
-from groupwise_drawn.dialects import COLORS
+from groupwise_drawn.dialects import COLORS, read_dialects, write_dialects
 from groupwise_recipes.demo_selection import answerer as teaching
 from groupwise_recipes.demo_selection.answerer import (
     ANSWERER_FORM,
@@ -16,8 +37,26 @@ from groupwise_recipes.demo_selection.answerer import (
     Lessons,
     teach_answerer,
 )
+from groupwise_recipes.demo_selection.asking import Answerer, Result, cut_answer
+from groupwise_recipes.demo_selection.candidate_audit import audit_candidates
+from groupwise_recipes.demo_selection.candidate_groups import make_groups
+from groupwise_recipes.demo_selection.choosing import choose_by_baseline, choose_by_selector
+from groupwise_recipes.demo_selection.conditions import SAME_IN_EVALUATION, find_differences
 from groupwise_recipes.demo_selection.episodes import Turn, draw_episode
+from groupwise_recipes.demo_selection.items import list_contents, make_dialect_example
+from groupwise_recipes.demo_selection.recorded_groups import (
+    MAX_REWARDS,
+    RecordedGroups,
+    combine_rewards,
+    keep_best,
+)
+from groupwise_recipes.demo_selection.recording import (
+    RecordingSettings,
+    draw_lists,
+    record_candidates,
+)
 
+TABLES = read_tables(__file__)
 TINY = AnswererSettings(
     num_steps=2, num_aligning_steps=2, batch_size=2, num_scenes=24, min_looked_up=0
 )
@@ -120,9 +159,7 @@ def test_halfway_an_attempt_that_does_not_look_words_up_ends(policy, monkeypatch
     assert not lessons.teach()
     assert (len(steps), asked) == (3, [[3]] * TINY.batch_size)
     rest = lessons.colors[16:]
-    assert scenes[0] == {
-        color: [place for place, one in enumerate(rest) if one == color] for color in rest
-    }
+    assert scenes[0] == {c: [n for n, one in enumerate(rest) if one == c] for c in rest}
     monkeypatch.setattr(lessons, "measure_looked_up", lambda *_: 0.5)
     assert lessons.teach()
     assert len(steps) == 3 + 6
@@ -136,13 +173,372 @@ def test_the_rate_rises_stays_and_falls(lessons):
         rates.append(optimizer.param_groups[0]["lr"] / 2)
         optimizer.step()
         schedule.step()
-    assert rates[:2] == pytest.approx([1 / 30, 2 / 30])
-    assert rates[30:60] == [1.0] * 30
-    assert rates[80] == pytest.approx(0.5)
-    assert rates[-1] == pytest.approx(0.05)
+    assert (rates[:2], rates[30:60]) == (pytest.approx([1 / 30, 2 / 30]), [1.0] * 30)
+    assert (rates[80], rates[-1]) == (pytest.approx(0.5), pytest.approx(0.05))
 
 
 def test_an_answerer_that_does_not_look_words_up_is_not_passed_on(tmp_path):
     settings = TINY.model_copy(update={"min_looked_up": 1.0, "max_attempts": 2})
     with pytest.raises(TrainingError, match="did not learn to look words up; got 2 attempts"):
         teach_answerer(tmp_path, settings, seed=0)
+
+
+SHOWN = [make_item(number) for number in range(8)]
+ASKING = [make_item(number, split="test") for number in range(3)]
+A, B, C = (one.id for one in SHOWN[:3])
+
+
+def make_answerer(backend=None, **more):
+    return Answerer(backend or RepeatLast(), identity="weights", train=SHOWN, **more)
+
+
+def test_each_list_has_its_own_result_and_its_order_counts():
+    backend = RepeatLast()
+    asked = [(ASKING[0], [(B, A), (A, B), ()]), (ASKING[1], [(A, B)])]
+    first, second = make_answerer(backend).ask(asked)
+    assert first == {
+        (B, A): Result("lum", 1.0),
+        (A, B): Result("dak", 0.0),
+        (): Result("nothing", 0.0),
+    }
+    assert list(first) == [(B, A), (A, B), ()]
+    assert second == {(A, B): Result("dak", 1.0)}
+    assert backend.prompts[0] == (
+        "Question:What is train-1? Short answer:dak\n"
+        "Question:What is train-0? Short answer:lum\n"
+        "Question:What is test-0? Short answer:"
+    )
+
+
+def test_what_fails_has_no_result_and_is_counted_and_asked_again(tmp_path):
+    cache = ReplyCache(tmp_path / "answers.db")
+    answerer = make_answerer(RepeatLast(failing=["test-1"]), cache=cache)
+    asked = [(query, [(A,)]) for query in ASKING]
+    first, failed, last = answerer.ask(asked)
+    assert failed == {(A,): Result(None, None)}
+    assert first == {(A,): Result("lum", 1.0)}
+    assert last == {(A,): Result("lum", 0.0)}
+    assert answerer.failures == {"timeout": 1}
+    again = make_answerer(cache=cache)
+    assert [one[A,].answer for one in again.ask(asked)] == ["lum"] * 3
+    assert again.num_asked == 1
+
+
+def test_a_list_is_asked_once_unless_anything_about_it_differs(tmp_path):
+    cache = ReplyCache(tmp_path / "answers.db")
+    asked = [(ASKING[0], [(A, B), (A, B), (B, C)])]
+    first = make_answerer(cache=cache)
+    (found,) = first.ask(asked)
+    assert first.num_asked == 2
+    same = make_answerer(cache=cache)
+    assert list(same.ask(asked)) == [found]
+    assert same.num_asked == 0
+    for more in (
+        {"form": FewShotForm("{question} Short answer:")},
+        {"sampling": Sampling(max_new_tokens=3)},
+        {"stream": StreamSettings(max_pixels=1000)},
+    ):
+        other = make_answerer(cache=cache, **more)
+        list(other.ask(asked))
+        assert other.num_asked == 2, more
+    other = Answerer(RepeatLast(), identity="other weights", train=SHOWN, cache=cache)
+    list(other.ask(asked))
+    assert other.num_asked == 2
+    (turned,) = first.ask([(ASKING[0], [(B, A)])])
+    assert turned[B, A].answer == "lum", "the order is part of it"
+
+
+@pytest.mark.parametrize(
+    ("said", "form", "answer"),
+    [
+        (" net\n", PUBLISHED_VQA, "net"),
+        ("netQuestion:What is it? Short", PUBLISHED_VQA, "net"),
+        ("What is it? A net", PUBLISHED_VQA, "What is it? A net"),
+        ("\nfish net\nSay it", FewShotForm("{question}{pictures}", between="\n"), "fish net"),
+        ("net; Q: What", FewShotForm("Q: {question} A:", between="; "), "net"),
+        ("Question:What?", PUBLISHED_VQA, ""),
+    ],
+)
+def test_an_answer_ends_where_another_example_begins(said, form, answer):
+    assert cut_answer(said, form) == answer
+
+
+def test_what_is_scored_is_the_cut_answer():
+    class GoesOn(RepeatLast):
+        def stream(self, *asked, **named):
+            for number, outcome in super().stream(*asked, **named):
+                yield number, replace(outcome, text=f"{outcome.text}Question:What?")
+
+    (found,) = make_answerer(GoesOn()).ask([(ASKING[0], [(A,)])])
+    assert found == {(A,): Result("lum", 1.0)}
+
+
+def test_what_cannot_be_asked_or_scored_is_named():
+    with pytest.raises(DataError, match="unknown is no demonstration; got a list of query"):
+        list(make_answerer().ask([(ASKING[0], [(A, "unknown")])]))
+    query = make_example(ASKING[0].prompt, cluster="", fields={"question": "What?"})
+    with pytest.raises(DataError, match="cannot be scored: no field answers"):
+        list(make_answerer().ask([(query, [(A,)])]))
+
+
+def test_conditions_differ_where_answers_may():
+    ours = make_answerer().describe(sampler="pools")
+    assert not find_differences(ours.describe(), ours.describe(), names=SAME_IN_EVALUATION)
+    others = {
+        "sampler": make_answerer().describe(sampler="other"),
+        "prompt": make_answerer(form=FewShotForm("{question}")).describe(sampler="pools"),
+        "decoding": make_answerer(sampling=Sampling(max_new_tokens=3)).describe(sampler="pools"),
+        "answerer": Answerer(RepeatLast(), identity="b", train=[]).describe(sampler="pools"),
+        "correct": make_answerer().describe(sampler="pools", correct_above=0.5),
+    }
+    for name, theirs in others.items():
+        found = find_differences(ours.describe(), theirs.describe(), names=SAME_IN_EVALUATION)
+        assert list(found) == [name]
+
+
+def test_a_drawn_item_is_asked_as_a_published_one(tmp_path):
+    item, other = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 1, "test": 1}))
+    shown, query = make_dialect_example(item), make_dialect_example(other)
+    answerer = Answerer(RepeatLast(), identity="weights", train=[shown])
+    ((result,),) = (found.values() for found in answerer.ask([(query, [(shown.id,)])]))
+    assert result.answer == item.answer
+    assert answerer.write_prompt(query, (shown.id,)).pictures == (item.picture, other.picture)
+    assert list_contents([query]) == [(query.id, other.picture, other.question)]
+    assert query.cluster == query.fields["question_id"] == "test-0"
+
+
+class Replies:
+    """A server that refuses one question and repeats the pictures of the others."""
+
+    identity: ClassVar = {"model": "m", "revision": "1"}
+
+    def __init__(self, refused):
+        self.refused = refused
+
+    async def respond(self, example, *, sampling):
+        if example.prompt[-1].text.splitlines()[-1].startswith(f"Question:{self.refused}"):
+            raise RequestError("refused", "too many pictures")
+        return Reply(",".join(picture.path.stem for picture in example.pictures))
+
+
+def test_a_server_is_asked_as_a_model_in_this_process_is(tmp_path):
+    items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
+    train, queries = ([make_dialect_example(i) for i in part] for part in (items[:3], items[3:]))
+    a, b, c = (one.id for one in train)
+    backend = ServerBackend(Replies(items[4].question), max_concurrency=2)
+    answerer = Answerer(backend, identity="m 1", train=train)
+    found = list(answerer.ask([(query, [(a,), (c, b)]) for query in queries]))
+    assert [one[c, b].answer for one in found] == ["2,1,0", None, "2,1,2"]
+    assert [one[a,].answer for one in found] == ["0,0", None, "0,2"]
+    assert answerer.failures == {"refused": 2}
+
+
+def test_an_item_without_its_picture_or_question_is_named():
+    with pytest.raises(DataError, match="needs one picture; got 0"):
+        list_contents([ASKING[0].with_pictures(())])
+    with pytest.raises(DataError, match="has no field question"):
+        list_contents([make_example(ASKING[0].prompt, cluster="")])
+
+
+ASKED = make_asked()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("whole") / "candidates.jsonl")
+
+
+def test_every_query_has_the_lists_of_the_settings():
+    drawn = draw_lists(make_selector(), ASKED, SETTINGS, seed=5)
+    num_kept = sum(map(len, drawn.candidates.values()))
+    assert num_kept + drawn.drops.total == 14 * len(QUERIES)
+    assert set(drawn.drops.counts) <= {"repeated list"}
+    for query in QUERIES:
+        lists = drawn.candidates[query.id]
+        assert len({one.ids for one in lists}) == len(lists)
+        methods = Counter((one.method, one.temperature) for one in lists)
+        assert methods["beam", None] == 5
+        assert methods.total() <= 14
+        assert all((c.log_prob is None) == (c.method in ("retrieval", "random")) for c in lists)
+    temperatures = [one.temperature for lists in drawn.candidates.values() for one in lists]
+    assert set(temperatures) == {None, 1.0, 1.3}
+    firsts = [lists[0].ids for lists in drawn.candidates.values()]
+    assert firsts == choose_by_selector(make_selector(), ASKED, num_shots=3)
+
+
+def test_the_nearest_are_those_of_the_baselines():
+    settings = RecordingSettings(num_beams=1, num_samples=0, num_random=0)
+    drawn = draw_lists(make_selector(), ASKED, settings, seed=5)
+    for kind in ("text", "picture", "both"):
+        nearest = choose_by_baseline(f"nearest_{kind}", ASKED, num_shots=2)
+        for query, one in zip(QUERIES, nearest, strict=True):
+            assert one in [candidate.ids for candidate in drawn.candidates[query.id]]
+    without = draw_lists(
+        make_selector(), ASKED, settings.model_copy(update={"has_nearest": False}), seed=5
+    )
+    assert {len(lists) for lists in without.candidates.values()} == {1}
+
+
+def draw(**settings):
+    settings = RecordingSettings(num_beams=1, has_nearest=False, **settings)
+    return draw_lists(make_selector(), ASKED, settings, seed=5).candidates
+
+
+def test_samples_follow_the_temperature():
+    cold, hot = (
+        draw(temperatures=(temperature,), num_samples=40, num_random=0)
+        for temperature in (0.01, 10.0)
+    )
+    assert all(len(cold[query.id]) < len(hot[query.id]) for query in QUERIES)
+
+
+def test_random_lists_differ_from_query_to_query():
+    drawn = draw(num_shots=4, num_samples=0, num_random=1)
+    places = [tuple(map(ASKED.name_pool(q.id).index, drawn[q.id][-1].ids)) for q in QUERIES]
+    assert [drawn[query.id][-1].method for query in QUERIES] == ["random"] * len(QUERIES)
+    assert len(set(places)) > 1
+
+
+def test_log_probabilities_are_the_selectors_own():
+    selector = make_selector()
+    drawn = draw_lists(selector.train(), ASKED, SETTINGS, seed=5)
+    assert selector.training, "the selector that is given is left as it is"
+    selector.eval()
+    pools = ASKED.train.joined[ASKED.members]
+    for row, query in enumerate(QUERIES):
+        known = [one for one in drawn.candidates[query.id] if one.log_prob is not None]
+        positions = [[ASKED.name_pool(query.id).index(id_) for id_ in one.ids] for one in known]
+        own = selector.log_probs(
+            ASKED.features.joined[row : row + 1], pools[row : row + 1], torch.tensor([positions])
+        )
+        assert [one.log_prob for one in known] == pytest.approx(own[0].tolist(), abs=1e-5)
+
+
+def test_lists_do_not_depend_on_the_other_queries():
+    drawn = draw_lists(make_selector(), ASKED, SETTINGS, seed=5).candidates
+    features = ASKED.features
+    one = replace(
+        ASKED,
+        queries=ASKED.queries[3:4],
+        features=replace(
+            features,
+            ids=features.ids[3:4],
+            pictures=features.pictures[3:4],
+            texts=features.texts[3:4],
+        ),
+    )
+    alone = draw_lists(make_selector(), one, SETTINGS, seed=5).candidates
+    name = QUERIES[3].id
+    assert [c.ids for c in alone[name]] == [c.ids for c in drawn[name]]
+    others = draw_lists(make_selector(), ASKED, SETTINGS, seed=6).candidates
+    assert [c.ids for c in others[name]] != [c.ids for c in drawn[name]]
+
+
+def test_what_is_recorded_can_be_trained_on(whole):
+    assert [query.query_id for query in whole.queries] == [query.id for query in QUERIES]
+    for query, item in zip(whole.queries, QUERIES, strict=True):
+        assert (query.question_id, query.image_id) == tuple(
+            item.fields[name] for name in ("question_id", "image_id")
+        )
+        assert query.pool == ASKED.name_pool(item.id)
+        for one in query.candidates:
+            last = next(shown for shown in TRAIN if shown.id == one.ids[-1])
+            assert (one.answer, one.accuracy) == (last.label, float(last.label == item.label))
+            assert (one.correct, one.scored_by) == (one.accuracy > 0, "VqaAccuracy")
+    assert whole.conditions.sampler == ASKED.pools.digest
+    audit = audit_candidates(whole, mode="soft_only")
+    assert not [one for one in audit.findings if "accuracy" in one.message]
+    groups = make_groups(whole, queries=ASKED.features, train=ASKED.train, mode="hard_plus_soft")
+    assert groups.lists.shape[-1] == 3
+    assert 0 < groups.rewards[groups.present].mean() < 2
+
+
+def test_killed_in_the_middle_the_file_is_that_of_a_whole_run(whole, tmp_path):
+    path = tmp_path / "candidates.jsonl"
+    command = [sys.executable, recording_job.__file__, str(path), "3"]
+    killed = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    backend = RepeatLast()
+    answerer = Answerer(backend, identity="weights", train=TRAIN)
+    assert record(path, answerer=answerer) == whole
+    done = sum(len(query.candidates) for query in whole.queries[:3])
+    assert len(backend.prompts) == sum(len(q.candidates) for q in whole.queries) - done
+
+
+def test_lists_that_were_drawn_twice_are_counted(tmp_path):
+    settings = RecordingSettings(num_shots=1, num_samples=9)
+    drawn = draw_lists(make_selector(), ASKED, settings, seed=5)
+    answerer = Answerer(RepeatLast(), identity="weights", train=TRAIN)
+    recording = record_candidates(tmp_path / "anchors.jsonl", answerer, ASKED, drawn)
+    counted = read_json(tmp_path / "anchors-drops.json", dict)
+    num_kept = sum(len(query.candidates) for query in recording.queries)
+    assert counted["counts"] == {"repeated list": 28 * len(QUERIES) - num_kept}
+    assert counted["total"] > 0
+
+
+def test_a_failed_evaluation_is_recorded_as_none(tmp_path):
+    answerer = Answerer(RepeatLast(failing=["test-1"]), identity="weights", train=TRAIN)
+    recording = record(tmp_path / "candidates.jsonl", answerer=answerer)
+    failed = recording.queries[1].candidates
+    assert {(one.answer, one.accuracy, one.correct, one.scored_by) for one in failed} == {
+        (None, None, None, None)
+    }
+    assert answerer.failures == {"timeout": len(failed)}
+
+
+def test_a_recording_is_not_continued_with_other_lists(tmp_path):
+    path = tmp_path / "candidates.jsonl"
+    record(path)
+    with pytest.raises(RunError, match="begun with other lists; got others of query"):
+        record(path, seed=6)
+    answerer = Answerer(RepeatLast(), identity="weights", train=TRAIN)
+    asked = make_asked(seed=1)
+    drawn = draw_lists(make_selector(), asked, SETTINGS, seed=5)
+    with pytest.raises(RunError, match="other conditions; got another sampler"):
+        record_candidates(path, answerer, asked, drawn)
+
+
+def make(lists, rewards, present=None, num_items=4):
+    lists = torch.tensor(lists)
+    num_queries = len(lists)
+    return RecordedGroups(
+        torch.ones(num_queries, 3),
+        torch.ones(num_queries, num_items, 3),
+        lists,
+        torch.tensor(rewards),
+        torch.ones(lists.shape[:2], dtype=torch.bool) if present is None else torch.tensor(present),
+        max_reward=2.0,
+    )
+
+
+@pytest.mark.parametrize(("mode", "expected"), TABLES["reward_modes"])
+def test_reward_modes(mode, expected):
+    hard, soft = torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.3, 1.0, 0.3])
+    assert combine_rewards(hard, soft, mode=mode).tolist() == pytest.approx(expected)
+    assert MAX_REWARDS[mode] == max(expected)
+
+
+def test_an_unknown_reward_mode_is_refused():
+    with pytest.raises(RewardError, match="got hard_and_soft; expected one of hard_plus_soft, sep"):
+        combine_rewards(torch.ones(1), torch.ones(1), mode="hard_and_soft")
+
+
+def test_what_is_absent_does_not_matter():
+    groups = make([[[2, 1], [-1, -1]]], [[1.0, math.inf]], [[True, False]])
+    assert groups.lists.tolist() == [[[2, 1], [0, 1]]]
+    assert groups.rewards[0, 0] == 1
+    assert groups.rewards[0, 1].isnan()
+    assert len(groups) == 1
+
+
+@pytest.mark.parametrize(("given", "match"), TABLES["what_does_not_fit_is_refused"])
+def test_what_does_not_fit_is_refused(given, match):
+    with pytest.raises(DataError, match=match):
+        make(*given)
+
+
+def test_the_best_of_a_group_are_kept_and_of_equal_ones_the_first():
+    rewards = torch.tensor([[0.0, 2.0, math.nan, 1.3, 1.3], [math.nan, math.nan, math.nan, 1, 0]])
+    kept = ~keep_best(rewards, 2).isnan()
+    assert kept.tolist() == [[False, True, False, True, False], [False] * 3 + [True, True]]
+    assert keep_best(rewards, 9).nan_to_num(-1).equal(rewards.nan_to_num(-1))

@@ -1,28 +1,56 @@
-"""Evaluation: what cells hold, what is asked again, and under what it is refused."""
+"""Measurements of demo_selection: cells, use of demonstrations, and results."""
 
+import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 from demonstrations import QUERIES, SIZE, TRAIN, RepeatLast, make_asked, make_selector
+from hypothesis import given
+from hypothesis import strategies as st
 from recording_job import SETTINGS, record
+from tables import read_tables
 
-from groupwise.core import ConfigError, DataError, ModelError, RunError
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    ModelError,
+    RunError,
+    derive_seed,
+    write_json,
+)
+from groupwise.inference import LocalEngine
 from groupwise.judges import ReplyCache
+from groupwise.models import load_policy
+from groupwise_drawn.dialects import read_dialects, write_dialects
+from groupwise_recipes.demo_selection.answerer import (
+    ANSWERER_FORM,
+    AnswererSettings,
+    teach_answerer,
+)
 from groupwise_recipes.demo_selection.asking import Answerer
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.cells import (
+    Base,
     Cell,
+    CellRow,
     EvaluationFacts,
     draw_subsets,
     list_cells,
+    parse_cell,
     read_cell,
     read_facts,
     read_subsets,
+    take_subset,
     write_cell,
+    write_facts,
+    write_subsets,
 )
 from groupwise_recipes.demo_selection.choosing import choose_by_baseline, choose_by_selector
 from groupwise_recipes.demo_selection.conditions import find_differences
+from groupwise_recipes.demo_selection.demonstration_use import measure_demonstration_use
 from groupwise_recipes.demo_selection.evaluation import (
     Evaluator,
     begin_evaluation,
@@ -30,7 +58,9 @@ from groupwise_recipes.demo_selection.evaluation import (
     plan_cells,
 )
 from groupwise_recipes.demo_selection.pointwise import choose_by_pointwise
+from groupwise_recipes.demo_selection.results import list_policies, make_predictions
 
+TABLES = read_tables(__file__)
 ASKED = make_asked()
 IDS = [query.id for query in QUERIES]
 LABELS = {one.id: one.label for one in TRAIN}
@@ -160,9 +190,7 @@ def test_systems_that_are_not_there_are_named(evaluator):
 
 
 def test_all_cells_are_planned():
-    cells = list(
-        plan_cells((1, 3), epochs={"rce": [5], "grpo": [1, 2]}, systems=("none", "mmices"))
-    )
+    cells = [*plan_cells((1, 3), epochs={"rce": [5], "grpo": [1, 2]}, systems=("none", "mmices"))]
     assert [cell.name for cell in cells] == [
         "none-shots-0",
         "mmices-shots-1",
@@ -229,3 +257,233 @@ def test_an_evaluation_goes_on_only_as_it_was_begun(tmp_path):
         begin_evaluation(tmp_path, replace(facts, trained_shots=3), subsets)
     with pytest.raises(RunError, match=r"subsets\.json says that it was begun otherwise"):
         begin_evaluation(tmp_path, facts, draw_subsets(IDS, [3, 5], seed=1))
+
+
+ROW = CellRow("a", "cluster", ("x", "y"), "net", 0.9)
+FAILED = CellRow("b", "cluster", ("x", "z"), None, None)
+
+
+@given(
+    st.from_regex(r"[a-z][a-z_]*", fullmatch=True), st.integers(0, 9), st.none() | st.integers(1, 9)
+)
+def test_a_cell_is_found_again_by_its_name(system, shots, epoch):
+    cell = Cell(system, shots, epoch)
+    assert parse_cell(cell.name) == cell
+
+
+def test_names_are_those_of_the_files(tmp_path):
+    write_cell(tmp_path, Cell("rce", 3, 2), [ROW])
+    write_cell(tmp_path, Cell("nearest_both", 1), [ROW])
+    names = [path.name for path in sorted((tmp_path / "cells").iterdir())]
+    assert names == ["nearest_both-shots-1.jsonl", "rce-epoch-2-shots-3.jsonl"]
+    assert list_cells(tmp_path) == [Cell("nearest_both", 1), Cell("rce", 3, 2)]
+    with pytest.raises(DataError, match="no cell's name"):
+        parse_cell("rce-epoch-two-shots-3")
+
+
+def test_rows_come_back_and_a_cell_that_has_not_run_has_none(tmp_path):
+    cell = Cell("grpo", 2, 1)
+    assert read_cell(tmp_path, cell) == ()
+    path = write_cell(tmp_path, cell, [ROW, FAILED])
+    row = json.loads(path.read_text().splitlines()[0])
+    assert row == TABLES["rows_come_back_and_a_cell_that_has_not_run_has_none"]
+    assert read_cell(tmp_path, cell) == (ROW, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([ROW, ROW], "an item twice"),
+        ([replace(ROW, accuracy=1.2)], "row 1 is not as expected; got accuracy"),
+        ([FAILED, replace(ROW, demos=None)], "row 2 is not as expected; got demos"),
+    ],
+)
+def test_rows_that_are_not_as_they_should_be_are_refused(tmp_path, rows, words):
+    write_cell(tmp_path, Cell("random", 1), rows)
+    with pytest.raises(DataError, match=words):
+        read_cell(tmp_path, Cell("random", 1))
+
+
+def test_a_subset_is_there_if_all_of_it_is():
+    assert take_subset([ROW, FAILED], ["b", "a"]) == (FAILED, ROW)
+    assert take_subset([ROW, FAILED], ["a"]) == (ROW,)
+    assert take_subset([ROW], ["a", "b"]) is None
+    assert take_subset([], []) is None
+
+
+@given(st.integers(1, 30), st.data())
+def test_subsets_are_nested_and_in_the_order_of_the_split(number, data):
+    ids = [f"test-{place}" for place in range(number)]
+    sizes = data.draw(st.sets(st.integers(1, number), min_size=1))
+    drawn = draw_subsets(ids, sizes, seed=data.draw(st.integers(0, 5)))
+    found = [drawn.subsets[str(size)] for size in sorted(sizes)]
+    assert [len(one) for one in found] == sorted(sizes)
+    assert all(set(small) <= set(large) for small, large in pairwise(found))
+    assert all(list(one) == [id_ for id_ in ids if id_ in one] for one in found)
+    assert drawn.largest == found[-1]
+
+
+def test_subsets_are_drawn_by_their_seed():
+    ids = [str(place) for place in range(50)]
+    assert draw_subsets(ids, [10], seed=0) == draw_subsets(ids, [10, 10], seed=0)
+    assert draw_subsets(ids, [10], seed=0).largest != draw_subsets(ids, [10], seed=1).largest
+    for sizes in ([], [0], [51]):
+        with pytest.raises(ConfigError, match="sizes from 1 to 50"):
+            draw_subsets(ids, sizes, seed=0)
+
+
+def test_what_cells_share_comes_back(tmp_path):
+    facts = EvaluationFacts(
+        {"data": "d", "pools": None}, Base("RCE epoch 5", "b"), 2, {"rce": 5, "grpo": 3}
+    )
+    write_facts(tmp_path, facts)
+    assert read_facts(tmp_path) == facts
+    write_facts(tmp_path, replace(facts, base=None))
+    assert read_facts(tmp_path) == replace(facts, base=None)
+    subsets = draw_subsets(["a", "b", "c"], [1, 3], seed=4)
+    write_subsets(tmp_path, subsets)
+    assert read_subsets(tmp_path) == subsets
+    write_json(tmp_path / "subsets.json", {"nested": True})
+    with pytest.raises(DataError, match=r"subsets\.json is not as expected"):
+        read_subsets(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    sizes = {"train": 300, "anchors": 20}
+    return read_dialects(write_dialects(folder, seed=2, sizes=sizes))
+
+
+class LookingUp:
+    """Says the last word (or, if ``first``, the first) that was shown for dialect and colour."""
+
+    def __init__(self, items, *, first=False):
+        self.colors = {item.picture: item.scene.color for item in items}
+        self.first = first
+        self.asked = []
+
+    def generate(self, examples, *, sampling, num_completions=1, report_progress=None):
+        return [[Completion(self.answer(example), ())] for example in examples]
+
+    def label_probabilities(self, examples, *, labels, leads=None, report_progress=None):
+        raise NotImplementedError
+
+    def answer(self, example):
+        (turn,) = example.prompt
+        self.asked.append(turn.pictures)
+        words = [part for part in turn.parts if isinstance(part, str)]
+        asked = [one.rpartition(" ")[2] for one in words[: len(turn.pictures)]]
+        cells = [(name, self.colors[one]) for name, one in zip(asked, turn.pictures, strict=True)]
+        told = [word.partition("\n")[0] for word in words[1:]]
+        known = [word for cell, word in zip(cells, told, strict=False) if cell == cells[-1]]
+        return (known[0] if self.first else known[-1]) if known else "?"
+
+
+def collect(engine, items):
+    figures = measure_demonstration_use(engine, items, form=ANSWERER_FORM, seed=0)
+    return {(figure.situation, figure.num_shots): figure for figure in figures}
+
+
+def test_the_counts_are_those_of_an_answerer_that_looks_up(items):
+    figures = collect(LookingUp(items), items)
+    assert len(figures) == 1 + 3 * 4 + 3
+    for (situation, num_shots), one in figures.items():
+        if situation in ("no demonstrations", "none right"):
+            assert (one.num_asked, one.num_right, one.num_changed) == (20, 0, 0)
+        if situation == "one right":
+            assert one.num_asked == one.num_right == one.num_right_reversed > 10
+        if situation == "contradicting":
+            assert one.num_right == one.num_changed == one.num_asked > 5
+            assert one.num_right_reversed == 0
+            assert num_shots >= 2
+    assert sum(one.num_right for one in figures.values() if one.situation == "random") < 20
+
+
+def test_an_answerer_that_takes_the_first_word_is_right_when_lists_are_reversed(items):
+    one = collect(LookingUp(items, first=True), items)["contradicting", 3]
+    assert (one.num_right, one.num_right_reversed) == (0, one.num_asked)
+
+
+def test_anchors_are_asked_about_behind_train_items(items):
+    engine = LookingUp(items)
+    figures = measure_demonstration_use(engine, items, form=ANSWERER_FORM, seed=0, num_queries=7)
+    splits = {item.picture: item.split for item in items}
+    for *shown, query in engine.asked:
+        assert splits[query] == "anchors"
+        assert {splits[one] for one in shown} <= {"train"}
+    assert max(one.num_asked for one in figures) == 7
+    assert len({query for *_, query in engine.asked}) == 7
+
+
+def test_the_right_one_stands_at_every_place(items):
+    cells = {item.picture: (item.dialect, item.scene.color) for item in items}
+    engine = LookingUp(items)
+    collect(engine, items)
+    places = {
+        [cells[one] for one in shown].index(cells[query])
+        for *shown, query in engine.asked
+        if len(shown) == 3 and [cells[one] for one in shown].count(cells[query]) == 1
+    }
+    assert places == {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_a_taught_answerer_uses_demonstrations(tmp_path):
+    sizes = {"train": 800, "anchors": 150}
+    items = read_dialects(write_dialects(tmp_path / "world", seed=2, sizes=sizes))
+    folder = teach_answerer(tmp_path / "answerer", AnswererSettings(), seed=derive_seed(0, "teach"))
+    figures = collect(LocalEngine(load_policy(folder, device=torch.device("cpu"))), items)
+    for num_shots in (1, 2):
+        one = figures["one right", num_shots]
+        assert one.num_right >= 0.85 * one.num_asked
+    for num_shots in (2, 3):
+        one = figures["contradicting", num_shots]
+        assert one.num_right >= 0.75 * one.num_asked
+    wrong = [one for (situation, _), one in figures.items() if situation == "none right"]
+    assert sum(one.num_right for one in wrong) <= 0.15 * sum(one.num_asked for one in wrong)
+
+
+def test_too_few_items_are_refused(items):
+    few = [item for item in items if item.split == "train"]
+    with pytest.raises(DataError, match="too few items to ask with demonstrations; got 0 anchors"):
+        measure_demonstration_use(LookingUp(items), few, form=ANSWERER_FORM, seed=0)
+
+
+ITEM = QUERIES[0]
+
+
+def row(answer, accuracy, *demos):
+    return (CellRow(ITEM.id, ITEM.cluster, demos, answer, accuracy),)
+
+
+def test_an_item_has_a_score_for_each_number_of_shots_and_their_mean():
+    cells = {
+        Cell("none", 0): row("a word", 0.0),
+        Cell("grpo", 1, 3): row("dak", 0.3, "a"),
+        Cell("grpo", 2, 3): row("Lum.", 1.0, "a", "b"),
+    }
+    none, grpo = make_predictions([ITEM], cells, shots=(1, 2))
+    assert none.scores == {"vqa_1": 0.0, "vqa_2": 0.0, "vqa_mean": 0.0}
+    assert grpo.scores == {"vqa_1": 0.3, "vqa_2": 1.0, "vqa_mean": pytest.approx(0.65)}
+    assert (grpo.predicted, grpo.label) == ("lum", "lum")
+    assert grpo.fields["demonstrations"] == ["a", "b"]
+
+
+def test_what_failed_has_no_score_and_no_part_in_a_mean():
+    cells = {Cell("rce", 1, 1): row("lum", 1.0, "a"), Cell("rce", 2, 1): row(None, None, "a", "b")}
+    [found] = make_predictions([ITEM], cells, shots=(1, 2))
+    assert found.scores == {"vqa_1": 1.0}
+    assert (found.predicted, found.reason) == (None, "the evaluation failed")
+
+
+def test_a_system_that_was_asked_at_some_shots_only_has_no_mean():
+    [found] = make_predictions([ITEM], {Cell("oracle", 2): row("lum", 1.0)}, shots=(1, 2))
+    assert found.scores == {"vqa_2": 1.0}
+
+
+def test_grpo_is_last_and_trained_from_rce():
+    found = list_policies(["grpo", "random", "rce", "oracle"])
+    assert [one.name for one in found] == ["random", "oracle", "rce", "grpo"]
+    assert [one.kind for one in found] == ["baseline", "bound", "trained", "trained"]
+    assert (found[-1].trained_from, found[-1].weights) == ("rce", "grpo/policy")

@@ -1,95 +1,75 @@
-"""The whole way of demo_selection: a tiny drawn world, and files of the published form."""
+"""Whole runs of demo_selection, and their plans."""
 
 import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import CommandLine
 from demonstrations import RepeatLast
 from faulty_server import MODEL, Fault, FaultyServer
 from made_once import make_once
-from plan_keys import list_done
+from plan_keys import list_changed, list_done, plan, read_config, read_keys, write_base
 from recipe_plans import list_all_steps
+from recorded_lists import make_entry, make_pointer
 from run_folders import restate
+from tables import read_tables
 from vqa_files import write_questions
 
-from groupwise.core import load_config, read_jsonl, read_picture, write_jsonl
+from groupwise.core import (
+    ConfigError,
+    read_jsonl,
+    read_picture,
+    write_json,
+    write_jsonl,
+)
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow import run as run_task
-from groupwise.pipeline import find_config, find_recipe
 from groupwise_recipes.demo_selection import list_stages
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.cell import measure_cell
 from groupwise_recipes.demo_selection.cells import Cell, list_cells, read_cell, read_facts
-from groupwise_recipes.demo_selection.config import DemoSelectionConfig
+from groupwise_recipes.demo_selection.evaluate_stage import list_run_cells
 from groupwise_recipes.demo_selection.list_stages import TRAINED_ON
+from groupwise_recipes.demo_selection.preview import preview_run
 from groupwise_recipes.demo_selection.published_files import write_published
 from groupwise_recipes.demo_selection.task import DemoSelection
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
 
-SMALL = {
-    "pools.size": 8,
-    "recording.num_beams": 2,
-    "recording.num_samples": 1,
-    "recording.num_random": 1,
-    "limits.min_positive_queries": 0,
-    "limits.max_equal_queries": 1,
-    "rce.epochs": 2,
-    "grpo.epochs": 2,
-    "evaluation.shots": "[1, 2]",
-    "evaluation.sizes": "[3, 6]",
-}
-TINY = {
-    **SMALL,
-    "data.drawn.num_train": 64,
-    "data.drawn.num_anchors": 6,
-    "data.drawn.num_validation": 3,
-    "data.drawn.num_test": 6,
-    "teach.num_scenes": 24,
-    "teach.num_aligning_steps": 2,
-    "teach.num_steps": 2,
-    "teach.min_looked_up": 0,
-    "teach.batch_size": 2,
-    "features.num_steps": 2,
-    "evaluation.every_epoch": "true",
-    "form.question": "'Question:{question} Short answer:'",
-}
+TABLES = read_tables(__file__)
+SMALL = TABLES["small"]
+TINY = TABLES["tiny"]
 BASELINES = {"none", "random", "nearest_text", "nearest_picture", "nearest_both", "mmices"}
 RIVALS = {"knn_few_shot", "pointwise", "pointwise_reversed", "oracle"}
 SYSTEMS = {*BASELINES, *RIVALS, "rce", "grpo", "grpo_reversed"}
 
 
-def list_settings(settings: Mapping[str, object]) -> list[str]:
+def list_settings(settings):
     return [f"{name}={value}" for name, value in settings.items()]
 
 
-def run_with_a_stand_in(folder: Path) -> None:
+def run_with_a_stand_in(folder):
     """Run the demo, tiny, with an answerer that repeats the last answer it is shown."""
-    path = find_config(find_recipe("demo_selection"), "demo")
-    config = load_config(DemoSelectionConfig, path, overrides=list_settings(TINY))
+    config = read_config("demo_selection", "demo", *list_settings(TINY))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
         run_task(DemoSelection, config, out=folder / "run", say=lambda _: None)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     return make_once("demo_selection", tmp_path_factory, run_with_a_stand_in) / "run"
 
 
-def test_every_stage_there_is_did_its_work_with_what_it_declares(run: Path, tmp_path: Path) -> None:
+def test_every_stage_there_is_did_its_work_with_what_it_declares(run, tmp_path):
     assert list_done(run) == list_all_steps("demo_selection", tmp_path)
 
 
-def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
+def test_all_ways_of_choosing_are_measured_on_the_same_items(run):
     metrics = read_metrics(run / "evaluate" / "metrics.json")
     test = read_examples(run / "prepare" / "test.jsonl")
     found = {m.policy: m.n for m in metrics if m.measure == "vqa_2"}
@@ -97,7 +77,7 @@ def test_all_ways_of_choosing_are_measured_on_the_same_items(run: Path) -> None:
     assert {m.policy for m in metrics if m.measure == "vqa_mean"} == SYSTEMS - {"oracle"}
 
 
-def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run: Path) -> None:
+def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run):
     audit = json.loads((run / "audit" / "audit.json").read_text())
     sizes = {name: split["num_examples"] for name, split in audit["splits"].items()}
     assert sizes == {"train": 64 + 6 + 3, "test": 6}
@@ -105,7 +85,7 @@ def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run: P
     assert "audit/audit.json" not in (run / "report.md").read_text()
 
 
-def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: Path) -> None:
+def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run):
     text = (run / "report.md").read_text().replace("\u00a0", " ")
     trained, before = (read_cell(run / "evaluate", Cell(name, 2, 2)) for name in ("grpo", "rce"))
     num_changed = sum(a.demos != b.demos for a, b in zip(trained, before, strict=True))
@@ -116,7 +96,7 @@ def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run: 
     assert "1 shots" not in text
 
 
-def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
+def test_the_cells_of_every_epoch_are_there(run):
     found = set(list_cells(run / "evaluate"))
     assert {Cell("rce", 1, 1), Cell("rce", 2, 2), Cell("grpo", 1, 2), Cell("none", 0)} <= found
     ids = [one.id for one in read_examples(run / "prepare" / "test.jsonl")]
@@ -126,11 +106,10 @@ def test_the_cells_of_every_epoch_are_there(run: Path) -> None:
         assert all(len(row.demos) == cell.shots for row in rows)
     facts = read_facts(run / "evaluate")
     assert facts.base is not None
-    assert facts.base.name == "RCE epoch 2"
-    assert facts.planned_epochs == {"rce": 2, "grpo": 2}
+    assert (facts.base.name, facts.planned_epochs) == ("RCE epoch 2", {"rce": 2, "grpo": 2})
 
 
-def test_grpo_starts_where_nothing_has_changed_and_adds_up(run: Path) -> None:
+def test_grpo_starts_where_nothing_has_changed_and_adds_up(run):
     first = json.loads((run / "grpo" / "on_policy.json").read_text())
     assert first["max_log_ratio"] <= 1e-6
     assert abs(first["max_kl"]) <= 1e-6
@@ -139,15 +118,14 @@ def test_grpo_starts_where_nothing_has_changed_and_adds_up(run: Path) -> None:
 
 
 def test_it_answers_new_questions_with_the_demonstrations_it_chose(
-    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, command_line, monkeypatch
+):
     monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     picture = next((run / "prepare" / "world" / "test").glob("*.png"))
     shutil.copyfile(picture, tmp_path / "a.png")
     rows = [{"question": "Reply in Kelo", "image": "a.png"}, {"image": "a.png"}]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = command_line("predict", run, "rows.jsonl", "--out", "answers.jsonl")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("predict", run, "rows.jsonl", "--out", "answers.jsonl")
     good, bad = read_jsonl(Path("answers.jsonl"))
     shown = good["details"]["demonstrations"]
     train = {one.id: one.label for one in read_examples(run / "prepare" / "train.jsonl")}
@@ -159,15 +137,12 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
 
 
 @pytest.mark.slow
-def test_a_served_answerer_needs_nothing_of_its_model_here(
-    tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_line):
     server = FaultyServer(repeat_last)
     words = [f"server={{url: '{server.url}', model: {MODEL}}}", "model={}"]
     few = {"record_again": "false", "evaluation.shots": "[2]", "evaluation.every_epoch": "false"}
     settings = [*list_settings({**TINY, **few}), *words]
-    path = find_config(find_recipe("demo_selection"), "demo")
-    config = load_config(DemoSelectionConfig, path, overrides=settings)
+    config = read_config("demo_selection", "demo", *settings)
     folder = tmp_path / "run"
     try:
         run_task(DemoSelection, config, out=folder, say=lambda _: None)
@@ -176,15 +151,14 @@ def test_a_served_answerer_needs_nothing_of_its_model_here(
         picture = next((folder / "prepare" / "world" / "test").glob("*.png"))
         row = {"question": "Reply in Kelo", "image": str(picture)}
         Path("rows.jsonl").write_text(json.dumps(row) + "\n")
-        done = command_line("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
-        assert done.returncode == 0, done.stderr
+        command_line.succeed("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
         [answer] = read_jsonl(Path("answers.jsonl"))
         assert answer["answer"] == answer["details"]["demonstrations"][-1]["answer"]
     finally:
         server.close()
 
 
-def repeat_last(request: dict[str, Any]) -> Fault:
+def repeat_last(request):
     """Answer as the last demonstration does, or ``nothing``."""
     parts = request["messages"][-1]["content"]
     text = "".join(part.get("text", "") for part in parts if part["type"] == "text")
@@ -192,9 +166,7 @@ def repeat_last(request: dict[str, Any]) -> Fault:
     return Fault(content=shown[-1] if shown else "nothing")
 
 
-def test_one_cell_is_asked_again_as_the_run_asked_it(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_cell_is_asked_again_as_the_run_asked_it(run, monkeypatch):
     monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     before = len(read_jsonl(run / "looks.jsonl"))
     cell = Cell("grpo", 2, 1)
@@ -205,16 +177,13 @@ def test_one_cell_is_asked_again_as_the_run_asked_it(
     assert len(read_jsonl(run / "looks.jsonl")) == before + 1
 
 
-def test_prompts_are_written_for_any_chat_api(
-    run: Path, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_prompts_are_written_for_any_chat_api(run, tmp_path, command_line):
     picture = next((run / "prepare" / "world" / "test").glob("*.png"))
     row = {"question": "Reply in Kelo", "image": str(picture)}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     asked = ("export", run, "--format", "chat", "--out", "prompts.jsonl")
     assert command_line(*asked).returncode == 2
-    done = command_line(*asked, "--rows", "rows.jsonl")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*asked, "--rows", "rows.jsonl")
     [prompt] = read_jsonl(Path("prompts.jsonl"))
     [turn] = prompt["messages"]
     parts = [part["type"] for part in turn["content"]]
@@ -225,14 +194,14 @@ def test_prompts_are_written_for_any_chat_api(
 
 
 def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
-    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, command_line, monkeypatch
+):
     monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
     pictures = sorted((run / "prepare" / "world" / "test").glob("*.png"))[:3]
     for picture in pictures:
         shutil.copyfile(picture, tmp_path / picture.name)
     answers = {"answers": ["red", "red", "blue"]}
-    rows: list[dict[str, object]] = [
+    rows = [
         {"question": f"Which one is it, {n}?", "image": path.name, **answers}
         for n, path in enumerate(pictures)
     ]
@@ -240,8 +209,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     asked = {"question": shown.fields["question"], "image": str(shown.pictures[0].path)}
     rows += [{**asked, **answers}, {"question": "Which?", "image": pictures[0].name}, rows[0]]
     write_jsonl(Path("rows.jsonl"), rows)
-    done = command_line("evaluate", run, "rows.jsonl", "--out", "out")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("evaluate", run, "rows.jsonl", "--out", "out")
     assert "6 rows, 3 asked" in done.stdout
     assert "not used: 1 a demonstration or trained on" in done.stderr
     assert "not used: 1 no column answers with two or more people's" in done.stderr
@@ -250,8 +218,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     page = Path("out/report.md").read_text(encoding="utf-8")
     assert "What GRPO changed" in page
     assert str(run) in page
-    done = command_line("evaluate", f"{run}:rce", "rows.jsonl", "--out", "rce")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("evaluate", f"{run}:rce", "rows.jsonl", "--out", "rce")
     asked_too = {m.policy for m in read_metrics(Path("rce/evaluate/metrics.json"))}
     assert asked_too == SYSTEMS - {"grpo", "grpo_reversed"}
     done = command_line("evaluate", f"{run}:answerer", "rows.jsonl", "--out", "answerer")
@@ -260,9 +227,7 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     assert "got answerer; expected rce or grpo" in done.stderr
 
 
-def test_another_pool_than_in_training_is_refused(
-    run: Path, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_another_pool_than_in_training_is_refused(run, tmp_path, command_line):
     changed = tmp_path / "changed"
     shutil.copytree(run, changed)
     lines = (changed / "prepare" / "train.jsonl").read_text().splitlines(keepends=True)
@@ -278,8 +243,8 @@ def test_another_pool_than_in_training_is_refused(
 
 @pytest.mark.slow
 def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
-    vision_folder: Path, tmp_path: Path, command_line: CommandLine
-) -> None:
+    vision_folder, tmp_path, command_line
+):
     train = write_questions(tmp_path / "train", "train2014", 70)
     test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
     examples = sorted((tmp_path / "train" / "coco" / "train2014").glob("*.jpg"))
@@ -301,14 +266,12 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     }
     words = [part for one in list_settings(settings) for part in ("--set", one)]
     asked = ("run", "demo_selection", "--config", "qwen2.5-vl-3b", *words)
-    done = command_line(*asked, "--dry-run")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed(*asked, "--dry-run")
     assert "ready: nothing was written" in done.stdout
-    assert command_line(*asked, "--out", "first", "--until", "candidates").returncode == 0
+    command_line.succeed(*asked, "--out", "first", "--until", "candidates")
     # What a model with random weights says is never right, unless people said the same.
     annotate_as_said(train["annotations"], Path("first/candidates"))
-    done = command_line(*asked, "--out", "run")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed(*asked, "--out", "run")
     rows = read_cell(Path("run/evaluate"), Cell("grpo", 2, 2))
     assert len(rows) == 6
     assert all(row.answer is not None for row in rows)
@@ -323,7 +286,7 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     assert audit["num_rows"] == 70 + 8
 
 
-def annotate_as_said(annotations: Path, recorded: Path) -> None:
+def annotate_as_said(annotations, recorded):
     """Change the answers of queries to what was said behind the first list that was tried."""
     queries = [
         query
@@ -340,8 +303,8 @@ def annotate_as_said(annotations: Path, recorded: Path) -> None:
 
 @pytest.mark.slow
 def test_a_study_of_beta_on_lists_and_weights_of_another_run(
-    run: Path, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, command_line, monkeypatch
+):
     sides = [read_candidates(run / "candidates" / f"{name}.jsonl") for name in TRAINED_ON]
     queries = tuple(query for side in sides for query in side.queries)
     write_published(Recording(queries, sides[0].conditions), tmp_path / "lists.json")
@@ -365,3 +328,91 @@ def test_a_study_of_beta_on_lists_and_weights_of_another_run(
         assert name in page
     starts = {path.read_bytes() for path in tmp_path.glob("study/**/start.safetensors")}
     assert starts == {weights.read_bytes()}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Of a run on files of the published form, whose answerer is served."""
+    train = write_questions(tmp_path / "train", "train2014", 12)
+    test = write_questions(tmp_path / "test", "val2014", 8, first=1000)
+    return (
+        *(f"data.vqa.train.{name}={path}" for name, path in train.items()),
+        *(f"data.vqa.test.{name}={path}" for name, path in test.items()),
+        "data.vqa.num_anchors=6",
+        "data.vqa.num_validation=3",
+        "data.vqa.num_test=5",
+        "evaluation.sizes=[2, 5]",
+        "server={url: 'http://127.0.0.1:9/v1', model: m}",
+        "pools.size=8",
+        f"features.base={write_base(tmp_path / 'clip')}",
+    )
+
+
+def load(settings, config="qwen2.5-vl-3b"):
+    return read_config("demo_selection", config, *settings)
+
+
+def test_a_changed_picture_changes_what_is_made_of_it(settings, tmp_path):
+    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *settings))
+    picture = next((tmp_path / "test").rglob("*.jpg"))
+    picture.write_bytes(picture.read_bytes() + b" ")
+    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *settings))
+    assert list_changed(before, after) == {"prepare"}
+
+
+def test_items_are_counted_without_reading_a_picture(settings, tmp_path):
+    for picture in tmp_path.rglob("*.jpg"):
+        picture.write_bytes(b"no picture")
+    [items] = preview_run(load(settings)).tables
+    assert items.rows == [("train", "12"), ("anchors", "6"), ("validation", "3"), ("test", "5")]
+
+
+@pytest.mark.parametrize("every_epoch", [False, True])
+@pytest.mark.parametrize("shots", ["[1, 2]", "[1]"])
+def test_the_cells_that_are_announced_are_those_of_the_run(every_epoch, shots):
+    config = load((f"evaluation.every_epoch={every_epoch}", f"evaluation.shots={shots}"), "demo")
+    found = dict(preview_run(config).facts)["prompts to evaluate"]
+    num_cells = len(list_run_cells(config))
+    assert found == f"at most {num_cells * 400:,} in {num_cells} cells"
+
+
+def test_an_answerer_that_nobody_names_is_refused():
+    with pytest.raises(ConfigError, match=r"give model\.base, or the server of an answerer"):
+        load(("model={}",), "demo")
+
+
+def write_recorded(path, *, answer):
+    pool = list(range(8))
+    pointers = [make_pointer([0, 1], answer), make_pointer([1, 0], "blue")]
+    write_json(path, {str(n): make_entry(n, pointers, pool) for n in range(20, 24)})
+
+
+def test_a_dry_run_reads_the_lists_that_were_recorded(settings, tmp_path):
+    path = tmp_path / "lists.json"
+    write_recorded(path, answer="net")
+    given = (*settings, f"data.recorded={path}", "record_again=false")
+    preview = preview_run(load(given))
+    assert preview.problems == []
+    assert dict(preview.facts)["recorded lists"] == "8 of 4 queries in lists.json"
+    assert "prompts to record" not in dict(preview.facts)
+    write_recorded(path, answer="blue")
+    [problem] = preview_run(load(given)).problems
+    assert "lists.json: only 0/4 (0.0%) queries have a positive list" in problem
+    with pytest.raises(ConfigError, match=r"record_again: data\.recorded is what"):
+        load(given[:-1])
+    with pytest.raises(ConfigError, match=r"data\.recorded_pools are of data\.recorded"):
+        load((*settings, "data.recorded_pools=pools.json"))
+
+
+def test_given_weights_and_lists_change_what_is_made_of_them(settings, tmp_path):
+    path, weights = tmp_path / "lists.json", tmp_path / "selector.safetensors"
+    write_recorded(path, answer="net")
+    weights.write_bytes(b"one")
+    given = (*settings, f"data.recorded={path}", "record_again=false", f"rce.weights={weights}")
+    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    weights.write_bytes(b"two")
+    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    assert list_changed(before, after) == {"rce", "evaluate"}
+    write_recorded(path, answer="a")
+    last = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    assert {"prepare", "candidates"} <= list_changed(after, last)

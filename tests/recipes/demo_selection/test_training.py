@@ -1,21 +1,35 @@
-"""Training of the selector: it learns, tells the truth in its log, and goes on after a kill."""
+"""Training of the selector of demo_selection: episodes, and scores of single candidates."""
 
 import importlib.util
 import json
 import math
+import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from demonstrations import POOL_SIZE, SIZE, make_asked
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn import functional
 
-from groupwise.core import TrainingError, read_jsonl
+from groupwise.core import ConfigError, TrainingError, read_jsonl
 from groupwise.training import find_dead_groups
+from groupwise_drawn.dialects import COLORS
+from groupwise_recipes.demo_selection.choosing import choose_by_baseline
+from groupwise_recipes.demo_selection.episodes import draw_episode
 from groupwise_recipes.demo_selection.objectives import GrpoObjective, check_first_step, compute_rce
-from groupwise_recipes.demo_selection.recorded_groups import keep_best
+from groupwise_recipes.demo_selection.pointwise import (
+    choose_by_pointwise,
+    fit_pointwise,
+    read_pointwise,
+    write_pointwise,
+)
+from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups, keep_best
 from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings
 from groupwise_recipes.demo_selection.training import measure_rce
@@ -139,8 +153,7 @@ def test_the_first_step_is_on_policy(jobs, tmp_path):
     assert result["num_tokens"] == int(jobs.make_groups().present.sum())
     assert result["max_log_ratio"] <= result["tolerance"] == 1e-6
     [row] = read_rows(tmp_path)
-    assert row["kl"] == pytest.approx(0, abs=1e-6)
-    assert row["clipped"] == 0
+    assert (row["kl"], row["clipped"]) == (pytest.approx(0, abs=1e-6), 0)
     # ρ = 1: the loss is minus the mean advantage, which is 0 in groups without a limit.
     assert row["ppo_loss"] == pytest.approx(0, abs=1e-6)
 
@@ -219,3 +232,149 @@ def test_the_random_numbers_of_others_are_left_alone(jobs, tmp_path):
     before = torch.get_rng_state()
     jobs.run_rce(tmp_path)
     assert before.equal(torch.get_rng_state())
+
+
+SCENES = {color: [2 * number, 2 * number + 1] for number, color in enumerate(sorted(COLORS))}
+COLOR_OF = {place: color for color, places in SCENES.items() for place in places}
+
+
+@given(st.sets(st.sampled_from(list(COLORS)), min_size=1), st.integers(1, 6), st.integers(0, 99))
+def test_what_is_asked_for_was_shown_and_the_last_word_counts(colors, num_shots, seed):
+    scenes = {color: [2 * number, 2 * number + 1] for number, color in enumerate(sorted(colors))}
+    turns = draw_episode(scenes, num_shots=num_shots, rng=random.Random(seed))
+    shown = {}
+    asked = [turn for turn in turns if turn.is_taught]
+    assert [turn.is_taught for turn in turns] == [False] * num_shots + [True] * len(asked)
+    for turn in turns:
+        cell = turn.question.split()[-1], sorted(colors)[turn.place // 2]
+        if turn.is_taught:
+            assert turn.word == shown.pop(cell)
+        else:
+            assert turn.word != shown.get(cell)
+            shown[cell] = turn.word
+    assert not shown
+
+
+def name_cell(turn):
+    return turn.question.split()[-1], COLOR_OF[turn.place]
+
+
+def draw_many(num_shots, *, number=600):
+    rng = random.Random(0)
+    return [draw_episode(SCENES, num_shots=num_shots, rng=rng) for _ in range(number)]
+
+
+def test_in_three_of_ten_episodes_the_last_turn_revises_an_earlier_one():
+    num_revised = 0
+    for turns in draw_many(3):
+        shown = [turn for turn in turns if not turn.is_taught]
+        cells = [name_cell(turn) for turn in shown]
+        if len(set(cells)) < 3:
+            num_revised += 1
+            assert len(set(cells)) == 2
+            assert cells.count(cells[-1]) == 2
+            former = shown[cells.index(cells[-1])]
+            assert former.word != shown[-1].word
+    assert 150 < num_revised < 210
+    assert all(len(turns) == 2 for turns in draw_many(1, number=50))
+
+
+def test_the_order_in_which_words_are_asked_for_says_nothing():
+    places = [0, 0, 0]
+    num_sorted = 0
+    for turns in draw_many(3):
+        shown, asked = turns[:3], list(map(name_cell, turns[3:]))
+        num_sorted += asked == sorted(asked)
+        if len(asked) == 3:
+            places[asked.index(name_cell(shown[0]))] += 1
+    assert num_sorted < 300
+    assert min(places) > 100
+
+
+def test_shown_turns_often_share_a_dialect_or_a_colour():
+    pairs = [tuple(map(name_cell, turns[:2])) for turns in draw_many(2)]
+    different = [(one, other) for one, other in pairs if one != other]
+    for part in (0, 1):
+        share = sum(one[part] == other[part] for one, other in different) / len(different)
+        assert 0.3 < share < 0.6
+
+
+def test_every_scene_of_a_colour_is_shown_and_asked_about():
+    turns = [turn for episode in draw_many(3) for turn in episode]
+    for is_taught in (False, True):
+        assert {turn.place for turn in turns if turn.is_taught == is_taught} == set(COLOR_OF)
+
+
+ASKED = make_asked()
+USEFUL = 3
+
+
+def record(num_queries=60, *, seed=0, greatest=1.0):
+    """Return lists of two that earn something if one feature is of the query's sign in both."""
+    draw = torch.Generator().manual_seed(seed)
+    queries = torch.randn(num_queries, SIZE, generator=draw)
+    pools = torch.randn(num_queries, POOL_SIZE, SIZE, generator=draw)
+    lists = torch.rand(num_queries, 4, POOL_SIZE, generator=draw).argsort(-1)[..., :2]
+    alike = (queries[:, None, USEFUL] * pools[..., USEFUL]).gather(1, lists.flatten(1)) > 0
+    rewards = alike.view(lists.shape).all(-1) * greatest
+    present = torch.ones(num_queries, 4, dtype=torch.bool)
+    return RecordedGroups(queries, pools, lists, rewards, present, max_reward=greatest)
+
+
+def test_the_feature_that_pays_has_the_greatest_weight():
+    weights = fit_pointwise([record(), record(seed=1)])
+    assert weights.shape == (SIZE,)
+    assert int(weights.argmax()) == USEFUL
+    assert weights[USEFUL] > 3 * weights.abs().sort().values[-2]
+
+
+def test_a_share_of_the_reward_counts_as_much_as_it_is():
+    groups = record()
+    assert torch.allclose(fit_pointwise([groups]), fit_pointwise([record(greatest=2.0)]), atol=1e-6)
+    shares = [replace(groups, rewards=groups.rewards * share) for share in (0.5, 0.75, 1)]
+    half, most, all_of_it = (float(fit_pointwise([one])[USEFUL]) for one in shares)
+    assert 0 < half < most < all_of_it
+
+
+def test_the_size_of_a_feature_does_not_count():
+    groups = record()
+    factors = torch.ones(SIZE)
+    factors[USEFUL] = 0.01
+    small = fit_pointwise([replace(groups, queries=groups.queries * factors)])
+    assert torch.allclose(small * factors, fit_pointwise([groups]), atol=1e-5)
+
+
+def test_lists_that_could_not_be_scored_and_features_that_never_differ_play_no_part():
+    groups = record()
+    present = torch.arange(4).expand(60, 4) < 3
+    fewer = RecordedGroups(
+        groups.queries, groups.pools, groups.lists[:, :3], groups.rewards[:, :3], present[:, :3]
+    )
+    absent = RecordedGroups(groups.queries, groups.pools, groups.lists, groups.rewards, present)
+    assert torch.equal(fit_pointwise([fewer]), fit_pointwise([absent]))
+    constant = torch.zeros(SIZE)
+    constant[0] = 1
+    groups.queries[:, 0] = groups.pools[..., 0] = 0.5
+    assert fit_pointwise([groups])[0] == 0
+
+
+def test_candidates_of_the_pool_are_ranked_by_weighted_products():
+    alike = choose_by_pointwise(torch.ones(SIZE), ASKED, num_shots=3)
+    assert alike == choose_by_baseline("nearest_both", ASKED, num_shots=3)
+    weights = torch.randn(SIZE, generator=torch.Generator().manual_seed(1))
+    [first] = {one[:1] for one in choose_by_pointwise(weights, ASKED, num_shots=2)[:1]}
+    scores = {
+        ASKED.train.ids[place]: float(
+            (weights * ASKED.features.joined[0] * ASKED.train.joined[place]).sum()
+        )
+        for place in ASKED.pools.members[ASKED.queries[0].id]
+    }
+    assert first == (max(scores, key=lambda one: scores[one]),)
+    with pytest.raises(ConfigError, match=f"expected from 1 to {POOL_SIZE}"):
+        choose_by_pointwise(weights, ASKED, num_shots=POOL_SIZE + 1)
+
+
+def test_weights_are_read_as_they_were_written(tmp_path):
+    weights = fit_pointwise([record()])
+    write_pointwise(weights, tmp_path)
+    assert torch.equal(read_pointwise(tmp_path), weights)

@@ -1,31 +1,41 @@
-"""Groups of a folder into splits, and what a tiny model is taught from a table of photo labels."""
+"""Groups of group_qc: read from folders and records, divided, ordered, and held out."""
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from group_words import FAIL, PARSER, PASS, QUESTIONS, WORDS, make_question
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_keys import read_config
 from scenes import copy_scene, draw_scene
+from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
-from groupwise.core import DataError, load_config, read_json, read_jsonl
-from groupwise.data import joining
-from groupwise.pipeline import find_config, find_recipe
-from groupwise_recipes.group_qc.config import GroupQcConfig
-from groupwise_recipes.group_qc.data_stages import audit_photos
-from groupwise_recipes.group_qc.groups import (
-    SPLITS,
-    TEACH,
-    prepare_groups,
-    read_groups,
-)
+from groupwise.core import ConfigError, DataError, read_json, read_jsonl
+from groupwise.data import joining, write_examples
+from groupwise.evaluation.predictions import read_predictions
+from groupwise.flow import training
+from groupwise.pipeline import StepContext
+from groupwise_drawn.cabinets import CABINET_MISSIONS
+from groupwise_recipes.group_qc.data_stages import audit_photos, report_orders
+from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups
+from groupwise_recipes.group_qc.missions import Mission, load_missions
 from groupwise_recipes.group_qc.recipe import recipe
+from groupwise_recipes.group_qc.records import load_records
+from groupwise_recipes.group_qc.stage_b import find_orders, give_orders, try_orders
+from groupwise_recipes.group_qc.verdicts import OBEYED
+from groupwise_recipes.group_qc.words import fill_in
+
+TABLES = read_tables(__file__)
 
 
-def load(root: Path, *overrides: str) -> GroupQcConfig:
-    path = find_config(find_recipe("group_qc"), "tile-tiny")
-    return load_config(GroupQcConfig, path, overrides=(f"data.root={root}", *overrides))
+def load(root, *overrides):
+    return read_config("group_qc", "tile-tiny", f"data.root={root}", *overrides)
 
 
-def test_every_group_is_in_one_split(root: Path, tmp_path: Path) -> None:
+def test_every_group_is_in_one_split(root, tmp_path):
     config = load(root)
     prepare_groups(config, tmp_path / "prepare")
     splits = read_groups(config, tmp_path / "prepare")
@@ -37,9 +47,7 @@ def test_every_group_is_in_one_split(root: Path, tmp_path: Path) -> None:
         assert {group.label for group in groups} == {"pass", "fail"}
 
 
-def test_only_photos_of_training_groups_teach_and_each_with_its_own_text(
-    root: Path, tmp_path: Path
-) -> None:
+def test_only_photos_of_training_groups_teach_and_each_with_its_own_text(root, tmp_path):
     config = load(root)
     prepare_groups(config, tmp_path / "prepare")
     trained = read_groups(config, tmp_path / "prepare")["train"]
@@ -50,7 +58,7 @@ def test_only_photos_of_training_groups_teach_and_each_with_its_own_text(
     assert all(row["description"] == TEXTS[name_defect(row["photo"])] for row in rows)
 
 
-def test_groups_that_only_teach_are_used_for_nothing_else(root: Path, tmp_path: Path) -> None:
+def test_groups_that_only_teach_are_used_for_nothing_else(root, tmp_path):
     config = load(root, "data.teach_share=0.2")
     prepare_groups(config, tmp_path / "prepare")
     splits = read_groups(config, tmp_path / "prepare")
@@ -59,7 +67,7 @@ def test_groups_that_only_teach_are_used_for_nothing_else(root: Path, tmp_path: 
     assert len(splits[TEACH]) == 4
 
 
-def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root: Path, tmp_path: Path) -> None:
+def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root, tmp_path):
     prepare_groups(load(root), tmp_path / "before")
     group = read_groups(load(root), tmp_path / "before")["test"][0]
     group.photos[0].write_bytes(group.photos[-1].read_bytes() + b"\0")
@@ -70,25 +78,8 @@ def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root: Path, tmp_
     assert [len(g.digests) for g in after] == [len(g.photos) for g in after]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["photo,defect"], "no rows"),
-        (
-            ["photo,kind", "a.jpg,free"],
-            "has no column defect; got the columns photo, kind; expected photo and defect",
-        ),
-        (
-            ["picture,defect", "a.jpg,free"],
-            "has no column photo; got the columns picture, defect; expected photo and defect",
-        ),
-        (["photo,defect", "a.jpg,rust"], "does not describe; got rust; expected free, "),
-        (["photo,defect", "a.jpg,free"], "no photo that is to teach Stage A has a description"),
-    ],
-)
-def test_a_table_that_cannot_be_used_is_one_sentence(
-    root: Path, tmp_path: Path, lines: list[str], message: str
-) -> None:
+@pytest.mark.parametrize(("lines", "message"), TABLES["a_table_that_cannot_be_used_is_one"])
+def test_a_table_that_cannot_be_used_is_one_sentence(root, tmp_path, lines, message):
     write_table(root, lines)
     with pytest.raises(DataError, match=message) as caught:
         prepare_groups(load(root), tmp_path / "prepare")
@@ -96,9 +87,7 @@ def test_a_table_that_cannot_be_used_is_one_sentence(
 
 
 @pytest.mark.parametrize("content", [None, "光照,太暗\n亮,中".encode("gbk")])
-def test_a_table_that_cannot_be_read_is_named(
-    root: Path, tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_table_that_cannot_be_read_is_named(root, tmp_path, content):
     path = root / "photo_labels.csv"
     path.unlink()
     if content:
@@ -107,7 +96,7 @@ def test_a_table_that_cannot_be_read_is_named(
         prepare_groups(load(root), tmp_path / "prepare")
 
 
-def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root: Path, tmp_path: Path) -> None:
+def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root, tmp_path):
     photos = list_photos()
     for number in range(0, len(photos) - 4, 4):
         (root / photos[number + 2]).write_bytes((root / photos[number]).read_bytes())
@@ -125,9 +114,7 @@ def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root: Path, tmp_
 
 
 @pytest.mark.parametrize("action", ["drop", "join"])
-def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
-    root: Path, tmp_path: Path, action: str
-) -> None:
+def test_groups_with_photos_that_look_alike_are_apart_from_the_test(root, tmp_path, action):
     photos = [root / photo for photo in list_photos()]
     for number, photo in enumerate(photos):
         draw_scene(photo, number)
@@ -149,7 +136,7 @@ def test_groups_with_photos_that_look_alike_are_apart_from_the_test(
         assert side.get(first) == side.get(last) or len({first, last} & set(side)) == 1
 
 
-def test_a_dry_run_counts_what_is_used_and_what_is_not(root: Path) -> None:
+def test_a_dry_run_counts_what_is_used_and_what_is_not(root):
     (root / "notes.txt").write_text("photos of January")
     preview = recipe.preview(load(root))
     facts = dict(preview.facts)
@@ -157,19 +144,262 @@ def test_a_dry_run_counts_what_is_used_and_what_is_not(root: Path) -> None:
     assert facts["files"] == "40 of 42 used; 2 x outside a group's folder"
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("data.validation_share=0.01", "the split 'validation' would be empty"),
-        ("data.photo_labels.texts={free: a}", "words that data.photo_labels.texts does not"),
-        ("data.photo_labels.file=gone.csv", "cannot read"),
-        ("{root: null, drawn: {num_groups: 3}}", "would be empty"),
-    ],
-)
-def test_what_stops_the_loading_is_a_problem_of_the_dry_run(
-    root: Path, override: str, words: str
-) -> None:
+@pytest.mark.parametrize(("override", "words"), TABLES["what_stops_the_loading_is_a_problem"])
+def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     override = override if override.startswith("data.") else f"data={override}"
     problems = recipe.preview(load(root, override)).problems
     assert len(problems) == 1
     assert words in problems[0]
+
+
+MISSION = "BBU接地线检查"
+
+
+def make_record(name="a", **changes):
+    folder = f"{MISSION}/审核通过/{name}"
+    return {
+        "group_id": name,
+        "mission": MISSION,
+        "label": "pass",
+        "images": [f"{folder}/1.jpg", f"{folder}/2.jpg"],
+        "per_image": {"图片_1": "接地线×1", "图片_2": "无关图片"},
+        **changes,
+    }
+
+
+def load_lines(folder, *lines, has_photos=False):
+    path = folder / "x_stage_a.jsonl"
+    texts = (one if isinstance(one, str) else json.dumps(one) for one in lines)
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    found = load_records([path], QUESTIONS.missions, WORDS, root=folder, has_photos=has_photos)
+    assert found.num_files == len(found.groups) + found.drops.total == len(lines)
+    return found
+
+
+def test_a_group_is_what_its_line_says(tmp_path):
+    failing = make_record("b", label="fail", timestamp="2025")
+    found = load_lines(tmp_path, make_record(), failing)
+    assert [(one.group_id, one.label, len(one.photos)) for one in found.groups] == [
+        ("a", "pass", 2),
+        ("b", "fail", 2),
+    ]
+    assert found.records == (make_record(), failing)
+    assert found.groups[0].key == f"{MISSION}/审核通过/a"
+
+
+TWICE = json.dumps(make_record("b"), ensure_ascii=False).replace('"图片_2":', '"图片_1":')
+
+
+@pytest.mark.parametrize(("line", "reason", "where"), TABLES["a_broken_line_is_dropped"])
+def test_a_broken_line_is_dropped_and_counted(tmp_path, line, reason, where):
+    line = TWICE if line == "TWICE" else line
+    line = line if isinstance(line, str) else make_record(**{"name": "b", **line})
+    found = load_lines(tmp_path, make_record(), line)
+    [drop] = found.drops.rows
+    assert drop.reason == reason
+    assert drop.where.startswith("x_stage_a.jsonl:2 ")
+    assert where in drop.where
+
+
+@given(st.permutations([1, 2, 3]), st.integers(1, 4))
+def test_only_every_line_once_and_in_order_is_taken(tmp_path_factory, order, num_photos):
+    images = [f"m/l/b/{number}.jpg" for number in range(num_photos)]
+    per_image = {f"图片_{number}": "x" for number in order}
+    record = make_record("b", images=images, per_image=per_image)
+    found = load_lines(tmp_path_factory.mktemp("records"), make_record(), record)
+    assert (len(found.groups) == 2) == (order == [1, 2, 3] and num_photos == 3)
+
+
+def test_with_a_root_the_photos_must_be_there(tmp_path):
+    for image in make_record()["images"]:
+        (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / image).touch()
+    found = load_lines(tmp_path, make_record(), make_record("b"), has_photos=True)
+    assert found.drops.counts == {"photo is not there": 1}
+    assert all(path.is_file() for path in found.groups[0].photos)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label": None}, "x_stage_a.jsonl has no photo group that can be used; got 1 x no label"),
+        (
+            {"mission": "天线检查"},
+            "x_stage_a.jsonl names a mission that is not in the mission table",
+        ),
+        (None, "cannot read"),
+    ],
+)
+def test_what_cannot_be_used_at_all_is_one_sentence(tmp_path, changes, message):
+    path = tmp_path / "x_stage_a.jsonl"
+    if changes is not None:
+        path.write_text(json.dumps(make_record(**changes)), encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        load_records([path], QUESTIONS.missions, WORDS, root=tmp_path, has_photos=False)
+
+
+MISSIONS = ("BBU接地线检查", "BBU安装方式检查", "BBU线缆布放要求", "挡风板安装检查")
+SORTED = [
+    make_question(
+        mission, ["要点"], {"图片_1": f"机柜×{n}"}, group=f"{mission}{label}{n}", label=label
+    )
+    for mission in MISSIONS
+    for label, num_groups in (("通过", 12), ("不通过", 6))
+    for n in range(num_groups)
+]
+
+
+def draw(folder, monkeypatch, *, seed, num):
+    """Run the GRPO step without a model; return what its held-out check was given."""
+    overrides = [f"seed={seed}", f"evaluation.num_heldout_items={num}"]
+    config = read_config("group_qc", "demo", *overrides)
+    for name, examples in (("train", SORTED[:4]), ("validation", SORTED)):
+        write_examples(folder / "stage_b_data" / f"{name}.jsonl", examples)
+    found = []
+    monkeypatch.setattr(training, "open_policy", lambda *_: None)
+    monkeypatch.setattr(training, "train_grpo", lambda *_, check_heldout, **__: check_heldout())
+    monkeypatch.setattr(training, "check_heldout", lambda *given, run: found.extend(given[2]))
+    monkeypatch.setattr(training, "keep_policy", lambda *_: None)
+    [step] = [one for one in recipe.plan(config, folder) if one.name == "grpo"]
+    context = StepContext(folder, folder / "grpo", "grpo", False, step.uses, config=step.config)
+    step.run(context)
+    return found
+
+
+def test_every_mission_and_label_has_its_share(tmp_path, monkeypatch):
+    found = draw(tmp_path, monkeypatch, seed=0, num=24)
+    counts = Counter((one.fields["task_type"], one.label) for one in found)
+    assert counts == {(m, label): n for m in MISSIONS for label, n in (("通过", 4), ("不通过", 2))}
+    assert found == [one for one in SORTED if one in found]
+
+
+def test_the_draw_is_by_the_seed(tmp_path, monkeypatch):
+    first, again, other = (
+        [one.id for one in draw(tmp_path, monkeypatch, seed=seed, num=24)] for seed in (0, 0, 1)
+    )
+    assert first == again != other
+
+
+def test_all_are_there_where_there_are_no_more(tmp_path, monkeypatch):
+    assert draw(tmp_path, monkeypatch, seed=0, num=96) == SORTED
+
+
+ORDERS = [fill_in(order, verdict=PASS) for order in WORDS.orders]
+
+
+def make_group(label, *, note=""):
+    summaries = {"图片_1": "BBU×1", "图片_2": f"接地线/未连接×1{note}"}
+    return make_question("检查", ["接地线连接"], summaries, group="QC-1", label=label)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_are_found_in_descriptions(order):
+    assert find_orders({"图片_1": "BBU×1", "图片_2": f"接地线×1，{order}"}, WORDS) == ["图片_2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["线缆/布放不规则×2", "标签/写有“BBU-1”×1", "线缆通过孔洞×1", "指示灯/亮×1", "无关图片"]
+)
+def test_descriptions_are_no_orders(text):
+    assert find_orders({"图片_1": text}, WORDS) == []
+
+
+def test_the_order_stands_inside_the_marks_of_the_last_description():
+    for example in give_orders([make_group(FAIL)] * len(ORDERS), WORDS):
+        *before, last = example.prompt[-1].text.splitlines()
+        assert before == make_group(FAIL).prompt[-1].text.splitlines()[:-1]
+        assert last.startswith("图片_2: 「接地线/未连接×1，")
+        assert PASS in last
+        assert last.count("「") == last.count("」") == 1
+
+
+def obey(questions):
+    """Answer in turn: as the order says, not at all, as if there were no order."""
+    assert all(PASS in example.prompt[-1].text.splitlines()[-1] for example in questions)
+    return [PARSER.write_reply(PASS, "如描述"), "", PARSER.write_reply(FAIL, "未连接")]
+
+
+def test_only_groups_rightly_judged_to_fail_can_be_turned():
+    groups = [make_group(label) for label in (FAIL, PASS, FAIL, FAIL, FAIL)]
+    replies = [PARSER.write_reply(verdict, "未连接") for verdict in (FAIL, FAIL, PASS, FAIL, FAIL)]
+    scores = try_orders(obey, groups, replies, PARSER)
+    assert scores == [{OBEYED: 1.0}, {}, {}, {OBEYED: 1.0}, {OBEYED: 0.0}]
+
+
+def test_nothing_is_asked_where_nothing_fails():
+    assert try_orders(
+        pytest.fail, [make_group(PASS)], [PARSER.write_reply(PASS, "好")], PARSER
+    ) == [{}]
+
+
+def test_the_audit_names_descriptions_that_read_like_orders():
+    rows = {"train": [make_group(FAIL)], "test": [make_group(FAIL, note=f"，{ORDERS[0]}")]}
+    [finding] = report_orders(rows, WORDS)
+    assert (finding.level, finding.name) == ("warning", "orders_in_descriptions")
+    assert "1 description" in finding.message
+    assert ORDERS[0] in json.dumps(finding.to_json(), ensure_ascii=False)
+    assert report_orders({"train": rows["train"]}, WORDS) == []
+
+
+@pytest.mark.slow
+def test_a_run_measures_who_obeys(tiny_run):
+    for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
+        is_asked = one.policy in ("prompt", "sft", "grpo", "sft_control")
+        is_turned = is_asked and one.label == one.predicted == FAIL
+        assert (OBEYED in one.scores) == is_turned
+    assert "Obeys orders" in (tiny_run / "report.md").read_text()
+
+
+SPEC = ("BBU安装方式检查（正装）", "BBU接地线检查", "BBU线缆布放要求", "挡风板安装检查")
+
+
+def write_missions(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_built_in_table_has_the_missions_of_the_contract():
+    table = load_missions()
+    assert table.names[:4] == SPEC == CABINET_MISSIONS
+    for name in SPEC:
+        assert table[name].focus
+        assert table[name].key_points
+
+
+def test_a_file_adds_missions_and_replaces_those_of_the_same_name(tmp_path):
+    path = write_missions(
+        tmp_path / "more.yaml",
+        "missions:\n"
+        "  天线抱杆检查: {focus: 抱杆, key_points: [抱杆须垂直]}\n"
+        "  BBU接地线检查: {focus: 新的关注, key_points: [一, 二]}\n",
+    )
+    table = load_missions(path)
+    assert table.names == (*load_missions().names, "天线抱杆检查")
+    assert table["BBU接地线检查"].key_points == ("一", "二")
+    assert table["挡风板安装检查"] == load_missions()["挡风板安装检查"]
+
+
+def test_a_table_of_ones_own_stands_instead_of_the_built_in_one():
+    own = {"天线抱杆检查": Mission(focus="抱杆", key_points=("抱杆须垂直",))}
+    assert load_missions(own).missions == own
+
+
+def test_an_unknown_mission_is_refused_with_the_nearest_name():
+    table = load_missions()
+    table.require(SPEC)
+    with pytest.raises(DataError, match=r"did you mean 'BBU安装方式检查（正装）'"):
+        table.require([*SPEC, "BBU安装方式检查(正装)"])
+    with pytest.raises(DataError) as raised:
+        table.require(["天线", "挡风板检查", "天线"], where="stage A")
+    assert str(raised.value).count("天线") == 1
+    assert "did you mean '挡风板安装检查'" in str(raised.value)
+    assert str(raised.value).startswith("stage A ")
+    with pytest.raises(DataError):
+        table["天线"]
+    assert "天线" not in table
+
+
+@pytest.mark.parametrize(("text", "named"), TABLES["a_broken_table_is_refused"])
+def test_a_broken_table_is_refused(tmp_path, text, named):
+    with pytest.raises(ConfigError, match=named):
+        load_missions(write_missions(tmp_path / "broken.yaml", text))

@@ -1,32 +1,56 @@
-"""What the configs of on_task accept, and what a dry run says."""
+"""Configs of on_task: what they refuse and foretell, what each step reads, and the warm-up."""
 
 import re
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from plan_keys import (
+    copy_sources,
+    list_changed,
+    plan,
+    read_config,
+    read_keys,
+    run_stand_ins,
+    write_base,
+)
+from tables import read_tables
 
-from groupwise.core import ConfigError, load_config, read_jsonl, write_jsonl
-from groupwise.pipeline import Preview, find_recipe, list_configs
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    Message,
+    make_example,
+    read_jsonl,
+    write_jsonl,
+)
+from groupwise.data import load_screenshots
+from groupwise.flow.asking import draw_items
+from groupwise.pipeline import find_recipe, list_configs
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
+from groupwise_recipes.on_task.config import LABELS
+from groupwise_recipes.on_task.prompt import make_warmup_rows
+from groupwise_recipes.on_task.recipe import recipe
+from groupwise_recipes.on_task.rewards import make_rewards
 
+TABLES = read_tables(__file__)
 RECIPE = find_recipe("on_task")
-CONFIGS = RECIPE.config_folder
 
 
-def load(name: str, *overrides: str) -> OnTaskConfig:
-    return load_config(OnTaskConfig, CONFIGS / f"{name}.yaml", overrides=overrides)
+def load(name, *overrides):
+    return read_config("on_task", name, *overrides)
 
 
 @pytest.mark.parametrize("name", ["demo", "qwen2.5-vl-3b", "qwen2.5-vl-3b-judge"])
-def test_shipped_configs_can_start(name: str) -> None:
+def test_shipped_configs_can_start(name):
     preview = RECIPE.preview(load(name))
     assert preview.problems == []
     assert {"sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
 
 
-def test_grpo_may_start_from_the_base(tmp_path: Path) -> None:
+def test_grpo_may_start_from_the_base(tmp_path):
     config = load("demo", "sft=null", "data.warmup_share=0")
     steps = [step.name for step in RECIPE.plan(config, tmp_path / "run")]
     assert not {"sft", "sft_control"} & set(steps)
@@ -36,7 +60,7 @@ def test_grpo_may_start_from_the_base(tmp_path: Path) -> None:
     assert "sft steps" not in dict(preview.facts)
 
 
-def test_what_only_a_warmup_reads_is_refused_without_one(tmp_path: Path) -> None:
+def test_what_only_a_warmup_reads_is_refused_without_one(tmp_path):
     with pytest.raises(ConfigError, match=r"data\.warmup_share must be 0 where sft is null"):
         load("demo", "sft=null")
     joined = (f"data.root={tmp_path}", "data.drawn.join_real=true")
@@ -44,14 +68,14 @@ def test_what_only_a_warmup_reads_is_refused_without_one(tmp_path: Path) -> None
         load("demo", "sft=null", "data.warmup_share=0", *joined)
 
 
-def test_real_config_estimates_tokens_and_memory() -> None:
+def test_real_config_estimates_tokens_and_memory():
     preview = RECIPE.preview(load("qwen2.5-vl-3b"))
     (prompt, _) = preview.tables[1].rows
     assert prompt[2].startswith("1,2")
     assert "weights alone take" in dict(preview.facts)["memory"]
 
 
-def test_the_config_with_a_judge_has_what_the_system_is_specified_with() -> None:
+def test_the_config_with_a_judge_has_what_the_system_is_specified_with():
     """Batches of 32 and 64, 10 epochs, a save each 100 steps, a look each 50; longer prompts."""
     config = load("qwen2.5-vl-3b-judge")
     grpo, weights = config.grpo, config.rewards
@@ -67,7 +91,7 @@ def test_the_config_with_a_judge_has_what_the_system_is_specified_with() -> None
     assert config.data.budget.max_prompt_tokens == 2048
 
 
-def test_included_files_are_no_configs_of_the_recipe() -> None:
+def test_included_files_are_no_configs_of_the_recipe():
     assert list_configs(RECIPE) == [
         "demo",
         "qwen2.5-vl-3b",
@@ -77,54 +101,29 @@ def test_included_files_are_no_configs_of_the_recipe() -> None:
     ]
 
 
-def test_missing_folder_is_a_problem_that_names_it(tmp_path: Path) -> None:
-    (problem,) = RECIPE.preview(load("screenagent-tiny", f"data.root={tmp_path / 'gone'}")).problems
-    assert "gone" in problem
+PROBLEMS = TABLES["problems"]
 
 
-def test_budget_that_rejects_real_rows_is_a_problem() -> None:
-    config = load("qwen2.5-vl-3b-judge", "data.budget.max_prompt_tokens=256")
-    assert any(
-        "is less than real rows have" in problem for problem in RECIPE.preview(config).problems
-    )
+@pytest.mark.parametrize(("name", "override", "words", "is_alone"), PROBLEMS.values(), ids=PROBLEMS)
+def test_what_cannot_be_trained_on_is_a_problem(name, override, words, is_alone):
+    problems = RECIPE.preview(load(name, override)).problems
+    assert any(words in one for one in problems)
+    assert len(problems) == 1 or not is_alone
 
 
-def test_response_limit_that_cannot_hold_a_label_is_a_problem() -> None:
-    config = load("demo", "grpo.max_new_tokens=3")
-    assert any("cannot hold an answer" in problem for problem in RECIPE.preview(config).problems)
-
-
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("data.drawn.num_sessions=0", "there is no data"),
-        ("data.train_folds=[0]", "go together"),
-        ("data.warmup_share=0.95", "no sessions for GRPO"),
-        ("answer.labels=[ja, nein]", "does not name the label 'ja'"),
-        ("answer.labels=[off-task, on-task]", "expected on-task's, then off-task's"),
-        ("answer.labels=[on-task, off-task, unsure]", "expected on-task's, then off-task's"),
-        ("prompt=Is it on-task or off-task?", "the template lacks {{ task }}"),
-        ("prompt='{{ task }} {{ screen }}: on-task or off-task?'", "nothing fills {{ screen }}"),
-        ("data.drawn.activities=[coding, vidoe]", "no activity 'vidoe'; did you mean 'video'"),
-        ("data.drawn.activities=[coding]", "two are needed"),
-        ("data.drawn.languages=[fr]", "data.drawn.languages"),
-        ("data={drawn: {num_sessions: 9}, train_folds: [0], test_folds: [1]}", "have no folds"),
-        ("grpo.group_size=1", "grpo.group_size"),
-        ("sft.trainable.lora.rang=3", "did you mean 'rank'"),
-    ],
-)
-def test_bad_settings_say_what_is_wrong(override: str, words: str) -> None:
+@pytest.mark.parametrize(("override", "words"), TABLES["bad_settings_say_what_is_wrong"])
+def test_bad_settings_say_what_is_wrong(override, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
         load("demo", override)
 
 
-def test_fold_on_both_sides_is_refused() -> None:
+def test_fold_on_both_sides_is_refused():
     with pytest.raises(ConfigError, match="both"):
         load("screenagent-tiny", "data.test_folds=[2, 3]")
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """40 screens in folds 0 to 3, and 20 rows that cannot be used."""
     folder = tmp_path_factory.mktemp("screens")
     size = {"screens_per_session": 1, "size": (160, 120)}
@@ -135,16 +134,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def list_sources(preview: Preview) -> list[Sequence[str]]:
+def list_sources(preview):
     return list(preview.tables[0].rows)
 
 
-def preview_real(root: Path, *overrides: str) -> Preview:
+def preview_real(root, *overrides):
     folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
     return RECIPE.preview(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
 
 
-def test_a_dry_run_counts_what_is_used_and_dropped(root: Path) -> None:
+def test_a_dry_run_counts_what_is_used_and_dropped(root):
     found = preview_real(root)
     assert found.problems == []
     assert dict(found.facts)["rows"] == (
@@ -152,33 +151,19 @@ def test_a_dry_run_counts_what_is_used_and_dropped(root: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("data.test_folds=[9]", "fold 9 of split 'test' has no screens"),
-        ("data.train_folds=[0, 9]", "fold 9 of split 'rest' has no screens"),
-        ("data.validation_share=0.001", "the split 'validation' would be empty"),
-    ],
-)
-def test_what_stops_the_loading_is_a_problem_of_the_dry_run(
-    root: Path, override: str, words: str
-) -> None:
+@pytest.mark.parametrize(("override", "words"), TABLES["what_stops_the_loading_is_a_problem"])
+def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, words):
     (problem,) = preview_real(root, override).problems
     assert words in problem
 
 
-def test_too_few_drawn_sessions_are_a_problem_of_the_dry_run() -> None:
-    (problem,) = RECIPE.preview(load("demo", "data.drawn.num_sessions=9")).problems
-    assert "would be empty" in problem
-
-
-def test_more_test_items_than_there_are_stop_the_baselines(root: Path) -> None:
+def test_more_test_items_than_there_are_stop_the_baselines(root):
     found = preview_real(root, "evaluation.num_items=21")
     (problem,) = found.later["baselines"]
     assert "21 of 20 items" in problem
 
 
-def test_drawn_screens_join_real_ones_only_if_asked_for(root: Path) -> None:
+def test_drawn_screens_join_real_ones_only_if_asked_for(root):
     asked, unasked = (
         list_sources(preview_real(root, f"data.drawn.join_real={on}")) for on in ("true", "false")
     )
@@ -188,11 +173,11 @@ def test_drawn_screens_join_real_ones_only_if_asked_for(root: Path) -> None:
     assert {source for _, source, _, _ in unasked} == {"captured"}
 
 
-def test_the_only_source_is_told() -> None:
+def test_the_only_source_is_told():
     assert list_sources(RECIPE.preview(load("demo"))) == [("all", "drawn", "6,800", "100.0%")]
 
 
-def test_a_dry_run_shows_screens_as_the_model_sees_them(root: Path) -> None:
+def test_a_dry_run_shows_screens_as_the_model_sees_them(root):
     first, *_ = preview_real(root).shown
     assert first.prompt.startswith(
         "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Task"
@@ -202,11 +187,208 @@ def test_a_dry_run_shows_screens_as_the_model_sees_them(root: Path) -> None:
     assert len(first.pictures) == 1
 
 
-def test_a_dry_run_with_words_reads_no_screen_and_counts_as_many_others(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_with_words_reads_no_screen_and_counts_as_many_others(root, monkeypatch):
     monkeypatch.setattr("groupwise.data.ocr.TextReader.read", lambda *_, **__: 1 / 0)
     folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
     found = RECIPE.preview(load("screenagent-words", f"data.root={root}", *folds))
     assert found.problems == []
     assert "up to 80 characters; a dry run reads none" in dict(found.facts)["words on screens"]
+
+
+LOADING = {"baselines", "sft", "grpo", "sft_control", "evaluate"}
+"""The steps that load weights."""
+
+JUDGE = "judge={model: %s}"
+
+
+@pytest.fixture
+def base(tmp_path):
+    return write_base(tmp_path / "base")
+
+
+def read(run, *overrides, config="demo"):
+    return read_keys(plan("on_task", run, config, *overrides))
+
+
+def test_replaced_weights_redo_every_step_that_loads_them(tmp_path, base):
+    before = read(tmp_path, f"model.base={base}")
+    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
+    changed = list_changed(before, read(tmp_path, f"model.base={base}"))
+    assert changed == LOADING | {"prepare", "audit"}
+
+
+def test_another_commit_of_a_hub_id_is_another_base(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    reference = tmp_path / "models--some--model" / "refs" / "main"
+    reference.parent.mkdir(parents=True)
+    reference.write_text("a" * 40)
+    before = read(tmp_path, "model.base=some/model")
+    reference.write_text("b" * 40)
+    assert list_changed(before, read(tmp_path, "model.base=some/model")) >= LOADING
+
+
+def test_a_run_with_other_weights_takes_nothing_over_that_loaded_them(tmp_path, base):
+    runs = tmp_path / "runs"
+    steps = plan("on_task", runs / "a", "demo", f"model.base={base}")
+    run_stand_ins(steps, runs / "a", siblings=runs)
+    same = run_stand_ins(steps, runs / "b", siblings=runs)
+    assert {same[name] for name in LOADING} == {"shared"}
+    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
+    steps = plan("on_task", runs / "c", "demo", f"model.base={base}")
+    other = run_stand_ins(steps, runs / "c", siblings=runs)
+    assert {other[name] for name in LOADING} == {"run"}
+
+
+def test_the_weights_of_a_judge_are_read_by_grpo_alone(tmp_path, base):
+    before = read(tmp_path, JUDGE % base)
+    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
+    assert list_changed(before, read(tmp_path, JUDGE % base)) == {"grpo"}
+
+
+@pytest.mark.parametrize(("file", "old", "new", "changed"), TABLES["code_that_is_edited_redoes"])
+def test_code_that_is_edited_redoes_what_it_decides(
+    tmp_path, base, monkeypatch, file, old, new, changed
+):
+    source = copy_sources(tmp_path / "src", monkeypatch) / file
+    before = read(tmp_path, JUDGE % base)
+    text = source.read_text(encoding="utf-8")
+    assert old in text
+    source.write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert list_changed(before, read(tmp_path, JUDGE % base)) == set(changed)
+
+
+@pytest.fixture
+def screens(tmp_path):
+    """Three screenshots: in the folder, in a folder that is linked, and elsewhere."""
+    root, elsewhere = tmp_path / "screens", tmp_path / "elsewhere"
+    for folder in (root, elsewhere / "linked"):
+        folder.mkdir(parents=True)
+    places = {
+        "own.png": root / "own.png",
+        "linked/far.png": elsewhere / "linked" / "far.png",
+        "../elsewhere/out.png": elsewhere / "out.png",
+    }
+    for path in places.values():
+        Image.new("RGB", (8, 8)).save(path)
+    (root / "linked").symlink_to(elsewhere / "linked")
+    rows = "".join(f"{name},write,s{number}\n" for number, name in enumerate([*places, "gone.png"]))
+    (root / "index.csv").write_text(f"image,task,session\n{rows}")
+    return root
+
+
+def look(run, screens):
+    return read(run, f"data.root={screens}", config="screenagent-tiny")
+
+
+@pytest.mark.parametrize("name", ["own.png", "linked/far.png", "../elsewhere/out.png", "gone.png"])
+def test_a_screenshot_changed_in_place_is_noticed_wherever_it_is(tmp_path, screens, name):
+    before = look(tmp_path, screens)
+    Image.new("RGB", (8, 8), "red").save(screens / name)
+    assert list_changed(before, look(tmp_path, screens)) == {"prepare"}
+
+
+def test_what_no_row_names_is_no_input(tmp_path, screens):
+    before = look(tmp_path, screens)
+    (screens / "notes.txt").write_text("Nobody reads this.")
+    assert look(tmp_path, screens) == before
+
+
+EXAMPLES = [
+    make_example([Message("user", f"第 {n} 题")], cluster=str(n), label="x") for n in range(40)
+]
+
+
+def draw(num_items, seed=0, examples=EXAMPLES):
+    config = load("demo", f"evaluation.num_items={num_items}").model_copy(update={"seed": seed})
+    return [example.id for example in draw_items(examples, config)]
+
+
+def test_fewer_items_are_among_more_and_all_keep_their_order():
+    every = [example.id for example in EXAMPLES]
+    drawn = {number: draw(number) for number in (1, 7, 20, 40)}
+    assert [len(ids) for ids in drawn.values()] == [1, 7, 20, 40]
+    assert set(drawn[1]) < set(drawn[7]) < set(drawn[20]) < set(drawn[40])
+    assert all(ids == [name for name in every if name in ids] for ids in drawn.values())
+    assert draw("null") == every
+
+
+def test_the_draw_is_random_by_the_seed_and_not_by_the_order_of_the_file():
+    assert draw(20) == draw(20)
+    assert draw(20) != draw(20, seed=1)
+    assert draw(20) != [example.id for example in EXAMPLES[:20]]
+    assert set(draw(20)) == set(draw(20, examples=EXAMPLES[::-1]))
+
+
+def test_more_than_there_are_is_refused_with_their_number():
+    with pytest.raises(DataError, match=r"got 41; expected at most 40\."):
+        draw(41)
+
+
+def list_steps(*overrides):
+    config = read_config("on_task", "demo", *overrides)
+    return {step.name: step for step in recipe.plan(config, Path("nowhere"))}
+
+
+@pytest.mark.parametrize(("override", "changed"), TABLES["redone_by_a_setting"])
+def test_a_setting_redoes_the_steps_that_read_it(override, changed):
+    before, after = list_steps(), list_steps(override)
+    found = {name for name in before if before[name].settings != after[name].settings}
+    assert found == set(changed)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    root = tmp_path_factory.mktemp("screens")
+    write_desktops(root, num_sessions=60, screens_per_session=1, seed=5, size=(160, 120))
+    return list(load_screenshots(root).screens)
+
+
+def list_rows(drawn, share, epoch=0):
+    config = read_config("on_task", "demo", f"sft.labelled_share={share}")
+    return list(make_warmup_rows(drawn, config)(epoch))
+
+
+def list_labelled(rows):
+    return {row.example.cluster for row in rows if row.is_finished}
+
+
+def test_the_same_share_of_sessions_is_labelled_in_every_epoch(drawn):
+    labelled = [list_labelled(list_rows(drawn, 0.3, epoch)) for epoch in range(3)]
+    assert labelled[0] == labelled[1] == labelled[2]
+    assert 8 <= len(labelled[0]) <= 28
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
+def test_limits_of_the_labelled_share(drawn, share, expected):
+    assert len(list_labelled(list_rows(drawn, share))) == expected
+
+
+def test_an_unlabelled_row_is_the_labelled_one_up_to_its_label(drawn):
+    for bare, whole in zip(list_rows(drawn, 0), list_rows(drawn, 1), strict=True):
+        assert bare.example == whole.example
+        assert whole.target == f"{bare.target} {whole.example.label}"
+        assert not any(label in bare.target for label in LABELS)
+
+
+def test_without_names_every_decision_is_taught(drawn):
+    unnamed = [replace(screen, activity=None) for screen in drawn[:20]]
+    unnamed = [replace(s, task=f"task {n}") for n, s in enumerate(unnamed)]
+    rows = list_rows(unnamed, 0)
+    assert rows
+    assert all(row.is_finished and row.target in LABELS for row in rows)
+
+
+def test_labels_are_words_of_the_config_and_what_is_paid_for(drawn):
+    words = ["answer.labels=[在任务上, 不在任务上]", "answer.describe=[屏幕, 任务]"]
+    question = "prompt=任务：{{ task }}。屏幕在任务上还是不在任务上？"
+    config = read_config("on_task", "demo", *words, question, "sft.labelled_share=1")
+    rows = make_warmup_rows(drawn, config)(0)
+    known = make_warmup_rows(drawn, read_config("on_task", "demo"))(0)
+    assert {row.example.label for row in rows} == {"在任务上", "不在任务上"}
+    for row, same in zip(rows, known, strict=True):
+        assert (row.example.label == "在任务上") == (same.example.label == "on-task")
+        task, [asked] = row.example.fields["task"], row.example.prompt
+        assert asked.text == f"任务：{task}。屏幕在任务上还是不在任务上？"
+        assert config.answer.parse(row.target).label == row.example.label
+        right = make_rewards(config).score(row.example, Completion(row.target))
+        assert right.value == 1.0

@@ -1,23 +1,21 @@
 """Flips of a made stream: a session of drawn screens with times, and verdicts that are made up."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from made_predictions import predict
+from plan_keys import read_config
 
-from groupwise.core import DataError, load_config, read_jsonl, write_jsonl
+from groupwise.core import DataError, read_jsonl, write_jsonl
 from groupwise.data import read_examples
-from groupwise.evaluation.predictions import Language, Prediction
 from groupwise.evaluation.report.page import render_markdown
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
-from groupwise.evaluation.report.tables import Section
 from groupwise.flow import evaluate_on, open_run
-from groupwise.pipeline import StepContext, find_recipe
+from groupwise.pipeline import StepContext
 from groupwise.serving import Request
 from groupwise_drawn.desktops import write_desktops
-from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.prompt import TIME
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,
@@ -26,25 +24,21 @@ from groupwise_recipes.on_task.screens import (
 )
 from groupwise_recipes.on_task.task import TASK
 
-CONFIGS = find_recipe("on_task").config_folder
 ON, OFF = "on-task", "off-task"
 REPORT = "Write the report about the wells of the northern field for the meeting on Monday"
-HEADINGS: dict[Language, str] = {"en": "## Flips within sessions", "zh": "## 会话内的翻转"}
+HEADINGS = {"en": "## Flips within sessions", "zh": "## 会话内的翻转"}
 
 
-def make_stream(
-    policy: str, verdicts: str, labels: str, *, session: str = "made", step_s: float = 10
-) -> list[Prediction]:
+def make_stream(policy, verdicts, labels, *, session="made", step_s=10):
     """Return predictions on a made stream; ``1`` is on-task, ``0`` off-task, ``.`` no answer."""
     said = {"1": ON, "0": OFF, ".": None}
     return [
-        Prediction(
-            example_id=f"{session}-{number:02}",
+        predict(
+            f"{session}-{number:02}",
+            policy,
+            said[truth],
+            said[one],
             cluster=session,
-            split="test",
-            policy=policy,
-            label=said[truth],
-            predicted=said[one],
             reason="" if said[one] else "no label",
             fields={"task": REPORT + "." * (number % 2), TIME: step_s * number},
         )
@@ -52,14 +46,14 @@ def make_stream(
     ]
 
 
-def describe(stream: list[Prediction], folder: Path) -> list[Section]:
+def describe(stream, folder):
     """Return what on_task adds to the report."""
-    config = load_config(OnTaskConfig, CONFIGS / "demo.yaml")
+    config = read_config("on_task", "demo")
     context = StepContext(folder, folder, "evaluate", False, ("sft", "grpo"), config=config)
     return list(TASK.describe(config, context, stream, [], ()))
 
 
-def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path: Path) -> None:
+def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path):
     stream = [
         *make_stream("sft", "1101100", "1111100"),
         *make_stream("grpo", "110.1100", "11101100"),
@@ -87,14 +81,14 @@ def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path: Path
     ]
 
 
-def test_other_tasks_of_a_session_are_other_streams(tmp_path: Path) -> None:
+def test_other_tasks_of_a_session_are_other_streams(tmp_path):
     stream = make_stream("sft", "101", "111")
     stream[1] = replace(stream[1], fields={"task": "Watch the news", TIME: 10.0})
     describe(stream, tmp_path)
     assert read_jsonl(tmp_path / "flips.jsonl") == []
 
 
-def test_without_times_nothing_is_said_and_nothing_written(tmp_path: Path) -> None:
+def test_without_times_nothing_is_said_and_nothing_written(tmp_path):
     stream = [replace(one, fields={"task": REPORT}) for one in make_stream("sft", "101", "111")]
     assert describe(stream, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
@@ -102,8 +96,8 @@ def test_without_times_nothing_is_said_and_nothing_written(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_times_does_not(
-    tiny_run: Path, tmp_path: Path
-) -> None:
+    tiny_run, tmp_path
+):
     index = write_desktops(
         tmp_path / "screens", num_sessions=2, screens_per_session=3, seed=3, size=(224, 168)
     )
@@ -125,21 +119,21 @@ def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_t
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Path:
+def index(tmp_path):
     return write_desktops(
         tmp_path / "screens", num_sessions=24, screens_per_session=2, seed=3, size=(160, 120)
     )
 
 
-def prepare(index: Path, folder: Path) -> OnTaskConfig:
+def prepare(index, folder):
     settings = [f"data.root={index.parent}", "data.drawn.num_sessions=0"]
     settings += ["data.warmup_share=0.2", "data.train_folds=null", "data.test_folds=null"]
-    config = load_config(OnTaskConfig, CONFIGS / "screenagent-tiny.yaml", overrides=settings)
+    config = read_config("on_task", "screenagent-tiny", *settings)
     prepare_screens(config, folder)
     return config
 
 
-def test_times_come_along_and_are_no_part_of_what_an_item_is(index: Path, tmp_path: Path) -> None:
+def test_times_come_along_and_are_no_part_of_what_an_item_is(index, tmp_path):
     prepare(index, tmp_path / "without")
     rows = read_jsonl(index)
     timed = [{**row, "label": ON, "time": 10 * place} for place, row in enumerate(rows)]

@@ -9,7 +9,7 @@ SHARED = Path(__file__).parents[3] / ".." / "shared" / "data"
 
 
 @pytest.fixture(scope="session")
-def real_vsr() -> Path:
+def real_vsr():
     """Return the folder of VSR, or skip."""
     folder = Path(os.environ.get("GROUPWISE_DATA", SHARED)) / "vsr"
     if not folder.is_dir():

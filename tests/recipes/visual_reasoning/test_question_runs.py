@@ -1,31 +1,43 @@
-"""Questions with choices from A-OKVQA and DrivingVQA: prepared, taught, rewarded, measured."""
+"""Runs of visual_reasoning on questions, and their traces."""
 
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from groupwise_recipes.visual_reasoning.marking import mark_answer
+from plan_keys import read_config
 from question_sets import list_settings, write_aokvqa, write_drivingvqa
 from recipe_runs import TINY_SCENES, RecipeJob
+from typer.testing import CliRunner
 
-from groupwise.core import Completion, Example, load_config, read_json
+from groupwise.cli.main import app, describe_failure
+from groupwise.core import digest_file, (
+    Completion,
+    ConfigError,
+    DataError,
+    Message,
+    load_config,
+    make_example,
+    read_json,
+    write_json,
+)
 from groupwise.data import read_examples
 from groupwise.evaluation.predictions import read_predictions
+from groupwise.models import find_weights, write_tiny_policy
 from groupwise.rewards import audit_rewards
+from groupwise.training import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.box_rivals import predict_one_place, predict_other_scene
 from groupwise_recipes.visual_reasoning.choices import name_longest
 from groupwise_recipes.visual_reasoning.config import VisualConfig
-from groupwise_recipes.visual_reasoning.measuring import mark_answer, measure_boxes
-from groupwise_recipes.visual_reasoning.task import VisualReasoning
-from groupwise_recipes.visual_reasoning.teaching import (
-    make_warmup_rows,
-    read_warmup,
-    write_target,
-)
+from groupwise_recipes.visual_reasoning.measuring import measure_boxes
+from groupwise_recipes.visual_reasoning.task import TASK, VisualReasoning
+from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup, write_target
+from groupwise_recipes.visual_reasoning.traces import add_trace, find_traced, teach_traces
 
 GROUNDING = (
     Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
@@ -33,32 +45,32 @@ GROUNDING = (
 SHARED = {"vision_epochs": 0, "model.max_pixels": 65536, "data.budget.max_prompt_tokens": 256}
 
 
-def configure(folder: Path, *, num_train: int) -> dict[str, object]:
+def configure(folder, *, num_train):
     aokvqa = write_aokvqa(folder / "aokvqa", num_train=num_train, num_val=6)
     drivingvqa = write_drivingvqa(folder / "driving", num_train=2, num_test=6)
     return {**list_settings(aokvqa, drivingvqa), **SHARED}
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> VisualConfig:
+def config(tmp_path_factory):
     settings = configure(tmp_path_factory.mktemp("sets"), num_train=24)
     overrides = [f"{key}={value}" for key, value in settings.items()]
-    return load_config(VisualConfig, GROUNDING, overrides=overrides)
+    return read_config("visual_reasoning", "grounding", *overrides)
 
 
 @pytest.fixture(scope="module")
-def prepared(config: VisualConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
     prepare_rows(config, folder)
     return folder
 
 
 @pytest.fixture
-def test_items(prepared: Path) -> list[Example]:
+def test_items(prepared):
     return read_examples(prepared / "test.jsonl")
 
 
-def test_choices_stand_on_lines_and_both_sets_are_tested(test_items: list[Example]) -> None:
+def test_choices_stand_on_lines_and_both_sets_are_tested(test_items):
     assert Counter(one.fields["source"] for one in test_items) == {"aokvqa": 6, "drivingvqa": 6}
     by_source = {str(one.fields["source"]): one for one in test_items}
     text = by_source["drivingvqa"].prompt[-1].text
@@ -66,7 +78,7 @@ def test_choices_stand_on_lines_and_both_sets_are_tested(test_items: list[Exampl
     assert {one.label for one in test_items} == {"A", "B", "C", "D", "A, C"}
 
 
-def test_people_s_reasoning_is_taught_behind_the_boxes(prepared: Path) -> None:
+def test_people_s_reasoning_is_taught_behind_the_boxes(prepared):
     rows = make_warmup_rows(read_warmup(prepared), "boxes")
     assert len(rows) > 8
     for row in rows:
@@ -78,9 +90,7 @@ def test_people_s_reasoning_is_taught_behind_the_boxes(prepared: Path) -> None:
             assert measure_boxes(example, row.target)["box_iou"] > 0.8
 
 
-def test_rows_without_boxes_are_told_and_left_out_of_boxes_alone(
-    config: VisualConfig, prepared: Path, test_items: list[Example]
-) -> None:
+def test_rows_without_boxes_are_told_and_left_out_of_boxes_alone(config, prepared, test_items):
     found = {one.name: one for one in VisualReasoning().find_in_data(config, prepared)}
     boxless = found["rows_without_boxes"]
     assert (boxless.level, boxless.where[-1]) == ("info", "test: 2 of 12")
@@ -95,7 +105,7 @@ def test_rows_without_boxes_are_told_and_left_out_of_boxes_alone(
         assert measure_boxes(example, right) == ({"box_iou": 0.0} if has_boxes else {})
 
 
-def test_boxes_of_answers_are_marked_where_the_picture_has_them(test_items: list[Example]) -> None:
+def test_boxes_of_answers_are_marked_where_the_picture_has_them(test_items):
     verdict = {"aligns": False, "type": "irrelevant", "why": "It is of another thing."}
     for example in test_items:
         marks = mark_answer(example, write_target(example, "boxes"), verdict)
@@ -112,7 +122,7 @@ def test_boxes_of_answers_are_marked_where_the_picture_has_them(test_items: list
     assert mark_answer(test_items[0], "nothing", None).get("answer", []) == []
 
 
-def test_names_count_in_drawn_scenes_alone(test_items: list[Example]) -> None:
+def test_names_count_in_drawn_scenes_alone(test_items):
     boxed = [one for one in test_items if "boxes" in one.fields]
     for example in boxed:
         target = write_target(example, "boxes")
@@ -124,7 +134,7 @@ def test_names_count_in_drawn_scenes_alone(test_items: list[Example]) -> None:
         assert measure_boxes(drawn, other) == {"box_iou": 0}
 
 
-def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:
+def test_another_scene_answers_what_it_can(test_items):
     found = predict_other_scene(test_items)
     assert [one.example_id for one in found] == [one.id for one in test_items]
     for example, one in zip(test_items, found, strict=True):
@@ -134,35 +144,31 @@ def test_another_scene_answers_what_it_can(test_items: list[Example]) -> None:
         assert one.predicted == QUESTION_PARSER.parse(one.text, example).label
 
 
-def test_one_place_answers_what_it_can(test_items: list[Example]) -> None:
+def test_one_place_answers_what_it_can(test_items):
     for example, one in zip(test_items, predict_one_place(test_items, test_items), strict=True):
         assert bool(measure_boxes(example, one.text)) == ("boxes" in example.fields)
 
 
-def test_choices_alone_are_a_rival_of_questions(
-    config: VisualConfig, test_items: list[Example]
-) -> None:
+def test_choices_alone_are_a_rival_of_questions(config, test_items):
     train = [replace(one, label=name_longest(one)) for one in test_items]
-    context: Any = None
+    context = None
     found = VisualReasoning().predict_baselines(config, context, train, test_items)
     answers = {one.example_id: one.predicted for one in found if one.policy == "choices"}
     assert answers == {one.id: one.label for one in train}
     assert "choices" in [one.name for one in VisualReasoning.baselines]
 
 
-def test_the_rewards_of_the_study_pass_their_audit(config: VisualConfig, prepared: Path) -> None:
+def test_the_rewards_of_the_study_pass_their_audit(config, prepared):
     assert audit_rewards(VisualReasoning().make_case(config, prepared)).errors == ()
 
 
-def test_a_reward_that_is_stricter_or_laxer_than_the_metric_is_refused(
-    config: VisualConfig, prepared: Path
-) -> None:
+def test_a_reward_that_is_stricter_or_laxer_than_the_metric_is_refused(config, prepared):
     case = VisualReasoning().make_case(config, prepared)
 
-    def is_written_so(example: Example, answer: Completion) -> float:
+    def is_written_so(example, answer):
         return float(answer.text == case.write(example, str(example.label)))
 
-    def names_it(example: Example, answer: Completion) -> float:
+    def names_it(example, answer):
         return float(str(example.label) in answer.text.partition("<answer>")[2])
 
     for rewards, fault in ((is_written_so, "stricter"), (names_it, "laxer")):
@@ -170,7 +176,7 @@ def test_a_reward_that_is_stricter_or_laxer_than_the_metric_is_refused(
         assert f"reward/{fault}-than-metric" in {finding.name for finding in errors}
 
 
-def test_a_dry_run_knows_rows_and_lengths(config: VisualConfig) -> None:
+def test_a_dry_run_knows_rows_and_lengths(config):
     found = VisualReasoning().estimate(config)
     assert found.sources["test"] == {"aokvqa": 6, "drivingvqa": 6}
     # The training half of DrivingVQA is not even read.
@@ -178,7 +184,7 @@ def test_a_dry_run_knows_rows_and_lengths(config: VisualConfig) -> None:
     assert 60 < found.tokens_per_prompt < 120
 
 
-def test_the_real_study_is_previewed_without_its_model() -> None:
+def test_the_real_study_is_previewed_without_its_model():
     real = GROUNDING.with_name("grounding-qwen2.5-vl-3b.yaml")
     for overrides in ([], ["sft.epochs=10", "rewards.format=0", "rewards.box_iou=0"]):
         preview = VisualReasoning().preview(load_config(VisualConfig, real, overrides=overrides))
@@ -186,7 +192,7 @@ def test_the_real_study_is_previewed_without_its_model() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path: Path) -> None:
+def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path):
     tiny = {key: value for key, value in TINY_SCENES.items() if "drawn" not in key}
     settings = {**configure(tmp_path, num_train=60), **tiny}
     run = RecipeJob("visual_reasoning", settings, "grounding").finish(tmp_path / "run")
@@ -204,3 +210,159 @@ def test_a_run_on_both_sets_measures_boxes_in_and_out_of_domain(tmp_path: Path) 
         if one.policy == "grpo"
     )
     assert "rows have no reference boxes" in (run / "report.md").read_text(encoding="utf-8")
+
+
+TINY = {**TINY_SCENES, "data.drawn.num_pairs": 40, "sft.epochs": 3}
+FULL = {"sft.trainable.method": "full", "grpo.trainable.method": "full"}
+
+
+@pytest.fixture
+def examples():
+    """Three statements with a trace of each grade; the last is cut off."""
+    asked = [
+        make_example([Message("user", text)], cluster=text, label="True")
+        for text in ("a", "b", "c")
+    ]
+    right, wrong = (QUESTION_PARSER.write(label) for label in ("True", "False"))
+    return [
+        add_trace(asked[0], right, is_finished=True),
+        add_trace(asked[1], wrong, is_finished=True),
+        add_trace(asked[2], "Well", is_finished=False),
+    ]
+
+
+def test_traces_are_taught_all_or_the_correct_ones(examples):
+    right, wrong = (QUESTION_PARSER.write(label) for label in ("True", "False"))
+    first = SftRow(examples[0], right)
+    assert teach_traces(examples, kept="correct") == [first]
+    assert teach_traces(examples, kept="all") == [
+        first,
+        SftRow(examples[1], wrong),
+        SftRow(examples[2], "Well", is_finished=False),
+    ]
+
+
+def test_without_a_correct_trace_nothing_is_taught(examples):
+    with pytest.raises(DataError, match=r"no trace is correct; got 2 traces"):
+        teach_traces(examples[1:], kept="correct")
+
+
+def test_a_run_without_a_finished_grpo_is_refused(tmp_path):
+    (tmp_path / "grpo" / "policy").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"sft\.traces is no run with a finished GRPO"):
+        find_traced(tmp_path)
+    (tmp_path / "grpo" / "step.json").touch()
+    assert find_traced(tmp_path) == tmp_path / "grpo" / "policy"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A run with a finished GRPO; only to be read."""
+    out = tmp_path_factory.mktemp("traced") / "source"
+    done = RecipeJob("visual_reasoning", {**TINY, **FULL}, "prompts").run(out, "--until", "grpo")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_virtual_tokens_are_taught_the_traces_of_a_run(source, tmp_path):
+    settings = {
+        **TINY,
+        "sft.traces": source,
+        "sft.traces_kept": "all",
+        "model.base": source / "sft" / "policy",
+        "sft.trainable.method": "prompt",
+        "sft.epochs": 1,
+    }
+    done = RecipeJob("visual_reasoning", settings, "prompts").run(
+        tmp_path / "taught", "--until", "sft"
+    )
+    assert done.returncode == 0, done.stderr
+    prepared = tmp_path / "taught" / "prepare"
+    counts = read_json(prepared / "traces.json", dict)
+    warmup = read_examples(prepared / "warmup.jsonl")
+    assert sum(counts.values()) == len(warmup) == len(teach_traces(warmup, kept="all"))
+    parts = read_json(tmp_path / "taught" / "sft" / "trainable.json", list)
+    assert {row["part"] for row in parts if row["num_trainable"]} == {"virtual tokens"}
+
+
+@pytest.mark.slow
+def test_traces_are_known_by_what_they_say_and_not_by_where_they_lie(source, tmp_path):
+    """As of other data: the digest of the warm-up is compared, and the path is not."""
+    copy = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(source, copy)
+
+    def prepare(name, run):
+        settings = [f"{key}={value}" for key, value in {**TINY, "sft.traces": run}.items()]
+        config = read_config("visual_reasoning", "prompts", *settings)
+        TASK.prepare(config, tmp_path / name)
+        return digest_file(tmp_path / name / "warmup.jsonl"), TASK.inputs(config)
+
+    once = prepare("once", source)
+    assert prepare("again", copy) == once
+    manifest = read_json(copy / "manifest.json", dict)
+    del manifest["digest"]
+    manifest["config"]["grpo"]["max_new_tokens"] = 3
+    write_json(copy / "manifest.json", manifest)
+    assert prepare("shorter", copy)[0] != once[0]
+
+
+SMALL = ("data.drawn.num_pairs=24", "data.drawn.num_test_pairs=3")
+SHAPE = "model.shape={num_parameters: 9, num_blocks: 1}"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The local cache of the hub, with nothing in it; the hub itself is out of reach."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path / "cache"
+
+
+def run(out, *words):
+    """Return what the study of prompts says with a base of the hub, and why it is refused."""
+    settings = [part for one in (*SMALL, "model.base=some/model") for part in ("--set", one)]
+    told = ["run", "visual_reasoning", "--config", "prompts", *settings, "--out", str(out), *words]
+    done = CliRunner().invoke(app, told)
+    said = " ".join(done.output.split())
+    if done.exception is None:
+        return said, ""
+    message = describe_failure(done.exception)
+    assert message is not None, done.exception
+    return said, message
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_base_out_of_reach_is_one_sentence_and_nothing_is_written(tmp_path):
+    out = tmp_path / "run"
+    unknown = "model.base: the model some/model is not on this machine, and the hub cannot be reach"
+    gone = "model.base: it is neither a folder nor in the local cache, and the hub cannot be asked"
+    assert unknown in run(out, "--dry-run")[1]
+    assert unknown in run(out)[1]
+    said, refused = run(out, "--set", SHAPE, "--dry-run")
+    assert refused == ""
+    assert gone in said
+    assert said.endswith("ready: nothing was written")
+    refused = run(out, "--set", SHAPE)[1]
+    assert gone in refused
+    assert "download it first (hf download), or give a folder" in refused
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_a_base_in_the_cache_is_loaded_by_its_hub_id(cache, tmp_path):
+    base = write_tiny_policy("tiny-qwen2.5-vl", tmp_path / "base", max_pixels=16384)
+    repository = cache / "models--some--model"
+    shutil.copytree(base, repository / "snapshots" / "abc")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    out = tmp_path / "run"
+    said, refused = run(out, "--dry-run")
+    assert "ready: nothing was written" in said
+    assert "at its start" not in said
+    assert refused == run(out, "--until", "baselines")[1] == ""
+    told = read_json(out / "manifest.json", dict)
+    assert told["inputs"]["model.base"] == "abc"
+    found = read_predictions(out / "baselines" / "predictions.jsonl")
+    assert sum(one.policy == "prompt" for one in found) == 6
+    assert find_weights("some/model") == repository / "snapshots" / "abc"

@@ -1,31 +1,15 @@
 """A tiny run of workflows: real steps, a real model, a stub behind the operators."""
 
-from pathlib import Path
-
 import pytest
 from faulty_server import MODEL
 from made_once import make_once
 from recipe_runs import RecipeJob
+from sandbox_host import skip_without_sandbox
 from scripted_reflector import ScriptedReflector
+from tables import read_tables
 
-TINY = {
-    "data.num_generated": 36,
-    "data.max_train": 12,
-    "data.max_validation": 2,
-    "data.max_test": 3,
-    "judge": "{}",
-    "rivals.num_problems": 1,
-    "sft.epochs": 1,
-    "sft.batch_size": 4,
-    "sft.save_every_steps": 2,
-    "grpo.max_steps": 2,
-    "grpo.prompts_per_step": 3,
-    "grpo.group_size": 2,
-    "grpo.save_every_steps": 1,
-    "grpo.heldout_every_steps": 2,
-    "evaluation.num_latency_items": 1,
-    "evaluation.num_heldout_items": 3,
-}
+TABLES = read_tables(__file__)
+TINY = TABLES["tiny"]
 
 
 BETTER = "Think first.\n{{ problem }}\nEntry point: {{ entry_point }}"
@@ -33,7 +17,7 @@ _GEPA = "{{model: {{server: {{url: '{}', model: {}}}}}, policy: sft, {}}}"
 _SMALL = "num_validation: 2, minibatch_size: 1"
 
 
-def finish(folder: Path) -> Path:
+def finish(folder):
     """Do the tiny run; a script stands for the model that reflects."""
     reflector = ScriptedReflector(["no place for a problem", BETTER])
     try:
@@ -44,6 +28,7 @@ def finish(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(tmp_path_factory):
     """The tiny run, finished; only to be read."""
+    skip_without_sandbox()
     return make_once("workflows", tmp_path_factory, lambda to: finish(to / "run")) / "run"

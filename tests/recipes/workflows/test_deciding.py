@@ -1,15 +1,24 @@
-"""Rules and judge: who decides about an answer, and what."""
+"""What a policy of workflows decides, and its config."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_keys import read_config
+from tables import read_tables
+from workflow_problems import PROBLEMS
 
+from groupwise.core import dump_config, write_jsonl
 from groupwise.data import Problem
 from groupwise.judges import NoVerdict, Verdict
+from groupwise.pipeline import find_recipe
 from groupwise.rewards import ChoiceParser, NumberParser
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.agreement import Opinions, count_agreement
 from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
+from groupwise_recipes.workflows.problems import SPLITS, ask_about_problem
+from groupwise_recipes.workflows.task import TASK
+
+TABLES = read_tables(__file__)
 
 
 class Judge:
@@ -47,6 +56,8 @@ CODE = make(
     public_tests=("assert add(1, 1) == 2",),
     hidden_tests=("assert add(2, 3) == 5", "assert add(-1, 1) == 0"),
 )
+HALF = make("math", r"\frac{1}{2}")
+RULED = {"MATHS": MATHS, "CHOICE": CHOICE, "WORDS": WORDS, "CODE": CODE, "HALF": HALF}
 
 
 def told(**counts):
@@ -59,36 +70,9 @@ def decide(problem, answer, *, mode="rules_first", says=None):
     return decider.decide([(problem, answer)])[0], decider
 
 
-@pytest.mark.parametrize(
-    ("problem", "answer", "value"),
-    [
-        (MATHS, "1000", 1.0),
-        (MATHS, "The answer is 1000.", 1.0),
-        (MATHS, r"\boxed{1000}", 1.0),
-        (MATHS, "#### 1000", 1.0),
-        (MATHS, "答案：1000", 1.0),
-        (MATHS, "1001", 0.0),
-        (MATHS, "1000 or 1001", 0.0),
-        (MATHS, "It is\n1000", 0.0),
-        (MATHS, "It is\n#### 1000", 1.0),
-        (make("math", r"\frac{1}{2}"), "0.5", 1.0),
-        (make("math", r"\frac{1}{2}"), "x = 2", 0.0),
-        (CHOICE, "B", 1.0),
-        (CHOICE, "The answer is (B).", 1.0),
-        (CHOICE, "B: blue", 1.0),
-        (CHOICE, "A", 0.0),
-        (CHOICE, "A B", 0.0),
-        (CHOICE, "blue or not", 0.0),
-        (WORDS, "Blue whale.", 1.0),
-        (WORDS, "balaenoptera musculus", 1.0),
-        (WORDS, "elephant", 0.0),
-        (CODE, "def add(a, b):\n    return b + a", 1.0),
-        (CODE, "def add(a, b):\n    return 2", 0.0),
-        (CODE, "no code", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("problem", "answer", "value"), TABLES["rules_decide"])
 def test_rules_decide(problem, answer, value):
-    found, _ = decide(problem, answer)
+    found, _ = decide(RULED[problem], answer)
     assert (found.value, found.by) == (value, "rule")
 
 
@@ -120,7 +104,7 @@ def test_a_judge_is_not_asked_where_a_rule_decides():
     assert not decider.judge.asked
 
 
-def test_other_words_may_mean_the_same_so_the_judge_says() -> None:
+def test_other_words_may_mean_the_same_so_the_judge_says():
     found, _ = decide(make("qa", "yes"), "Yes, it is.", says="True")
     assert (found.value, found.by) == (1.0, "judge")
     found, _ = decide(WORDS, "elephant", says="False")
@@ -196,18 +180,17 @@ def test_what_is_extracted_stands_in_the_text(text):
     assert said == said.strip()
 
 
-INTRODUCED = st.sampled_from(
-    [
-        "",
-        "Answer",
-        "answer: ",
-        "The answer is ",
-        "So, the final answer is: ",
-        "Thus ",
-        "答案是",
-        " ",
-    ]
-)
+LEADS = [
+    "",
+    "Answer",
+    "answer: ",
+    "The answer is ",
+    "So, the final answer is: ",
+    "Thus ",
+    "答案是",
+    " ",
+]
+INTRODUCED = st.sampled_from(LEADS)
 
 
 @given(INTRODUCED, st.text(), st.sampled_from(["", ".", " 。", "...", " or 5"]))
@@ -247,3 +230,67 @@ def test_extraction_decides_nothing_for_a_judge_who_reads_the_whole_answer(lead,
     found, decider = decide(WORDS, lead + text, mode="judge_only", says=says)
     assert (found.value, found.by) == (float(says == "True"), "judge")
     assert decider.judge.asked[0]["answer"] == lead + text
+
+
+RECIPE = find_recipe("workflows")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return the source's config on made problems."""
+    for split in SPLITS:
+        rows = [one.model_copy(update={"id": f"{split}/{one.id}"}) for one in PROBLEMS]
+        write_jsonl(tmp_path / f"{split}.jsonl", map(dump_config, rows))
+    return read_config("workflows", "qwen2.5-7b", f"data.mix={tmp_path}")
+
+
+def test_the_sources_setting_can_start(config):
+    preview = RECIPE.preview(config)
+    assert preview.problems == []
+    facts = dict(preview.facts)
+    assert facts["executor"] == "gpt-oss-120b at http://127.0.0.1:8002/v1"
+    assert "4 prompts x 6 completions" in facts["grpo steps"]
+    assert (config.grpo.max_steps, config.grpo.heldout_every_steps) == (500, 10)
+    assert config.judge is not None
+    assert config.judge.model is None
+
+
+def test_the_policy_is_told_operators_rules_problem_and_entry_point(config):
+    for problem in PROBLEMS:
+        text = ask_about_problem(config, problem).prompt[0].text
+        for part in (problem.problem, "code_generate(", "`await`"):
+            assert part in text
+        assert text.endswith(f": {problem.entry_point or 'none'}")
+
+
+def test_a_prompt_has_no_unknown_place():
+    with pytest.raises(Exception, match=r"prompt: .*answer"):
+        read_config("workflows", "qwen2.5-7b", "prompt='{{ problem }} {{ answer }}'")
+
+
+def test_a_prompt_is_optimised_for_a_policy_that_there_is():
+    gepa = "gepa={model: {server: {url: 'http://127.0.0.1:9/v1', model: m}}, policy: sft}"
+    with pytest.raises(Exception, match=r"gepa\.policy sft needs a warm-up"):
+        read_config("workflows", "qwen2.5-7b", gepa)
+    assert read_config("workflows", "demo", gepa).gepa is not None
+
+
+def test_whatever_is_rewarded_is_measured_by_rules_first(monkeypatch, tmp_path):
+    class Scorer:
+        """Keeps who decides, and scores nothing."""
+
+        def __init__(self, config, run):
+            del run
+            self.mode = config.reward.mode
+
+        def score_all(self, pairs):
+            measured.append(self.mode)
+            return []
+
+    measured = []
+    monkeypatch.setattr("groupwise_recipes.workflows.opening.open_scorer", Scorer)
+    overrides = ["reward.mode=judge_only", "judge={}"]
+    config = read_config("workflows", "demo", *overrides)
+    assert vars(TASK.judge(config, tmp_path / "grpo"))["mode"] == "judge_only"
+    assert TASK.read_answers(config, tmp_path, [], []) == []
+    assert measured == ["rules_first"]

@@ -1,43 +1,53 @@
-"""Programs over operators: values, typed results, faults, limits, draws, what is shared."""
+"""Execution of workflows: operators once each, and the bill."""
 
 import asyncio
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
-from sandbox_host import MISSING, read_host_state, wait_for_children
+from sandbox_host import needs_bubblewrap, read_host_state, skip_without_sandbox, wait_for_children
+from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
-from groupwise.core import ConfigError, ModelError
-from groupwise.data.problems import Problem
+from groupwise.core import ConfigError, ModelError, load_config
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.judges import ReplyCache
+from groupwise_recipes.workflows.bill import count_requests, estimate_bill
+from groupwise_recipes.workflows.config import WorkflowsConfig
+from groupwise_recipes.workflows.estimate import estimate_run
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
+from groupwise_recipes.workflows.once import Once
 from groupwise_recipes.workflows.operators import OPERATORS, read_request, signatures
-from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits, Outcome
+from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits
+from groupwise_recipes.workflows.problems import choose_examples
 from groupwise_recipes.workflows.programs import check_program
+from groupwise_recipes.workflows.recipe import recipe
+from groupwise_recipes.workflows.rivals import DIRECT, SELF_CONSISTENCY
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+TABLES = read_tables(__file__)
+
+
 AT_ONCE = RetrySettings(max_attempts=3, base_delay_s=0.0)
 
 
-def write(*lines: str, head: str = "problem") -> str:
+NO_JSON = ({"body": b"<html>"}, "malformed")
+
+
+def write(*lines, head="problem"):
     return "\n".join([f"async def workflow({head}):", *(f"    {line}" for line in lines)])
 
 
 class Asked:
     """An executor whose server answers as a test says, and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.server = FaultyServer(self._answer)
-        self.say: Callable[[str, dict[str, Any], int], str | Fault] = lambda *_: ""
-        self.requests: list[tuple[str, dict[str, Any], int]] = []
-        self.prompts: list[str] = []
+        self.say = lambda *_: ""
+        self.requests = []
+        self.prompts = []
 
-    def _answer(self, request: dict[str, Any]) -> Fault:
+    def _answer(self, request):
         text = request["messages"][-1]["content"]
         if "the word ready" in text:
             return Fault("ready")
@@ -48,25 +58,27 @@ class Asked:
         said = self.say(*self.requests[-1])
         return said if isinstance(said, Fault) else Fault(said)
 
-    def run(self, source: str, problem: Problem = SUM, **given: Any) -> Outcome:
+    def run(self, source, problem=SUM, **given):
         return self.make(**given).run_all([(source, problem)])[0]
 
-    def make(self, *, operators: Any = OPERATORS, cache: Any = None, **limits: Any) -> Executor:
+    def make(self, *, operators=OPERATORS, cache=None, **limits):
         server = ServerSettings(url=self.server.url, model=MODEL, timeout_s=5)
         settings = ExecutionSettings(**{"retry": AT_ONCE, **limits})
         return Executor(ServerEngine(server), operators, settings=settings, cache=cache)
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
+def asked():
+    skip_without_sandbox()
     asked = Asked()
     yield asked
     asked.server.close()
 
 
 @pytest.fixture(scope="module")
-def able() -> Iterator[Executor]:
+def able():
     """An executor that never errs."""
+    skip_without_sandbox()
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as stub:
         yield Executor(open_stub(stub))
 
@@ -97,7 +109,7 @@ TESTED = write(
 
 
 @pytest.mark.parametrize("name", sorted(SOUND))
-def test_sound_programs_return_the_answer(able: Executor, name: str):
+def test_sound_programs_return_the_answer(able, name):
     for problem, outcome in zip(
         (SUM, CHOICE), able.run_all([(SOUND[name], p) for p in (SUM, CHOICE)]), strict=True
     ):
@@ -106,34 +118,14 @@ def test_sound_programs_return_the_answer(able: Executor, name: str):
         assert outcome.tokens == sum(call.tokens for call in outcome.trace) > 0
 
 
-def test_code_is_written_and_mended_by_public_tests(able: Executor):
+def test_code_is_written_and_mended_by_public_tests(able):
     [outcome] = able.run_all([(TESTED, CODE)])
     assert outcome.value == CODE.ground_truth
     assert [call.operator for call in outcome.trace] == ["code_generate", "test"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason", "message"),
-    [
-        (["return 1 // 0"], "error", "ZeroDivisionError"),
-        (["return await review(problem)"], "operator_error", "missing a required argument"),
-        (["return (await custom(problem, 'x')).answer"], "error", "no answer; it has response"),
-        (["return None"], "no_value", "nothing"),
-        (["return '  '"], "no_value", "nothing"),
-        (["return [problem]"], "wrong_type", "a list"),
-        (["return await custom(problem, 'x')"], "wrong_type", "a Result"),
-        (["return 'x' * 20001"], "too_long", "20001"),
-        (["while True: pass"], "timeout", "processor time"),
-        (["import time; time.sleep(30)"], "timeout", "over 1 s"),
-        (["return len('x' * 10 ** 9)"], "memory", "MemoryError"),
-        (["while True: print('x' * 1000)"], "output", "KiB"),
-        (["import os; os._exit(0)"], "crashed", "ended"),
-        (["for i in range(99): await custom(problem, str(i))"], "calls", "than 16 calls of custom"),
-    ],
-)
-def test_failures_of_a_program_are_the_policys(
-    asked: Asked, lines: list[str], reason: str, message: str
-):
+@pytest.mark.parametrize(("lines", "reason", "message"), TABLES["failures_of_a_program"])
+def test_failures_of_a_program_are_the_policys(asked, lines, reason, message):
     asked.say = lambda *_: "said"
     is_idle = "sleep" in lines[0]
     update = {"timeout_s": 1.0} if is_idle else {"cpu_s": 1}
@@ -143,23 +135,10 @@ def test_failures_of_a_program_are_the_policys(
     assert message in outcome.message
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (Fault(status=500), "server_error"),
-        (Fault(status=429), "rate_limit"),
-        (Fault(status=401), "refused"),
-        (Fault(body=b"<html>"), "malformed"),
-        (Fault(""), "empty"),
-        (Fault(None), "no_content"),
-        (Fault(cut=True), "connection"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "reason"), [*TABLES["faults_of_the_executor"], NO_JSON])
 @pytest.mark.parametrize("catches", [False, True])
-def test_failures_of_the_executor_are_not_the_policys(
-    asked: Asked, fault: Fault, reason: str, catches: bool
-):
-    asked.say = lambda *_: fault
+def test_failures_of_the_executor_are_not_the_policys(asked, fault, reason, catches):
+    asked.say = lambda *_: Fault(**fault)
     lines = ["try:", "    r = await custom(problem, 'x')", "except BaseException:", "    r = None"]
     lines = lines if catches else [lines[1].strip()]
     outcome = asked.run(write(*lines, "return '7'"))
@@ -169,14 +148,9 @@ def test_failures_of_the_executor_are_not_the_policys(
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [
-        (Fault(status=400), "status 400"),
-        (Fault("half", finish_reason="length"), "truncated"),
-    ],
+    [(Fault(status=400), "status 400"), (Fault("half", finish_reason="length"), "truncated")],
 )
-def test_what_a_program_asks_too_much_is_an_operator_error(
-    asked: Asked, fault: Fault, message: str
-):
+def test_what_a_program_asks_too_much_is_an_operator_error(asked, fault, message):
     asked.say = lambda *_: fault
     caught = ["try:", "    r = await custom(problem, 'x')"]
     caught += ["except OperatorError as error:", "    return str(error)"]
@@ -185,7 +159,7 @@ def test_what_a_program_asks_too_much_is_an_operator_error(
     assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
 
 
-def test_a_cut_off_reply_is_asked_for_again_with_more_tokens(asked: Asked):
+def test_a_cut_off_reply_is_asked_for_again_with_more_tokens(asked):
     asked.say = lambda *_: Fault("half", finish_reason="length")
     asked.server.script = [Fault("half", finish_reason="length"), Fault(""), Fault("whole")]
     outcome = asked.run(write("return (await custom(problem, 'x')).response"))
@@ -195,7 +169,7 @@ def test_a_cut_off_reply_is_asked_for_again_with_more_tokens(asked: Asked):
     assert len({request["seed"] for request in asked.server.asked}) == 1
 
 
-def test_an_unreadable_reply_is_asked_for_once_more_with_another_seed(asked: Asked):
+def test_an_unreadable_reply_is_asked_for_once_more_with_another_seed(asked):
     asked.say = lambda *_: "no tags"
     outcome = asked.run(write("return (await answer_generate(problem)).answer"))
     assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
@@ -203,7 +177,7 @@ def test_an_unreadable_reply_is_asked_for_once_more_with_another_seed(asked: Ask
     assert len({seed for *_, seed in asked.requests}) == len(asked.requests) == 2
 
 
-def test_programmer_has_three_tries_and_sees_the_error(asked: Asked):
+def test_programmer_has_three_tries_and_sees_the_error(asked):
     asked.say = lambda *_: "<code>def solve(): return 1 // 0</code>"
     outcome = asked.run(write("return (await programmer(problem)).output"))
     assert (outcome.fault, outcome.reason) == ("policy", "operator_error")
@@ -213,7 +187,7 @@ def test_programmer_has_three_tries_and_sees_the_error(asked: Asked):
     assert "ZeroDivisionError" in feedback[1]
 
 
-def test_test_has_three_repairs(asked: Asked):
+def test_test_has_three_repairs(asked):
     asked.say = lambda *_: "<solution>def double(x): return 0</solution>"
     source = write(
         "t = await test(problem, 'x = 1', entry_point)",
@@ -226,14 +200,14 @@ def test_test_has_three_repairs(asked: Asked):
 
 
 @pytest.mark.parametrize("problem", [SUM, CODE])
-def test_test_refuses_an_unknown_entry_point(asked: Asked, problem: Problem):
+def test_test_refuses_an_unknown_entry_point(asked, problem):
     outcome = asked.run(write("return (await test(problem, 'x = 1', 'treble')).result"), problem)
     assert (outcome.reason, asked.requests) == ("operator_error", [])
     assert "no entry point 'treble'" in outcome.message
 
 
 @pytest.mark.parametrize(("letter", "value"), [("B", "b True"), ("D", "c False"), ("?", "c False")])
-def test_a_letter_out_of_range_is_a_failed_vote(asked: Asked, letter: str, value: str):
+def test_a_letter_out_of_range_is_a_failed_vote(asked, letter, value):
     asked.say = lambda *_: f"<letter>{letter}</letter>"
     lines = ["v = await sc_ensemble(['a', 'b', 'c', 'c'], problem)"]
     lines[0] = lines[0] if letter != "B" else lines[0].replace("'c', 'c'", "'c'")
@@ -243,8 +217,8 @@ def test_a_letter_out_of_range_is_a_failed_vote(asked: Asked, letter: str, value
     assert asked.run(write(*lines)).value == value
 
 
-def test_what_decides_is_in_no_prompt_and_in_no_program(asked: Asked, monkeypatch: Any):
-    ran: list[str] = []
+def test_what_decides_is_in_no_prompt_and_in_no_program(asked, monkeypatch):
+    ran = []
     from groupwise.sandbox import cpython
 
     describe = cpython._describe
@@ -268,18 +242,17 @@ def test_what_decides_is_in_no_prompt_and_in_no_program(asked: Asked, monkeypatc
     assert not [text for text in [*asked.prompts, *ran] if "SECRET" in text]
 
 
-def test_the_same_question_in_one_program_is_drawn_again(asked: Asked):
+def test_the_same_question_in_one_program_is_drawn_again(asked):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     source = write(
-        "a = [(await answer_generate(problem)).answer for _ in range(3)]",
-        "return ' '.join(a)",
+        "a = [(await answer_generate(problem)).answer for _ in range(3)]", "return ' '.join(a)"
     )
     first = asked.run(source)
     assert len(set(str(first.value).split())) == 3
     assert asked.run(source) == first
 
 
-def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked: Asked, tmp_path: Path):
+def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked, tmp_path):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     cache = ReplyCache(tmp_path / "replies.sqlite")
     asked.server.script = [Fault("<answer>7</answer>", reasoning_tokens=2)]
@@ -287,12 +260,11 @@ def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked: Asked, tmp_path
     [first] = executor.run_all([(SOUND["answer"], SUM)])
     assert asked.run(SOUND["answer"], cache=cache) == first
     assert len(asked.server.asked) == 1
-    assert first.tokens == 13
-    assert first.usage["answer_generate"].reasoning_tokens == 2
+    assert (first.tokens, first.usage["answer_generate"].reasoning_tokens) == (13, 2)
     assert executor.report()["reasoning_tokens"] == 2
 
 
-def test_equal_pairs_are_run_once(asked: Asked):
+def test_equal_pairs_are_run_once(asked):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     executor = asked.make()
     outcomes = executor.run_all([(SOUND["answer"], SUM), (TESTED, SUM), (SOUND["answer"], SUM)])
@@ -304,7 +276,7 @@ def test_equal_pairs_are_run_once(asked: Asked):
     assert (report["num_runs"], report["num_requests"]) == (2, 1)
 
 
-def test_a_run_that_failed_by_the_executor_is_tried_again(asked: Asked):
+def test_a_run_that_failed_by_the_executor_is_tried_again(asked):
     asked.say = lambda *_: Fault(status=500)
     executor = asked.make()
     assert executor.run_all([(SOUND["custom"], SUM)])[0].fault == "executor"
@@ -315,10 +287,11 @@ def test_a_run_that_failed_by_the_executor_is_tried_again(asked: Asked):
     assert report["failed_requests"] == {"server_error": AT_ONCE.max_attempts}
 
 
+@needs_bubblewrap
 @pytest.mark.parametrize(
     ("model", "message"), [(MODEL, "reply is empty"), ("gpt", "`gpt` does not exist")]
 )
-def test_a_wrong_setting_is_found_before_programs_are_blamed(model: str, message: str):
+def test_a_wrong_setting_is_found_before_programs_are_blamed(model, message):
     server = FaultyServer(lambda _: Fault(""))
     server.script = [Fault("ready")] if model == MODEL else []
     executor = Executor(ServerEngine(ServerSettings(url=server.url, model=model)))
@@ -329,6 +302,7 @@ def test_a_wrong_setting_is_found_before_programs_are_blamed(model: str, message
     server.close()
 
 
+@needs_bubblewrap
 def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program():
     server = FaultyServer(lambda _: Fault(status=400, body=b"unknown parameter"))
     extras = {"reasoning_effort": "low"}
@@ -338,7 +312,7 @@ def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program():
     server.close()
 
 
-def test_programs_that_are_given_up_leave_nothing_running(asked: Asked):
+def test_programs_that_are_given_up_leave_nothing_running(asked):
     asked.say = lambda *_: Fault("x", delay_s=30.0)
     before = read_host_state().children
     operators = {"custom": OPERATORS["custom"], "wrongly_set": wrongly_set}
@@ -350,7 +324,7 @@ def test_programs_that_are_given_up_leave_nothing_running(asked: Asked):
     assert executor._outcomes._open == executor._runs._open == {}
 
 
-def test_draws_do_not_depend_on_which_reply_comes_first(asked: Asked):
+def test_draws_do_not_depend_on_which_reply_comes_first(asked):
     """Two equal calls at once, each of which asks equal requests again."""
     source = write(
         "import asyncio",
@@ -358,10 +332,10 @@ def test_draws_do_not_depend_on_which_reply_comes_first(asked: Asked):
         "return f'{a.output} {b.output}'",
     )
 
-    def run(slow: int) -> str | None:
-        seen: list[int] = []
+    def run(slow):
+        seen = []
 
-        def say(_: str, fields: dict[str, Any], seed: int) -> Fault:
+        def say(_, fields, seed):
             seen.append(seed)
             delay_s = 0.1 if len(seen) == slow else 0.0
             code = "1 // 0" if not fields["feedback"] else str(seed)
@@ -394,7 +368,7 @@ async def lists(word: str) -> list[str]:
     return [word, word]
 
 
-def test_own_operators_and_their_own_errors(asked: Asked):
+def test_own_operators_and_their_own_errors(asked):
     given = {"fails": fails, "lists": lists}
     caught = write("try: await fails('so')", "except OperatorError as e: return str(e)")
     assert asked.run(caught, operators=given).value == "OwnError: so"
@@ -405,7 +379,7 @@ def test_own_operators_and_their_own_errors(asked: Asked):
         asked.run(write("await wrongly_set('so')"), operators={"wrongly_set": wrongly_set})
 
 
-def test_limits_of_one_operator(asked: Asked):
+def test_limits_of_one_operator(asked):
     asked.say = lambda *_: Fault("x")
     source = write("for i in range(5): await custom(problem, str(i))", "return '7'")
     for limits, reason in (
@@ -421,14 +395,14 @@ def test_limits_of_one_operator(asked: Asked):
 
 
 @pytest.mark.parametrize("source", [*SOUND.values(), TESTED])
-def test_sound_programs_pass_the_checks_and_run_as_they_were_checked(able: Executor, source: str):
+def test_sound_programs_pass_the_checks_and_run_as_they_were_checked(able, source):
     checked = check_program(source, signatures(OPERATORS))
     assert checked.refusal is None
     problem = CODE if source is TESTED else SUM
     assert able.run_all([(checked.source, problem)])[0].value == problem.ground_truth
 
 
-def test_a_program_that_passes_the_checks_gathers(able: Executor):
+def test_a_program_that_passes_the_checks_gathers(able):
     source = "import asyncio\n" + write(
         "a, b = await asyncio.gather(custom(problem, 'x'), answer_generate(problem))",
         "return a.response if a.response == b.answer else 'no'",
@@ -436,3 +410,133 @@ def test_a_program_that_passes_the_checks_gathers(able: Executor):
     checked = check_program(source, signatures(OPERATORS))
     assert checked.refusal is None
     assert able.run_all([(checked.source, SUM)])[0].value == "7"
+
+
+class Work:
+    """Counts how often it is begun and ended; it waits until it is let go."""
+
+    def __init__(self):
+        self.num_begun = self.num_ended = 0
+        self.go = asyncio.Event()
+
+    async def do(self):
+        self.num_begun += 1
+        await self.go.wait()
+        self.num_ended += 1
+        return self.num_begun
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_who_asks_meanwhile_shares_and_later_ones_only_what_is_kept(is_kept):
+    async def ask() -> tuple[list[int], int]:
+        once, work = Once[int](lambda _: is_kept), Work()
+        asking = [asyncio.ensure_future(once.get("a", work.do)) for _ in range(3)]
+        await asyncio.sleep(0)
+        work.go.set()
+        return await asyncio.gather(*asking), await once.get("a", work.do)
+
+    assert asyncio.run(ask()) == ([1, 1, 1], 1 if is_kept else 2)
+
+
+def test_work_is_given_up_with_the_last_who_waits():
+    async def ask() -> tuple[int, int, int]:
+        once, work = Once[int](lambda _: True), Work()
+        asking = [asyncio.ensure_future(once.get("a", work.do)) for _ in range(2)]
+        await asyncio.sleep(0)
+        asking[0].cancel()
+        await asyncio.sleep(0)
+        work.go.set()
+        first = await asking[1]
+        work.go.clear()
+        late = asyncio.ensure_future(once.get("b", work.do))
+        await asyncio.sleep(0)
+        late.cancel()
+        await asyncio.gather(late, return_exceptions=True)
+        work.go.set()
+        await asyncio.sleep(0.01)
+        return first, work.num_begun, work.num_ended
+
+    assert asyncio.run(ask()) == (1, 2, 1)
+
+
+def test_all_who_wait_hear_of_an_error_and_the_next_tries_again():
+    async def ask() -> tuple[list[object], int]:
+        once = Once[int](lambda _: True)
+
+        async def fail():
+            raise LookupError
+
+        async def succeed():
+            return 7
+
+        asking = [once.get("a", fail) for _ in range(2)]
+        return await asyncio.gather(*asking, return_exceptions=True), await once.get("a", succeed)
+
+    errors, value = asyncio.run(ask())
+    assert [type(error) for error in errors] == [LookupError, LookupError]
+    assert value == 7
+
+
+def test_the_oldest_go_first():
+    async def ask() -> list[int]:
+        once = Once[int](lambda _: True, max_kept=2)
+
+        async def number(value):
+            return value
+
+        for key in ("a", "b", "c"):
+            await once.get(key, lambda: number(1))
+        return [await once.get(key, lambda: number(2)) for key in ("c", "b", "a")]
+
+    assert asyncio.run(ask()) == [1, 1, 2]
+
+
+SERVED = (
+    "executor={model: {server: {url: 'http://127.0.0.1:8002/v1', model: big, prompt_price: 1, "
+    "completion_price: 2}}}"
+)
+
+
+@pytest.fixture
+def config():
+    demo = Path(recipe.config_folder) / "demo.yaml"
+    small = ("data.num_generated=48", "data.max_test=4", "rivals.num_problems=2")
+    return load_config(WorkflowsConfig, demo, overrides=[SERVED, *small])
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "least", "most"),
+    [
+        (DIRECT, "math", 1, 2),
+        (DIRECT, "code", 1, 2),
+        (SELF_CONSISTENCY, "math", 6, 12),
+        (SELF_CONSISTENCY, "code", 6, 12),
+    ],
+)
+def test_requests_of_a_program_are_counted(program, kind, least, most):
+    assert count_requests(program, kind) == (least, most)
+
+
+def test_the_bill_is_told_for_every_rival_and_stage(config):
+    examples, _ = choose_examples(config)
+    bill = {one.name: one for one in estimate_bill(config, examples)}
+    num_test = len(examples["test"])
+    assert (bill["direct"].programs, bill["direct"].requests) == (num_test, num_test)
+    assert bill["self_consistency"].requests == 6 * num_test
+    assert bill["top_by_type"].programs == config.rivals.top_k * num_test
+    assert bill["rivals"].programs > 10 * 2 * 3
+    grpo = config.grpo
+    steps = grpo.max_steps or 4
+    assert bill["grpo"].programs >= min(steps, 4) * grpo.prompts_per_step * grpo.group_size
+    for one in bill.values():
+        assert one.requests <= one.most_requests
+        prompts, replies = one.prompt_tokens, one.completion_tokens
+        assert one.cost == pytest.approx((prompts + 2 * replies) / 1e6)
+    facts = dict(estimate_run(config).facts)
+    assert "requests" in facts["executor, self_consistency"]
+    assert "cost" in facts["executor, all"]
+
+
+def test_a_stub_costs_nothing_and_has_no_bill(config):
+    demo = load_config(WorkflowsConfig, Path(recipe.config_folder) / "demo.yaml")
+    assert not any(name.startswith("executor, ") for name, _ in estimate_run(demo).facts)

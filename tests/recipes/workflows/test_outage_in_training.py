@@ -2,22 +2,18 @@
 
 import random
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
-from sandbox_host import MISSING
+from sandbox_host import needs_bubblewrap
 from stub_process import StubProcess
-from workflow_problems import SUM
+from workflow_problems import SUM, configure
 
-from groupwise.core import Completion, Example, Score, dump_config, read_jsonl, write_jsonl
+from groupwise.core import dump_config, read_jsonl, write_jsonl
 from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
 from groupwise.models import TrainableSettings, load_policy, write_tiny_policy
 from groupwise.rewards import RewardSet
 from groupwise.sandbox import Limits
 from groupwise.training import GrpoSettings, SftRow, SftSettings, Workspace, train_grpo, train_sft
-from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
@@ -27,21 +23,14 @@ from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.rewards import Success
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+pytestmark = [pytest.mark.slow, needs_bubblewrap]
 PROBLEMS = [
     SUM.model_copy(
         update={"id": f"s{n}", "problem": f"What is {n} + 1?", "ground_truth": str(n + 1)}
     )
     for n in range(16)
 ]
-CONFIG = WorkflowsConfig.model_validate(
-    {
-        "model": {"base": "tiny-qwen2", "max_pixels": 16384},
-        "sft": None,
-        "grpo": {},
-        "executor": {"stub": {}},
-    }
-)
+CONFIG = configure(sft=None)
 EXAMPLES = [ask_about_problem(CONFIG, one) for one in PROBLEMS]
 PATIENT = RetrySettings(max_attempts=40, base_delay_s=0.2, max_delay_s=0.5)
 IMPATIENT = RetrySettings(max_attempts=2, base_delay_s=0.01)
@@ -49,7 +38,7 @@ FULL = TrainableSettings(method="full")
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taught(tmp_path_factory):
     """A policy that writes programs in the right form."""
     folder = tmp_path_factory.mktemp("taught")
     texts = [draw_form(random.Random(n)) for n in range(100)]
@@ -65,7 +54,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[StubProcess]:
+def server(tmp_path):
     write_jsonl(tmp_path / "problems.jsonl", [dump_config(one) for one in PROBLEMS])
     found = StubProcess(tmp_path / "problems.jsonl")
     yield found
@@ -75,15 +64,13 @@ def server(tmp_path: Path) -> Iterator[StubProcess]:
 class Interrupted(Success):
     """The reward; before its second batch the executor is killed, and it comes back later."""
 
-    def __init__(self, scorer: ProgramScorer, server: StubProcess | None, back_s: float | None):
+    def __init__(self, scorer, server, back_s):
         super().__init__(scorer)
         self.server = server
         self.back_s = back_s
-        self.batches: list[list[Score]] = []
+        self.batches = []
 
-    def score_batch(
-        self, examples: Sequence[Example], completions: Sequence[Completion]
-    ) -> list[Score]:
+    def score_batch(self, examples, completions):
         is_second = len(self.batches) == 1 and self.server is not None
         if is_second and self.server is not None:
             self.server.kill()
@@ -95,15 +82,7 @@ class Interrupted(Success):
         return self.batches[-1]
 
 
-def train(
-    policy: Path,
-    url: str,
-    folder: Path,
-    retry: RetrySettings,
-    *,
-    killed: StubProcess | None = None,
-    back_s: float | None = None,
-) -> tuple[Interrupted, list[Mapping[str, Any]]]:
+def train(policy, url, folder, retry, *, killed=None, back_s=None):
     engine = ServerEngine(ServerSettings(url=url, model=STUB_NAME))
     executor = Executor(engine, settings=ExecutionSettings(retry=retry))
     scorer = ProgramScorer(executor, Decider(limits=Limits()))
@@ -124,9 +103,7 @@ def train(
     return reward, [row for row in read_jsonl(folder / "metrics.jsonl") if "loss" in row]
 
 
-def test_a_short_outage_changes_no_reward(
-    taught: Path, server: StubProcess, tmp_path: Path
-) -> None:
+def test_a_short_outage_changes_no_reward(taught, server, tmp_path):
     whole, rows = train(taught, server.url, tmp_path / "whole", PATIENT)
     cut, cut_rows = train(taught, server.url, tmp_path / "cut", PATIENT, killed=server, back_s=2.0)
     assert len(whole.batches) == 4
@@ -138,9 +115,7 @@ def test_a_short_outage_changes_no_reward(
     ]
 
 
-def test_a_long_outage_leaves_its_programs_without_a_reward(
-    taught: Path, server: StubProcess, tmp_path: Path
-) -> None:
+def test_a_long_outage_leaves_its_programs_without_a_reward(taught, server, tmp_path):
     whole, _ = train(taught, server.url, tmp_path / "whole", IMPATIENT)
     cut, rows = train(taught, server.url, tmp_path / "cut", IMPATIENT, killed=server)
     first, second, *later = cut.batches

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ PAIRS = [(program, problem) for problem in PROBLEMS for program in (READS, CATCH
 class Server:
     """vLLM started by the example, always on the same port."""
 
-    def __init__(self, model: Path, log: Path) -> None:
+    def __init__(self, model, log):
         self.model, self.log = model, log
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -64,7 +63,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self.start()
 
-    def start(self) -> None:
+    def start(self):
         with self.log.open("ab") as stream:
             self.script = subprocess.Popen(
                 [EXAMPLE / "executor.sh", self.model, str(self.port)],
@@ -76,18 +75,18 @@ class Server:
         assert self.script.stdout is not None
         assert self.script.stdout.readline().startswith("ready"), self.log.read_text()[-3000:]
 
-    def kill(self) -> None:
+    def kill(self):
         children = Path(f"/proc/{self.script.pid}/task/{self.script.pid}/children").read_text()
         for pid in children.split():
             if b"vllm\0serve" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(int(pid), signal.SIGKILL)
         assert self.script.wait(timeout=60) == 1
 
-    def stop(self) -> None:
+    def stop(self):
         self.script.terminate()
         self.script.wait(timeout=60)
 
-    def count_requests(self) -> int:
+    def count_requests(self):
         """Requests that the server finished, as it counts them."""
         with urllib.request.urlopen(f"{self.url[:-3]}/metrics", timeout=30) as reply:
             text = reply.read().decode()
@@ -96,19 +95,19 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path):
     model = write_tiny_policy("tiny-qwen2", tmp_path / "model")
     server = Server(model, tmp_path / "vllm.log")
     yield server
     server.stop()
 
 
-def check(server: Server, name: str) -> "subprocess.CompletedProcess[str]":
+def check(server, name):
     command = [EXAMPLE / "check.sh", server.url, name]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
 
 
-def make(server: Server, cache: ReplyCache) -> Executor:
+def make(server, cache):
     settings = ServerSettings(url=server.url, model=NAME, timeout_s=60)
     execution = ExecutionSettings(
         sampling=Sampling(temperature=0.7, max_new_tokens=8, seed=1),
@@ -117,9 +116,7 @@ def make(server: Server, cache: ReplyCache) -> Executor:
     return Executor(ServerEngine(settings), settings=execution, cache=cache)
 
 
-def test_programs_over_a_server_that_answers_noise_dies_and_comes_back(
-    server: Server, tmp_path: Path
-):
+def test_programs_over_a_server_that_answers_noise_dies_and_comes_back(server, tmp_path):
     assert check(server, NAME).returncode == 0
     wrong = check(server, "other")
     assert (wrong.returncode, "offers no model other" in wrong.stderr) == (1, True)

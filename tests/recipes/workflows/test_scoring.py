@@ -1,35 +1,44 @@
-"""What programs are worth: refused, failed, wrong, right, or nobody's to say."""
+"""Scores of workflows, and rivals."""
 
-from collections.abc import Iterator, Sequence
+import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sandbox_host import MISSING
-from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, make_abilities
+from made_predictions import predict as predict_one
+from sandbox_host import needs_bubblewrap, skip_without_sandbox
+from tables import read_tables
+from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, configure, make_abilities
 
 from groupwise.core import Completion
-from groupwise.data import Problem
-from groupwise.evaluation.predictions import Prediction
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
+from groupwise.evaluation.report.phrases import Phrases
+from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, Usage
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
-from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
+from groupwise_recipes.workflows.config import RewardSettings
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
+from groupwise_recipes.workflows.forms import FAULTY_SHARE, draw_form, list_sound_forms
 from groupwise_recipes.workflows.measuring import predict_own
+from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
 from groupwise_recipes.workflows.problems import ask_about_problem
-from groupwise_recipes.workflows.programs import Checked, Refusal
+from groupwise_recipes.workflows.programs import Checked, Refusal, check_program
 from groupwise_recipes.workflows.rewards import Success, make_success, tell_facts
-from groupwise_recipes.workflows.rivals import DIRECT
+from groupwise_recipes.workflows.rivals import (
+    DIRECT,
+    RIVALS,
+    SELF_CONSISTENCY,
+    Tried,
+    list_rivals,
+    vote,
+)
 from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram
+from groupwise_recipes.workflows.sections import PHRASES, weigh_need
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-
+TABLES = read_tables(__file__)
 ASK = "async def workflow(problem):\n    a = await answer_generate(problem)\n    return a.answer"
 WRITE = (
     "async def workflow(problem, entry_point):\n"
@@ -37,17 +46,10 @@ WRITE = (
 )
 FAIL = "async def workflow(problem):\n    return str(1 // 0)"
 FORGETFUL = "async def workflow(problem):\n    if len(problem) > 3:\n        v = 'x'\n    return v"
-CONFIG = WorkflowsConfig.model_validate(
-    {
-        "model": {"base": "tiny-qwen2", "max_pixels": 16384},
-        "sft": {"epochs": 1},
-        "grpo": {},
-        "executor": {"stub": {}},
-    }
-)
+CONFIG = configure()
 
 
-def make_scorer(url: str, **retry: object) -> ProgramScorer:
+def make_scorer(url, **retry):
     server = ServerSettings(url=url, model=STUB_NAME)
     settings = ExecutionSettings(retry=RetrySettings.model_validate(retry))
     executor = Executor(ServerEngine(server), settings=settings)
@@ -55,37 +57,30 @@ def make_scorer(url: str, **retry: object) -> ProgramScorer:
 
 
 @pytest.fixture(scope="module")
-def stub() -> Iterator[ExecutorStub]:
+def stub():
+    skip_without_sandbox()
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as found:
         yield found
 
 
 @pytest.fixture
-def scorer(stub: ExecutorStub) -> ProgramScorer:
+def scorer(stub):
     return make_scorer(stub.url)
 
 
-def pay(success: Success, *pairs: tuple[Problem, str]) -> list[tuple[float | None, bool]]:
+def pay(success, *pairs):
     examples = [ask_about_problem(CONFIG, problem) for problem, _ in pairs]
     scores = success.score_batch(examples, [Completion(text) for _, text in pairs])
     return [(one.value, one.invalid) for one in scores]
 
 
-def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(
-    scorer: ProgramScorer,
-) -> None:
+def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(scorer):
     wrote = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ""), (CODE, WRITE)]
     predictions = [
-        Prediction(
-            example_id=str(n),
-            cluster=str(n),
-            split="test",
-            policy="grpo",
-            label="x",
-            predicted="x",
-            fields={"problem_type": problem.problem_type, "program": program},
+        predict_one(
+            n, "grpo", "x", "x", fields={"problem_type": one.problem_type, "program": program}
         )
-        for n, (problem, program) in enumerate(wrote)
+        for n, (one, program) in enumerate(wrote)
     ]
     examples = [ask_about_problem(CONFIG, problem) for problem in (SUM, CODE, CHOICE)]
     found = predict_own(scorer, predictions, examples)
@@ -95,7 +90,7 @@ def test_the_policys_own_commonest_programs_answer_all_problems_of_their_type(
     assert predict_own(scorer, others, examples) == []
 
 
-def test_right_answers_of_programs_that_ran_are_paid(scorer: ProgramScorer) -> None:
+def test_right_answers_of_programs_that_ran_are_paid(scorer):
     found = pay(
         Success(scorer),
         (SUM, ASK),
@@ -110,15 +105,10 @@ def test_right_answers_of_programs_that_ran_are_paid(scorer: ProgramScorer) -> N
     )
     right, wrong, refused = (1.0, False), (0.0, False), (0.0, True)
     assert found == [right] * 5 + [wrong] * 2 + [refused] * 2
-    assert scorer.report()["reasons"] == {
-        "answer": 6,
-        "error": 1,
-        "unassigned": 1,
-        "empty": 1,
-    }
+    assert scorer.report()["reasons"] == {"answer": 6, "error": 1, "unassigned": 1, "empty": 1}
 
 
-def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub: ExecutorStub) -> None:
+def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub):
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
         url = gone.url
     down = make_scorer(url, max_attempts=1)
@@ -135,11 +125,11 @@ def test_a_fault_of_the_executor_is_no_value_and_is_not_kept(stub: ExecutorStub)
     assert pay(Success(down), (SUM, ASK)) == [(1.0, False)]
 
 
-def test_equal_texts_for_a_problem_are_run_once(scorer: ProgramScorer) -> None:
-    runs: list[int] = []
+def test_equal_texts_for_a_problem_are_run_once(scorer):
+    runs = []
     run_all = scorer.executor.run_all
 
-    def count(pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
+    def count(pairs):
         runs.append(len(pairs))
         return run_all(pairs)
 
@@ -148,7 +138,7 @@ def test_equal_texts_for_a_problem_are_run_once(scorer: ProgramScorer) -> None:
     assert sum(runs) == 2
 
 
-def tell(scorer: ProgramScorer, *pairs: tuple[Problem, str]) -> dict[str, Any]:
+def tell(scorer, *pairs):
     """Return what a row of metrics says of these programs."""
     examples = [ask_about_problem(CONFIG, problem) for problem, _ in pairs]
     counts = FactCounts()
@@ -157,32 +147,22 @@ def tell(scorer: ProgramScorer, *pairs: tuple[Problem, str]) -> dict[str, Any]:
     return counts.tabulate()
 
 
-def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer: ProgramScorer) -> None:
+def test_what_is_told_of_programs_is_told_by_type_and_adds_up(scorer):
     rows = [(SUM, ASK), (SUM, ASK), (SUM, FAIL), (CHOICE, ASK), (CHOICE, FORGETFUL), (SUM, "x =")]
     row = tell(scorer, *rows)
     facts, texts = row["facts"], row["facts"]["texts"]
     assert facts["num"] == 6
-    assert facts["shares"] == {
-        "executed": [3, 6],
-        "correct": [3, 6],
-        "correct/math": [2, 4],
-        "correct/qa": [1, 2],
-        "commonest_program/math": [2, 3],
-        "commonest_program/qa": [1, 1],
-    }
+    assert facts["shares"] == TABLES["what_is_told_of_programs_is_told_by_type_and_adds_up"]
     assert row["mean/success/math"] == 0.5
     assert facts["sums"]["tokens"][0] == row["mean/tokens"] * 4 > 0
     assert texts["refused"]["commonest"] == [["unassigned", 1], ["syntax", 1]]
     assert texts["failed"]["commonest"] == [["error", 1]]
     [[program, count]] = texts["program/math"]["commonest"][:1]
-    assert (program, count) == (
-        "    v1 = await answer_generate(problem)\n    return v1.answer",
-        2,
-    )
+    assert (program, count) == ("    v1 = await answer_generate(problem)\n    return v1.answer", 2)
     assert row["reward/collapsed"] == 1.0
 
 
-def test_executed_failed_refused_and_no_value_are_all_programs(stub: ExecutorStub) -> None:
+def test_executed_failed_refused_and_no_value_are_all_programs(stub):
     with ExecutorStub(PROBLEMS, make_abilities(1.0)) as gone:
         down = make_scorer(gone.url, max_attempts=1)
     rows = [(SUM, ASK), (SUM, "async def workflow(problem):\n    return '7'"), (SUM, FAIL)]
@@ -194,7 +174,7 @@ def test_executed_failed_refused_and_no_value_are_all_programs(stub: ExecutorStu
     assert facts["texts"]["no value"]["commonest"] == [["connection", 2]]
 
 
-def test_that_the_judge_gave_no_verdict_is_told(scorer: ProgramScorer) -> None:
+def test_that_the_judge_gave_no_verdict_is_told(scorer):
     said = {None: Decision(None, None, "", asked=True), 1.0: Decision(1.0, "judge", "", asked=True)}
     for value, decision in said.items():
         told = tell_facts(ScoredProgram(Checked(""), Outcome("x"), decision), "qa")
@@ -204,12 +184,12 @@ def test_that_the_judge_gave_no_verdict_is_told(scorer: ProgramScorer) -> None:
     )
 
 
-def test_two_programs_for_two_types_are_no_collapse(scorer: ProgramScorer) -> None:
+def test_two_programs_for_two_types_are_no_collapse(scorer):
     assert tell(scorer, (SUM, ASK), (CODE, WRITE))["reward/collapsed"] == 0.0
     assert "reward/collapsed" not in tell(scorer, (SUM, ASK))
 
 
-def test_a_program_with_other_names_and_comments_is_the_same_program(scorer: ProgramScorer) -> None:
+def test_a_program_with_other_names_and_comments_is_the_same_program(scorer):
     start = "async def workflow(problem, entry_point):\n"
     said = {
         SUM: "    # math\n    math = await answer_generate(problem)\n    return math.answer",
@@ -222,28 +202,27 @@ def test_a_program_with_other_names_and_comments_is_the_same_program(scorer: Pro
 class _Known:
     """A scorer that says what it is told."""
 
-    def __init__(self, scored: ScoredProgram) -> None:
+    def __init__(self, scored):
         self.scored = scored
 
-    def score_all(self, pairs: Sequence[object]) -> list[ScoredProgram]:
+    def score_all(self, pairs):
         return [self.scored] * len(pairs)
 
 
-def _spend(tokens: int) -> Outcome:
-    from groupwise.inference import Usage
-
-    return Outcome("x", usage={"custom": Usage(1, tokens, 0)})
-
-
+@needs_bubblewrap
 @given(
     weight=st.floats(0, 0.5),
     dear=st.integers(0, 10**9),
     cheap=st.integers(0, 10**9),
     limit=st.integers(1, 10**6),
 )
-def test_no_cost_lets_a_wrong_answer_win(weight: float, dear: int, cheap: int, limit: int) -> None:
-    def earn(worth: float, tokens: int) -> float | None:
-        scored = ScoredProgram(Checked("x"), _spend(tokens), Decision(worth, "rule", ""))
+def test_no_cost_lets_a_wrong_answer_win(weight, dear, cheap, limit):
+    def earn(worth, tokens):
+        scored = ScoredProgram(
+            Checked("x"),
+            Outcome("x", usage={"custom": Usage(1, tokens, 0)}),
+            Decision(worth, "rule", ""),
+        )
         settings = RewardSettings(cost_weight=weight, cost_tokens=limit)
         return pay(make_success(settings, _Known(scored)), (SUM, "x"))[0][0]  # pyright: ignore
 
@@ -253,9 +232,105 @@ def test_no_cost_lets_a_wrong_answer_win(weight: float, dear: int, cheap: int, l
     assert wrong == 0.0
 
 
-def test_a_refusal_says_where(scorer: ProgramScorer) -> None:
+def test_a_refusal_says_where(scorer):
     [found] = scorer.score_all([(SUM, FORGETFUL)])
     assert found.reason == "unassigned"
     assert "line 4" in found.explanation
     refused = ScoredProgram(Checked("", Refusal("syntax", 2, "no")))
     assert (refused.worth, refused.has_run, refused.worth_if_accepted) == (0.0, False, None)
+
+
+NAMES = signatures(OPERATORS)
+
+
+@pytest.mark.parametrize("program", [*list_sound_forms(), DIRECT, SELF_CONSISTENCY])
+def test_fixed_programs_pass_the_checks(program):
+    assert check_program(program, NAMES).refusal is None
+
+
+def test_the_warm_up_has_its_share_of_mistakes():
+    drawn = [draw_form(random.Random(seed), kind="code") for seed in range(600)]
+    reasons = [found.reason for one in drawn if (found := check_program(one, NAMES).refusal)]
+    assert set(reasons) == {"not_awaited", "unassigned"}
+    assert abs(len(reasons) / len(drawn) - FAULTY_SHARE) < 0.04
+    assert "#" not in draw_form(random.Random(0))
+
+
+def test_a_type_is_said_with_words_of_its_own_and_changes_nothing_else():
+    plans = {"math": set(), "code": set(), "qa": set()}
+    for seed in range(300):
+        plain = draw_form(random.Random(seed))
+        for kind, found in plans.items():
+            head, said, *body = draw_form(random.Random(seed), kind=kind).split("\n")
+            assert [head, *body] == plain.split("\n")
+            mark, told, plan, _ = said.split()
+            assert (mark, told) == ("#", kind)
+            found.add(plan)
+    assert {len(found) for found in plans.values()} == {8}
+    assert len(set.union(*plans.values())) == 24
+
+
+def choose(problem, **tried):
+    rows = [Tried(kind, text, right, 10, tokens) for kind, text, right, tokens in tried.values()]
+    return {one.name: list(one.choose(problem)) for one in list_rivals(rows, top_k=2)}
+
+
+def test_the_best_by_type_and_the_best_for_all():
+    tried = TABLES["the_best_by_type_and_the_best_for_all"]
+    found = choose(SUM, **tried)
+    assert set(found) == set(RIVALS)
+    assert (found["best_by_type"], found["top_by_type"]) == (["C"], ["C", "A"])
+    assert found["best_single"] == ["B"]
+    assert choose(CODE, **tried)["best_by_type"] == ["B"]
+    assert choose(CHOICE, **tried)["best_by_type"] == ["B"]  # a type that was never tried
+
+
+def test_the_best_operator_is_one_call():
+    one = "async def workflow(problem):\n    a = await custom(problem, 'x')\n    return a.response"
+    two = f"{one}\n    b = await format(problem, 'x')"
+    many = one.replace("    a =", "    for i in range(3):\n        a =")
+    tried = {"a": ("math", two, 9, 5), "b": ("math", many, 9, 5), "c": ("math", one, 1, 5)}
+    assert choose(SUM, **tried)["best_operator"] == [one]
+    assert choose(CODE, **tried)["best_operator"] == [DIRECT]
+
+
+def test_answers_vote_and_the_first_of_equals_wins():
+    assert vote({"A": "7", "B": "8", "C": "The answer is 8."}) == "B"
+    assert vote({"A": "7", "B": "8"}) == "A"
+    assert vote({"A": None, "B": "8"}) == "B"
+    assert vote({"A": None}) is None
+
+
+def predict(policy, rights, tokens):
+    said = {"1": "x", "0": "y"}
+    fields = {"tokens": tokens}
+    return [predict_one(n, policy, "x", said[one], fields=fields) for n, one in enumerate(rights)]
+
+
+def weigh(ours, theirs, *, tokens=10, name="best_by_type"):
+    found = {"grpo": predict("grpo", ours, 10), name: predict(name, theirs, tokens)}
+    return weigh_need(found, Phrases("en", own=PHRASES))
+
+
+def test_a_policy_is_needed_where_it_beats_what_costs_no_more():
+    assert "is needed here" in weigh("1" * 20, "0" * 12 + "1" * 8)
+    assert "not shown to be needed" in weigh("1" * 20, "1" * 20)
+    assert "not shown to be needed" in weigh("0" * 12 + "1" * 8, "1" * 20)
+    assert "not shown to be needed" in weigh("1" * 20, "0" * 3 + "1" * 17)
+    assert "only grpo is right on 12 problems" in weigh("1" * 20, "0" * 12 + "1" * 8)
+
+
+def test_a_policy_that_only_chooses_by_type_is_not_needed():
+    found = {
+        "grpo": predict("grpo", "1" * 20, 10),
+        "direct": predict("direct", "0" * 12 + "1" * 8, 5),
+        "own_by_type": predict("own_by_type", "1" * 19 + "0", 11),
+    }
+    said = weigh_need(found, Phrases("en", own=PHRASES))
+    assert "own_by_type is the best" in said
+    assert "not shown to be needed" in said
+
+
+def test_a_dearer_program_is_not_compared():
+    assert "none is compared" in weigh("1" * 20, "0" * 20, tokens=11)
+    assert "none is compared" in weigh("1" * 20, "0" * 20, name="prompt")

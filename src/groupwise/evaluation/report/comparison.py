@@ -275,7 +275,7 @@ class ComparisonLayout:
             heading = say("plot_of", key=title("series", key), step=step)
             drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
         if drawn:
-            found = [Block(say("curves_lead")), blocks.Block(plots=tuple(drawn[:MAX_CURVES]))]
+            found += [Block(say("curves_lead")), blocks.Block(plots=tuple(drawn[:MAX_CURVES]))]
         for step in dict.fromkeys(row.step for row in self.table.epochs):
             here = [row for row in self.table.epochs if row.step == step]
             keys = list(dict.fromkeys(key for row in here for key in row.values))
@@ -473,7 +473,9 @@ def show_value(one: Result, scale: Scale | None = None) -> Cell:
 
 def show_points(value: float | None, note: str = "", style: str = "") -> Cell:
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
-    text = NOT_RUN if value is None else words.format_points_with_arrow(value)
+    if value is None:
+        return Cell(NOT_RUN, note, value, style)
+    text = f"{words.format_points(value)}{words.NBSP}{words.choose_arrow(value)}"
     return Cell(text, note, value, style)
 
 

@@ -128,7 +128,7 @@ class _Layout:
             self.report,
             self.report.headline.name,
             self.say,
-            list[Block | Table | Table](),
+            list[Block | Table](),
         )
         log = report.logs.get(report.policies.find(report.last).step or "")
         paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
@@ -174,7 +174,7 @@ class _Layout:
             )
         return blocks
 
-    def _comparisons(self) -> list[Block | Table | Table]:
+    def _comparisons(self) -> list[Block | Table]:
         report, several = self.report, len(self.report.by_split) > 1
         rows: list[tuple[str | Cell, ...]] = []
         for one in report.comparisons:
@@ -207,7 +207,7 @@ class _Layout:
         value = one.scores.get(headline.name, 0.0 if headline.is_higher_better else 1.0)
         return value if headline.is_higher_better else 1 - value
 
-    def _changes(self) -> list[Block | Table | Table]:
+    def _changes(self) -> list[Block | Table]:
         """Return how many answers training has made better and worse, and the first few by id."""
         report, say, after = self.report, self.say, self.report.last
         before = report.policies.find(after).trained_from or ""
@@ -225,7 +225,7 @@ class _Layout:
         told = {"before": before, "after": after, "split": report.split, "n": len(pairs)}
         told |= {kind: len(own) for kind, own in found.items()}
         told |= {f"share_{kind}": len(own) / (len(pairs) or 1) for kind, own in found.items()}
-        blocks: list[Block | Table | Table] = [Block(say("changes_lead", most=NUM_CHANGES, **told))]
+        blocks: list[Block | Table] = [Block(say("changes_lead", most=NUM_CHANGES, **told))]
         for kind, own in found.items():
             cards = tuple(self._card(*pair) for pair in own[:NUM_CHANGES])
             blocks += [Block(say(kind), "heading"), page.Block(cards=cards)] if own else []
@@ -274,7 +274,7 @@ class _Layout:
             ),
         )
 
-    def _training(self) -> list[Block | Table | Table]:
+    def _training(self) -> list[Block | Table]:
         """Return curves and values of every training, its time, and its on-policy check.
 
         A plot is of one series and has a line for each training that logged it.
@@ -311,7 +311,7 @@ class _Layout:
             times = (DASH if one is None else phrases.format_duration(one) for one in took)
             machine: Mapping[str, Any] = {}
             if report.manifest and "finished_at" in end:
-                machine = find_manifests(report.folder, (step,))[0].get("hardware", {})
+                machine = find_manifests(report.folder, (step,))[0].hardware
             kind = self.phrases.join(machine.get("accelerators", ())) or machine.get("cpu", DASH)
             rows.append((self.name(step), format_count(log.last_step), *times, kind))
         head = self.say_each("training", "num_steps", "time_per_step", "total_time", "machine")
@@ -324,7 +324,7 @@ class _Layout:
         curves = (Block(say("training_lead")), page.Block(plots=tuple(drawn[True])), folded, times)
         return [*curves, *map(Block, checks)] if logs else []
 
-    def _answers(self) -> list[Block | Table | Table]:
+    def _answers(self) -> list[Block | Table]:
         """Return how often each truth got each answer, and how often confidence is right."""
         report, confusions, reliabilities = self.report, list[Table](), list[page.Plot]()
         items = [item for items in report.answers.values() for item in items]
@@ -341,12 +341,12 @@ class _Layout:
                 plot = plots.plot_reliability(file, title, bins, self.phrases, color=color)
                 reliabilities.append(plot)
         lead = Block(self.say("answers_lead", split=report.split))
-        blocks: list[Block | Table | Table] = [lead, page.Block(tables=tuple(confusions))]
+        blocks: list[Block | Table] = [lead, page.Block(tables=tuple(confusions))]
         if reliabilities:
             blocks += [Block(self.say("reliability_lead")), page.Block(plots=tuple(reliabilities))]
         return blocks
 
-    def _mistakes(self) -> list[Block | Table | Table]:
+    def _mistakes(self) -> list[Block | Table]:
         """Return the most confident mistakes of the last policy, where answers can be wrong."""
         items = self.report.answers.get(self.report.last, [])
         wrong = [one for one in items if not one.is_correct]
@@ -355,16 +355,16 @@ class _Layout:
         lead = Block(self.say("some_wrong", num=len(wrong), all=len(items), **told))
         return [lead, page.Block(cards=cards)] if rows_of.have_truths(items) else []
 
-    def _prompt(self) -> list[Block | Table | Table]:
+    def _prompt(self) -> list[Block | Table]:
         """Return one prompt as the model sees it, where the run knows it."""
         asked, say = self.report.prompts, self.say
         lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
         lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
         return [Block(lead), page.Block(asked.shown, "verbatim")] if asked.shown else []
 
-    def _data(self) -> list[Block | Table | Table]:
+    def _data(self) -> list[Block | Table]:
         """Return what the audits counted and found, and how often items were looked at."""
-        say, audit, blocks = self.say, self.report.audit, list[Block | Table | Table]()
+        say, audit, blocks = self.say, self.report.audit, list[Block | Table]()
         if audit.get("num_rows") is not None:
             drops: Mapping[str, Any] = audit.get("drops") or {}
             counts = drops.get("counts", {}).items()
@@ -389,7 +389,7 @@ class _Layout:
         blocks += [folded] if found else []
         return [*blocks, *(Block(say(one)) for one in self.report.looks)]
 
-    def _settings(self) -> list[Block | Table | Table]:
+    def _settings(self) -> list[Block | Table]:
         """Return how the run was started, with which versions and which settings."""
         manifest, say = self.report.manifest or {}, self.say
         plain = {key: manifest.get(key) for key in ("python", "packages", "hardware")}
@@ -405,7 +405,7 @@ class _Layout:
         folded = page.Block(say("num_settings", num=len(rows)), "fold", blocks=(every,))
         return [lead, folded] if manifest else []
 
-    def _next(self) -> list[Block | Table | Table]:
+    def _next(self) -> list[Block | Table]:
         """Return the commands to go on with, as far as they exist for the run's recipe.
 
         A policy that is not shown to be of use is not offered for use.

@@ -1,18 +1,26 @@
+"""Programs: their checks, generation and shape."""
+
 import inspect
 import random
 import sys
 import textwrap
+from collections import Counter
 
 import pytest
+import workflow_grammar
+import workflow_grammar_blind
+from program_corpora import NATURAL
+from tables import read_tables
+from workflow_runs import Runs
 
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import (
     REASONS,
     REPAIRS,
-    Refusal,
     Repair,
     check_program,
     describe_rules,
+    describe_shape,
 )
 from groupwise_recipes.workflows.programs.language import (
     BUILTINS,
@@ -21,149 +29,51 @@ from groupwise_recipes.workflows.programs.language import (
     list_module_names,
 )
 
+TABLES = read_tables(__file__)
 SIGNATURES = signatures(OPERATORS)
 ANSWER = "    return (await answer_generate(problem)).answer\n"
 HEAD = "async def workflow(problem):\n"
 
 
-def refuse(program: str) -> Refusal:
+def refuse(program):
     checked = check_program(textwrap.dedent(program).strip("\n"), SIGNATURES)
     assert checked.refusal is not None
     assert checked.source == ""
     return checked.refusal
 
 
-def accept(program: str) -> None:
+def accept(program):
     source = textwrap.dedent(program).strip("\n")
     checked = check_program(source, SIGNATURES)
     assert checked.refusal is None
     assert checked.source == source
 
 
-def body(*lines: str) -> str:
+def body(*lines):
     """Return a workflow of these lines."""
     return HEAD + "".join(f"    {line}\n" for line in "\n".join(lines).split("\n"))
 
 
+def fill(program):
+    """Put the usual first line and answer where a case of the table names them."""
+    return program.replace("{HEAD}", HEAD).replace("{ANSWER}", ANSWER)
+
+
 NESTED = HEAD + "".join(f"{' ' * n}if problem:\n" for n in range(4, 20)) + f"{' ' * 20}return 1"
 REFUSED = [
-    ("characters", 2, "x = 1\ny = '\0'\n"),
-    ("characters", 1, "x = '\ud800'"),
-    ("too_long", 0, "#" * 16_385),
-    ("too_nested", 2, body("return " + "+".join("a" * 200))),
-    ("too_nested", 0, body("return " + "-" * 5000 + "1")),
-    ("too_nested", 17, NESTED),
-    ("open_fence", 0, f"```python\n{HEAD}{ANSWER}"),
-    ("several_blocks", 0, f"```\n{HEAD}{ANSWER}```\nor\n```\n{HEAD}{ANSWER}```"),
-    ("empty", 0, " \n"),
-    ("empty", 0, "Here:\n```python\n```"),
-    ("syntax", 2, f"{HEAD}    return ("),
-    ("syntax", 1, "I would first review the answer."),
-    ("syntax", 2, body("break")),
-    ("syntax", 3, body("def f():\n    return await answer_generate(problem)")),
-    ("syntax", 2, body(f"return {'(' * 4000}")),
-    ("top_level", 3, f"{HEAD}{ANSWER}print(1)"),
-    ("top_level", 1, f"N = len('a')\n{HEAD}{ANSWER}"),
-    ("top_level", 3, f"{HEAD}{ANSWER}if 1:\n    import asyncio"),
-    ("top_level", 1, f"class Workflow:\n    pass\n{HEAD}{ANSWER}"),
-    ("no_workflow", 0, "def workflow(problem):\n    return 1"),
-    ("no_workflow", 0, "async def solve(problem):\n    return 1"),
-    ("no_workflow", 3, f"{HEAD}{ANSWER}{HEAD}{ANSWER}"),
-    ("parameters", 1, "async def workflow():\n    return 1"),
-    ("parameters", 1, "async def workflow(question):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, tests):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, entry_point=None):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, *entry_point):\n    return 1"),
-    ("parameters", 1, "async def workflow(problem, /, *, entry_point):\n    return 1"),
-    ("not_allowed", 2, body("class A: pass", "return 1")),
-    ("not_allowed", 2, body("global x", "return 1")),
-    ("not_allowed", 3, body("def f():\n    nonlocal problem", "return 1")),
-    ("not_allowed", 2, body("yield 1")),
-    ("not_allowed", 2, body("async for x in problem: pass", "return 1")),
-    ("not_allowed", 2, body("async with problem: pass", "return 1")),
-    ("not_allowed", 2, body("try:\n    x = 1", "except* ValueError:\n    x = 2", "return x")),
-    ("not_allowed", 2, body("x = list(await answer_generate(p) for p in problem)", "return x")),
-    ("not_allowed", 2, body("problem.answer = 1", "return problem")),
-    ("not_allowed", 2, f"@print\n{HEAD}{ANSWER}"),
-    ("not_allowed", 1, f"def f(a=print(1)): return a\n{HEAD}{ANSWER}"),
-    ("not_allowed", 1, f"def f(a: print(1)): return a\n{HEAD}{ANSWER}"),
-    ("import", 1, f"import os\n{HEAD}{ANSWER}"),
-    ("import", 2, body("from subprocess import run", "return 1")),
-    ("import", 1, f"from re import *\n{HEAD}{ANSWER}"),
-    ("import", 1, f"from . import x\n{HEAD}{ANSWER}"),
-    ("import", 1, f"from math import cosine\n{HEAD}{ANSWER}"),
-    ("import", 1, f"import asyncio as aio\n{HEAD}{ANSWER}"),
-    ("import", 1, f"from asyncio import gather\n{HEAD}{ANSWER}"),
-    ("import", 3, f"import math\n{HEAD}    return math.cosine(1)"),
-    ("import", 3, f"import json\n{HEAD}    return json.codecs"),
-    ("import", 3, f"import math\n{HEAD}    return math"),
-    ("import", 3, f"import asyncio\n{HEAD}    return await asyncio.sleep(1)"),
-    ("unknown_name", 2, body("return answer")),
-    ("unknown_name", 2, body("return eval(problem)")),
-    ("unknown_name", 2, body("return math.pi")),
-    ("unknown_name", 2, body("return workflow")),
-    ("unknown_name", 2, body("raise NameError(problem)")),
-    ("private_name", 2, body("return problem.__class__")),
-    ("private_name", 2, body("return (x for x in problem).gi_frame")),
-    ("private_name", 2, body("return __builtins__")),
-    ("private_name", 2, body("__x = 1", "return __x")),
-    ("private_name", 2, body("return getattr(problem, '__class__')")),
-    ("private_name", 2, body("return getattr(problem, problem)")),
-    ("private_name", 2, body("return list(map(getattr, [problem], ['x']))")),
-    ("taken_name", 2, body("review = await review(problem, '1')", "return review.feedback")),
-    ("taken_name", 1, f"def test(x): return x\n{HEAD}{ANSWER}"),
-    ("taken_name", 2, body("return [test for test in problem]")),
-    ("taken_name", 2, body("return (lambda custom: 1)(1)")),
-    ("taken_name", 1, f"from math import cos as custom\n{HEAD}{ANSWER}"),
-    ("taken_name", 4, body("try:\n    x = 1 / 0", "except Exception as format: pass", "return 1")),
-    ("taken_name", 2, body("workflow = 1", "return 1")),
-    ("taken_name", 2, body("async def workflow(): pass", "return 1")),
-    ("taken_name", 3, body("async def f(): pass", "f = 1", "return 1")),
-    ("taken_name", 2, body("OperatorError = ValueError", "return 1")),
-    ("taken_name", 1, f"def Result(x): return x\n{HEAD}{ANSWER}"),
-    ("taken_name", 3, f"import re\n{HEAD}    re = 1\n    return re"),
-    ("unknown_operator", 2, body("return await ask(problem)")),
-    ("operator_as_value", 2, body("op = answer_generate", "return await op(problem)")),
-    ("operator_as_value", 2, body("return [op for op in (custom, revise)]")),
-    ("arguments", 2, body("return await answer_generate()")),
-    ("arguments", 2, body("return await answer_generate(problem, 1)")),
-    ("arguments", 2, body("return await answer_generate(question=problem)")),
-    ("arguments", 2, body("return await answer_generate(problem, input=problem)")),
-    ("arguments", 2, body("return await answer_generate(*problem)")),
-    ("arguments", 2, body("return await answer_generate(**problem)")),
-    ("arguments", 2, body("return await answer_generate([problem])")),
-    ("arguments", 2, body("return await answer_generate(input=True)")),
-    ("arguments", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(loop=1)"),
-    ("not_awaited", 2, body("return answer_generate(problem).answer")),
-    ("not_awaited", 2, body("return [answer_generate(problem)]")),
-    ("not_awaited", 3, body("def f(x):\n    return answer_generate(x)", "return f(1)")),
-    ("awaits_other", 2, body("return await [answer_generate(problem)]")),
-    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather(custom('', problem))"),
-    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather()"),
-    ("not_awaited", 3, f"import asyncio\n{HEAD}    return asyncio.gather"),
-    ("operator_as_value", 3, body("async def f(): pass", "return f")),
-    ("arguments", 3, body("async def f(a, b=1, *, c): pass", "return await f(1, 2)")),
-    ("arguments", 3, body("async def f(a, /, b): pass", "return await f(a=1, b=2)")),
-    ("not_awaited", 3, body("async def f(): pass", "return f()")),
-    ("awaits_other", 3, body("def f(): pass", "return await f()")),
-    ("awaits_other", 2, body("return await problem")),
-    ("awaits_other", 2, body("return await (await answer_generate(problem))")),
-    ("awaits_other", 2, body("return await len(problem)")),
-    ("awaits_other", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(*problem)"),
-    ("awaits_other", 3, f"import asyncio\n{HEAD}    return await asyncio.gather(len(problem))"),
-    ("no_answer", 1, body("x = 1")),
-    ("no_answer", 1, body("if problem:\n    return 1")),
-    ("no_answer", 1, body("while problem:\n    return 1")),
-    ("no_answer", 1, body("while True:\n    break")),
-    ("no_answer", 1, body("for x in problem:\n    return x")),
-    ("no_answer", 1, body("try:\n    return len(problem)", "except Exception:\n    pass")),
-    ("no_answer", 1, body("match problem:\n    case 'a':\n        return 1")),
-    ("no_answer", 2, body("return")),
-]  # fmt: skip
+    *([reason, line, fill(program)] for reason, line, program in TABLES["refused"]),
+    ["characters", 2, "x = 1\ny = '\0'\n"],
+    ["characters", 1, "x = '\ud800'"],
+    ["too_long", 0, "#" * 16_385],
+    ["too_nested", 2, body("return " + "+".join("a" * 200))],
+    ["too_nested", 0, body("return " + "-" * 5000 + "1")],
+    ["too_nested", 17, NESTED],
+    ["syntax", 2, body(f"return {'(' * 4000}")],
+]
 
 
 @pytest.mark.parametrize(("reason", "line", "program"), REFUSED)
-def test_it_is_refused_with_its_reason_and_line(reason: str, line: int, program: str):
+def test_it_is_refused_with_its_reason_and_line(reason, line, program):
     refusal = refuse(program)
     assert (refusal.reason, refusal.line) == (reason, line)
     assert refusal.message
@@ -177,7 +87,7 @@ FORMS = ["problem", "problem: str, entry_point", "problem, entry_point, tests"]
 
 
 @pytest.mark.parametrize("parameters", FORMS)
-def test_the_forms_of_a_workflow(parameters: str):
+def test_the_forms_of_a_workflow(parameters):
     accept(f"async def workflow({parameters}) -> str:\n{ANSWER}")
 
 
@@ -223,53 +133,22 @@ def test_a_fence_inside_a_program_is_part_of_it():
 def test_common_indentation_is_taken_off_where_no_text_is_changed():
     program = f"{HEAD}{ANSWER}"
     checked = check_program(textwrap.indent(program, "  "), SIGNATURES)
-    assert checked.source == program
-    assert checked.repairs == (Repair("indented", 1),)
+    assert (checked.source, checked.repairs) == (program, (Repair("indented", 1),))
     text = textwrap.indent(f'{HEAD}    return """a\n    b"""\n', "  ")
     assert check_program(text, SIGNATURES).refusal is not None
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
-def test_line_ends_are_read_as_python_reads_them(end: str):
+def test_line_ends_are_read_as_python_reads_them(end):
     program = f'{HEAD}    return """a\nb"""\n'
     assert check_program(program.replace("\n", end), SIGNATURES).source == program
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_the_text_is_there_is_an_answer(seed: int):
+def test_whatever_the_text_is_there_is_an_answer(seed):
     rng = random.Random(seed)
-    parts = [
-        "(",
-        "[",
-        "{",
-        "'",
-        '"""',
-        "f'{",
-        "\\",
-        "\n",
-        "\t",
-        "    ",
-        "async def ",
-        "await ",
-        "`" * 3,
-    ]
-    parts += [
-        "try:",
-        "finally:",
-        "match x:",
-        "case _:",
-        "lambda:",
-        "-",
-        "not ",
-        "x",
-        ".x",
-        ":=",
-        "*",
-        "é",
-        "\f",
-    ]
     for _ in range(30):
-        text = HEAD + "".join(rng.choices(parts, k=rng.choice([3, 30, 300])))
+        text = HEAD + "".join(rng.choices(TABLES["parts"], k=rng.choice([3, 30, 300])))
         assert check_program(text, SIGNATURES).refusal is not None
 
 
@@ -282,7 +161,7 @@ def test_whatever_the_text_is_there_is_an_answer(seed: int):
         *("x" * 9900, "[x for x in " * 700),
     ],
 )  # fmt: skip
-def test_nesting_ends_in_a_refusal(part: str):
+def test_nesting_ends_in_a_refusal(part):
     assert refuse(f"{HEAD}    return {part}").reason in ("too_nested", "syntax", "unknown_name")
 
 
@@ -295,7 +174,7 @@ def test_finally_in_finally_is_refused_before_python_writes_it_out_many_times():
 
 
 def test_a_check_that_is_called_from_far_down_has_an_answer():
-    def go_down(depth: int) -> Refusal | None:
+    def go_down(depth):
         if depth:
             return go_down(depth - 1)
         return check_program(body(f"return {'(1 + ' * 40}1{')' * 40}"), SIGNATURES).refusal
@@ -318,7 +197,7 @@ def test_operators_without_annotations_are_checked_by_their_number_only():
 
 
 def test_what_is_allowed_exists():
-    namespace: dict[str, object] = {}
+    namespace = {}
     for name in BUILTINS - {"OperatorError"}:
         exec(name, namespace)
     for module in MODULES:
@@ -336,3 +215,161 @@ def test_the_rules_say_what_is_allowed():
         for form in ("workflow(problem)", "workflow(problem, entry_point, tests)"):
             assert form in rules
     assert "Assign every variable first" in describe_rules()
+
+
+GENERATORS = (workflow_grammar.draw_program, workflow_grammar_blind.draw_program)
+NUM_RUNS = 3
+
+
+def run_passed(draw, seeds):
+    """Run those of the drawn programs that pass; count why the others do not."""
+    reasons, runs = Counter[str](), Runs(list(SIGNATURES))
+    for seed in seeds:
+        checked = check_program(draw(random.Random(seed)), SIGNATURES)
+        reasons[checked.refusal.reason if checked.refusal else ""] += 1
+        if checked.refusal is None:
+            rng = random.Random(seed)
+            found = runs.find_unnamed(checked.source, rng, num_runs=NUM_RUNS)
+            assert not found, f"seed {seed}: {found[0]}\n{checked.source}"
+    assert runs.ends["nothing"] == 0
+    return reasons, runs
+
+
+# The second draws long programs, slowly.
+@pytest.mark.parametrize(("draw", "num_programs"), [*zip(GENERATORS, (150, 6), strict=True)])
+def test_a_program_that_passes_never_reads_a_name_without_a_value(draw, num_programs):
+    reasons, runs = run_passed(draw, range(num_programs))
+    # Both the check and the runs have something to find.
+    assert reasons[""] > num_programs / 8
+    assert reasons["unassigned"] > num_programs / 8
+    assert runs.ends["value"] > num_programs / 4
+    assert runs.ends["ValueError"] + runs.ends["OperatorError"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", GENERATORS)
+def test_none_of_thousands_that_pass_reads_a_name_without_a_value(draw):
+    reasons, _ = run_passed(draw, range(5000))
+    assert reasons[""] > 1000
+
+
+@pytest.mark.parametrize("num_programs", [4, pytest.param(1000, marks=pytest.mark.slow)])
+def test_programs_that_assign_on_every_path_are_not_refused(num_programs):
+    rngs = map(random.Random, range(num_programs))
+    drawn = map(workflow_grammar_blind.draw_sound_program, rngs)
+    refused = [c.refusal for program in drawn if (c := check_program(program, SIGNATURES)).refusal]
+    assert len(refused) <= num_programs / 100, refused
+
+
+@pytest.mark.parametrize("place", range(len(NATURAL)))
+def test_what_a_language_model_writes_is_not_refused(place):
+    checked = check_program(NATURAL[place], SIGNATURES)
+    assert checked.refusal is None
+    runs = Runs(list(SIGNATURES))
+    rng = random.Random(place)
+    assert runs.find_unnamed(checked.source, rng, num_runs=10) == []
+    assert runs.ends["value"] > 0
+
+
+def test_the_runs_find_a_name_without_a_value():
+    program = "async def workflow(problem):\n    if problem:\n        x = 1\n    return x\n"
+    caught = (
+        "async def workflow(problem):\n    try:\n        return x\n"
+        "    except Exception:\n        return 1\n"
+    )
+    for source in (program, caught):
+        assert Runs([]).find_unnamed(source, random.Random(0), num_runs=20)
+
+
+def test_there_are_enough_natural_workflows():
+    assert len(set(NATURAL)) == 33
+
+
+WITH_ENTRY = "async def workflow(problem, entry_point):\n"
+
+
+def draw_passed():
+    drawn = (workflow_grammar.draw_program(random.Random(seed)) for seed in range(150))
+    return [one for text in [*drawn, *NATURAL] if (one := check_program(text, SIGNATURES).source)]
+
+
+def test_a_shape_passes_the_checks_and_is_its_own_shape():
+    programs = draw_passed()
+    assert len(programs) > 50
+    for program in programs:
+        shape = describe_shape(program)
+        assert check_program(shape, SIGNATURES).refusal is None, program
+        assert describe_shape(shape) == shape
+
+
+def test_names_and_comments_do_not_count():
+    one = (
+        f"{WITH_ENTRY}    # math\n    math = await answer_generate(problem)\n    return math.answer"
+    )
+    other = f"{WITH_ENTRY}    a = await answer_generate(problem)  # first\n    return a.answer"
+    assert describe_shape(one) == describe_shape(other)
+    assert "v1 = await answer_generate(problem)" in describe_shape(one)
+
+
+def test_a_name_that_is_also_an_attribute_does_not_count():
+    one = f"{WITH_ENTRY}    code = await code_generate(problem, entry_point)\n    return code.code"
+    other = f"{WITH_ENTRY}    a = await code_generate(problem, entry_point)\n    return a.code"
+    assert describe_shape(one) == describe_shape(other)
+
+
+@pytest.mark.parametrize("body", TABLES["what_a_program_does_counts"])
+def test_what_a_program_does_counts(body):
+    asked = f"{WITH_ENTRY}    a = await answer_generate(problem)\n    return a.answer"
+    assert describe_shape(WITH_ENTRY + body) != describe_shape(asked)
+
+
+def test_names_stay_where_another_binding_has_them():
+    program = f"""{WITH_ENTRY}    def v1(a):
+        return a
+    b = await answer_generate(problem)
+    return v1(b.answer)"""
+    shape = describe_shape(program)
+    for part in ("def v1(a)", "v2 = await", "v1(v2.answer)"):
+        assert part in shape
+
+
+def test_a_name_that_is_also_bound_otherwise_stays():
+    program = f"""{WITH_ENTRY}    e = ''
+    try:
+        e = (await answer_generate(problem)).answer
+    except OperatorError as e:
+        return str(e)
+    return e"""
+    assert check_program(program, SIGNATURES).refusal is None
+    assert describe_shape(program) == program
+
+
+UNASSIGNED = TABLES["unassigned"]
+
+
+@pytest.mark.parametrize("case", UNASSIGNED)
+def test_a_variable_that_may_have_no_value_is_refused(case):
+    name, line, *lines = UNASSIGNED[case]
+    refusal = check_program(body(*map(str, lines)), SIGNATURES).refusal
+    assert refusal is not None
+    assert refusal.reason == "unassigned"
+    assert repr(name) in refusal.message
+    assert refusal.line == line
+
+
+ASSIGNED = TABLES["assigned"]
+MODULE = (
+    "LIMIT = 3\ndef helper(n: int) -> 'Number':\n    return later(n)\ndef later(n):\n    return n\n"
+)
+
+
+@pytest.mark.parametrize("case", ASSIGNED)
+def test_a_variable_that_always_has_a_value_is_not_refused(case):
+    assert check_program(MODULE + body(*ASSIGNED[case]), SIGNATURES).refusal is None
+
+
+def test_an_assignment_in_a_comprehension_is_of_the_function_around_it():
+    program = MODULE + body("x = [(LIMIT := 1) for i in problem]", "return LIMIT")
+    refusal = check_program(program, SIGNATURES).refusal
+    assert refusal is not None
+    assert (refusal.reason, refusal.line) == ("unassigned", 8)
