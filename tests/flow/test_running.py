@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
-from small_task import LORA, GreedyTask, SmallConfig, SmallTask
+from small_task import LORA, GreedyTask, LeakyTask, SmallConfig, SmallTask
 
 from groupwise.cli.watch import RunReader
 from groupwise.core import (
@@ -36,6 +36,7 @@ from groupwise.flow import (
     predict_rows,
     rate_baselines,
     run,
+    training,
     write_served,
 )
 from groupwise.flow.running import find_address
@@ -57,13 +58,19 @@ SMALL: dict[str, Any] = {
 WARMUP = {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
 
 
-def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
+def test_a_task_with_a_warmup_runs_the_whole_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, looked_at = watch_training(monkeypatch)
     said: list[str] = []
     grpo = SMALL["grpo"] | {"validation": {"every_steps": 1}}
     warmup = WARMUP | {"validation": {"every_steps": 1, "select": "last"}}
     config = SmallConfig(**SMALL | {"grpo": grpo, "sft": warmup})
     out = run(SmallTask, config, out=tmp_path / "run", say=said.append)
     metrics = read_metrics(out / "evaluate" / "metrics.json")
+    taught = out / "sft" / "policy"
+    assert opened == [out / "prepare" / "base", taught, taught]
+    assert looked_at == {one.id for one in read_examples(out / "prepare" / "validation.jsonl")[:2]}
     policies = {metric.policy for metric in metrics if metric.measure == "accuracy"}
     assert policies == {"majority", "text_only", "joint", "prompt", "sft", "sft_control", "grpo"}
     assert said[0] == "[1/9] prepare: data into splits"
@@ -91,6 +98,31 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     said.clear()
     run(SmallTask, config, out=out, say=said.append)
     assert sum("reused" in line for line in said) == 9
+
+
+def watch_training(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], set[str]]:
+    """Return what trainings start from, in order, and the ids of rows that they look at."""
+    opened: list[Path] = []
+    looked_at: set[str] = set()
+    open_policy, check_heldout = training.open_policy, training.check_heldout
+
+    def open_and_note(config: Any, base: Any) -> Any:
+        opened.append(Path(base))
+        return open_policy(config, base)
+
+    def check_and_note(task: Any, policy: Any, heldout: Any, *given: Any, **named: Any) -> Any:
+        looked_at.update(one.id for one in heldout)
+        return check_heldout(task, policy, heldout, *given, **named)
+
+    monkeypatch.setattr(training, "open_policy", open_and_note)
+    monkeypatch.setattr(training, "check_heldout", check_and_note)
+    return opened, looked_at
+
+
+def test_errors_of_the_data_audit_stop_a_run_before_it_trains(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the data audit found 2 error\(s\)"):
+        run(LeakyTask, SmallConfig(**SMALL), out=tmp_path / "run", say=lambda _: None)
+    assert not (tmp_path / "run" / "grpo").exists()
 
 
 def check_predictions(out: Path) -> None:
