@@ -1,5 +1,7 @@
 """``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help``."""
 
+import io
+import json
 import re
 import shutil
 import subprocess
@@ -7,10 +9,14 @@ import sys
 
 import pytest
 import typer.main
+from PIL import Image
 
 from groupwise import __version__
+from groupwise.cli.feedback import PERSON_KEY_VARIABLE
 from groupwise.cli.main import app
 from groupwise.cli.verbs import find_verbs, read_summary
+from groupwise.core import read_jsonl, write_jsonl
+from groupwise.feedback import FeedbackStore, Shown, name_person
 
 
 def test_recipes_are_listed_with_their_configs(tiny):
@@ -161,3 +167,258 @@ class TestAuditData:
         done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2")
         assert (done.returncode, done.stdout) == (2, "")
         assert "the source is empty" in done.stderr
+
+
+@pytest.fixture
+def work(tiny):
+    folder = tiny.work / "sets" / "gsm8k"
+    folder.mkdir(parents=True)
+    for part, first, number in (("train", 0, 30), ("test", 30, 4)):
+        rows = [{"question": f"Q{n}?", "answer": f"#### {n}"} for n in range(first, first + number)]
+        write_jsonl(folder / f"{part}.jsonl", [*rows, {"question": "", "answer": "#### 1"}])
+    return tiny
+
+
+MIX = ("data", "mix", "--source", "gsm8k=sets/gsm8k", "--out", "mixed")
+
+
+def test_a_mix_is_written_and_its_rows_add_up(work):
+    done = work.call(*MIX, "--set", "num_problems=20")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dropped 10: beyond its ratio" in done.stdout
+    assert "36 rows: 24 used, 12 dropped" in done.stdout
+    report = json.loads((work.work / "mixed/mix.json").read_text())
+    assert report["problems"] == {
+        "train": {"gsm8k": 18}, "validation": {"gsm8k": 2}, "test": {"gsm8k": 4}
+    }  # fmt: skip
+    assert len((work.work / "mixed/train.jsonl").read_text().splitlines()) == 18
+
+
+def test_a_config_has_paths_beside_it_and_findings_are_printed_first(work):
+    (work.work / "sets/gsm8k/train.jsonl").unlink()
+    source = "{name: gsm8k, path: gsm8k, split_test_part: true}"
+    (work.work / "sets/mix.yaml").write_text(f"sources: [{source}]\nvalidation_share: 0.5\n")
+    done = work.call("data", "mix", "--config", "sets/mix.yaml", "--out", "mixed")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("warning trains_on_test_part: Problems for training come from")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["fetch", "gsm9k"], "there is no set 'gsm9k'; did you mean 'gsm8k'?"),
+        (["mix"], "say what is mixed by either --config or --source"),
+        (["mix", "--source", "gsm8k=none"], "there is no table at none"),
+        (["mix", "--config", "forbidden.yaml"], "humaneval is for tests only and may never train"),
+    ],
+)
+def test_bad_input_is_one_sentence(work, command, words):
+    (work.work / "forbidden.yaml").write_text("sources: [{name: humaneval, use: train}]")
+    done = work.call("data", *command, "--out", "x")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_fetching_offline_is_one_sentence(work, monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", _refuse)
+    done = work.call("data", "fetch", "gsm8k", "--out", "x")
+    assert done.returncode == 2
+    assert "cannot fetch gsm8k from the hub (no network); go online" in done.stderr
+
+
+def _refuse(*_, **__):
+    raise ConnectionError("no network")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("runs/none", "--format", "verl", "--out", "x"), "runs/none holds no run"),
+        (("runs/tiny-demo", "--format", "chat", "--out", "x"), "chat and --rows go together"),
+        (
+            ("runs/tiny-demo:sft", "--format", "swift", "--out", "x"),
+            "got its policy sft",
+        ),
+    ],
+)
+def test_mistakes_are_one_sentence(tiny, arguments: tuple[str, ...], said: str):
+    done = tiny.call("export", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
+
+
+@pytest.fixture
+def work_judge(tiny):
+    (tiny.work / "first.yaml").write_text("kind: rule\nrule: always_first\n")
+    write_jsonl(tiny.work / "pairs.jsonl", [PAIR, PAIR | {"question": "Another?"}])
+    return tiny
+
+
+CALIBRATE = ("judge", "calibrate", "--judge", "first.yaml", "--data", "pairs.jsonl")
+
+
+def test_a_dry_run_asks_and_writes_nothing(work_judge):
+    done = work_judge.call(*CALIBRATE, "--dry-run", "--out", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "items      2 (unnamed 2)\nverdicts   4\ncalls      at most 0" in done.stdout
+    assert not (work_judge.work / "out").exists()
+
+
+def test_a_real_process_prints_what_it_writes(work_judge):
+    work_judge.use_real_torch()
+    done = work_judge.run(*CALIBRATE)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 verdicts\n" in done.stderr
+    written = json.loads((work_judge.work / "runs/judge-first/calibration.json").read_text())
+    values = {metric["name"]: metric["value"] for metric in written["metrics"]}
+    assert values["always_first/flip_rate"] == 1
+    [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == ["flip_rate"]]
+    assert line.split()[1:3] == ["100.0", "%"]
+    assert "report: runs/judge-first/report.html" in done.stdout
+
+
+def test_bad_input_is_one_sentence_judge(work_judge):
+    done = work_judge.call(*CALIBRATE, "--set", "rule=coin")
+    assert done.returncode == 2
+    assert "rule: Input should be 'always_first', 'longer' or 'shorter'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["--data", "none.jsonl"], "there is no none.jsonl; give a file"),
+        (["--judge", "none.yaml"], "cannot read the configuration none.yaml"),
+        (["--format", "llmbar"], "pairs.jsonl is not JSON"),
+    ],
+)
+def test_other_bad_input(work_judge, changes, words):
+    done = work_judge.call(*CALIBRATE, *changes)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_recorded_verdicts_are_measured_without_a_judge(work_judge):
+    rows = [
+        {"id": str(n), "label": "a", "verdicts": {"ab": "a", "ba": "b" if n else "a"}}
+        for n in range(4)
+    ]
+    write_jsonl(work_judge.work / "said.jsonl", rows)
+    done = work_judge.call("judge", "calibrate", "--verdicts", "said.jsonl", "--out", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    shown = {line[0]: line[1] for line in lines if len(line) > 2}
+    assert (shown["right_in_both_orders"], shown["agreement"]) == ("25.0", "62.5")
+    assert "another verdict, or none, in the other order: 3 pairs" in done.stdout
+    assert (work_judge.work / "out/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*CALIBRATE, "--verdicts", "said.jsonl"], "nobody is asked"),
+        (["judge", "calibrate", "--judge", "first.yaml"], "not both given"),
+        (["judge", "calibrate", "--verdicts", "none.jsonl"], "there is no none.jsonl"),
+    ],
+)
+def test_verdicts_or_a_judge_with_data(work_judge, arguments, words):
+    done = work_judge.call(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+KEY = "a secret of the tests"
+
+
+@pytest.fixture(autouse=True)
+def set_key(monkeypatch):
+    monkeypatch.setenv(PERSON_KEY_VARIABLE, KEY)
+
+
+def draw_picture() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """Four answers of two versions: confirmed, corrected, disagreed on, and silent."""
+    store = FeedbackStore(tmp_path / "kept")
+    for number, version in enumerate(("v1", "v1", "v2", "v2")):
+        shown = Shown(f"a{number}", number, {"task": "写"}, "s", (), "on-task", 0.9, version)
+        store.remember(shown, [draw_picture()])
+    ann, bob = (name_person(user, KEY.encode()) for user in ("ann", "bob"))
+    store.say("a0", ann, "on-task")
+    store.say("a1", ann, "off-task")
+    store.say("a2", ann, "off-task")
+    store.say("a2", bob, "on-task")
+    store.note_use([store.read("a1")], "v3")
+    store.close()
+    return tmp_path / "kept"
+
+
+def test_it_counts_by_version(command_line, kept):
+    lines = [line.split() for line in command_line("feedback", "show", kept).stdout.splitlines()]
+    assert lines[1:] == [["v1", "2", "1", "1", "0"], ["v2", "2", "0", "0", "1"]]
+
+
+def test_what_teaches_most_comes_first(command_line, kept, tmp_path):
+    done = command_line("feedback", "export", kept, "--out", tmp_path / "items.jsonl")
+    assert "3 items, 1 of them disagreed on" in done.stdout
+    rows = read_jsonl(tmp_path / "items.jsonl")
+    assert [(row["shown"]["id"], row["label"]) for row in rows] == [
+        ("a1", "off-task"),
+        ("a0", "on-task"),
+        ("a2", None),
+    ]
+    assert "ann" not in (tmp_path / "items.jsonl").read_text()
+
+
+def test_labels_come_back_from_label_studio(command_line, kept, tmp_path):
+    path = tmp_path / "tasks.json"
+    done = command_line("feedback", "export", kept, "--format", "label-studio", "--out", path)
+    assert "4 tasks" in done.stdout
+    [silent] = [t for t in json.loads(path.read_text()) if t["data"]["groupwise_id"] == "a3"]
+    choice = {**silent["predictions"][0]["result"][0], "value": {"choices": ["off-task"]}}
+    silent["annotations"] = [{"completed_by": {"email": "eve"}, "result": [choice]}]
+    unknown = {"data": {"groupwise_id": "zz"}, "annotations": silent["annotations"]}
+    path.write_text(json.dumps([silent]))
+    for told in ("1 new labels", "0 new labels"):
+        assert told in command_line("feedback", "import", kept, path).stdout
+    path.write_text(json.dumps([unknown, silent]))
+    done = command_line("feedback", "import", kept, path)
+    assert done.returncode == 2
+    assert "1 labels are of answers that are not kept (any more), such as 'zz'" in done.stderr
+
+
+def test_a_person_is_deleted_and_the_versions_are_told(command_line, kept):
+    done = command_line("feedback", "delete-person", kept, "ann")
+    assert done.stdout.splitlines() == ["3 labels deleted", "trained on some of them: v3"]
+    store = FeedbackStore(kept)
+    assert [item.shown.id for item in store.list_items()] == ["a2"]
+    store.close()
+
+
+def test_pictures_of_old_answers_are_deleted(command_line, kept):
+    done = command_line("feedback", "delete-pictures", kept, "--older-than-days", "1")
+    assert done.stdout == "1 pictures deleted\n"
+    assert list((kept / "pictures").iterdir()) == []
+
+
+def test_without_a_key_no_person_is_named(command_line, kept, monkeypatch):
+    monkeypatch.setenv(PERSON_KEY_VARIABLE, "short")
+    done = command_line("feedback", "delete-person", kept, "ann")
+    assert done.returncode == 2
+    assert f"{PERSON_KEY_VARIABLE} is not set to a secret of 16 characters" in done.stderr
+
+
+def test_a_folder_that_is_not_there_is_told(command_line, tmp_path):
+    done = command_line("feedback", "show", tmp_path / "none")
+    assert (done.returncode, "there is no folder" in done.stderr) == (2, True)
+    assert not (tmp_path / "none").exists()

@@ -1,10 +1,15 @@
 """Digests, seeds, ids and scores: the same for the same content, different for different."""
 
+import ast
+import gc
 import math
 import os
 import pickle
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,7 @@ from groupwise.core import (
     digest_file,
     digest_json,
     make_example,
+    parse_python,
     read_picture,
     seed_everything,
     split_opening,
@@ -261,3 +267,56 @@ class TestScore:
 
     def test_not_scored_stays_none(self):
         assert Score(None, "the judge failed").value is None
+
+
+NESTED = "def f(a):\n" + "".join(
+    f"    if a > {n}:\n        return [a + {n} for b in c if (b, [{n}])]\n" for n in range(10)
+)
+
+
+@pytest.fixture
+def other_threads_run_while_garbage_is_collected() -> Iterator[None]:
+    """Collect often, and let other threads run in the middle of it."""
+
+    def give_way(*_: Any) -> None:
+        time.sleep(0)
+
+    interval_s, threshold = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    gc.callbacks.append(give_way)
+    yield
+    gc.callbacks.remove(give_way)
+    gc.set_threshold(*threshold)
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("other_threads_run_while_garbage_is_collected")
+def test_threads_that_parse_at_once_all_get_their_tree() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        trees = list(pool.map(lambda _: parse_python(NESTED), range(1600)))
+    assert {len(tree.body[0].body) for tree in trees} == {10}  # pyright: ignore
+
+
+def test_it_is_what_the_standard_library_parses() -> None:
+    assert ast.dump(parse_python(NESTED)) == ast.dump(ast.parse(NESTED))
+    assert ast.dump(parse_python("a + 1", mode="eval")) == ast.dump(ast.parse("a + 1", mode="eval"))
+    with pytest.raises(SyntaxError) as caught:
+        parse_python(b"def (", filename="mine.py")
+    assert caught.value.filename == "mine.py"
+
+
+def test_a_parse_that_met_another_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = [SystemError("AST constructor recursion depth mismatch")] * 3
+    parse = ast.parse
+
+    def fail_first(*given: Any) -> ast.AST:
+        if faults:
+            raise faults.pop()
+        return parse(*given)
+
+    monkeypatch.setattr(ast, "parse", fail_first)
+    assert len(parse_python("a = 1").body) == 1
+    faults += [SystemError("always")] * 20
+    with pytest.raises(SystemError, match="always"):
+        parse_python("a = 1")

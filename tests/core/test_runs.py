@@ -2,14 +2,39 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
-from groupwise.core import DataError, RunError, RunFolder, describe_machine, digest_json
+from groupwise.core import (
+    MAX_PLACES,
+    DataError,
+    EvaluationError,
+    ProgressLine,
+    RunError,
+    RunFolder,
+    describe_duration,
+    describe_machine,
+    digest_json,
+    hush,
+    is_locked,
+    keep_freed_memory,
+    keep_telling,
+    memory,
+    parse_value,
+    read_free_memory,
+    read_total_memory,
+    report_places,
+    take_lock,
+)
 from groupwise.core.errors import GroupwiseError
 
 _HOLD = """
@@ -119,3 +144,219 @@ def test_a_torn_manifest_is_found_again_in_the_history(tmp_path: Path, torn: byt
         folder.read_manifest()
     write_manifest(folder, seed=6)
     assert folder.read_manifest()["seed"] == 6
+
+
+def test_a_second_holder_is_refused_and_leaves_nothing_open(tmp_path: Path):
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    first = take_lock(path, busy=RunError("taken"))
+    assert is_locked(path)
+    num_open = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(RunError, match="taken"):
+        take_lock(path, busy=RunError("taken"))
+    assert len(os.listdir("/proc/self/fd")) == num_open
+    os.close(first)
+    assert not is_locked(path)
+
+
+def test_who_waits_is_told_and_then_holds_it(tmp_path: Path):
+    path, told = tmp_path / "lock", threading.Event()
+    first = take_lock(path, busy=RunError("taken"))
+    held: list[int] = []
+    waiter = threading.Thread(target=lambda: held.append(take_lock(path, busy=told.set)))
+    waiter.start()
+    assert told.wait(30)
+    assert held == []
+    os.close(first)
+    waiter.join(30)
+    assert is_locked(path)
+    os.close(held[0])
+    assert not is_locked(path)
+
+
+def tick(*moments: float) -> Callable[[], float]:
+    times = iter(moments)
+    return lambda: next(times)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "about 0 s"), (89, "about 89 s"), (100, "about 2 min"), (9000, "about 2.5 h")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert describe_duration(seconds) == words
+
+
+def test_lines_come_every_few_seconds_and_at_the_end() -> None:
+    said: list[str] = []
+    clock = tick(0.0, 30.0, 31.0, 40.0, 41.0)
+    line = ProgressLine("verdicts", said.append, every_s=5, clock=clock)
+    for num_done in (10, 12, 30, 50):
+        line(num_done, 50)
+    # 20 more in 10 s after a slow start: the 20 that are left take 10 s
+    assert said == [
+        "10 of 50 verdicts",
+        "30 of 50 verdicts, about 10 s left",
+        "50 of 50 verdicts, in 11 s",
+    ]
+
+
+def test_what_is_left_counts_down_while_one_thing_takes_long() -> None:
+    said: list[str] = []
+    line = ProgressLine("steps", said.append, clock=tick(0, 0, 90, 100, 110, 114, 200))
+    for num_done in range(4):  # the first takes 90 s, the others 10
+        line(num_done, 6)
+    for _ in range(2):
+        line.tell()
+    assert said == [
+        "1 of 6 steps, about 8 min left",
+        "2 of 6 steps, about 40 s left",
+        "3 of 6 steps, about 30 s left",
+        "3 of 6 steps, about 26 s left",
+        "3 of 6 steps, about 20 s left",
+    ]
+
+
+def wait_for(said: list[str], num: int) -> None:
+    for _ in range(500):
+        if len(said) >= num:
+            return
+        time.sleep(0.01)
+
+
+def test_something_is_said_while_nothing_comes() -> None:
+    said: list[str] = []
+    with keep_telling(said.append, "prepare", every_s=0.01):
+        wait_for(said, 2)
+        line = ProgressLine("rows", said.append)
+        line(0, 9)
+        line(3, 9)
+        said.clear()
+        wait_for(said, 1)
+        line.end()
+        assert said[0].startswith("3 of 9 rows, about ")
+        said.clear()
+        wait_for(said, 2)
+        assert "prepare: 0 s so far" in said
+    said.clear()
+    time.sleep(0.05)
+    assert said == []
+
+
+def test_nothing_is_said_beside_a_bar_or_other_lines() -> None:
+    said: list[str] = []
+    hush(True)
+    try:
+        with keep_telling(said.append, "grpo", every_s=0.01):
+            time.sleep(0.05)
+    finally:
+        hush(False)
+    with keep_telling(said.append, "grpo") as say:
+        say("a line")
+    assert said == ["a line"]
+
+
+def test_a_line_says_what_else_there_is_and_does_without_an_end() -> None:
+    said: list[str] = []
+    line = ProgressLine("items", said.append, every_s=0)
+    line(3, None, "2.0/s")
+    line(4, None)
+    assert said == ["3 items, 2.0/s", "4 items"]
+
+
+_COUNT_FAULTS = """
+import resource, sys
+from groupwise.core import keep_freed_memory
+
+if sys.argv[1] == "kept":
+    assert keep_freed_memory()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    b"x" * (40_000_000 + len(sys.argv[1]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+_NAMES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")
+def test_pages_of_freed_blocks_are_not_asked_for_again():
+    environment = {name: value for name, value in os.environ.items() if name not in _NAMES}
+
+    def count(kept: str) -> int:
+        command = [sys.executable, "-c", _COUNT_FAULTS, kept]
+        return int(subprocess.check_output(command, env=environment))
+
+    assert count("kept") < count("given back") / 2
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_what_the_environment_sets_stays(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setenv(name, "")
+    assert not keep_freed_memory()
+
+
+def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch):
+    for name in _NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert not keep_freed_memory()
+
+
+@pytest.fixture
+def limit(tmp_path, monkeypatch):
+    """Return a function that puts this process into control groups of version 2 or 1."""
+
+    def put(kind="", **groups):
+        own, root = tmp_path / "cgroup", tmp_path / "groups" / kind
+        own.write_text(f"1:cpu:/\n5:{kind}:/above/own\n")
+        names = memory._FILES[kind == "memory"]
+        for place, (most, used, cache) in groups.items():
+            folder = root / place.replace("_", "/")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / names[0]).write_text(f"{most}\n")
+            (folder / names[1]).write_text(f"{used}\n")
+            (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cache}\n")
+        monkeypatch.setattr(memory, "_OWN_GROUP", own)
+        monkeypatch.setattr(memory, "_GROUPS", tmp_path / "groups")
+
+    return put
+
+
+@pytest.mark.parametrize("kind", ["", "memory"])
+def test_a_control_group_leaves_what_it_allows(kind, limit):
+    before = read_total_memory()
+    limit(kind, above=(10_000, 6_000, 500), above_own=("max", 6_000, 0))
+    assert read_total_memory() == 10_000 < before
+    assert read_free_memory() == 4_500
+    limit(kind, above_own=(9_000, 9_500, 0))
+    assert read_free_memory() == 0
+
+
+def test_without_control_groups_it_is_the_machine_s(limit, tmp_path, monkeypatch):
+    limit()
+    assert 0 < read_free_memory() <= read_total_memory()
+    monkeypatch.setattr(memory, "_SYSTEM", tmp_path / "gone")
+    assert read_free_memory() is None
+
+
+def test_places_are_counted_and_the_first_are_kept():
+    places = [f"row {number}" for number in range(MAX_PLACES + 5)]
+    (finding,) = report_places("error", "leak", "{count} rows leak.", places)
+    assert (finding.message, finding.count) == (f"{MAX_PLACES + 5} rows leak.", MAX_PLACES + 5)
+    assert finding.where == tuple(places[:MAX_PLACES])
+    assert finding.to_json()["where"] == places[:MAX_PLACES]
+
+
+def test_nothing_is_found_without_places():
+    assert report_places("error", "leak", "{count} rows leak.", []) == []
+
+
+SHAPE = TypeAdapter(dict[str, list[int]])
+
+
+def test_a_value_of_another_shape_is_refused_with_the_first_fault_and_its_place() -> None:
+    assert parse_value({"a": ["1"]}, SHAPE, "unused") == {"a": [1]}
+    with pytest.raises(DataError, match=r"^x\.json is odd; got a\.1: Input should be a valid int"):
+        parse_value({"a": [1, None, None]}, SHAPE, "x.json is odd")
+    with pytest.raises(EvaluationError, match="write it again"):
+        parse_value([], SHAPE, "x.json is odd", error=EvaluationError, fix="write it again")

@@ -2,22 +2,34 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from command_line import CommandLine
+from loopback_hub import LoopbackHub, serve_hub
 from run_folders import restate
+from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_policies, write_policies
 from groupwise.evaluation.report.tables import describe_metric
-from groupwise.flow import export_run, open_run
+from groupwise.flow import (
+    FinishedRun,
+    check_pushable,
+    export_for_trainer,
+    export_run,
+    list_uploads,
+    open_run,
+    upload,
+)
 from groupwise.flow.exporting import find_licence, render_card
-from groupwise.models import ExportedPolicy, load_policy
+from groupwise.models import ExportedPolicy, load_policy, quantization
 
 
 def test_the_main_policy_is_exported_with_a_card_of_its_run(
@@ -135,3 +147,118 @@ def test_a_licence_is_what_the_base_says_of_itself(tmp_path: Path, has_card: boo
     assert find_licence(str(tmp_path)) == ("apache-2.0" if has_card else None)
     assert find_licence("nobody/has-this-one") is None
     assert find_licence("no name of a model") is None
+
+
+NAME = "someone/bolts"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+    with serve_hub() as found:
+        monkeypatch.setenv("HF_ENDPOINT", found.address)
+        monkeypatch.setenv("HF_TOKEN", found.token)
+        yield found
+
+
+def test_what_is_exported_of_a_finished_run_goes_up(
+    finished: Path, hub: LoopbackHub, command_line: CommandLine
+) -> None:
+    done = command_line("push", finished, NAME, "--private", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("nothing was uploaded\n")
+    assert hub.repositories == {}
+    done = command_line("push", finished, NAME, "--private")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"uploaded: {hub.address}/{NAME}\n")
+    assert hub.repositories == {NAME: True}
+    files = hub.files[NAME]
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= set(files)
+    assert {"adapter/adapter_config.json", "adapter/adapter_model.safetensors"} <= set(files)
+    assert not [name for name in files if name.endswith((".jsonl", ".pt", ".pth", ".bin", ".csv"))]
+    assert b"One training is not a method" in files["README.md"]
+    lines = done.stdout.splitlines()[:-1]
+    assert {line.rpartition(" ")[2]: line.split()[0] for line in lines} == {
+        name: f"{len(content):,}" for name, content in files.items()
+    }
+    assert hub.unknown == []
+
+
+def test_a_run_that_is_not_finished_is_not_pushed(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    with pytest.raises(RunError, match="a checkpoint is not pushed"):
+        check_pushable(open_run(run), "grpo/checkpoint-1")
+    (run / "report" / "step.json").unlink()
+    with pytest.raises(RunError, match="is not finished; got no report yet"):
+        check_pushable(open_run(run))
+
+
+def test_a_hub_that_takes_nothing_is_told_in_a_sentence(
+    hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("README.md", "merged/config.json"):
+        write_text(tmp_path / name, "x")
+    files = list_uploads(tmp_path)
+    assert list(files) == ["README.md", "config.json"]
+    upload(files, NAME)
+    assert hub.repositories == {NAME: False}
+    monkeypatch.setenv("HF_TOKEN", "another")
+    with pytest.raises(RunError, match=r"did not take someone/bolts .*401.*; check HF_ENDPOINT"):
+        upload(files, NAME)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(RunError, match=r"the hub http://127\.0\.0\.1:9 did not take"):
+        upload(files, NAME)
+
+
+MODEL: dict[str, Any] = LORA["model"] | {"quantization": "nf4"}
+GRPO: dict[str, Any] = LORA["grpo"] | {"entropy_bonus": 0.0}
+FULL = {"trainable": {"method": "full"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"grpo": GRPO | FULL}, "only a LoRA trains on 4 bits; set grpo.trainable.method to lora"),
+        ({"sft": FULL}, "only a LoRA trains on 4 bits; set sft.trainable.method to lora"),
+        (
+            {"grpo": GRPO | {"trainable": {"method": "prompt"}}},
+            "only a LoRA trains on 4 bits; set grpo.trainable.method to lora",
+        ),
+        (
+            {"compute": {"sharding": "fsdp"}},
+            "weights in 4 bits are not spread; set compute.sharding to none",
+        ),
+        ({"grpo": GRPO | {"vllm": {}}}, "leave grpo.vllm out"),
+    ],
+)
+def test_a_config_that_does_not_go_with_bits_is_refused(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    usual = LORA | {"grpo": GRPO}
+    with pytest.raises(ValueError, match=f"model.quantization nf4: .*{sentence}"):
+        SmallConfig(**usual | {"model": MODEL} | changes)
+    SmallConfig(**usual | changes)
+    SmallConfig(**usual | {"model": MODEL})
+
+
+@pytest.mark.parametrize("ending", [(), ("--dry-run",)])
+def test_without_bitsandbytes_a_run_ends_before_it_begins(
+    ending: tuple[str, ...], command_line: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quantization, "find_spec", lambda _: None)
+    lora = [f"{stage}.trainable.method=lora" for stage in ("sft", "grpo")]
+    told = [word for one in ("model.quantization=nf4", *lora) for word in ("--set", one)]
+    ended = command_line("run", "on_task", "--out", "run", *told, *ending)
+    assert ended.returncode == 2
+    assert "model.quantization: nf4 needs bitsandbytes, which is not installed" in ended.stderr
+    assert "pip install 'groupwise[quantization]'" in ended.stderr
+    assert not Path("run", "sft").exists()
+
+
+@pytest.mark.parametrize("trainer", ["verl", "swift"])
+def test_other_trainers_are_not_told_of_bits(trainer: Any, tmp_path: Path) -> None:
+    config = SmallConfig(**LORA | {"model": MODEL})
+    task = SmallTask()
+    run = FinishedRun(tmp_path, task.make_recipe("small"), task, config)
+    with pytest.raises(Exception, match=f"{trainer} is not told of weights in 4 bits"):
+        export_for_trainer(run, tmp_path / "out", trainer)

@@ -1,12 +1,18 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from groupwise.core import (
+    Completion,
     Config,
     ConfigError,
     DataError,
+    GroupwiseError,
     Message,
     ModelError,
     RunError,
@@ -14,7 +20,19 @@ from groupwise.core import (
     make_example,
 )
 from groupwise.evaluation.predictions import RunPolicy, write_policies
-from groupwise.flow import Task, finished, open_run, predict_rows
+from groupwise.flow import (
+    Served,
+    Task,
+    finished,
+    name_version,
+    open_run,
+    open_served,
+    predict_rows,
+    read_served,
+    sampling,
+    write_served,
+)
+from groupwise.flow.sampling import make_sampler
 from groupwise.pipeline import Preview, Recipe
 from groupwise.serving import Answer
 
@@ -253,3 +271,162 @@ def test_the_command_says_what_became_of_the_rows(run, rows, tmp_path, command_l
     assert done.returncode == 0
     assert "2 rows (1 from before): 通过 1" in done.stdout
     assert opened[-1].policy == Path(run, "sft", "policy")
+
+
+NAMES = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1).filter(
+    lambda name: name not in (".", "..") and len(name.encode()) < 200
+)
+in_any_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@in_any_folder
+@given(parts=st.lists(NAMES, min_size=1, max_size=4), policy=NAMES, version=NAMES, inside=...)
+def test_what_was_written_is_read_again(tmp_path, parts, policy, version, inside: bool):
+    folder = tmp_path / "loop"
+    served = Served((folder if inside else tmp_path / "runs").joinpath(*parts), policy, version)
+    write_served(folder, served)
+    assert read_served(folder) == served
+
+
+def test_a_run_inside_the_folder_moves_with_it_and_one_outside_stays(tmp_path):
+    for name, run in (("a", tmp_path / "a" / "rounds" / "1"), ("b", tmp_path / "ab" / "1")):
+        write_served(tmp_path / name, Served(run, "grpo", "v1"))
+    (tmp_path / "a").rename(tmp_path / "c")
+    assert read_served(tmp_path / "c").run == tmp_path / "c" / "rounds" / "1"
+    assert read_served(tmp_path / "b").run == tmp_path / "ab" / "1"
+    assert json.loads((tmp_path / "c" / "served.json").read_text())["run"] == "rounds/1"
+
+
+def test_paths_may_be_relative_to_where_one_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_served(Path("loop"), Served(Path("loop/run"), "grpo", "v1"))
+    assert read_served(Path("loop")) == read_served(tmp_path / "loop")
+    write_served(Path("loop"), Served(Path("other/run"), "grpo", "v1"))
+    assert read_served(Path("loop")).run == tmp_path / "other" / "run"
+    with pytest.raises(RunError, match="leads upwards"):
+        write_served(Path("loop"), Served(Path("loop/../run"), "grpo", "v1"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+GOOD = {"run": "run", "policy": "grpo", "version": "v1"}
+
+
+@in_any_folder
+@given(
+    content=JSON.map(json.dumps)
+    | st.text()
+    | st.fixed_dictionaries(
+        {"run": JSON, "policy": JSON}, optional={"version": JSON, "more": JSON}
+    ).map(json.dumps)
+)
+def test_whatever_the_file_holds_is_a_served_run_or_one_sentence(tmp_path, content):
+    (tmp_path / "served.json").write_text(content, "utf-8", "surrogatepass", newline="")
+    said = ""
+    try:
+        assert read_served(tmp_path).policy
+    except DataError as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"more": "x"}, "does not say what is served"),
+        ({"policy": ""}, "does not say what is served"),
+        ({"version": 1}, "does not say what is served"),
+        ({"run": "../run"}, "outside its folder"),
+        ({"run": "run\0"}, "outside its folder"),
+    ],
+)
+def test_a_damaged_file_is_told(tmp_path, change, words):
+    (tmp_path / "served.json").write_text(json.dumps(GOOD | change))
+    with pytest.raises(DataError, match=words):
+        read_served(tmp_path)
+
+
+def test_a_file_that_is_missing_or_torn_is_told(tmp_path):
+    with pytest.raises(DataError, match="cannot read"):
+        read_served(tmp_path)
+    (tmp_path / "served.json").write_text('{"run": "ru')
+    with pytest.raises(DataError, match="is not JSON"):
+        read_served(tmp_path)
+
+
+def test_only_the_version_that_is_named_is_opened(tmp_path, finished):
+    version = name_version(open_run(finished).open_predictor("grpo"))
+    write_served(tmp_path, Served(finished, "grpo", version))
+    served, predictor = open_served(tmp_path)
+    assert (served.version, name_version(predictor)) == (version, version)
+    write_served(tmp_path, Served(finished, "sft", version))
+    with pytest.raises(RunError, match="does not have the version"):
+        open_served(tmp_path)
+    write_served(tmp_path, Served(finished, "nowhere", version))
+    with pytest.raises(GroupwiseError, match="nowhere"):
+        open_served(tmp_path)
+
+
+EXAMPLES = [make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(9)]
+
+
+def make_config(*, is_tiny=False):
+    return SimpleNamespace(
+        seed=0,
+        model=SimpleNamespace(is_tiny=is_tiny, base="some/base"),
+        grpo=SimpleNamespace(temperature=0.8, max_new_tokens=5),
+        evaluation=SimpleNamespace(batch_size=4),
+    )
+
+
+class BaseTask:
+    def find_base(self, config, run):
+        return run / "base" if config.model.is_tiny else config.model.base
+
+
+class Engine:
+    """Says its prompt again, and counts how it was asked."""
+
+    asked: ClassVar[list] = []
+
+    def __init__(self, policy, *, batch_size):
+        self.policy = policy
+
+    def generate(self, examples, *, sampling, num_completions):
+        self.asked.append((self.policy, len(examples), num_completions, sampling.temperature))
+        return [[Completion(e.prompt[0].text)] * num_completions for e in examples]
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    monkeypatch.setattr("groupwise.inference.LocalEngine", Engine)
+    monkeypatch.setattr("groupwise.flow.asking.open_policy", lambda config, base: base)
+    monkeypatch.setattr(Engine, "asked", [])
+    return Engine
+
+
+@pytest.mark.parametrize(
+    ("number", "prompts", "each"), [(8, 2, 4), (9, 3, 4), (2, 1, 2), (99, 9, 4)]
+)
+def test_a_small_batch_comes_first_and_says_how_long_it_takes(
+    tmp_path, engine, number, prompts, each
+):
+    said: list[str] = []
+    found = make_sampler(BaseTask()).draw(make_config(), tmp_path, EXAMPLES, number, said.append)
+    assert engine.asked == [("some/base", 1, each, 0.8), ("some/base", prompts - 1, each, 0.8)]
+    assert [len(texts) for texts in found.values()] == [each] * prompts
+    texts = {example.id: example.prompt[0].text for example in EXAMPLES}
+    assert all(texts[name] == answers[0] for name, answers in found.items())
+    assert (
+        f"{prompts * each} answers of the base are sampled, {each} to a prompt: at most" in said[0]
+    )
+
+
+def test_a_base_that_the_run_builds_is_asked_when_it_is_there(tmp_path, engine):
+    config = make_config(is_tiny=True)
+    with pytest.raises(ConfigError, match="built by the run"):
+        sampling.draw_answers(BaseTask(), config, tmp_path, EXAMPLES, number=4, say=print)
+    (tmp_path / "base").mkdir()
+    assert sampling.draw_answers(BaseTask(), config, tmp_path, EXAMPLES, number=4, say=print)

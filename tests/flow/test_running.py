@@ -1,17 +1,43 @@
 """A Task of somebody else, from Python: the whole way, with a warm-up and without one."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_task import GreedyTask, SmallConfig, SmallTask
+from command_line import CommandLine
+from small_task import LORA, GreedyTask, LeakyTask, SmallConfig, SmallTask
 
-from groupwise.core import ConfigError, read_json, read_jsonl, write_jsonl
+from groupwise.cli.watch import RunReader
+from groupwise.core import (
+    ConfigError,
+    DataError,
+    RunError,
+    ServingError,
+    TrainingError,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+    write_text,
+)
 from groupwise.data import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
-from groupwise.flow import open_run, predict_rows, rate_baselines, run
+from groupwise.flow import (
+    Served,
+    Task,
+    evaluate_on,
+    find_source,
+    name_version,
+    open_run,
+    predict_rows,
+    rate_baselines,
+    run,
+    training,
+    write_served,
+)
 from groupwise.flow.running import find_address
 from groupwise.pipeline import find_recipe
 
@@ -31,13 +57,19 @@ SMALL: dict[str, Any] = {
 WARMUP = {"epochs": 1, "batch_size": 4, "learning_rate": 1e-3}
 
 
-def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
+def test_a_task_with_a_warmup_runs_the_whole_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, looked_at = watch_training(monkeypatch)
     said: list[str] = []
     grpo = SMALL["grpo"] | {"validation": {"every_steps": 1}}
     warmup = WARMUP | {"validation": {"every_steps": 1, "select": "last"}}
     config = SmallConfig(**SMALL | {"grpo": grpo, "sft": warmup})
     out = run(SmallTask, config, out=tmp_path / "run", say=said.append)
     metrics = read_metrics(out / "evaluate" / "metrics.json")
+    taught = out / "sft" / "policy"
+    assert opened == [out / "prepare" / "base", taught, taught]
+    assert looked_at == {one.id for one in read_examples(out / "prepare" / "validation.jsonl")[:2]}
     policies = {metric.policy for metric in metrics if metric.measure == "accuracy"}
     assert policies == {"majority", "text_only", "joint", "prompt", "sft", "sft_control", "grpo"}
     assert said[0] == "[1/9] prepare: data into splits"
@@ -65,6 +97,31 @@ def test_a_task_with_a_warmup_runs_the_whole_way(tmp_path: Path) -> None:
     said.clear()
     run(SmallTask, config, out=out, say=said.append)
     assert sum("reused" in line for line in said) == 9
+
+
+def watch_training(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], set[str]]:
+    """Return what trainings start from, in order, and the ids of rows that they look at."""
+    opened: list[Path] = []
+    looked_at: set[str] = set()
+    open_policy, check_heldout = training.open_policy, training.check_heldout
+
+    def open_and_note(config: Any, base: Any) -> Any:
+        opened.append(Path(base))
+        return open_policy(config, base)
+
+    def check_and_note(task: Any, policy: Any, heldout: Any, *given: Any, **named: Any) -> Any:
+        looked_at.update(one.id for one in heldout)
+        return check_heldout(task, policy, heldout, *given, **named)
+
+    monkeypatch.setattr(training, "open_policy", open_and_note)
+    monkeypatch.setattr(training, "check_heldout", check_and_note)
+    return opened, looked_at
+
+
+def test_errors_of_the_data_audit_stop_a_run_before_it_trains(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the data audit found 2 error\(s\)"):
+        run(LeakyTask, SmallConfig(**SMALL), out=tmp_path / "run", say=lambda _: None)
+    assert not (tmp_path / "run" / "grpo").exists()
 
 
 def check_predictions(out: Path) -> None:
@@ -116,3 +173,267 @@ def test_a_recipe_is_found_by_its_import_path() -> None:
         find_recipe("nowhere:Task")
     with pytest.raises(ConfigError, match="small_task:Absent cannot be imported"):
         find_recipe("small_task:Absent")
+
+
+@pytest.fixture(scope="module")
+def versions(finished):
+    run = open_run(finished)
+    return {name: name_version(run.open_predictor(name)) for name in ("grpo", "prompt")}
+
+
+def test_a_loop_folder_serves_what_it_names_whenever_it_is_asked(finished, tmp_path, versions):
+    for name, version in versions.items():
+        write_served(tmp_path, Served(finished, name, version))
+        source = find_source(tmp_path, None)
+        opened = source.open()
+        assert opened.version == version == source.find_version() == name_version(opened.predictor)
+    write_served(tmp_path, Served(finished, "grpo", versions["grpo"]))
+    assert source.open().version == source.find_version() == versions["grpo"]
+    write_served(tmp_path, Served(finished, "prompt", versions["grpo"]))
+    with pytest.raises(RunError, match=r"does not have the version that .*served\.json names"):
+        source.open()
+    (tmp_path / "served.json").write_text("{}")
+    with pytest.raises(DataError, match="does not say what is served"):
+        source.find_version()
+
+
+def test_a_run_stays_the_same_and_says_what_to_do(finished, versions):
+    source = find_source(finished, "prompt")
+    assert source.open().version == versions["prompt"]
+    with pytest.raises(ServingError, match="alone; serve a loop folder"):
+        source.find_version()
+
+
+def test_a_loop_folder_itself_says_which_policy(finished, tmp_path, versions):
+    write_served(tmp_path, Served(finished, "grpo", versions["grpo"]))
+    with pytest.raises(ConfigError, match="itself says which policy"):
+        find_source(tmp_path, "prompt")
+
+
+def test_the_command_refuses_another_version_than_is_named(
+    finished, tmp_path, versions, command_line
+):
+    write_served(tmp_path, Served(finished, "grpo", versions["grpo"]))
+    done = command_line("serve", tmp_path, "--dry-run")
+    assert (done.returncode, "ready: nothing was served" in done.stdout) == (0, True)
+    write_served(tmp_path, Served(finished, "grpo", versions["prompt"]))
+    done = command_line("serve", tmp_path, "--dry-run")
+    assert done.returncode == 2
+    assert "does not have the version" in done.stderr
+    judge = tmp_path / "judge.yaml"
+    judge.write_text("model: /nowhere\n")
+    write_served(tmp_path, Served(finished, "grpo", versions["grpo"]))
+    done = command_line("serve", tmp_path, "--dry-run", "--set", f"screens.judge={judge}")
+    assert (done.returncode, "has no screens to label" in done.stderr) == (2, True)
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "moved" / "run"))
+
+
+def change(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"e", b"f", 1))
+
+
+READERS = {
+    "watch": lambda run: RunReader(run).read(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_changed_predictions_and_manifests_are_refused(copied: Path, reader: str) -> None:
+    READERS[reader](copied)
+    predictions = copied / "evaluate" / "predictions.jsonl"
+    before = predictions.read_bytes()
+    change(predictions)
+    with pytest.raises(RunError, match=r"got evaluate/predictions.jsonl, which was changed"):
+        READERS[reader](copied)
+    predictions.write_bytes(before)
+    manifest = read_json(copied / "manifest.json", dict)
+    write_json(copied / "manifest.json", {**manifest, "seed": manifest["seed"] + 1})
+    with pytest.raises(RunError, match=r"manifest.json was changed since its run wrote it"):
+        READERS[reader](copied)
+
+
+def test_a_checkpoint_with_other_weights_is_refused(copied: Path) -> None:
+    name = min(path.name for path in (copied / "grpo").glob("checkpoint-*"))
+    run = open_run(copied)
+    assert Path(run.find_policy(f"grpo/{name}")) == copied / "grpo" / name
+    change(copied / "grpo" / name / "adapter_model.safetensors")
+    with pytest.raises(TrainingError, match=r"got another adapter_model.safetensors"):
+        run.find_policy(f"grpo/{name}")
+
+
+def test_a_run_names_no_code_of_its_own(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from within its folder nor from above it; nothing is imported to find out."""
+    write_text(copied / "evil.py", "from pathlib import Path\nPath('ran').touch()\n")
+    manifest = read_json(copied / "manifest.json", dict)
+    del manifest["digest"]
+    for folder, module in ((copied, "evil"), (copied.parent, "run.evil")):
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(str(folder))
+        write_json(copied / "manifest.json", {**manifest, "recipe": f"{module}:RECIPE"})
+        with pytest.raises(RunError, match="names code in its own folder as its recipe; got"):
+            open_run(copied)
+        assert not (folder / "ran").exists()
+
+
+SEEN = 3
+
+
+@pytest.fixture
+def rows(finished: Path, tmp_path: Path) -> Path:
+    """Other rows: new ones, some that training has seen, and one with a label of another task."""
+    known = [one.prompt[0].text for one in read_examples(finished / "prepare" / "train.jsonl")]
+    texts = [f"新螺栓{number}的力矩是{number}，合格吗？" for number in range(9)]
+    texts += [f" {text} " for text in known[:SEEN]]
+    labelled = [{"question": t, "label": ("合格", "不合格")[n % 2]} for n, t in enumerate(texts)]
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [*labelled, {"question": "?", "label": "紫色"}])
+    return path
+
+
+@pytest.mark.parametrize("policy", ["grpo", pytest.param("prompt", marks=pytest.mark.slow)])
+def test_a_policy_is_measured_on_other_rows_as_its_run_measured_it(
+    policy: str, finished: Path, tmp_path: Path
+) -> None:
+    """The run's own test rows as a file: the same answers, texts, probabilities and numbers."""
+    test = read_examples(finished / "prepare" / "test.jsonl")
+    own = tmp_path / "test.jsonl"
+    write_jsonl(own, [{"question": e.prompt[0].text, "label": e.label} for e in test])
+    out = tmp_path / policy
+    evaluate_on(open_run(finished), own, out=out, policy=policy)
+    before = read_predictions(finished / "evaluate" / "predictions.jsonl")
+    after = read_predictions(out / "evaluate" / "predictions.jsonl")
+    assert [_show(one) for one in after if one.policy == policy] == [
+        _show(one) for one in before if one.policy == policy
+    ]
+    known = {m.name: m.value for m in read_metrics(finished / "evaluate" / "metrics.json")}
+    found = {m.name: m.value for m in read_metrics(out / "evaluate" / "metrics.json")}
+    measured = {f"{policy}/accuracy", f"{policy}/invalid_rate", "majority/accuracy"}
+    assert measured <= set(found)
+    assert {name: found[name] for name in measured} == {name: known[name] for name in measured}
+
+
+def _show(one: Any) -> tuple[Any, ...]:
+    return one.example_id, one.label, one.predicted, one.text, one.probabilities
+
+
+def test_what_training_has_seen_is_told_and_left_out_of_a_second_number(
+    finished: Path, rows: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    found = evaluate_on(open_run(finished), rows, out=out)
+    assert (found.num_rows, found.drops.counts, found.num_seen) == (13, {"no such label": 1}, SEEN)
+    assert "text_in_two_splits" in {finding.name for finding in found.audit.warnings}
+    sizes = {m.name: m.n for m in read_metrics(out / "evaluate" / "metrics.json")}
+    assert sizes["grpo/accuracy"] == 12
+    assert sizes["grpo/accuracy[seen_in_training=yes]"] == SEEN
+    assert sizes["grpo/accuracy[seen_in_training=no]"] == 12 - SEEN
+    manifest = read_json(out / "manifest.json", dict)
+    origin = manifest["evaluated"]
+    assert (origin["run"], origin["policy"]) == (str(finished), "grpo")
+    report = (out / "report.md").read_text()
+    assert origin["weights"] in report
+    assert origin["data_digest"] in report
+    assert "no such label" in report
+    assert [one.name for one in read_policies(out).listed if one.kind != "baseline"] == [
+        "prompt",
+        "sft",
+        "grpo",
+    ]
+    assert not list(out.rglob("*.safetensors"))
+
+
+def test_the_same_call_continues_and_another_is_refused(
+    finished: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, opened = tmp_path / "out", open_run(finished)
+    with monkeypatch.context() as patch:
+        patch.setattr("groupwise.flow.other_data.measure_policies", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_on(opened, rows, out=out)
+    with monkeypatch.context() as patch:
+        patch.setattr("groupwise.flow.other_data.ask_policy", _stop)
+        evaluate_on(opened, rows, out=out)
+    before = (out / "evaluate" / "predictions.jsonl").read_bytes()
+    assert [row["run"] for row in read_jsonl(tmp_path / "looks.jsonl")] == ["out"]
+    with pytest.raises(RunError, match="holds another evaluation; got policy grpo"):
+        evaluate_on(opened, rows, out=out, policy="sft")
+    write_jsonl(rows, read_jsonl(rows)[:5])
+    with pytest.raises(RunError, match="holds another evaluation; got data_digest"):
+        evaluate_on(opened, rows, out=out)
+    assert (out / "evaluate" / "predictions.jsonl").read_bytes() == before
+    for folder in (finished, tmp_path):
+        with pytest.raises(RunError, match="has files that are no evaluation on other data"):
+            evaluate_on(opened, rows, out=folder)
+    for verb in (open_run, lambda folder: run(SmallTask, SmallConfig(**LORA), out=folder)):
+        with pytest.raises(RunError, match="holds an evaluation of the run"):
+            verb(out)
+
+
+def _stop(*given: Any, **named: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_a_policy(finished: Path, rows: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    evaluate_on(open_run(finished), rows, out=out, policy="grpo/checkpoint-1")
+    (policy,) = [one for one in read_policies(out).listed if one.step == "grpo"]
+    assert (policy.name, policy.title) == ("grpo-checkpoint-1", "GRPO, step 1")
+    assert (policy.trained_from, policy.budget) == ("sft", {"num_steps": 1})
+    asked = {one.policy for one in read_predictions(out / "evaluate" / "predictions.jsonl")}
+    assert "grpo-checkpoint-1" in asked
+    with pytest.raises(RunError, match=r"no policy of .* 'grpo/checkpoint-7'"):
+        evaluate_on(open_run(finished), rows, out=tmp_path / "7", policy="grpo/checkpoint-7")
+
+
+def test_what_cannot_be_evaluated_is_said(
+    finished: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_run(finished)
+    with pytest.raises(ConfigError, match="there is no file or folder"):
+        evaluate_on(opened, tmp_path / "nowhere", out=tmp_path / "out")
+    monkeypatch.setattr(SmallTask, "read_labelled", Task.read_labelled)
+    with pytest.raises(ConfigError, match="SmallTask reads no labelled rows of other data"):
+        evaluate_on(opened, rows, out=tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_rows_that_cannot_be_used_take_no_folder(
+    finished: Path, rows: Path, tmp_path: Path
+) -> None:
+    text, out = rows.read_text(encoding="utf-8"), tmp_path / "out"
+    write_jsonl(rows, [])
+    with pytest.raises(DataError):
+        evaluate_on(open_run(finished), rows, out=out)
+    assert [path.name for path in out.iterdir() if not path.name.startswith(".")] == []
+    other = tmp_path / "other.jsonl"
+    other.write_text(text, encoding="utf-8")
+    assert evaluate_on(open_run(finished), other, out=out).num_rows == len(text.splitlines())
+
+
+@pytest.mark.slow
+def test_two_policies_on_the_same_rows_are_compared_by_item(
+    finished: Path, rows: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    for policy in ("sft", "grpo"):
+        done = command_line("evaluate", f"{finished}:{policy}", rows, "--out", policy)
+        assert done.returncode == 0, done.stderr
+        assert "13 rows, 12 asked" in done.stdout
+        assert "seen in training: 3 rows" in done.stdout
+        assert "not used: 1 no such label" in done.stderr
+    done = command_line("compare", "sft", "grpo", "--out", "both")
+    assert done.returncode == 0, done.stderr
+    both = json.loads((tmp_path / "both" / "comparison.json").read_text())
+    assert both["table"]["is_fair"], done.stdout
+    assert [(one["system"], one["policy"]) for one in both["table"]["results"]] == [
+        ("sft", "sft"),
+        ("grpo", "grpo"),
+    ]
+    done = command_line("compare", "sft", finished, "--out", "apart")
+    apart = json.loads((tmp_path / "apart" / "comparison.json").read_text())
+    assert not apart["table"]["is_fair"]
+    assert "they were measured on different items" in done.stdout

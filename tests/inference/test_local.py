@@ -1,15 +1,26 @@
+import asyncio
 import json
 import math
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from mixed_prompts import encode_by_processor
 
-from groupwise.core import Message, ModelError, open_picture
-from groupwise.inference import LocalEngine, Sampling, find_label_tokens
+from groupwise.core import DataError, Message, ModelError, make_example, open_picture, read_picture
+from groupwise.inference import (
+    LocalEngine,
+    LocalResponder,
+    Sampling,
+    find_label_tokens,
+    run_on_shared_loop,
+    server_settings,
+    time_answers,
+)
 from groupwise.inference.labels import list_spellings
+from groupwise.inference.server_settings import LimitSettings, RequestLimiter
 from groupwise.models import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
@@ -294,3 +305,174 @@ def test_labels_that_begin_alike_have_the_shares_of_what_is_written(text, text_e
 def test_labels_that_are_spelled_alike_are_refused(text, text_examples):
     with pytest.raises(ModelError, match=r"'yes' is spelled in the tokens of another.*case"):
         LocalEngine(text).label_probabilities(text_examples[:1], labels=("yes", "Yes"))
+
+
+LABELS = ["yes", "no"]
+SAMPLING = Sampling(max_new_tokens=6)
+
+
+class CountingEngine(LocalEngine):
+    """Notes the sizes of its batches."""
+
+    def __init__(self, policy, **named):
+        super().__init__(policy, **named)
+        self.sizes = []
+
+    def generate(self, examples, **named):
+        self.sizes.append(len(examples))
+        return super().generate(examples, **named)
+
+    def label_probabilities(self, examples, **named):
+        self.sizes.append(len(examples))
+        return super().label_probabilities(examples, **named)
+
+
+@pytest.fixture(scope="module")
+def engine(vision_folder):
+    return LocalEngine(load_policy(vision_folder), batch_size=4)
+
+
+def gather(*work):
+    async def wait():
+        return await asyncio.gather(*work)
+
+    return run_on_shared_loop(wait())
+
+
+def test_single_requests_get_what_a_batch_gets(engine, picture_examples):
+    counting = CountingEngine(engine.policy, batch_size=4)
+    responder = LocalResponder(counting, model="tiny")
+    replies = gather(*(responder.respond(e, sampling=SAMPLING) for e in picture_examples[:6]))
+    shares = gather(*(responder.weigh_labels(e, labels=LABELS) for e in picture_examples[:6]))
+    drawn = engine.generate(picture_examples[:6], sampling=SAMPLING)
+    assert [reply.text for reply in replies] == [row[0].text for row in drawn]
+    for share, expected in zip(
+        shares, engine.label_probabilities(picture_examples[:6], labels=LABELS), strict=True
+    ):
+        assert share.shares == pytest.approx(expected, abs=1e-5)
+    assert counting.sizes == [4, 2, 4, 2]
+    assert {reply.usage.completion_tokens for reply in replies} <= set(range(1, 7))
+
+
+def test_what_fails_is_told_to_those_who_wait_and_the_next_is_answered(engine, picture_examples):
+    responder = LocalResponder(engine, model="tiny")
+    with pytest.raises(ModelError, match="spelled in the tokens of another"):
+        run_on_shared_loop(responder.weigh_labels(picture_examples[0], labels=["yes", "Yes"]))
+    assert run_on_shared_loop(responder.weigh_labels(picture_examples[0], labels=LABELS)).shares
+
+
+def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(picture_examples[0].pictures[0].path.read_bytes())
+    example = make_example([Message("user", "?")], cluster="g", pictures=[read_picture(path)])
+    path.write_bytes(picture_examples[1].pictures[0].path.read_bytes())
+    with pytest.raises(DataError, match="changed"):
+        run_on_shared_loop(LocalResponder(engine, model="t").respond(example, sampling=SAMPLING))
+
+
+def test_the_revision_is_that_of_the_weights(vision_folder):
+    first, second = (load_policy(vision_folder) for _ in range(2))
+    revisions = [
+        LocalResponder(LocalEngine(policy), model="tiny").identity["revision"]
+        for policy in (first, second)
+    ]
+    assert revisions[0] == revisions[1]
+    next(second.model.parameters()).data[0] += 1e-3
+    changed = LocalResponder(LocalEngine(second), model="tiny").identity
+    assert changed == {"model": "tiny", "revision": changed["revision"]}
+    assert changed["revision"] != revisions[0]
+    third = load_policy(vision_folder)
+    text = third.model.config.text_config
+    text.hidden_act = "gelu" if text.hidden_act != "gelu" else "silu"
+    other = LocalResponder(LocalEngine(third), model="tiny").identity["revision"]
+    assert other != revisions[0]
+    assert (
+        LocalResponder(LocalEngine(second), model="t", revision="r1").identity["revision"] == "r1"
+    )
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only when somebody sleeps."""
+    now = [100.0]
+    sleep = asyncio.sleep
+
+    async def pass_time(duration_s):
+        now[0] += duration_s
+        await sleep(0)
+
+    monkeypatch.setattr(server_settings, "_now", lambda: now[0])
+    monkeypatch.setattr(server_settings.asyncio, "sleep", pass_time)
+    return now
+
+
+def list_starts(clock, num_requests, *, pause_s=None, **given):
+    """Return when each of so many requests was admitted."""
+
+    async def ask_all():
+        limiter = RequestLimiter(LimitSettings(**given))
+        starts = []
+
+        async def ask():
+            async with limiter.admit():
+                starts.append(clock[0])
+                if pause_s is not None and len(starts) == 1:
+                    limiter.pause(pause_s)
+
+        for _ in range(num_requests):
+            await ask()
+        return starts
+
+    return asyncio.run(ask_all())
+
+
+def test_starts_are_spaced(clock):
+    starts = list_starts(clock, 4, max_per_second=2)
+    assert starts == [100.0, 100.5, 101.0, 101.5]
+
+
+def test_without_a_rate_nothing_waits(clock):
+    assert list_starts(clock, 4) == [100.0] * 4
+
+
+def test_nothing_starts_in_a_pause(clock):
+    assert list_starts(clock, 3, pause_s=7.0) == [100.0, 107.0, 107.0]
+
+
+def test_only_so_many_are_admitted_at_once():
+    async def crowd():
+        limiter = RequestLimiter(LimitSettings(max_concurrency=3))
+        inside = [0, 0]
+
+        async def ask():
+            async with limiter.admit():
+                inside[0] += 1
+                inside[1] = max(inside)
+                await asyncio.sleep(0)
+                inside[0] -= 1
+
+        await asyncio.gather(*(ask() for _ in range(20)))
+        return inside[1]
+
+    assert asyncio.run(crowd()) == 3
+
+
+@pytest.mark.parametrize("num_timed", [0, 3, 99])
+def test_the_first_answers_are_timed_alone(text_folder, text_examples, monkeypatch, num_timed):
+    clock, asked = [0.0], []
+
+    def generate(engine, examples, *, sampling):
+        asked.append((engine.batch_size, *(example.id for example in examples)))
+        clock[0] += 0.5 * len(asked)
+
+    monkeypatch.setattr(LocalEngine, "generate", generate)
+    monkeypatch.setattr(
+        "groupwise.inference.local.time", SimpleNamespace(perf_counter=lambda: clock[0])
+    )
+    found = time_answers(
+        load_policy(text_folder), text_examples, sampling=Sampling(), num_timed=num_timed
+    )
+    timed = text_examples[:num_timed]
+    assert asked == [(1, example.id) for example in timed]
+    assert found[: len(timed)] == [0.5 * n for n in range(1, len(timed) + 1)]
+    assert found[len(timed) :] == [None] * (len(text_examples) - len(timed))

@@ -9,13 +9,16 @@ import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import numpy as np
 import pytest
 from faulty_server import MODEL, Fault
 from hypothesis import given
 from hypothesis import strategies as st
+from picture_kinds import save_kinds
 from PIL import Image
+from streams import draw
 
-from groupwise.core import ConfigError, DataError, Message, make_example, read_picture
+from groupwise.core import ConfigError, DataError, Message, make_example, open_picture, read_picture
 from groupwise.inference import (
     LimitSettings,
     RequestError,
@@ -25,6 +28,7 @@ from groupwise.inference import (
     ServerEngine,
     ServerSettings,
     open_responder,
+    retry,
     run_on_shared_loop,
 )
 from groupwise.inference.chat import (
@@ -472,3 +476,82 @@ def test_a_server_on_this_machine_is_reached_past_the_proxy_of_the_environment(s
     assert respond(make_engine(server, no_proxy=True)).text
     with pytest.raises(RequestError, match="no connection"):
         respond(make_engine(server, no_proxy=False))
+
+
+def drop_alpha(content):
+    return Image.open(io.BytesIO(content)).convert("RGB")
+
+
+def put_on_white(content):
+    glass = Image.open(io.BytesIO(content)).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", glass.size, "white"), glass).convert("RGB")
+
+
+@pytest.mark.parametrize("decode", [drop_alpha, put_on_white])
+def test_any_server_sees_the_pixels_that_training_sees(tmp_path, decode):
+    for kind, picture in save_kinds(draw(tmp_path / "base.png", (60, 40))).items():
+        content = base64.b64decode(encode_picture(picture).partition(",")[2])
+        own = np.asarray(open_picture(picture))
+        assert np.array_equal(np.asarray(decode(content)), own), kind
+
+
+def test_what_every_server_reads_alike_is_sent_as_it_is(tmp_path):
+    kinds = save_kinds(draw(tmp_path / "base.png", (60, 40)))
+    for kind in ("jpeg", "grey", "webp"):
+        content = base64.b64decode(encode_picture(kinds[kind]).partition(",")[2])
+        assert content == kinds[kind].path.read_bytes(), kind
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "grey", "turned"])
+def test_a_picture_beyond_the_limit_is_sent_within_it(tmp_path, kind):
+    kinds = save_kinds(draw(tmp_path / "base.png", (60, 40)))
+    sent = open_sent(encode_picture(kinds[kind], max_pixels=600))
+    whole = open_sent(encode_picture(kinds[kind], max_pixels=2400))
+    assert 500 < sent.width * sent.height <= 600 < 2400 == whole.width * whole.height
+    assert (sent.width > sent.height) == (whole.width > whole.height)
+
+
+def open_sent(url):
+    return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
+
+
+QUICK_RETRY = RetrySettings(max_attempts=4, base_delay_s=0.0)
+
+
+def test_delays_double_up_to_the_longest_with_jitter():
+    settings = RetrySettings(base_delay_s=1.0, max_delay_s=5.0)
+    for num_failures, longest in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (2000, 5.0)]:
+        delays = {settings.choose_delay(num_failures, None) for _ in range(50)}
+        assert longest / 2 <= min(delays) < max(delays) <= longest
+
+
+def test_a_server_is_given_the_time_it_asks_for():
+    settings = RetrySettings(base_delay_s=1.0, max_delay_s=5.0)
+    assert settings.choose_delay(1, 60.0) == 60.0
+    assert settings.choose_delay(3, 0.1) >= 2.0
+
+
+@pytest.mark.parametrize(
+    ("cause", "retry_after_s", "num_attempts"),
+    [("empty", None, 4), ("unparsable", 0.0, 4), ("refused", None, 1), ("rate_limit", 121.0, 1)],
+)
+def test_what_cannot_help_is_not_repeated(cause, retry_after_s, num_attempts):
+    failures = []
+
+    async def fail():
+        raise RequestError(cause, "no", retry_after_s=retry_after_s)
+
+    with pytest.raises(RequestError, match="no"):
+        asyncio.run(retry(fail, QUICK_RETRY, on_failure=failures.append))
+    assert len(failures) == num_attempts
+
+
+def test_the_first_success_ends_it():
+    left = [RequestError("empty", "no"), RequestError("timeout", "no")]
+
+    async def fail_twice():
+        if left:
+            raise left.pop()
+        return "yes"
+
+    assert asyncio.run(retry(fail_twice, QUICK_RETRY)) == "yes"

@@ -3,16 +3,24 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Self
 
+import httpx2
 import pytest
-from said_things import TEACHING, TESTING, Talk, find_settings
+from said_things import KEY, LABELS, TEACHING, TESTING, Talk, find_settings
 
+from groupwise.cli.feedback import PERSON_KEY_VARIABLE
 from groupwise.core.outputs import digest_files
+from groupwise.feedback import FeedbackStore, name_person
+from groupwise.flow import name_version, open_run
 from groupwise.flow.served import open_served
 from groupwise.learning import Loop, begin_loop, read_certificate, verify
 
@@ -88,3 +96,121 @@ def test_a_round_killed_at_ten_moments_ends_with_the_same_weights(
         _fill(folder, origin)
         _kill_and_go_on(origin, folder, waits)
         _check_alike(Loop(tmp_path / "whole" / "loop"), Loop(folder / "loop"))
+
+
+NUM_KILLS, NUM_SPEAKERS = 10, 12
+
+
+class Killed:
+    """A server of a loop that is started, asked and killed.
+
+    Args:
+        loop: that it serves.
+        kept: folder of its store.
+    """
+
+    def __init__(self, loop: Loop, kept: Path) -> None:
+        self.loop, self._kept = loop, kept
+        self.said: dict[str, str] = {}
+        """People whose label was acknowledged, and the answer that they spoke of."""
+        self.wrong: list[str] = []
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        path = os.pathsep.join(filter(None, (str(FIXTURES), os.environ.get("PYTHONPATH", ""))))
+        known = {PERSON_KEY_VARIABLE: KEY.decode(), "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        settings = [f"port={port}", f"feedback.folder={self._kept}"]
+        given = [part for one in settings for part in ("--set", one)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "groupwise.cli", "serve", str(self.loop.folder), *given],
+            stdout=subprocess.DEVNULL,
+            env=os.environ | known,
+        )
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        for _ in range(6000):
+            with suppress(httpx2.TransportError):
+                if self.client.get("/readyz").status_code == 200:
+                    return
+            time.sleep(0.01)
+        raise AssertionError("the server did not become ready")
+
+    def kill(self) -> None:
+        """Give it no time to do anything; again changes nothing."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(30)
+
+    def stop(self) -> None:
+        """Let it end."""
+        self._process.terminate()
+        assert self._process.wait(60) == 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def swap(self, run: str, policy: str, version: str) -> None:
+        """Promote another version, and tell the server, if it is there."""
+        self.loop.record("promoted", run, policy, version)
+        with suppress(httpx2.TransportError):
+            self.client.post("/v1/reload")
+
+    def speak(self, person: str, known: set[str]) -> None:
+        """Ask something and correct the answer, or not, if it is killed meanwhile."""
+        row = {"question": f"送检螺栓{person}的力矩是7，合格还是不合格？", "session": person}
+        with suppress(httpx2.TransportError):
+            told = self.client.post("/v1/predict", json={"row": row}).json()
+            if told["model"] not in known:
+                self.wrong.append(told["model"])
+            answer = told["answer_id"]
+            body = {"answer_id": answer, "user": person, "label": LABELS[1]}
+            if self.client.post("/v1/feedback", json=body).status_code == 200:
+                self.said[person] = answer
+
+
+@pytest.mark.slow
+def test_a_server_killed_at_ten_moments_serves_what_was_promoted_and_has_every_label(
+    origin: Path, tmp_path: Path
+) -> None:
+    run = open_run(origin)
+    versions = {name: name_version(run.open_predictor(name)) for name in ("sft", "grpo")}
+    loop = begin_loop(tmp_path / "loop", origin, find_settings())
+    rng = random.Random(0)
+    with Killed(loop, tmp_path / "kept") as server:
+        for moment in range(NUM_KILLS):
+            server.start()
+            served = loop.read_log()[-1]
+            assert server.client.get("/v1/model").json()["version"] == served.version
+            other = "sft" if served.policy == "grpo" else "grpo"
+            killer = threading.Timer(rng.uniform(0, 0.5), server.kill)
+            killer.start()
+            with ThreadPoolExecutor(5) as pool:
+                people = [f"{moment}-{number}" for number in range(NUM_SPEAKERS)]
+                tasks: list[Any] = [
+                    pool.submit(server.speak, one, set(versions.values())) for one in people
+                ]
+                tasks.insert(1, pool.submit(server.swap, served.run, other, versions[other]))
+                for task in tasks:
+                    task.result()
+            killer.join()
+        server.start()
+        last = loop.read_log()[-1]
+        assert server.client.get("/v1/model").json()["version"] == last.version
+        assert len(loop.read_log()) == NUM_KILLS + 1
+        for person, answer in server.said.items():
+            body = {"answer_id": answer, "user": person, "label": LABELS[1]}
+            assert not server.client.post("/v1/feedback", json=body).json()["is_new"]
+        server.stop()
+    assert server.wrong == []
+    store = FeedbackStore(tmp_path / "kept")
+    items = {item.shown.id: [given.person for given in item.labels] for item in store.list_items()}
+    store.close()
+    assert server.said
+    assert all(
+        items[answer] == [name_person(person, KEY)] for person, answer in server.said.items()
+    )
+    assert all(len(people) == 1 for people in items.values())

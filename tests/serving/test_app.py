@@ -5,10 +5,26 @@ import hmac
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+import schemathesis
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+from small_task import SmallConfig, SmallTask
+
+from groupwise.flow import PolicyPredictor, answer_requests
+from groupwise.models import write_tiny_policy
+from groupwise.serving import Request
+from groupwise.serving.bench import Screens
+from groupwise.serving.guesses import Guesses
 
 ROW = '{"task": "doors"}'
 
@@ -190,3 +206,162 @@ def test_an_answer_that_takes_too_long_is_an_error_of_time(start, draw, predicto
     answer = ask(client, [draw()])
     assert answer.status_code == 504
     assert answer.json()["detail"] == "no answer within 0.1 s"
+
+
+def test_ten_at_once_then_one_each_ten_seconds():
+    now = [0.0]
+    guesses = Guesses(lambda: now[0])
+
+    def guess():
+        if guesses.are_too_many("a"):
+            return False
+        guesses.note("a")
+        return True
+
+    assert [guess() for _ in range(12)] == [True] * 10 + [False] * 2
+    now[0] += 9.9
+    assert not guess()
+    now[0] += 0.1
+    assert (guess(), guess(), guesses.are_too_many("b")) == (True, False, False)
+    now[0] += 1000
+    assert [guess() for _ in range(11)] == [True] * 10 + [False]
+
+
+def test_addresses_are_not_kept_without_end():
+    guesses = Guesses(lambda: 0.0)
+    for number in range(10_100):
+        guesses.note(str(number))
+    assert len(guesses._known) == 10_000
+
+
+def test_the_servers_own_token_is_guessed_no_faster(start):
+    client = start(token="geheimnis")
+    wrong, right = ({"Authorization": f"Bearer {word}"} for word in ("falsch", "geheimnis"))
+    found = [client.get("/v1/model", headers=wrong).status_code for _ in range(11)]
+    assert found == [401] * 10 + [429]
+    assert client.get("/v1/model", headers=right).status_code == 429
+    elsewhere = {"X-Forwarded-For": "192.0.2.9"}
+    assert client.get("/v1/model", headers=right | elsewhere).status_code == 200
+    assert [client.get("/v1/model").status_code, client.get("/healthz").status_code] == [429, 200]
+
+
+@pytest.fixture(params=[pytest.param("tiny-qwen2", marks=pytest.mark.slow), "tiny-qwen2.5-vl"])
+def predictor(request: pytest.FixtureRequest, tmp_path: Path) -> PolicyPredictor:
+    """An untrained policy: what it says is of no use, and differs with what is asked."""
+    model = {"base": request.param, "max_pixels": 4096}
+    config = SmallConfig(
+        **{
+            "model": model,
+            "data": {"budget": {"max_prompt_tokens": 128}},
+            "grpo": {"epochs": 1, "prompts_per_step": 2, "group_size": 2, "max_new_tokens": 6},
+        }
+    )
+    texts = [f"第{number}个螺栓的力矩是多少，合格还是不合格？" for number in range(9)]
+    folder = tmp_path / "policy"
+    write_tiny_policy(request.param, folder, seed=1, texts=texts, max_pixels=4096)
+    return PolicyPredictor(SmallTask(), config, folder)
+
+
+@pytest.mark.parametrize("num_requests", [60, pytest.param(500, marks=pytest.mark.slow)])
+def test_served_answers_are_the_offline_ones(
+    num_requests: int,
+    start: Callable[..., Any],
+    predictor: Any,
+    draw: Callable[..., bytes],
+    tmp_path: Path,
+) -> None:
+    has_pictures = predictor.describe()["base"] != "tiny-qwen2"
+    requests: list[Request] = []
+    for number in range(num_requests):
+        picture = tmp_path / f"{number}.png"
+        picture.write_bytes(
+            draw(f"hsl({number * 6}, 90%, 50%)", "PNG", size=(20 + number % 60, 24))
+        )
+        row = {"question": f"第{number}个螺栓" + "的力矩" * (number % 5)}
+        requests.append(Request(str(number), row, (picture,) * (has_pictures and 1 + number % 2)))
+    offline = [answer_requests(predictor, [request])[0] for request in requests]
+    client = start(max_batch=8, batch_wait_ms=50)
+
+    def ask(request: Request) -> Any:
+        files = [("pictures", (path.name, path.read_bytes())) for path in request.pictures]
+        form = {"row": json.dumps(dict(request.row)), "id": request.id}
+        parts = [(name, (None, value)) for name, value in form.items()]
+        return client.post("/v1/predict", files=[*parts, *files]).json()
+
+    with ThreadPoolExecutor(32) as pool:
+        served = list(pool.map(ask, requests))
+    assert [one["id"] for one in served] == [request.id for request in requests]
+    keys = ("text", "answer", "reason", "needs_person")
+    assert [[one[key] for key in keys] for one in served] == [
+        [getattr(one, key) for key in keys] for one in offline
+    ]
+    assert len({one.text for one in offline}) > 15
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_answer_depends_on_what_loading_another_policy_changes_for_a_moment(
+    predictor: PolicyPredictor, dtype: str, draw: Callable[..., bytes], tmp_path: Path
+) -> None:
+    predictor._policy.model.to(getattr(torch, dtype))
+    picture = tmp_path / "1.png"
+    picture.write_bytes(draw("red", "PNG"))
+    has_pictures = predictor.describe()["base"] != "tiny-qwen2"
+    rows = [{"question": "合格" * number} for number in range(1, 4)]
+    asked = [Request(str(row), row, (picture,) * has_pictures) for row in rows]
+    before = answer_requests(predictor, asked)
+    other = torch.float32 if dtype == "bfloat16" else torch.bfloat16
+    usual = torch.get_default_dtype()
+    for default in (other, getattr(torch, dtype)):
+        torch.set_default_dtype(default)
+        try:
+            assert answer_requests(predictor, asked) == before
+        finally:
+            torch.set_default_dtype(usual)
+
+
+ASKED = ("/v1/predict", "/v1/screens")
+CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_no_request_breaks_the_server(start, predictor, mode):
+    client = start(behind=Screens(), max_pictures=4, max_body_mib=1)
+    schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json")))
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert {operation.path for operation in operations} >= {
+        "/v1/predict",
+        "/v1/reload",
+        "/v1/screens",
+        "/metrics",
+        "/readyz",
+    }
+    statuses = {}
+    for operation in operations:
+        for case in draw_cases(operation, mode):
+            response = case.call()
+            statuses.setdefault(operation.path, set()).add(response.status_code)
+            case.validate_response(response, checks=CHECKS)
+    assert statuses["/v1/predict"] & {400, 415, 422}
+    assert statuses["/v1/screens"] & {400, 415, 422}
+    assert client.get("/readyz").status_code == 200
+
+
+def draw_cases(operation, mode):
+    """Return cases of one route; none where there is nothing to get wrong."""
+    cases = []
+
+    @settings(
+        max_examples=60 if operation.path in ASKED else 5,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def collect(case):
+        cases.append(case)
+
+    if mode is GenerationMode.POSITIVE or operation.body:
+        collect()
+    return cases

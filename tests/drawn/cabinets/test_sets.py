@@ -1,9 +1,10 @@
 """Drawn cabinets: the same seed gives the same bytes, and photos show what is said of them."""
 
 import hashlib
+import itertools
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 from groupwise.core import DataError
 from groupwise_drawn.cabinets import (
     CABINET_MISSIONS,
+    IRRELEVANT,
+    SeenObject,
     draw_cabinet,
     judge_descriptions,
+    read_objects,
     write_cabinets,
+    write_objects,
 )
-from groupwise_drawn.cabinets.vocabulary import State
+from groupwise_drawn.cabinets.planning import PHOTO_COUNTS, GroupPlan, deal_states, plan_group
+from groupwise_drawn.cabinets.views import choose_view, describe_view
+from groupwise_drawn.cabinets.vocabulary import KEY_THINGS, State
 
 STATES: tuple[State, ...] = ("right", "wrong", "unclear", "irrelevant")
 SMALL = (112, 84)
@@ -215,3 +223,205 @@ def test_bad_arguments_are_refused_before_anything_is_written(
 def test_an_unknown_state_is_refused():
     with pytest.raises(DataError, match="unknown state"):
         draw_cabinet(CABINET_MISSIONS[0], rng=random.Random(0), state="left")  # type: ignore[arg-type]
+
+
+UNIT, WIRE, CABLES, DEFLECTOR = CABINET_MISSIONS
+
+WORDS = st.text("机柜线缆A1（）-. ", min_size=1, max_size=6).filter(
+    lambda word: word == word.strip()
+)
+OBJECTS = st.builds(
+    SeenObject,
+    name=WORDS,
+    attributes=st.lists(WORDS, max_size=3).map(tuple),
+    count=st.integers(1, 999_999),
+)
+
+
+@given(st.lists(OBJECTS, max_size=5))
+def test_lines_are_read_as_they_were_written(objects: list[SeenObject]):
+    assert read_objects(write_objects(objects)) == tuple(objects)
+
+
+def test_the_style_is_that_of_the_contract():
+    seen = [SeenObject("BBU设备", ("正装", "安装牢固")), SeenObject("螺丝", ("已拧紧",), 4)]
+    assert write_objects(seen) == "BBU设备/正装/安装牢固×1，螺丝/已拧紧×4"
+    assert write_objects([]) == IRRELEVANT == "无关图片"
+    assert read_objects("机柜×12") == (SeenObject("机柜", (), 12),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        " ",
+        "机柜",
+        "机柜x1",
+        "机柜×",
+        "机柜×0",
+        "机柜×01",
+        "机柜×-1",
+        "机柜×1.",
+        "机柜×１",
+        "机柜×1,螺丝×2",
+        "机柜×1，",
+        "，机柜×1",
+        "机柜×1， 螺丝×2",
+        "机柜//白色×1",
+        "/白色×1",
+        "机柜/×1",
+        "机柜 ×1",
+        "机柜×1×2",
+        "机柜×1\n",
+        "机柜×1，无关图片",
+        "无关图片。",
+    ],
+)
+def test_other_styles_are_refused(line: str):
+    with pytest.raises(DataError, match="not in the style"):
+        read_objects(line)
+
+
+@pytest.mark.parametrize(
+    "seen", [SeenObject("机/柜"), SeenObject("机×"), SeenObject(""), SeenObject("机柜", (), 0)]
+)
+def test_objects_that_could_not_be_read_back_are_refused(seen: SeenObject):
+    with pytest.raises(DataError):
+        write_objects([seen])
+
+
+@pytest.mark.parametrize(
+    ("mission", "lines", "passes"),
+    [
+        (UNIT, ["BBU设备/正装/安装牢固×1，机柜/白色×1", "无关图片"], True),
+        (UNIT, ["BBU设备/正装/安装牢固×1", "BBU设备/未正装/上下倒置×1"], False),
+        (UNIT, ["BBU设备/正装/安装牢固×1，BBU设备/未正装/左右歪斜×1"], False),
+        (UNIT, ["无关图片", "纸板/遮挡视线×1，机柜/白色×1"], False),
+        (UNIT, ["BBU设备/正装×1"], False),
+        (UNIT, ["接地线/黄绿色/连接牢固×1"], False),
+        (WIRE, ["接地线/黄绿色/连接牢固×1"], True),
+        (WIRE, ["接地线/黄绿色/一端未连接×1"], False),
+        (WIRE, ["接地线/黄绿色/连接牢固×1", "接地线/红色/颜色不符×1"], False),
+        (WIRE, ["接地线/黄绿色/连接牢固×1", "线缆束/未绑扎/散开×1"], True),
+        (CABLES, ["线缆束/布放整齐/扎带固定×2，机柜/黑色×1"], True),
+        (CABLES, ["线缆束/布放不整齐/交叉缠绕×1"], False),
+        (DEFLECTOR, ["挡风板/已安装/位置正确×1", "机柜/白色/柜门关闭×1，门锁×1"], True),
+        (DEFLECTOR, ["挡风板/未安装×1"], False),
+        (DEFLECTOR, ["挡风板/安装不到位/左右歪斜×1", "挡风板/已安装/位置正确×1"], False),
+        (DEFLECTOR, [], False),
+    ],
+)
+def test_the_rule(mission: str, lines: list[str], passes: bool):
+    assert judge_descriptions(mission, lines) is passes
+
+
+def test_wrong_states_are_said_with_a_negation_and_right_ones_never():
+    for thing in KEY_THINGS.values():
+        assert not any(mark in word for mark in "未不" for word in thing.right)
+        for words in thing.wrong.values():
+            assert any(mark in word for mark in "未不" for word in words)
+    assert len({thing.name for thing in KEY_THINGS.values()}) == len(CABINET_MISSIONS) == 4
+
+
+def plan_set(num_groups: int, *, seed: int = 1, pass_share: float = 0.5) -> list[GroupPlan]:
+    return [
+        plan_group(index, seed=seed, missions=CABINET_MISSIONS, pass_share=pass_share)
+        for index in range(num_groups)
+    ]
+
+
+def test_missions_counts_and_verdicts_are_balanced():
+    plans = plan_set(640)
+    cells = Counter((plan.mission, len(plan.states), plan.passes) for plan in plans)
+    assert len(cells) == 4 * len(PHOTO_COUNTS) * 2
+    assert set(cells.values()) == {20}
+    assert len({plan.group_id for plan in plans}) == 640
+
+
+@pytest.mark.parametrize("pass_share", [0.0, 0.3, 0.55, 0.9, 1.0])
+def test_every_number_of_photos_has_its_share_of_passes(pass_share: float):
+    found = defaultdict[tuple[str, int], list[bool]](list)
+    for plan in plan_set(1600, pass_share=pass_share):
+        found[plan.mission, len(plan.states)].append(plan.passes)
+    for verdicts in found.values():
+        assert len(verdicts) == 100
+        assert abs(sum(verdicts) - 100 * pass_share) <= 15
+
+
+def test_counts_and_missions_do_not_tell_the_verdict():
+    plans = plan_set(1000, seed=7)
+    labels = np.array([plan.passes for plan in plans])
+    features = np.array(
+        [
+            [plan.mission == name for name in CABINET_MISSIONS]
+            + [len(plan.states) == count for count in PHOTO_COUNTS]
+            + [len(plan.states) * (plan.mission == name) for name in CABINET_MISSIONS]
+            + [index % 2, index / 1000]
+            for index, plan in enumerate(plans)
+        ],
+        dtype=float,
+    )
+    assert abs(labels.mean() - 0.5) < 0.02
+    scores = cross_val_score(LogisticRegression(max_iter=500), features, labels, cv=5)
+    assert scores.mean() < 0.54
+
+
+def test_the_group_before_does_not_tell_the_verdict():
+    for mission in CABINET_MISSIONS:
+        verdicts = [plan.passes for plan in plan_set(800, seed=4) if plan.mission == mission]
+        changes = np.mean([a != b for a, b in itertools.pairwise(verdicts)])
+        assert 0.4 < changes < 0.65
+
+
+def test_neither_a_right_photo_nor_the_lack_of_a_wrong_one_is_enough():
+    plans = plan_set(1000, seed=2)
+    some_right = np.mean([("right" in plan.states) == plan.passes for plan in plans])
+    none_wrong = np.mean([("wrong" not in plan.states) == plan.passes for plan in plans])
+    assert 0.6 < some_right < 0.9
+    assert 0.6 < none_wrong < 0.9
+
+
+@given(num_photos=st.integers(1, 9), passes=st.booleans(), seed=st.integers(0, 2**32))
+def test_states_give_the_verdict_that_they_were_dealt_for(num_photos: int, passes: bool, seed: int):
+    states = deal_states(num_photos, passes, random.Random(seed))
+    assert len(states) == num_photos
+    assert ("right" in states and "wrong" not in states) == passes
+
+
+@given(
+    mission=st.sampled_from(CABINET_MISSIONS),
+    states=st.lists(st.sampled_from(STATES), min_size=1, max_size=6),
+    seed=st.integers(0, 2**32),
+)
+def test_the_rule_on_descriptions_agrees_with_the_states(
+    mission: str, states: list[State], seed: int
+):
+    rng = random.Random(seed)
+    lines = [describe_view(choose_view(mission, state, rng)) for state in states]
+    expected = "right" in states and "wrong" not in states
+    assert judge_descriptions(mission, lines) == expected
+
+
+def test_descriptions_are_short_and_few():
+    lines = {
+        describe_view(choose_view(mission, state, random.Random(seed)))
+        for mission in CABINET_MISSIONS
+        for state in STATES
+        for seed in range(150)
+    }
+    assert all(len(line) <= 40 for line in lines)
+    assert all(len(line) >= 15 for line in lines - {"无关图片"})
+    assert 40 < len(lines) < 70
+
+
+def test_every_fault_and_every_way_to_see_nothing_occurs():
+    rng = random.Random(0)
+    for mission, thing in KEY_THINGS.items():
+        faults = {choose_view(mission, "wrong", rng).variant for _ in range(60)}
+        assert faults == set(thing.wrong)
+        unclear = [choose_view(mission, "unclear", rng) for _ in range(80)]
+        assert {view.variant for view in unclear if view.covered} == {"right"}
+        kinds = {view.kind for view in unclear if not view.covered}
+        assert kinds == {"closed"} | {t.kind for n, t in KEY_THINGS.items() if n != mission}
+        away = {choose_view(mission, "irrelevant", rng).kind for _ in range(60)}
+        assert away == {"floor", "door", "sky"}

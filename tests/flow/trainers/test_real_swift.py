@@ -85,3 +85,101 @@ def test_swift_reads_rows_arguments_and_reward(judged_run: Path, tmp_path: Path)
         grpo.beta,
         grpo.save_every_steps or 50,
     ]
+
+
+DRIVER_REAL_VERL = """
+import json, os, sys
+from pathlib import Path
+plugin = Path(sys.argv[1])
+os.chdir(plugin.parent)
+import hydra
+import numpy as np
+import torch
+import verl
+from verl import DataProto
+from verl.trainer.ppo.reward import load_reward_manager
+from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+
+told = json.loads((plugin.parent / "told.json").read_text())
+folder = str(Path(verl.__file__).parent / "trainer" / "config")
+with hydra.initialize_config_dir(folder, version_base=None):
+    config = hydra.compose("ppo_trainer", overrides=told["words"])
+
+class Letters:
+    def decode(self, ids, skip_special_tokens=True):
+        return "".join(map(chr, ids.tolist()))
+
+processor = object()
+rows = RLHFDataset(config.data.train_files, None, config.data, processor=processor)
+later = RLHFDataset(config.data.val_files, None, config.data, processor=processor)
+seen = [rows[n] for n in range(len(rows))]
+turns = [row["raw_prompt"] for row in seen]
+manager = load_reward_manager(config, Letters())
+width = max(map(len, told["texts"]))
+
+def wrap(row, text):
+    ids = torch.tensor([list(map(ord, text.ljust(width, "~")))])
+    mask = torch.tensor([[1] * 3 + [1] * len(text) + [0] * (width - len(text))])
+    kept = ("data_source", "reward_model", "extra_info")
+    others = {k: v for k, v in collate_fn([row]).items() if k in kept}
+    tensors = {"prompts": torch.ones(1, 3), "responses": ids, "attention_mask": mask}
+    return DataProto.from_dict(tensors=tensors, non_tensors=others)
+
+async def score_all():
+    return [await manager.run_single(wrap(row, text)) for row in seen for text in told["texts"]]
+
+scored = manager.loop.run_until_complete(score_all())
+
+import asyncio
+from importlib.util import find_spec
+from unittest.mock import MagicMock
+if find_spec("torchvision") is None:  # has no CPU build everywhere; of pictures it reads none
+    for name in ("torchvision", "torchvision.io", "torchvision.transforms"):
+        sys.modules[name] = MagicMock()
+pictures = asyncio.run(RLHFDataset.process_multi_modal_info(turns[0], 14, config.data))[0]
+actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+print("RESULT" + json.dumps({
+    "version": verl.__version__,
+    "numbers": [len(rows), len(later)],
+    "turns": [[[t["role"], [[p["type"], p.get("text")] for p in t["content"]]] for t in one]
+              for one in turns],
+    "size": list(pictures[0].size),
+    "scores": [one["reward_score"] for one in scored],
+    "invalid": [one["reward_extra_info"]["invalid"] for one in scored],
+    "config": [rollout.n, actor.optim.lr, config.data.train_batch_size, rollout.response_length,
+               rollout.prompt_length, config.trainer.save_freq, config.algorithm.adv_estimator],
+}))
+"""
+
+
+@pytest.mark.slow
+def test_verl_reads_rows_arguments_and_reward(judged_run: Path, tmp_path: Path) -> None:
+    packages = os.environ.get("GROUPWISE_VERL")
+    if not packages:
+        pytest.skip("needs verl: pip install --target FOLDER verl, then GROUPWISE_VERL=FOLDER")
+    out = tmp_path / "out"
+    run = open_run(judged_run)
+    export_for_trainer(run, out, "verl")
+    words = read_words(out / "launch.sh", "python3", tmp_path / "bin", MODEL="some/base")
+    (out / "told.json").write_text(json.dumps({"words": words[2:], "texts": TEXTS}))
+    found = run_beside(packages, DRIVER_REAL_VERL, out / "plugin.py")
+    asked = read_asked(judged_run)
+    assert found["numbers"][0] == len(asked)
+    assert found["turns"] == [
+        [["user", [["image", None], ["text", example.prompt[0].text]]]] for example in asked
+    ]
+    width, height = found["size"]
+    assert width * height <= run.config.model.max_pixels
+    own = open_own_rewards(judged_run, tmp_path / "own")
+    assert found["scores"] == score_all(own, asked, TEXTS)
+    assert found["invalid"] == [float(text == "what") for _ in asked for text in TEXTS]
+    grpo = run.config.grpo
+    assert found["config"] == [
+        grpo.group_size,
+        grpo.learning_rate,
+        grpo.prompts_per_step,
+        grpo.max_new_tokens,
+        run.config.data.budget.max_prompt_tokens,
+        grpo.save_every_steps or 50,
+        "grpo",
+    ]

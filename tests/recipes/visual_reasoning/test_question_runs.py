@@ -14,11 +14,12 @@ from recipe_runs import TINY_SCENES, RecipeJob
 from typer.testing import CliRunner
 
 from groupwise.cli.main import app, describe_failure
-from groupwise.core import digest_file, (
+from groupwise.core import (
     Completion,
     ConfigError,
     DataError,
     Message,
+    digest_file,
     load_config,
     make_example,
     read_json,

@@ -11,11 +11,21 @@ from hypothesis import strategies as st
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import (
     REWARD_FINDINGS,
+    BoxParser,
+    ChoiceParser,
+    HumanOverride,
+    JsonParser,
     LabelMatch,
     LabelParser,
+    MathParser,
+    NearMisses,
+    NumberParser,
     RewardCase,
+    RewardSet,
+    TextParser,
     audit_rewards,
 )
+from groupwise.rewards import audit_rewards as audit
 from groupwise.rewards.audit.case import draw_items
 from groupwise.rewards.audit.criteria import write_spellings
 
@@ -119,3 +129,175 @@ def test_the_shipped_reward_passes_with_any_labels(labels: list[str]):
     ]
     case = RewardCase(LabelMatch(parser), examples, parser)
     assert [(f.name, f.where) for f in audit_rewards(case).errors] == []
+
+
+TAGS = ("think", "answer")
+BOXES = [[[10 * n, 5, 10 * n + 50, 60, "车"]] for n in range(4)]
+CASES = {
+    "labels": (LabelParser(labels=("合格", "不合格")), ["合格", "不合格"]),
+    "tagged labels": (LabelParser(labels=("yes", "no"), tags=TAGS), ["yes", "no"]),
+    "choice": (ChoiceParser(), ["A", "B", "C", "D"]),
+    "several": (ChoiceParser(several=True), ["A", "A, C", "B", "B, D"]),
+    "number": (NumberParser(), ["42", "3.5", "-7", "18 dollars", "50%", "3/4"]),
+    "maths": (MathParser(), ["so 9 + 9\n#### 18", r"\frac{1}{2}"]),
+    "text": (TextParser(), ["Paris", "北京", "the Eiffel Tower", "七月四日"]),
+    "json": (JsonParser(), [json.dumps({"a": n, "b": ["x", str(n)]}) for n in range(4)]),
+    "boxes": (BoxParser(), list(map(json.dumps, BOXES))),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_reward_of_each_kind_passes(kind: str) -> None:
+    parser, labels = CASES[kind]
+    options = {"options": ["甲", "乙", "丙", "丁"]} if kind == "choice" else {}
+    examples = [
+        make_example(
+            [Message("user", f"问题 {place}")],
+            cluster=str(place),
+            label=label,
+            fields={**options, **({"boxes": BOXES[place]} if kind == "boxes" else {})},
+        )
+        for place, label in enumerate(labels)
+    ]
+    found = audit_rewards(RewardCase(parser.make_reward(), examples, parser))
+    assert [(finding.name, finding.where[:2]) for finding in found.errors] == []
+
+
+def test_labels_that_a_comparison_takes_for_one_are_found() -> None:
+    """``x^2`` and ``x2`` are one text without punctuation; the rest of each pair is not."""
+    labels = ["-5", "C++", "x^2", "U.S.", "1,200"] + ["word"] * 20 + ["5", "C#", "x2", "US", "1200"]
+    examples = [
+        make_example([Message("user", f"{n}?")], cluster=str(n), label=label)
+        for n, label in enumerate(labels)
+    ]
+    parser = TextParser()
+    audit = audit_rewards(RewardCase(parser.make_reward(), examples, parser))
+    row = next(row for row in audit.rows if row.name == "reward/labels-count-as-one")
+    assert (row.level, row.num_tried) == ("warning", 4)
+    assert [(found.label, found.text) for found in row.evidence] == [("x^2", "x2"), ("U.S.", "US")]
+
+
+class Picky:
+    """Cannot use the label "broken", nor those that are no label at all."""
+
+    name = "picky"
+    kind = "truth"
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        why = self.explain_unusable(example)
+        return Score(None, why) if why else Score(float(completion.text == example.label))
+
+    def explain_unusable(self, example: Example) -> str | None:
+        return None if example.label in ("on-task", "off-task") else f"cannot read {example.label}"
+
+
+def test_unusable_references_are_an_error_counted_by_reason(case, parser):
+    labels = ["on-task", "off-task", "broken", "broken", "torn"]
+    examples = [
+        replace(example, label=label)
+        for example, label in zip(case.examples, labels * 2, strict=True)
+    ]
+    rewards = RewardSet({"label": (LabelMatch(parser), 0.9), "picky": (Picky(), 0.1)})
+    changed = replace(case, rewards=rewards, examples=examples)
+    row = next(r for r in audit_rewards(changed).rows if r.name == "reward/unusable-example")
+    assert (row.level, row.num_tried, row.num_failed) == ("error", 10, 6)
+    assert [(e.example_id, e.label, e.why) for e in row.evidence[:2]] == [
+        (examples[2].id, "broken", "picky: cannot read broken (4 of 10 examples)"),
+        (examples[4].id, "torn", "picky: cannot read torn (2 of 10 examples)"),
+    ]
+
+
+def test_all_examples_are_looked_at_and_not_only_the_sample(case):
+    examples = [*case.examples * 20, replace(case.examples[0], label="broken")]
+    changed = replace(case, rewards=Picky(), examples=examples)
+    row = next(r for r in audit_rewards(changed).rows if r.name == "reward/unusable-example")
+    assert (row.num_tried, row.num_failed) == (201, 1)
+
+
+def test_nothing_else_is_tried_where_no_example_can_be_used(case):
+    examples = [replace(example, label="broken") for example in case.examples]
+    audit = audit_rewards(replace(case, rewards=Picky(), examples=examples))
+    assert [row.name for row in audit.rows] == ["reward/unusable-example"]
+    assert [finding.count for finding in audit.errors] == [10]
+
+
+def test_rewards_that_cannot_say_have_nothing_unusable(case, parser, find):
+    assert "reward/unusable-example" not in find(case, rewards=LabelMatch(parser))
+
+
+def test_a_part_without_weight_makes_nothing_unusable(case, parser):
+    rewards = RewardSet({"label": (LabelMatch(parser), 1.0), "picky": (Picky(), 0.0)})
+    assert rewards.explain_unusable(replace(case.examples[0], label="broken")) is None
+
+
+def test_a_persons_label_is_what_has_to_be_usable(case):
+    reward = HumanOverride(Picky())
+    broken = replace(case.examples[0], label="broken")
+    assert reward.explain_unusable(broken) is None
+    assert reward.explain_unusable(replace(broken, fields={"human_label": "on-task"})) is None
+    wrong = replace(case.examples[0], fields={"human_label": "torn"})
+    assert reward.explain_unusable(wrong) == "cannot read torn"
+
+
+NEAR = "reward/pays-near-form"
+JSON = JsonParser(tags=("think", "answer"))
+BOXES_NEAR_FORMS = BoxParser()
+
+
+def ask(label: str, number: int, **fields: object) -> Example:
+    return make_example([Message("user", f"? {number}")], cluster="g", label=label, fields=fields)
+
+
+TICKETS = [
+    ask(json.dumps({"verdict": word, "parts": [number, 7]}), number)
+    for number, word in enumerate(["合格", "不合格", "返工", "报废"])
+]
+PHOTOS = [
+    ask(BOXES_NEAR_FORMS.write(json.dumps([box])), number, boxes=[box])
+    for number in range(4)
+    for box in [[10 * number, 5, 10 * number + 50, 60, "car"]]
+]
+
+
+def match_one_key(example: Example, completion: Completion) -> float:
+    """As people write it: the verdict alone counts."""
+    said, right = (JSON.parse(text).value for text in (completion.text, JSON.write(example.label)))
+    return float(isinstance(said, dict) and said.get("verdict") == right["verdict"])
+
+
+def find_any_box(example: Example, completion: Completion) -> float:
+    """As people write it: a box that covers the right one counts."""
+    boxes = BOXES_NEAR_FORMS.parse(completion.text).value or ()
+    [(x1, y1, x2, y2, _)] = example.fields["boxes"]
+    covers = (box and box.x1 <= x1 and box.y1 <= y1 and box.x2 >= x2 and box.y2 >= y2
+              for box in boxes)  # fmt: skip
+    return float(any(covers))
+
+
+@pytest.mark.parametrize(
+    ("reward", "parser", "examples", "shown"),
+    [
+        (match_one_key, JSON, TICKETS, '"parts": [1, 7]'),
+        (find_any_box, BOXES_NEAR_FORMS, PHOTOS, '"bbox_2d": [0.0, 0.0, 100.0, 120.0]'),
+    ],
+)
+def test_a_loose_reward_is_found(reward, parser, examples, shown: str) -> None:
+    [row] = [row for row in audit(RewardCase(reward, examples, parser)).rows if row.name == NEAR]
+    assert not row.is_passed
+    assert any(shown in evidence.text for evidence in row.evidence)
+
+
+@pytest.mark.parametrize(("parser", "examples"), [(JSON, TICKETS), (BOXES_NEAR_FORMS, PHOTOS)])
+def test_the_reward_of_the_parser_passes(parser, examples) -> None:
+    found = audit(RewardCase(parser.make_reward(), examples, parser))
+    assert [row.name for row in found.rows if row.name == NEAR] == [NEAR]
+    assert NEAR not in {finding.name for finding in found.findings}
+
+
+def test_near_misses_are_no_right_answers() -> None:
+    for parser, example in ((JSON, TICKETS[0]), (BOXES_NEAR_FORMS, PHOTOS[0])):
+        assert isinstance(parser, NearMisses)
+        near = parser.write_near_misses(str(example.label))
+        assert len(near) > 3
+        assert all((parser.measure(example, text) or 0.0) < 1.0 for text in near)
+    assert not isinstance(LabelParser(labels=("a", "b")), NearMisses)
