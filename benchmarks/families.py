@@ -40,7 +40,10 @@ from grpo_step import CPU, NUM_WARM_UP, compare_first_step
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from groupwise.core import describe_machine, write_json
-from groupwise.models import count_blocks, load_policy, silence_libraries, write_tiny_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.silence import silence_libraries
+from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.trainable import count_blocks
 from groupwise.training.fast.support import find_backbone, find_obstacle
 from groupwise.training.settings import SpeedSettings
 

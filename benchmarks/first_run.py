@@ -86,17 +86,16 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
     import transformers
 
     from groupwise.flow.costs import Batch, Place, estimate_memory
-    from groupwise.models import ModelSettings, TrainableSettings, find_outline, load_policy
+    from groupwise.models.outline import find_outline
+    from groupwise.models.policy import load_policy
+    from groupwise.models.settings import ModelSettings
+    from groupwise.models.trainable import TrainableSettings
     from groupwise.rewards import RewardSet
-    from groupwise.training import (
-        GrpoSettings,
-        SftRow,
-        SftSettings,
-        Workspace,
-        train_grpo,
-        train_sft,
-    )
+    from groupwise.training.checkpoints import Workspace
+    from groupwise.training.grpo import train_grpo
     from groupwise.training.log import read_memory
+    from groupwise.training.settings import GrpoSettings, SftRow, SftSettings
+    from groupwise.training.sft import train_sft
 
     steps_s = _time_steps(transformers.Trainer)
     policy, rows = load_policy(base), make_rows()[: 8 * NUM_STEPS]

@@ -35,7 +35,9 @@ from transformers import (
 )
 
 from groupwise.core import describe_machine, write_json
-from groupwise.models import load_policy, silence_libraries, write_tiny_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.silence import silence_libraries
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.training.settings import SpeedSettings
 
 NUM_WARM_UP = 2

@@ -19,7 +19,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from groupwise.models import load_policy, write_tiny_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.tiny import write_tiny_policy
 
 _LINEAR = "(?:q|k|v|o|gate|up|down)_proj"
 

@@ -28,8 +28,8 @@ from grpo_floor import count_needed_flops, measure_flops_per_s
 from grpo_models import Shape, Sizes, build_policy, make_rows
 from grpo_runner import Runner, Steps
 
-from groupwise.models import silence_libraries
 from groupwise.models.policy import project_patches_fast
+from groupwise.models.silence import silence_libraries
 from groupwise.training.settings import SpeedSettings
 
 SHAPES = {

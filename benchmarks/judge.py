@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, write_json
-from groupwise.inference import LimitSettings, ServerEngine, ServerSettings, run_on_shared_loop
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import LimitSettings, ServerSettings
+from groupwise.inference.shared_loop import run_on_shared_loop
 from groupwise.judges import (
     GenerativeJudge,
     Judge,

@@ -31,7 +31,7 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import predict_joint
 from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import read_predictions
@@ -44,15 +44,16 @@ from groupwise.feedback import (
     order_by_priority,
     order_for_people,
 )
-from groupwise.flow import (
-    answer_requests,
-    open_run,
-)
-from groupwise.learning import Learner, LoopSettings, begin_loop, read_certificate
-from groupwise.learning.certificate import CANDIDATE, SERVED
+from groupwise.flow.finished import open_run
+from groupwise.flow.prediction import answer_requests
+from groupwise.learning.certificate import CANDIDATE, SERVED, read_certificate
+from groupwise.learning.loop import begin_loop
+from groupwise.learning.rounds import Learner
+from groupwise.learning.settings import LoopSettings
 from groupwise.pipeline import StepProgress
 from groupwise.serving import Request
-from groupwise_drawn.desktops import write_desktops, write_task
+from groupwise_drawn.desktops.sets import write_desktops
+from groupwise_drawn.desktops.tasks import write_task
 from groupwise_recipes.on_task.task import TASK
 
 ACTIVITIES = ("coding", "spreadsheet", "video", "game", "social")

@@ -15,12 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from groupwise.core import read_json, read_jsonl, write_json
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.predictions import Prediction, read_predictions
-from groupwise.flow import FinishedRun, ask_policy, make_ask, open_policy, open_run
+from groupwise.flow.asking import ask_policy, make_ask, open_policy
+from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.learning.certificate import CANDIDATE, SERVED
 from groupwise.learning.rows import ORIGIN
-from groupwise.models import average_policy
+from groupwise.models.averaging import average_policy
 from groupwise.pipeline import StepContext
 from learning import SIDE, find_round
 

@@ -32,8 +32,8 @@ from agreement import revision
 
 from groupwise.core import Example, Message, describe_machine, read_jsonl, read_picture, write_json
 from groupwise.evaluation.baselines import rank_joint_candidates, read_features
-from groupwise.flow import Probes
-from groupwise.models import ModelSettings
+from groupwise.flow.probing import Probes
+from groupwise.models.settings import ModelSettings
 from groupwise.pipeline import StepContext
 
 NUM_SUBJECTS, NUM_QUESTIONS, NUM_LABELS, MAX_CHARACTERS = 10, 500, 300, 250

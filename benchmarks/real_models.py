@@ -20,13 +20,11 @@ from grpo_models import Shape
 from grpo_step import CPU
 
 from groupwise.core import describe_machine, write_json
-from groupwise.models import (
-    digest_base,
-    fetch_model,
-    load_policy,
-    open_processor,
-    silence_libraries,
-)
+from groupwise.models.base_model import open_processor
+from groupwise.models.identity import digest_base
+from groupwise.models.policy import load_policy
+from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import fetch_model
 
 SHAPES = {
     "smollm2-135m-instruct": Shape(group_size=8, num_tokens=8, prompt_tokens=64, num_prompts=1),

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import derive_seed, describe_machine, load_config, write_json
-from groupwise.data import read_examples
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import load_policy
+from groupwise.data.example_files import read_examples
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models.policy import load_policy
 from groupwise.pipeline import Recipe, find_recipe, run_steps
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise_recipes.workflows.operators import OPERATORS, signatures

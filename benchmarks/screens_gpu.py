@@ -38,7 +38,9 @@ from groupwise.serving import Opened, ServeSettings
 from groupwise.serving.app import build_app
 from groupwise.serving.bench import Screens
 from groupwise.serving.server import make_server_config
-from groupwise_drawn.desktops import ACTIVITIES, draw_desktop, write_task
+from groupwise_drawn.desktops.activities import ACTIVITIES
+from groupwise_drawn.desktops.sets import draw_desktop
+from groupwise_drawn.desktops.tasks import write_task
 
 SIZE, NUM_WARM_UP = (1280, 720), 3
 AIM_MS = 100.0

@@ -40,15 +40,17 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import TextReader, describe_ocr, load_screenshots, read_examples
+from groupwise.data.example_files import read_examples
+from groupwise.data.ocr import TextReader, describe_ocr
+from groupwise.data.screenshots import load_screenshots
 from groupwise.evaluation.baselines import predict_joint, predict_majority, predict_text_only
 from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.evaluation.statistics import clustered_ratio
-from groupwise.flow import FinishedRun, open_run
 from groupwise.flow.asking import make_ask, open_policy
+from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.judges import ReplyCache
-from groupwise.models import digest_base
+from groupwise.models.identity import digest_base
 from groupwise.pipeline import find_config, find_recipe
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig

@@ -29,7 +29,8 @@ import numpy as np
 import psutil
 
 from groupwise.core import describe_machine, write_json
-from groupwise.flow import answer_requests, open_run
+from groupwise.flow.finished import open_run
+from groupwise.flow.prediction import answer_requests
 
 KINDS = ("slow", "oversized", "broken", "cancelled")
 MAX_BODY_MIB = 8

@@ -37,8 +37,8 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from groupwise.core import describe_machine, write_json
-from groupwise.models import silence_libraries
 from groupwise.models.policy import project_patches_fast
+from groupwise.models.silence import silence_libraries
 from groupwise.training.fast.trainer import FastGRPOTrainer
 from groupwise.training.settings import SpeedSettings
 from groupwise.training.sharding import ShardedTraining

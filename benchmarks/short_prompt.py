@@ -27,10 +27,12 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.data import read_examples
-from groupwise.flow import open_run
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import load_policy, make_token_counter
+from groupwise.data.example_files import read_examples
+from groupwise.flow.finished import open_run
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models.policy import load_policy
+from groupwise.models.prompts import make_token_counter
 
 INSTRUCTIONS = Path(__file__).with_name("long_prompt.txt").read_text(encoding="utf-8")
 SIDES = {"as in the run": None, "enlarged": (1280, 960)}

@@ -31,16 +31,17 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.inference import (
-    LocalBackend,
-    LocalEngine,
-    Sampling,
-    StreamSettings,
-    WorkGroup,
-    generate_groups,
-)
-from groupwise.models import Policy, TrainableSettings, load_policy, write_tiny_policy
-from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.groups import generate_groups
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.work import StreamSettings, WorkGroup
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.trainable import TrainableSettings
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.settings import SftRow, SftSettings
+from groupwise.training.sft import train_sft
 
 SIZES = ((1024, 768), (768, 1024), (640, 480), (800, 600), (480, 640))
 COLOURS = {"红": (210, 40, 40), "绿": (40, 160, 60), "蓝": (50, 70, 210), "灰": (130, 130, 130)}

@@ -36,7 +36,8 @@ from groupwise.core import (
     store_picture,
     write_json,
 )
-from groupwise.data import Screenshot, TextReader, describe_ocr, load_screenshots
+from groupwise.data.ocr import TextReader, describe_ocr
+from groupwise.data.screenshots import Screenshot, load_screenshots
 from groupwise.evaluation.baselines import predict_majority, predict_text_only
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import clustered_ratio

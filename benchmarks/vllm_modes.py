@@ -30,9 +30,12 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.models import LoraSettings, TrainableSettings, load_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.trainable import LoraSettings, TrainableSettings
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, VllmSettings, Workspace, train_grpo
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import train_grpo
+from groupwise.training.settings import GrpoSettings, VllmSettings
 
 MODES: Mapping[str, dict[str, Any] | None] = {
     "transformers": None,

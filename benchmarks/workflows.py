@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, dump_config, write_json, write_jsonl
-from groupwise.data import Problem
-from groupwise.inference import LimitSettings, ServerEngine, ServerSettings
+from groupwise.data.problems import Problem
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import LimitSettings, ServerSettings
 from groupwise.sandbox import bubblewrap, cpython, template
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME

@@ -22,7 +22,7 @@ import httpx2
 from playwright.sync_api import sync_playwright
 
 from groupwise.core import read_jsonl
-from groupwise_drawn.desktops import write_desktops
+from groupwise_drawn.desktops.sets import write_desktops
 
 ACTIVITIES = ("coding", "video")
 SIZE = (224, 168)

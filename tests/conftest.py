@@ -97,7 +97,7 @@ def tiny(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPa
 @pytest.fixture(scope="session")
 def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny vision-language policy with random weights."""
-    from groupwise.models import write_tiny_policy
+    from groupwise.models.tiny import write_tiny_policy
 
     folder = tmp_path_factory.mktemp("vision")
     return write_tiny_policy("tiny-qwen2.5-vl", folder / "base", max_pixels=49_152)
@@ -106,7 +106,7 @@ def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny text policy with random weights."""
-    from groupwise.models import write_tiny_policy
+    from groupwise.models.tiny import write_tiny_policy
 
     return write_tiny_policy("tiny-qwen2", tmp_path_factory.mktemp("text") / "base")
 
@@ -176,8 +176,11 @@ def taught_text_folder(
 
 def teach(base: Path, examples: list[Example], folder: Path) -> None:
     """Teach a policy its examples' labels, each with the number of its group."""
-    from groupwise.models import TrainableSettings, load_policy
-    from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+    from groupwise.models.policy import load_policy
+    from groupwise.models.trainable import TrainableSettings
+    from groupwise.training.checkpoints import Workspace
+    from groupwise.training.settings import SftRow, SftSettings
+    from groupwise.training.sft import train_sft
 
     rows = [
         SftRow(e, f"{e.label} {e.cluster}" if int(e.cluster) % 3 else str(e.label))

@@ -27,7 +27,9 @@ from groupwise.serving import ServeSettings
 from groupwise.serving.feedback import Desk
 from groupwise.serving.meters import Meters
 from groupwise.serving.review import make_review
-from groupwise_drawn.desktops import ACTIVITIES, draw_desktop, write_task
+from groupwise_drawn.desktops.activities import ACTIVITIES
+from groupwise_drawn.desktops.sets import draw_desktop
+from groupwise_drawn.desktops.tasks import write_task
 
 LABELS = ("on-task", "off-task")
 SIZE = {"width": 1280, "height": 800}

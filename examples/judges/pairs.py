@@ -11,7 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from groupwise.core import read_jsonl
-from groupwise.inference import ServerEngine, ServerSettings
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import ServerSettings
 from groupwise.judges import (
     GenerativeJudge,
     NoVerdict,

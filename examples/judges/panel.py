@@ -9,7 +9,8 @@ has no score, which is not 0. In a recipe the reward stands in its ``RewardSet``
 import sys
 
 from groupwise.core import Completion, Example, Message, make_example
-from groupwise.inference import ServerEngine, ServerSettings
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import ServerSettings
 from groupwise.judges import GenerativeJudge, Panel, Question, load_prompt
 from groupwise.rewards import Judged
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from groupwise.core import Completion, Example, Score, write_json
-from groupwise.data import TableSettings, digest_table, load_table, read_examples, write_examples
-from groupwise.flow import DataSettings, Estimate, FlowConfig, Part, Task
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.tables.loading import digest_table, load_table
+from groupwise.data.tables.settings import TableSettings
+from groupwise.flow.settings import DataSettings, FlowConfig
+from groupwise.flow.task import Estimate, Part, Task
 from groupwise.judges import LogitJudge
 from groupwise.rewards import LabelMatch, LabelParser, RewardCase, RewardSet
-from groupwise.training import RowsOfEpoch, SftRow, SftSettings
+from groupwise.training.settings import RowsOfEpoch, SftRow, SftSettings
 
 
 class FaultConfig(FlowConfig):

@@ -29,8 +29,8 @@ from groupwise.core import (
 )
 from groupwise.core.hints import _OTHER_NAMES
 from groupwise.core.yaml_loader import parse_yaml
-from groupwise.data import TableSettings
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.data.tables.settings import TableSettings
+from groupwise.training.settings import GrpoSettings, SftSettings
 
 
 class Optimiser(Config):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from groupwise.core import Picture, digest_json
-from groupwise.data import Screenshot
+from groupwise.data.screenshots import Screenshot
 
 
 @pytest.fixture(scope="session")

@@ -22,22 +22,14 @@ from groupwise.core import (
     make_example,
     read_jsonl,
 )
-from groupwise.data import (
-    PUBLISHED_VQA,
-    DropLog,
-    FewShotForm,
-    Screenshot,
-    Sight,
-    drop_near,
-    join_by_files,
-    join_near_duplicates,
-    joining,
-    read_examples,
-    split_by_fold,
-    split_by_session,
-    split_by_shares,
-    write_examples,
-)
+from groupwise.data import joining
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
+from groupwise.data.joining import drop_near, join_by_files, join_near_duplicates
+from groupwise.data.perceptual import Sight
+from groupwise.data.screenshots import Screenshot
+from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.text(max_size=3))))

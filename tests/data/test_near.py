@@ -15,15 +15,10 @@ from PIL import Image, ImageEnhance, ImageOps
 from scenes import draw_scene
 
 from groupwise.core import ConfigError, DataError, read_jsonl
-from groupwise.data import (
-    Pair,
-    Screenshot,
-    Sight,
-    find_near_duplicates,
-    find_near_texts,
-    make_pairs,
-)
-from groupwise.data.perceptual import Gallery, choose_nearest
+from groupwise.data.near_texts import find_near_texts
+from groupwise.data.pairs import Pair, make_pairs
+from groupwise.data.perceptual import Gallery, Sight, choose_nearest, find_near_duplicates
+from groupwise.data.screenshots import Screenshot
 
 words = st.lists(st.sampled_from(["a", "b", "c", "三", "四", "1"]), min_size=1, max_size=12).map(
     " ".join

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from groupwise.core import ConfigError, DataError, Picture, read_picture
-from groupwise.data import TextReader, check_ocr, describe_ocr
+from groupwise.data.ocr import TextReader, check_ocr, describe_ocr
 from groupwise.judges import ReplyCache
 
 needs_ocr = pytest.mark.skipif(

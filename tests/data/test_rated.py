@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import DataError, write_json, write_jsonl
-from groupwise.data import find_rated, load_rated
+from groupwise.data.rated import find_rated, load_rated
 
 PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
 ANSWER = {"question": "Name a colour.", "answer": "Red.", "label": "good"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from groupwise.core import DataError, digest_file, read_jsonl
-from groupwise.data import LoadedScreens, load_screenshots, read_moment
+from groupwise.data.screenshots import LoadedScreens, load_screenshots, read_moment
 
 Draw = Callable[..., Path]
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from groupwise.core import Completion, DataError, write_json
-from groupwise.data import (
+from groupwise.data.vqa import (
     digest_vqa_pictures,
     load_vqa,
     make_vqa_example,

@@ -15,7 +15,7 @@ from page_blocks import BLOCK, list_blocks
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assemble import DOCS, ROOT, list_pages
-from groupwise.data import MixSettings
+from groupwise.data.problems import MixSettings
 from groupwise.pipeline import find_recipes
 from groupwise.serving import ServeSettings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assemble import ROOT
-from groupwise.models import find_place
+from groupwise.models.sources import find_place
 
 MODEL = "smollm2-135m-instruct"
 NOTEBOOK = ROOT / "examples" / "first_run.ipynb"

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from groupwise.core import DataError
-from groupwise_drawn.desktops import ACTIVITIES, draw_desktop, sets, write_desktops, write_task
+from groupwise_drawn.desktops import sets
+from groupwise_drawn.desktops.activities import ACTIVITIES
 from groupwise_drawn.desktops.geometry import Box
 from groupwise_drawn.desktops.painters import PAINTERS, Variant
 from groupwise_drawn.desktops.scene import compose_screen, judge_difficulty
-from groupwise_drawn.desktops.tasks import LANGUAGES, mend_english
+from groupwise_drawn.desktops.sets import draw_desktop, write_desktops
+from groupwise_drawn.desktops.tasks import LANGUAGES, mend_english, write_task
 from groupwise_drawn.desktops.theme import pick_theme
 from groupwise_drawn.dialects import (
     COLORS,

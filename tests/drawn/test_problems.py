@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from groupwise.core import DataError
-from groupwise.data import Problem, find_near_texts
+from groupwise.data.near_texts import find_near_texts
+from groupwise.data.problems import Problem
 from groupwise_drawn.problems import SPLITS, draw_problems, drawing
 from groupwise_drawn.problems.phrases import ENGLISH, MONTHS, WEEKDAYS
 

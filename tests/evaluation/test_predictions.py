@@ -44,7 +44,7 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.tables import Section, read_sections
 from groupwise.evaluation.results import Conditions, read_conditions
 from groupwise.evaluation.statistics import read_comparisons
-from groupwise.flow import write_evaluation
+from groupwise.flow.evaluating import write_evaluation
 
 Make = Callable[..., Prediction]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import ModelError
-from groupwise.models import load_policy
+from groupwise.models.policy import load_policy
 
 HERE = Path(__file__).parent
 ROWS = [json.loads(line) for line in (HERE / "checkpoints.jsonl").read_text("utf-8").splitlines()]

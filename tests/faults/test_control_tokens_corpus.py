@@ -11,8 +11,9 @@ from transformers import AddedToken
 
 from groupwise.core import Message, make_example, open_picture
 from groupwise.inference.chat import build_chat_messages
-from groupwise.models import load_processor, render_prompt
 from groupwise.models.encoding import encode_as_written
+from groupwise.models.processor import load_processor
+from groupwise.models.prompts import render_prompt
 
 LINES = Path(__file__).with_suffix("").parent / "control_tokens.jsonl"
 ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]

@@ -10,7 +10,9 @@ from transformers import AutoTokenizer
 from transformers.utils import chat_template_utils
 
 from groupwise.core import Message, ModelError, make_example
-from groupwise.models import build_messages, find_tokenizer, load_processor, render_prompt
+from groupwise.models.processor import load_processor
+from groupwise.models.prompts import build_messages, render_prompt
+from groupwise.models.tokenizing import find_tokenizer
 
 LINES = Path(__file__).with_suffix("").parent / "dated_templates.jsonl"
 ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]

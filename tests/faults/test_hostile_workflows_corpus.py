@@ -8,7 +8,8 @@ from program_corpora import ATTACKS, Program
 from sandbox_host import MISSING, read_host_state, wait_for_children
 from workflow_problems import WORDS, make_abilities, open_stub
 
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.execution import Executor

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groupwise.flow import Task
+from groupwise.flow.task import Task
 
 CORPUS = Path(__file__).parent / "labelled_rows.jsonl"
 FAULTS = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]

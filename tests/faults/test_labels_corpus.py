@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import ModelError
-from groupwise.inference import RequestError, TokenChance, share_labels
-from groupwise.models import train_tokenizer
+from groupwise.inference.labels import share_labels
+from groupwise.inference.responder import RequestError, TokenChance
+from groupwise.models.tokenizing import train_tokenizer
 
 LINES = Path(__file__).parent / "labels.jsonl"
 ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]

@@ -9,8 +9,9 @@ from PIL import Image
 
 from groupwise.core import Completion, GroupwiseError, Message, make_example, read_picture
 from groupwise.flow import asking
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import load_policy
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models.policy import load_policy
 from groupwise.rewards import Parsed
 from groupwise.serving import try_each
 

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import ConfigError, dump_config, load_config
-from groupwise.inference import ResponderSettings, ServerSettings, open_responder
+from groupwise.inference.opening import ResponderSettings, open_responder
+from groupwise.inference.server_settings import ServerSettings
 
 HERE = Path(__file__).parent
 ROWS = [json.loads(line) for line in (HERE / "servers.jsonl").read_text("utf-8").splitlines()]

@@ -27,33 +27,28 @@ from groupwise.core import (
     read_jsonl,
     read_picture,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
 from groupwise.evaluation.looks import list_looks
 from groupwise.evaluation.metrics import Temperature, read_metrics, temper
 from groupwise.evaluation.predictions import Measure, Prediction, read_prompts
 from groupwise.evaluation.report.phrases import format_share
-from groupwise.flow import (
-    PolicyPredictor,
-    Task,
-    answer_requests,
-    asking,
-    name_version,
-    open_run,
-    policies,
-    probing,
-    replay_rewards,
-    replaying,
-)
+from groupwise.flow import asking, policies, probing, replaying
 from groupwise.flow.calibrating import make_calibration_sections, read_temperatures
 from groupwise.flow.evaluating import list_slices, list_verbs
+from groupwise.flow.finished import open_run
 from groupwise.flow.policies import RunPolicy
+from groupwise.flow.prediction import PolicyPredictor, answer_requests, name_version
 from groupwise.flow.probing import Probes
-from groupwise.models import SENTENCES, TOWER, digest_base, load_policy
+from groupwise.flow.replaying import replay_rewards
+from groupwise.flow.task import Task
+from groupwise.models.embedders import SENTENCES, TOWER
+from groupwise.models.identity import digest_base
+from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import LabelMatch, LabelParser, Parsed, RewardSet
 from groupwise.serving import Request
-from groupwise.training import read_rollouts
+from groupwise.training.checkpoints import read_rollouts
 
 
 def test_the_shown_prompt_is_what_the_trained_policy_was_asked(finished: Path) -> None:

@@ -15,21 +15,23 @@ from run_folders import restate
 from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_policies, write_policies
 from groupwise.evaluation.report.tables import describe_metric
-from groupwise.flow import (
-    FinishedRun,
+from groupwise.flow.exporting import (
     check_pushable,
-    export_for_trainer,
     export_run,
+    find_licence,
     list_uploads,
-    open_run,
+    render_card,
     upload,
 )
-from groupwise.flow.exporting import find_licence, render_card
-from groupwise.models import ExportedPolicy, load_policy, quantization
+from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.trainers import export_for_trainer
+from groupwise.models import quantization
+from groupwise.models.export import ExportedPolicy
+from groupwise.models.policy import load_policy
 
 
 def test_the_main_policy_is_exported_with_a_card_of_its_run(

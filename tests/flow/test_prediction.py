@@ -20,19 +20,12 @@ from groupwise.core import (
     make_example,
 )
 from groupwise.evaluation.predictions import RunPolicy, write_policies
-from groupwise.flow import (
-    Served,
-    Task,
-    finished,
-    name_version,
-    open_run,
-    open_served,
-    predict_rows,
-    read_served,
-    sampling,
-    write_served,
-)
+from groupwise.flow import finished, sampling
+from groupwise.flow.finished import open_run
+from groupwise.flow.prediction import name_version, predict_rows
 from groupwise.flow.sampling import make_sampler
+from groupwise.flow.served import Served, open_served, read_served, write_served
+from groupwise.flow.task import Task
 from groupwise.pipeline import Preview, Recipe
 from groupwise.serving import Answer
 
@@ -401,7 +394,7 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch):
-    monkeypatch.setattr("groupwise.inference.LocalEngine", Engine)
+    monkeypatch.setattr("groupwise.inference.local.LocalEngine", Engine)
     monkeypatch.setattr("groupwise.flow.asking.open_policy", lambda config, base: base)
     monkeypatch.setattr(Engine, "asked", [])
     return Engine

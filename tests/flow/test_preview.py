@@ -10,9 +10,10 @@ from PIL import Image
 from small_task import SmallConfig, SmallTask
 
 from groupwise.core import Example, Message, make_example, read_picture
-from groupwise.flow import Estimate
 from groupwise.flow.preview import estimate_tokens, preview_run
-from groupwise.models import open_token_counter, write_tiny_policy
+from groupwise.flow.task import Estimate
+from groupwise.models.base_model import open_token_counter
+from groupwise.models.tiny import write_tiny_policy
 
 
 def ask(text: str, *pictures: Any) -> Example:

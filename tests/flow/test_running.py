@@ -22,23 +22,18 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
-from groupwise.flow import (
-    Served,
-    Task,
-    evaluate_on,
-    find_source,
-    name_version,
-    open_run,
-    predict_rows,
-    rate_baselines,
-    run,
-    training,
-    write_served,
-)
-from groupwise.flow.running import find_address
+from groupwise.flow import training
+from groupwise.flow.finished import open_run
+from groupwise.flow.other_data import evaluate_on
+from groupwise.flow.prediction import name_version, predict_rows
+from groupwise.flow.preparing import rate_baselines
+from groupwise.flow.running import find_address, run
+from groupwise.flow.served import Served, write_served
+from groupwise.flow.sources import find_source
+from groupwise.flow.task import Task
 from groupwise.pipeline import find_recipe
 
 SMALL: dict[str, Any] = {

@@ -8,17 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groupwise.core import Message, ModelError, make_example
-from groupwise.inference import (
-    LocalEngine,
-    RequestError,
-    Sampling,
-    TokenChance,
-    find_label_tokens,
-    share_labels,
-)
-from groupwise.inference.labels import list_spellings
+from groupwise.inference.engine import Sampling
+from groupwise.inference.labels import find_label_tokens, list_spellings, share_labels
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.responder import RequestError, TokenChance
 from groupwise.inference.row_draws import draw_uniforms, pick_tokens
-from groupwise.models import load_policy, train_tokenizer
+from groupwise.models.policy import load_policy
+from groupwise.models.tokenizing import train_tokenizer
 
 LABELS = ("yes", "no")
 

@@ -10,18 +10,14 @@ import torch
 from mixed_prompts import encode_by_processor
 
 from groupwise.core import DataError, Message, ModelError, make_example, open_picture, read_picture
-from groupwise.inference import (
-    LocalEngine,
-    LocalResponder,
-    Sampling,
-    find_label_tokens,
-    run_on_shared_loop,
-    server_settings,
-    time_answers,
-)
-from groupwise.inference.labels import list_spellings
+from groupwise.inference import server_settings
+from groupwise.inference.engine import Sampling
+from groupwise.inference.labels import find_label_tokens, list_spellings
+from groupwise.inference.local import LocalEngine, time_answers
+from groupwise.inference.local_responder import LocalResponder
 from groupwise.inference.server_settings import LimitSettings, RequestLimiter
-from groupwise.models import load_policy
+from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.models.policy import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
 

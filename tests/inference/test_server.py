@@ -19,24 +19,18 @@ from PIL import Image
 from streams import draw
 
 from groupwise.core import ConfigError, DataError, Message, make_example, open_picture, read_picture
-from groupwise.inference import (
-    LimitSettings,
-    RequestError,
-    ResponderSettings,
-    RetrySettings,
-    Sampling,
-    ServerEngine,
-    ServerSettings,
-    open_responder,
-    retry,
-    run_on_shared_loop,
-)
 from groupwise.inference.chat import (
     describe_status,
     encode_picture,
     parse_retry_after,
     read_replies,
 )
+from groupwise.inference.engine import Sampling
+from groupwise.inference.opening import ResponderSettings, open_responder
+from groupwise.inference.responder import RequestError
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings, retry
+from groupwise.inference.shared_loop import run_on_shared_loop
 
 GREEDY = Sampling()
 QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)

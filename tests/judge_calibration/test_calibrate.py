@@ -11,13 +11,10 @@ import pytest
 import yaml
 
 from groupwise.core import ConfigError, EvaluationError, JudgeError, load_config, write_jsonl
-from groupwise.data import load_rated
-from groupwise.judge_calibration import (
-    JudgeConfig,
-    calibrate_judge,
-    plan_calibration,
-    read_verdicts,
-)
+from groupwise.data.rated import load_rated
+from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
+from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judge_calibration.rows import read_verdicts
 
 WORDS = ("a", "longer", "text", "about", "一些", "numbers", "und", "Wörter")
 EXAMPLES = Path(__file__).parents[3] / "examples" / "judges"

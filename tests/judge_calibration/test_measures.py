@@ -13,17 +13,13 @@ from hypothesis import strategies as st
 from groupwise.core import DataError, write_jsonl
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.judge_calibration import (
-    Calibration,
-    measure_recorded,
-    read_recorded,
-    read_verdicts,
-    report,
-)
+from groupwise.judge_calibration import report
 from groupwise.judge_calibration.annotators import measure_alpha
+from groupwise.judge_calibration.calibrate import Calibration, measure_recorded
 from groupwise.judge_calibration.measures import JudgeMeasures, measure_judge
+from groupwise.judge_calibration.recorded import read_recorded
 from groupwise.judge_calibration.report import list_notices
-from groupwise.judge_calibration.rows import VerdictRow
+from groupwise.judge_calibration.rows import VerdictRow, read_verdicts
 
 
 def make_row(number, label, verdict, **named):

@@ -4,13 +4,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer, say
 
-from groupwise.inference import (
-    LimitSettings,
-    RetrySettings,
-    ServerEngine,
-    ServerSettings,
-    run_on_shared_loop,
-)
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings
+from groupwise.inference.shared_loop import run_on_shared_loop
 from groupwise.judges import JudgeSettings, StopSettings
 
 

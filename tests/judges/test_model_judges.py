@@ -6,7 +6,9 @@ import pytest
 from faulty_server import Fault, say
 
 from groupwise.core import JudgeError, read_picture
-from groupwise.inference import RequestError, Sampling, ServerEngine, Usage
+from groupwise.inference.engine import Sampling
+from groupwise.inference.responder import RequestError, Usage
+from groupwise.inference.server import ServerEngine
 from groupwise.judges import (
     GenerativeJudge,
     JudgePrompt,

@@ -15,15 +15,11 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import JudgeError
-from groupwise.inference import (
-    LimitSettings,
-    LocalEngine,
-    LocalResponder,
-    RetrySettings,
-    Sampling,
-    ServerEngine,
-    ServerSettings,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.local_responder import LocalResponder
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings
 from groupwise.judges import (
     GenerativeJudge,
     JudgePrompt,
@@ -38,7 +34,8 @@ from groupwise.judges import (
     load_prompt,
     swap_pair,
 )
-from groupwise.models import load_policy, write_tiny_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.tiny import write_tiny_policy
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("GROUPWISE_VLLM_PYTHON", ROOT / ".venv-vllm" / "bin" / "python"))

@@ -9,8 +9,8 @@ from made_once import make_once
 from said_things import LABELS, TEACHING, TESTING, Talk, advance, find_settings
 from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.flow import run
-from groupwise.learning import Loop, begin_loop
+from groupwise.flow.running import run
+from groupwise.learning.loop import Loop, begin_loop
 
 LoopAndTalk = tuple[Loop, Talk]
 

@@ -7,7 +7,7 @@ from command_line import CommandLine
 from said_things import TEACHING, Talk, find_settings
 
 from groupwise.core import read_json
-from groupwise.learning import Loop, begin_loop
+from groupwise.learning.loop import Loop, begin_loop
 
 LoopAndTalk = tuple[Loop, Talk]
 

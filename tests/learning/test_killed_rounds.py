@@ -20,9 +20,11 @@ from said_things import KEY, LABELS, TEACHING, TESTING, Talk, find_settings
 from groupwise.cli.feedback import PERSON_KEY_VARIABLE
 from groupwise.core.outputs import digest_files
 from groupwise.feedback import FeedbackStore, name_person
-from groupwise.flow import name_version, open_run
+from groupwise.flow.finished import open_run
+from groupwise.flow.prediction import name_version
 from groupwise.flow.served import open_served
-from groupwise.learning import Loop, begin_loop, read_certificate, verify
+from groupwise.learning.certificate import read_certificate, verify
+from groupwise.learning.loop import Loop, begin_loop
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

@@ -12,7 +12,6 @@ from PIL import Image, ImageChops
 from scipy.stats import ttest_1samp
 
 from groupwise.core import DataError
-from groupwise.learning import VariantSettings, make_variants, replace_words
 from groupwise.learning.evidence import bound_gain_below, weigh_gains
 from groupwise.learning.promotion import (
     Sessions,
@@ -21,7 +20,8 @@ from groupwise.learning.promotion import (
     judge_candidate,
     score_loss,
 )
-from groupwise.learning.variants import load_thesaurus
+from groupwise.learning.settings import VariantSettings
+from groupwise.learning.variants import load_thesaurus, make_variants, replace_words
 from groupwise.serving import Request
 
 

@@ -22,26 +22,16 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.data.leakage import check_clusters
 from groupwise.feedback import Shown, name_person, order_by_priority, read_items, write_items
 from groupwise.flow.served import open_served, read_served
-from groupwise.learning import (
-    Certificate,
-    Learner,
-    Loop,
-    LoopSettings,
-    RoundConfig,
-    RoundSettings,
-    Standing,
-    begin_loop,
-    choose_next,
-    read_certificate,
-    verify,
-)
-from groupwise.learning.certificate import write_certificate
+from groupwise.learning.certificate import Certificate, read_certificate, verify, write_certificate
 from groupwise.learning.judged import take_verdict
+from groupwise.learning.loop import Loop, begin_loop
 from groupwise.learning.round import prepare_round
+from groupwise.learning.rounds import Learner, Standing, choose_next
+from groupwise.learning.settings import LoopSettings, RoundConfig, RoundSettings
 
 
 def _read(loop: Loop, number: int = 1) -> Certificate:

@@ -14,28 +14,21 @@ import pytest
 from PIL import Image
 
 from groupwise.core import Message, ModelError, make_example, read_picture, write_json
-from groupwise.flow import place_base
-from groupwise.models import (
-    NAMED_MODELS,
-    ModelSettings,
-    ModelShape,
-    bring_base,
+from groupwise.flow.task import place_base
+from groupwise.models import conversion, sources
+from groupwise.models.base_model import (
     check_base,
-    conversion,
-    count_blocks,
-    digest_base,
-    fetch_model,
     find_num_blocks,
-    find_place,
     find_weights,
-    list_places,
-    load_policy,
     open_processor,
     open_token_counter,
-    pin_base,
-    sources,
 )
 from groupwise.models.hub import find_snapshot, has_weights
+from groupwise.models.identity import digest_base, pin_base
+from groupwise.models.policy import load_policy
+from groupwise.models.settings import ModelSettings, ModelShape
+from groupwise.models.sources import NAMED_MODELS, bring_base, fetch_model, find_place, list_places
+from groupwise.models.trainable import count_blocks
 
 GIVEN = ModelShape(num_parameters=7, num_blocks=2)
 

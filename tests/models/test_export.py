@@ -12,22 +12,15 @@ from peft import PeftModel
 from transformers import AutoTokenizer
 
 from groupwise.core import ModelError
-from groupwise.models import (
-    LoraSettings,
-    Policy,
-    PromptSettings,
-    TrainableSettings,
-    average_policy,
-    digest_base,
-    export,
-    export_policy,
-    find_outline,
-    load_policy,
-    open_processor,
-    prepare_trainable,
-)
-from groupwise.models.export import merge_adapter, read_dtype
-from groupwise.models.identity import name_base, read_base
+from groupwise.models import export
+from groupwise.models.averaging import average_policy
+from groupwise.models.base_model import open_processor
+from groupwise.models.export import export_policy, merge_adapter, read_dtype
+from groupwise.models.identity import digest_base, name_base, read_base
+from groupwise.models.outline import find_outline
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
+from groupwise.models.virtual_tokens import PromptSettings
 
 ROOT = Path(__file__).parents[2]
 VLLM = Path(os.environ.get("GROUPWISE_VLLM_PYTHON", ROOT / ".venv-vllm" / "bin" / "python"))
@@ -380,7 +373,7 @@ def test_blocks_are_counted_where_a_family_s_default_is_not_written(vision_folde
 def test_reading_one_imports_nothing_heavy(text_folder):
     code = f"""
 import sys
-from groupwise.models import find_outline
+from groupwise.models.outline import find_outline
 assert find_outline({str(text_folder)!r})
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """

@@ -18,23 +18,20 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import (
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models.export import keep_policy
+from groupwise.models.policy import Policy, choose_device, load_policy
+from groupwise.models.prompts import build_messages, estimate_picture_tokens, make_token_counter
+from groupwise.models.silence import silence_libraries
+from groupwise.models.trainable import (
     LoraSettings,
-    Policy,
     TrainableSettings,
-    build_messages,
-    estimate_picture_tokens,
     format_trainable,
-    keep_policy,
     list_trainable,
-    load_policy,
-    make_token_counter,
     prepare_trainable,
-    silence_libraries,
     tabulate_trainable,
 )
-from groupwise.models.policy import choose_device
 
 
 def read_logits(policy, example):

@@ -11,18 +11,14 @@ from torch import nn
 from transformers.models.smolvlm import processing_smolvlm
 
 from groupwise.core import ModelError, open_picture, read_picture
-from groupwise.models import (
-    SeenPicture,
-    find_tokenizer,
-    load_policy,
-    load_processor,
-    make_token_counter,
-    pretrain_vision,
-    processor,
-    unplanned_attention,
-    write_tiny_policy,
-)
-from groupwise.models.policy import PatchProjection, project_patches_fast
+from groupwise.models import processor
+from groupwise.models.attention import unplanned_attention
+from groupwise.models.policy import PatchProjection, load_policy, project_patches_fast
+from groupwise.models.processor import load_processor
+from groupwise.models.prompts import make_token_counter
+from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.tiny_vision import SeenPicture, pretrain_vision
+from groupwise.models.tokenizing import find_tokenizer
 
 # By type of model: its own processor.
 OTHERS = {

@@ -7,25 +7,17 @@ import torch
 from PIL import Image
 
 from groupwise.core import Message, Score, make_example, read_jsonl, read_picture
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import (
-    LoraSettings,
-    Policy,
-    TrainableSettings,
-    export_policy,
-    list_places,
-    load_policy,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models.export import export_policy
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.sources import list_places
+from groupwise.models.trainable import LoraSettings, TrainableSettings
 from groupwise.rewards import RewardSet
-from groupwise.training import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    Workspace,
-    train_grpo,
-    train_sft,
-)
-from groupwise.training.settings import SpeedSettings
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import train_grpo
+from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, SpeedSettings
+from groupwise.training.sft import train_sft
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("users_models")]
 

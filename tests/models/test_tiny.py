@@ -6,7 +6,10 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, Qwen2_5_VLForConditionalGeneration
 
 from groupwise.core import ModelError, open_picture
-from groupwise.models import TINY_MODELS, load_policy, train_tokenizer, write_tiny_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.settings import TINY_MODELS
+from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.tokenizing import train_tokenizer
 
 TOKENIZER = train_tokenizer(["on-task", "离题"])
 TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs"])) | st.text(

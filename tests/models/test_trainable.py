@@ -8,28 +8,26 @@ from peft import IA3Config, LoraConfig, PromptTuningConfig, get_peft_model
 from pydantic import ValidationError
 
 from groupwise.core import ConfigError, ModelError, dump_config, load_config, read_json
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import (
-    TINY_MODELS,
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models import quantization
+from groupwise.models.averaging import average_policy
+from groupwise.models.export import export_policy
+from groupwise.models.identity import digest_base
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.quantization import explain_no_quantization
+from groupwise.models.settings import TINY_MODELS, ModelSettings
+from groupwise.models.trainable import (
     LoraSettings,
-    ModelSettings,
-    Policy,
-    PromptSettings,
     TrainableSettings,
-    average_policy,
     count_blocks,
-    digest_base,
-    explain_no_quantization,
-    export_policy,
     format_trainable,
     list_trainable,
-    load_policy,
     prepare_trainable,
-    quantization,
     restore_trainable,
     tabulate_trainable,
 )
-from groupwise.models.virtual_tokens import find_vectors
+from groupwise.models.virtual_tokens import PromptSettings, find_vectors
 from groupwise.training.settings import SftRow
 from groupwise.training.sft import RowCollator
 

@@ -53,12 +53,13 @@ from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import Conditions, write_evaluation
+from groupwise.flow import Conditions
 from groupwise.flow.calibrating import make_calibration_sections
+from groupwise.flow.evaluating import write_evaluation
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals
 from groupwise.flow.settings import RivalSettings
-from groupwise.inference import RequestCause
+from groupwise.inference.responder import RequestCause
 from groupwise.pipeline import find_config, find_recipe, find_recipes, run_steps
 from groupwise.rewards.audit.rows import Evidence, Outcome, Rule, point_at
 from groupwise.sandbox.result import Status

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.models import Policy, load_policy
+from groupwise.models.policy import Policy, load_policy
 from groupwise.rewards import (
     ExactMatch,
     Fluency,

@@ -20,8 +20,8 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 from small_task import SmallConfig, SmallTask
 
-from groupwise.flow import PolicyPredictor, answer_requests
-from groupwise.models import write_tiny_policy
+from groupwise.flow.prediction import PolicyPredictor, answer_requests
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.serving import Request
 from groupwise.serving.bench import Screens
 from groupwise.serving.guesses import Guesses

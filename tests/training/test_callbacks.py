@@ -11,26 +11,21 @@ import pytest
 from groupwise.core import ProgressLine, Score, TrainingError, read_json, read_jsonl
 from groupwise.evaluation.alarms import History
 from groupwise.flow.training import describe_stop
-from groupwise.models import (
+from groupwise.models.policy import load_policy
+from groupwise.models.trainable import (
     LoraSettings,
     TrainableSettings,
     format_trainable,
-    load_policy,
     prepare_trainable,
     tabulate_trainable,
 )
 from groupwise.rewards import RewardSet
-from groupwise.training import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    Workspace,
-    callbacks,
-    train_grpo,
-    train_sft,
-)
+from groupwise.training import callbacks
 from groupwise.training.callbacks import MetricRows, StepProgress, draw_curve
-from groupwise.training.settings import ValidationSettings
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import train_grpo
+from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, ValidationSettings
+from groupwise.training.sft import train_sft
 
 TRAINABLE = TrainableSettings(lora=LoraSettings(last_blocks=1))
 

@@ -27,28 +27,23 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.core.example import Message
-from groupwise.data import write_examples
-from groupwise.models import load_policy
-from groupwise.training import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    Workspace,
-    callbacks,
-    checkpoints,
-    read_rollouts,
-    train_sft,
-)
+from groupwise.data.example_files import write_examples
+from groupwise.models.policy import load_policy
+from groupwise.training import callbacks, checkpoints
 from groupwise.training.checkpoints import (
     RolloutLog,
+    Workspace,
     find_last_checkpoint,
     find_start,
     mark_complete,
+    read_rollouts,
     read_step,
     remove_checkpoints,
     write_grpo_budget,
 )
 from groupwise.training.fast.round import load_progress
+from groupwise.training.settings import GrpoSettings, SftRow, SftSettings
+from groupwise.training.sft import train_sft
 
 
 def make(folder, *steps):

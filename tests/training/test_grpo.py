@@ -12,13 +12,14 @@ import torch
 from training_job import Scatter
 
 from groupwise.core import ModelError, Score, TrainingError, read_jsonl
-from groupwise.models import TrainableSettings, list_trainable, load_policy, prepare_trainable
+from groupwise.models.policy import load_policy
+from groupwise.models.trainable import TrainableSettings, list_trainable, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, Workspace, train_grpo
-from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows, train_grpo
 from groupwise.training.grpo_trainer import find_temperature, set_temperature
 from groupwise.training.on_policy import score_alone
-from groupwise.training.settings import SpeedSettings
+from groupwise.training.settings import GrpoSettings, SpeedSettings
 
 
 class Fixed:

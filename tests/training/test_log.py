@@ -26,24 +26,16 @@ from groupwise.core import (
     read_json,
     read_jsonl,
 )
-from groupwise.models import TrainableSettings, load_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.trainable import TrainableSettings
 from groupwise.rewards import FactCounts, RewardSet
-from groupwise.training import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    TrainingLog,
-    Workspace,
-    begin_progress,
-    callbacks,
-    end_progress,
-    log,
-    train_grpo,
-    train_sft,
-)
+from groupwise.training import callbacks, log
 from groupwise.training.callbacks import MetricRows
-from groupwise.training.grpo import RewardFunction
-from groupwise.training.log import Memory, read_memory
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import RewardFunction, train_grpo
+from groupwise.training.log import Memory, TrainingLog, begin_progress, end_progress, read_memory
+from groupwise.training.settings import GrpoSettings, SftRow, SftSettings
+from groupwise.training.sft import train_sft
 
 
 @pytest.fixture

@@ -8,17 +8,15 @@ import torch
 from torch import nn
 
 from groupwise.core import Message, Score, TrainingError, make_example, open_picture, read_jsonl
-from groupwise.inference import LocalEngine, Sampling
-from groupwise.models import (
-    LoraSettings,
-    TrainableSettings,
-    list_places,
-    load_policy,
-    prepare_trainable,
-)
-from groupwise.models.policy import PatchProjection
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.models.policy import PatchProjection, load_policy
+from groupwise.models.sources import list_places
+from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training import GrpoSettings, Workspace, grpo, grpo_trainer, train_grpo
+from groupwise.training import grpo, grpo_trainer
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import train_grpo
 from groupwise.training.on_policy import (
     check_on_policy,
     choose_rows,
@@ -27,6 +25,7 @@ from groupwise.training.on_policy import (
     measure_noise,
     score_alone,
 )
+from groupwise.training.settings import GrpoSettings
 
 
 class Length:

@@ -26,40 +26,37 @@ from groupwise.core import (
     read_json,
     read_jsonl,
 )
-from groupwise.inference import LocalEngine, Sampling
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.encoding import Encoder
 from groupwise.inference.streaming.pictures import open_memory
 from groupwise.inference.streaming.work import WorkItem
-from groupwise.models import (
+from groupwise.models.export import export_policy
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.prompts import build_messages, make_token_counter
+from groupwise.models.quantization import find_quantization
+from groupwise.models.silence import silence_libraries
+from groupwise.models.trainable import (
     LoraSettings,
-    Policy,
-    PromptSettings,
     TrainableSettings,
-    build_messages,
-    export_policy,
-    find_quantization,
     list_trainable,
-    load_policy,
-    make_token_counter,
     prepare_trainable,
-    silence_libraries,
 )
-from groupwise.models.virtual_tokens import find_vectors
+from groupwise.models.virtual_tokens import PromptSettings, find_vectors
 from groupwise.rewards import RewardSet
-from groupwise.training import (
+from groupwise.training import grpo_trainer
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.fast.vllm import prepare_vllm
+from groupwise.training.grpo import train_grpo
+from groupwise.training.on_policy import score_alone
+from groupwise.training.settings import (
     GrpoSettings,
     SftRow,
     SftSettings,
+    SpeedSettings,
     VllmSettings,
-    Workspace,
-    grpo_trainer,
-    train_grpo,
-    train_sft,
 )
-from groupwise.training.fast.vllm import prepare_vllm
-from groupwise.training.on_policy import score_alone
-from groupwise.training.settings import SpeedSettings
-from groupwise.training.sft import RowCollator
+from groupwise.training.sft import RowCollator, train_sft
 from groupwise.training.sharding import refuse_quantized
 
 LORA = TrainableSettings(lora=LoraSettings(rank=2, alpha=4, modules=("q_proj",)))

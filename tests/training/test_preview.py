@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from trl import GRPOConfig, import_utils
 
 from groupwise.core import Score, TrainingError
-from groupwise.data import TokenBudget
+from groupwise.data.lengths import TokenBudget
 from groupwise.flow.costs import (
     Batch,
     Place,
@@ -23,31 +23,26 @@ from groupwise.flow.costs import (
     preview_grpo,
     preview_memory,
 )
-from groupwise.models import (
-    LoraSettings,
-    ModelSettings,
-    ModelShape,
-    Outline,
-    PromptSettings,
-    TrainableSettings,
-    check_base,
-    find_outline,
-    load_policy,
-    prepare_trainable,
-)
+from groupwise.models.base_model import check_base
+from groupwise.models.outline import Outline, find_outline
+from groupwise.models.policy import load_policy
+from groupwise.models.settings import ModelSettings, ModelShape
+from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
+from groupwise.models.virtual_tokens import PromptSettings
 from groupwise.rewards import RewardSet
-from groupwise.training import (
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
+from groupwise.training.grpo import train_grpo
+from groupwise.training.on_policy import find_ulp
+from groupwise.training.settings import (
     GrpoSettings,
     SftRow,
     SftSettings,
     VllmSettings,
-    Workspace,
-    train_grpo,
-    train_sft,
+    build_arguments,
+    name_memory_settings,
 )
-from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
-from groupwise.training.on_policy import find_ulp
-from groupwise.training.settings import build_arguments, name_memory_settings
+from groupwise.training.sft import train_sft
 
 SHAPE = ModelShape(num_parameters=2**30, num_blocks=4)
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import TrainingError
-from groupwise.training import OnPolicyResult, checkpoints
+from groupwise.training import checkpoints
 from groupwise.training.checkpoints import find_start, mark_complete
 from groupwise.training.grpo import deal_prompts
-from groupwise.training.on_policy import join_results
+from groupwise.training.on_policy import OnPolicyResult, join_results
 from groupwise.training.processes import ask_first, divide_batch, is_first_process
 from groupwise.training.sft import ReadAhead, count_places
 

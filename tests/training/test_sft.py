@@ -13,18 +13,19 @@ from PIL import Image, ImageChops
 from pydantic import Field
 
 from groupwise.core import TrainingError, read_jsonl
-from groupwise.data import PictureAugmentation, augment_picture
-from groupwise.models import LoraSettings, TrainableSettings, list_trainable, load_policy
-from groupwise.training import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    Workspace,
+from groupwise.data.augmentation import PictureAugmentation, augment_picture
+from groupwise.models.policy import load_policy
+from groupwise.models.trainable import LoraSettings, TrainableSettings, list_trainable
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, ValidationSettings
+from groupwise.training.sft import (
+    IGNORED,
+    ReadAhead,
+    RowCollator,
+    lay_out_rows,
     make_control_settings,
     train_sft,
 )
-from groupwise.training.settings import ValidationSettings
-from groupwise.training.sft import IGNORED, ReadAhead, RowCollator, lay_out_rows
 
 
 def train(base, examples, folder, *, targets=None, **settings):

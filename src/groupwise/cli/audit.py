@@ -38,7 +38,7 @@ from groupwise.pipeline import (
 )
 
 if TYPE_CHECKING:
-    from groupwise.flow import Replay
+    from groupwise.flow.replaying import Replay
 
 _AUDIT_DATA = "audit"
 _MAX_SHOWN = 3
@@ -116,7 +116,8 @@ def replay(
 
     No model is loaded but a judge's. Train with `--set grpo.record_rollouts=true` first.
     """
-    from groupwise.flow import open_run, replay_rewards
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.replaying import replay_rewards
 
     found = open_run(run)
     kind = found.recipe.load_config_type()
@@ -155,7 +156,7 @@ def _show(value: float | None) -> str:
 
 def _print_baselines(recipe: Recipe[Any], config: Config, folder: Path) -> None:
     """Print what can be learned without a policy, and that no test item was looked at."""
-    from groupwise.flow import rate_baselines
+    from groupwise.flow.preparing import rate_baselines
 
     if recipe.task is None:
         raise ConfigError(f"the recipe {recipe.name} is made of no Task: it has no baselines")

@@ -11,7 +11,7 @@ from groupwise.cli.run import Debug, Settings
 from groupwise.core import ConfigError, describe_unknown, load_config
 
 if TYPE_CHECKING:
-    from groupwise.data import MixedProblems, MixSettings, SetName
+    from groupwise.data.problems import MixedProblems, MixSettings, SetName
 
 data_app = typer.Typer(help="Fetch and mix public problems.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def fetch(
     debug: Debug = False,
 ) -> None:
     """Download a public set from the hub, a JSONL file per part."""
-    from groupwise.data import SET_NAMES, fetch_problems
+    from groupwise.data.problems import SET_NAMES, fetch_problems
 
     if name not in (*SET_NAMES, "all"):
         raise ConfigError(describe_unknown("set", name, (*SET_NAMES, "all")))
@@ -60,7 +60,7 @@ def mix(
     debug: Debug = False,
 ) -> None:
     """Mix public sets into train, validation and test without leaks, and say what was dropped."""
-    from groupwise.data import load_problems, mix_problems, write_mix
+    from groupwise.data.problems import load_problems, mix_problems, write_mix
 
     chosen = _read_settings(config, source or [], settings or [])
     loaded = [load_problems(one, seed=chosen.seed) for one in chosen.sources]
@@ -71,7 +71,7 @@ def mix(
 
 
 def _read_settings(config: Path | None, sources: list[str], settings: list[str]) -> "MixSettings":
-    from groupwise.data import MixSettings
+    from groupwise.data.problems import MixSettings
 
     if (config is None) == (not sources):
         raise ConfigError("say what is mixed by either --config or --source")

@@ -32,7 +32,8 @@ def evaluate(
     The folder has scored items, a report, and what of the data training has seen; `compare` takes
     it beside runs and other such folders. Running it again continues.
     """
-    from groupwise.flow import evaluate_on, open_run
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.other_data import evaluate_on
 
     folder, policy = split_run(run)
     found = evaluate_on(open_run(folder), data, out=out, policy=policy, say=say)

@@ -48,7 +48,8 @@ def export(
 
 
 def _export_prompts(folder: Path, policy: str | None, rows: Path, out: Path) -> None:
-    from groupwise.flow import open_run, write_prompts
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.prediction import write_prompts
 
     number = write_prompts(open_run(folder), rows, out=out, policy=policy)
     typer.echo(f"{number} prompts")
@@ -58,7 +59,8 @@ def _export_prompts(folder: Path, policy: str | None, rows: Path, out: Path) -> 
 def _export_for_trainer(
     folder: Path, policy: str | None, out: Path, trainer: Literal["verl", "swift"]
 ) -> None:
-    from groupwise.flow import export_for_trainer, open_run
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.trainers import export_for_trainer
 
     if policy is not None:
         raise ConfigError(f"--format {trainer} takes a run", got=f"its policy {policy}")
@@ -92,7 +94,8 @@ def export_model(
     debug: Debug = False,
 ) -> None:
     """Write the adapter, the merged weights and the model card of a run's policy."""
-    from groupwise.flow import export_run, open_run
+    from groupwise.flow.exporting import export_run
+    from groupwise.flow.finished import open_run
 
     exported = export_run(open_run(run), out, policy=policy)
     if exported.adapter is not None:
@@ -123,7 +126,8 @@ def push(
 
     The hub is that of HF_ENDPOINT, the token that of HF_TOKEN.
     """
-    from groupwise.flow import check_pushable, export_run, list_uploads, open_run, upload
+    from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
+    from groupwise.flow.finished import open_run
 
     found = open_run(run)
     check_pushable(found, policy)

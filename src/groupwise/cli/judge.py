@@ -11,7 +11,7 @@ from groupwise.cli.run import AllowJudge, Debug, Settings, say
 from groupwise.core import ConfigError, ProgressLine, load_config
 
 if TYPE_CHECKING:
-    from groupwise.judge_calibration import Calibration, CalibrationPlan
+    from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
 
 _BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
 
@@ -84,8 +84,9 @@ def calibrate(
             got="--judge and --data are not both given",
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
-    from groupwise.data import find_rated, load_rated
-    from groupwise.judge_calibration import JudgeConfig, calibrate_judge, plan_calibration
+    from groupwise.data.rated import find_rated, load_rated
+    from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
+    from groupwise.judge_calibration.config import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=settings or [])
     source = find_rated(data)
@@ -108,7 +109,8 @@ def calibrate(
 def _measure_recorded(
     verdicts: Path, judge: Path | None, data: str | None, out: Path | None
 ) -> None:
-    from groupwise.judge_calibration import measure_recorded, read_recorded
+    from groupwise.judge_calibration.calibrate import measure_recorded
+    from groupwise.judge_calibration.recorded import read_recorded
 
     if judge is not None or data is not None:
         raise ConfigError(

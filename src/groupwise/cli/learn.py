@@ -15,7 +15,9 @@ from groupwise.cli.serve import TOKEN_VARIABLE
 from groupwise.core import load_config
 
 if TYPE_CHECKING:
-    from groupwise.learning import Certificate, LogLine, Measured, Standing
+    from groupwise.learning.certificate import Certificate, Measured
+    from groupwise.learning.loop import LogLine
+    from groupwise.learning.rounds import Standing
 
 _POLL_S, _RELOAD_S = 10.0, 300.0
 LoopFolder = Annotated[Path, typer.Argument(metavar="LOOP", help="The folder of a loop.")]
@@ -52,13 +54,9 @@ def learn(
     is served only with a certificate that it is better. After any end the same command goes on.
     """
     store = open_store(feedback, url)
-    from groupwise.learning import (
-        Learner,
-        LoopSettings,
-        begin_loop,
-        choose_next,
-        read_loop_settings,
-    )
+    from groupwise.learning.loop import begin_loop, read_loop_settings
+    from groupwise.learning.rounds import Learner, choose_next
+    from groupwise.learning.settings import LoopSettings
 
     resolved = load_config(LoopSettings, read_loop_settings(out), overrides=settings or [])
     folder, policy = split_run(run)
@@ -93,7 +91,7 @@ def verify(
     debug: Debug = False,
 ) -> None:
     """Go the way from labels and answers to the verdict of a certificate again."""
-    from groupwise.learning import verify as verify_certificate
+    from groupwise.learning.certificate import verify as verify_certificate
 
     store = None if feedback is None else open_store(feedback, url)
     found = verify_certificate(certificate, store)
@@ -114,7 +112,7 @@ def verify(
 
 def roll_back(loop: LoopFolder, *, server: Server = None, debug: Debug = False) -> None:
     """Serve again what was served before the present version."""
-    from groupwise.learning import Loop
+    from groupwise.learning.loop import Loop
 
     line = Loop(loop).roll_back()
     tell(line, server)

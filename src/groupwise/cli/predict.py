@@ -10,7 +10,7 @@ from groupwise.cli.run import AllowJudge, Debug, say
 from groupwise.core import ProgressLine
 
 if TYPE_CHECKING:
-    from groupwise.flow import PredictionSummary
+    from groupwise.flow.prediction import PredictionSummary
 
 FinishedRun = Annotated[
     str,
@@ -41,7 +41,8 @@ def predict(
 
     Exits with 1 if there is no answer at all.
     """
-    from groupwise.flow import open_run, predict_rows
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.prediction import predict_rows
 
     folder, policy = split_run(run)
     summary = predict_rows(

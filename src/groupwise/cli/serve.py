@@ -12,7 +12,7 @@ from groupwise.cli.run import AllowJudge, Debug, Settings
 from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:
-    from groupwise.flow import FinishedRun
+    from groupwise.flow.finished import FinishedRun
     from groupwise.serving.bench import Screens
     from groupwise.serving.feedback import Desk
     from groupwise.serving.settings import FeedbackSettings, ServeSettings
@@ -50,7 +50,7 @@ def serve(
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.flow import find_source
+    from groupwise.flow.sources import find_source
     from groupwise.serving import ServeSettings
 
     token = os.environ.get(TOKEN_VARIABLE)
@@ -79,7 +79,7 @@ def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":
     """Return settings by which people are asked about what tests the loop in a folder."""
     if settings.feedback is None:
         return settings
-    from groupwise.learning import find_loop
+    from groupwise.learning.loop import find_loop
     from groupwise.serving.settings import AskedSettings
 
     loop = find_loop(folder)
@@ -96,7 +96,7 @@ def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":
 
 def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
     """Return what stands behind a server of screens; None where rows are none."""
-    from groupwise.flow import open_judge
+    from groupwise.flow.sources import open_judge
     from groupwise.serving.bench import Screens
 
     own = settings.screens

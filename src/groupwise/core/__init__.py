@@ -65,7 +65,6 @@ from groupwise.core.jsonl import (
     write_jsonl,
     write_text,
 )
-from groupwise.core.late_names import import_late
 from groupwise.core.locks import is_locked, take_lock
 from groupwise.core.memory import read_free_memory, read_total_memory
 from groupwise.core.outputs import (
@@ -156,7 +155,6 @@ __all__ = [
     "find_unlike",
     "flatten_settings",
     "hush",
-    "import_late",
     "is_below",
     "is_locked",
     "keep_freed_memory",

@@ -1,5 +1,4 @@
-"""The usual way of a recipe, once: a Task says what is its own, stages do the rest."""
+"""The usual way of a recipe, once: a Task says what is its own, stages do the rest.
 
-from groupwise.core import import_late as _import_late
-
-__getattr__, __dir__, __all__ = _import_late(__name__, __file__)
+Its modules are public.
+"""

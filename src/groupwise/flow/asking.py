@@ -19,8 +19,9 @@ from groupwise.core import (
 from groupwise.evaluation.predictions import Prediction
 from groupwise.flow.policies import LENIENT
 from groupwise.flow.task import Task
-from groupwise.inference import LocalEngine, Sampling, time_answers
-from groupwise.models import Policy, load_policy
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine, time_answers
+from groupwise.models.policy import Policy, load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Parsed, read_leniently
 

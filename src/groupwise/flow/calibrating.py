@@ -22,7 +22,7 @@ from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format
 from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise.flow.asking import choose_items, make_ask, open_policy, share_labels
 from groupwise.flow.task import Task, read_splits
-from groupwise.models import digest_base
+from groupwise.models.identity import digest_base
 from groupwise.pipeline import StepContext
 
 _FILE = "calibration.json"

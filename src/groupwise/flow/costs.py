@@ -14,10 +14,11 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from groupwise.core import read_free_memory
-from groupwise.data import TokenBudget
-from groupwise.models import ModelSettings, Outline, find_num_blocks, find_outline
-from groupwise.models.outline import BLOCK
-from groupwise.training import GrpoSettings, SftSettings, TrainerSettings
+from groupwise.data.lengths import TokenBudget
+from groupwise.models.base_model import find_num_blocks
+from groupwise.models.outline import BLOCK, Outline, find_outline
+from groupwise.models.settings import ModelSettings
+from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
 _TOWER_BLOCK = re.compile(r"(?:layers|layer|blocks)\.(\d+)\.(?:.+\.)?(\w+)\.weight$")
 _VISION = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model)\.")

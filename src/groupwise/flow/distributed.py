@@ -38,7 +38,7 @@ from groupwise.core import (
 from groupwise.flow.settings import ComputeSettings, FlowConfig
 from groupwise.flow.stages import make_step
 from groupwise.pipeline import Planner, Recipe, StepContext
-from groupwise.training import SHARDING
+from groupwise.training.processes import SHARDING
 
 START = "torchrun --nproc-per-node N -m groupwise run …"
 _NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

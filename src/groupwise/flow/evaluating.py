@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
-from groupwise.data import list_near_examples
+from groupwise.data.audit_files import list_near_examples
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
@@ -43,16 +43,12 @@ from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_agai
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
-from groupwise.inference import Sampling
-from groupwise.models import (
-    find_tokenizer,
-    find_weights,
-    is_adapter,
-    open_processor,
-    read_base,
-    render_prompt,
-    show_written,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.models.base_model import find_weights, open_processor
+from groupwise.models.encoding import show_written
+from groupwise.models.identity import is_adapter, read_base
+from groupwise.models.prompts import render_prompt
+from groupwise.models.tokenizing import find_tokenizer
 from groupwise.pipeline import StepContext
 
 

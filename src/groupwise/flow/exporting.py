@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from groupwise.core import Example, RunError, RunFolder, dump_config, read_json
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_policies
 from groupwise.evaluation.report.page import escape_cell, write_code
@@ -21,7 +21,8 @@ from groupwise.evaluation.report.tables import describe_metric
 from groupwise.evaluation.results import CONDITIONS_FILE, read_headline
 from groupwise.evaluation.statistics import read_comparisons
 from groupwise.flow.finished import BASE, FinishedRun
-from groupwise.models import CARD, ExportedPolicy, export_policy, find_hub_id, find_place
+from groupwise.models.export import CARD, ExportedPolicy, export_policy
+from groupwise.models.sources import find_hub_id, find_place
 
 _BUDGET = ("num_steps", "num_samples", "num_tokens")
 _SPLIT = "test"

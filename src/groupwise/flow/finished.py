@@ -17,7 +17,7 @@ from groupwise.evaluation.predictions import RunPolicy, read_policies
 from groupwise.flow.task import Task
 from groupwise.pipeline import Recipe, find_recipe
 from groupwise.serving import Predictor
-from groupwise.training import check_checkpoint
+from groupwise.training.checkpoints import check_checkpoint
 
 BASE = "prompt"
 """The name of the untrained policy."""

@@ -21,7 +21,10 @@ from groupwise.core import (
     Say,
     read_manifest,
 )
-from groupwise.data import DataAudit, DropLog, find_seen, list_near_examples, write_audit
+from groupwise.data.audit import DataAudit
+from groupwise.data.audit_files import list_near_examples, write_audit
+from groupwise.data.drops import DropLog
+from groupwise.data.leakage import find_seen
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
@@ -44,7 +47,7 @@ from groupwise.flow.evaluating import measure_policies
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.preparing import audit_splits
 from groupwise.flow.task import Task, read_splits
-from groupwise.models import digest_base
+from groupwise.models.identity import digest_base
 from groupwise.pipeline import StepContext, mark_done
 
 _PHRASES = Path(__file__).with_name("phrases.yaml")

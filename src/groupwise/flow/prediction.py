@@ -16,13 +16,13 @@ from groupwise.core import (
     digest_json,
     write_jsonl,
 )
-from groupwise.data import DropLog
+from groupwise.data.drops import DropLog
 from groupwise.evaluation.metrics import temper
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
-from groupwise.inference import build_chat_messages
-from groupwise.models import digest_base
+from groupwise.inference.chat import build_chat_messages
+from groupwise.models.identity import digest_base
 from groupwise.rewards import Parsed
 from groupwise.serving import Answer, Predictor, Request, try_each
 

@@ -14,17 +14,15 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data import (
-    DataAudit,
-    DropLog,
-    audit_data,
-    find_near_pictures,
-    write_audit,
-    write_examples,
-)
+from groupwise.data.audit import DataAudit, audit_data
+from groupwise.data.audit_files import write_audit
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import write_examples
+from groupwise.data.leakage import find_near_pictures
 from groupwise.evaluation.baselines import MAJORITY, rank_joint_candidates
 from groupwise.flow.task import Task, read_splits
-from groupwise.models import open_token_counter, write_tiny_policy
+from groupwise.models.base_model import open_token_counter
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import StepContext
 
 SPLITS = ("train", "validation", "test")

@@ -10,16 +10,16 @@ from groupwise.flow.costs import Batch, Place, check_lengths, preview_grpo, prev
 from groupwise.flow.distributed import START, find_team
 from groupwise.flow.settings import FlowConfig, find_batch
 from groupwise.flow.task import Estimate, Task
-from groupwise.models import (
+from groupwise.models.base_model import check_base
+from groupwise.models.encoding import show_written
+from groupwise.models.prompts import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
-    check_base,
-    describe_base,
     estimate_picture_tokens,
-    find_tokenizer,
     render_prompt,
-    show_written,
 )
+from groupwise.models.sources import describe_base
+from groupwise.models.tokenizing import find_tokenizer
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
 
 NUM_SHOWN = 3

@@ -21,15 +21,9 @@ from groupwise.core import (
 from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.flow.asking import open_policy
 from groupwise.flow.policies import RANKED
-from groupwise.inference import LocalEngine
-from groupwise.models import (
-    SENTENCES,
-    TOWER,
-    embed_pictures,
-    embed_texts,
-    find_embedder,
-    find_num_blocks,
-)
+from groupwise.inference.local import LocalEngine
+from groupwise.models.base_model import find_num_blocks
+from groupwise.models.embedders import SENTENCES, TOWER, embed_pictures, embed_texts, find_embedder
 from groupwise.pipeline import StepContext
 
 MAX_STATES = 1000

@@ -11,7 +11,7 @@ from groupwise.core import Example, RunError, Score
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import read_splits
 from groupwise.rewards import RewardSet
-from groupwise.training import ROLLOUTS, Rollout, read_rollouts
+from groupwise.training.checkpoints import ROLLOUTS, Rollout, read_rollouts
 
 TOTAL = "reward"
 

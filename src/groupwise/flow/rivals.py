@@ -31,7 +31,7 @@ from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardSet
 
 if TYPE_CHECKING:
-    from groupwise.models import Policy
+    from groupwise.models.policy import Policy
 
 BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
 SAMPLES_FILE = "samples.json"
@@ -192,7 +192,8 @@ def draw(
         purpose: of the draws; another one draws others.
         report_progress: told how many questions are done.
     """
-    from groupwise.inference import LocalEngine, Sampling
+    from groupwise.inference.engine import Sampling
+    from groupwise.inference.local import LocalEngine
 
     grpo = config.grpo
     sampling = Sampling(
@@ -296,7 +297,9 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
         TrainingError: if all samples of every question earn the same.
     """
     from groupwise.flow.training import keep_trained, open_start
-    from groupwise.training import SftRow, SftSettings, Workspace, train_sft
+    from groupwise.training.checkpoints import Workspace
+    from groupwise.training.settings import SftRow, SftSettings
+    from groupwise.training.sft import train_sft
 
     config = context.config
     policy = open_start(task, context)

@@ -44,7 +44,8 @@ def draw_answers(
         ConfigError: if the base is one that the run builds, and it is not there yet.
     """
     from groupwise.flow.asking import choose_items, open_policy
-    from groupwise.inference import LocalEngine, Sampling
+    from groupwise.inference.engine import Sampling
+    from groupwise.inference.local import LocalEngine
 
     base = task.find_base(config, run)
     if config.model.is_tiny and not Path(base).is_dir():

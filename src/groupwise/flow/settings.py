@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, ValidationInfo, model_validator
 
 from groupwise.core import Config, Harmless, Place, Seed, Source
-from groupwise.data import NearDuplicates, TokenBudget
-from groupwise.models import ModelSettings
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.data.lengths import TokenBudget
+from groupwise.data.splits import NearDuplicates
+from groupwise.models.settings import ModelSettings
+from groupwise.training.settings import GrpoSettings, SftSettings
 
 _AT_ONCE = Harmless(
     "how many items are asked at once: greedy answers do not depend on it",

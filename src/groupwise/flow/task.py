@@ -21,25 +21,28 @@ from groupwise.core import (
     RunFolder,
     dump_config,
 )
-from groupwise.data import DropLog, read_asked_rows, read_examples
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples
+from groupwise.data.tables.asked import read_asked_rows
 from groupwise.evaluation.baselines import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import RunConfig
 from groupwise.judges import Judge
-from groupwise.models import NAMED_MODELS, pin_base
+from groupwise.models.identity import pin_base
+from groupwise.models.sources import NAMED_MODELS
 from groupwise.pipeline import Preview, Recipe, StepContext
 from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
-    from groupwise.data import DataAudit
+    from groupwise.data.audit import DataAudit
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.other_data import Labelled
     from groupwise.flow.stages import Stage
-    from groupwise.models import Policy
-    from groupwise.training import RowsOfEpoch
+    from groupwise.models.policy import Policy
+    from groupwise.training.settings import RowsOfEpoch
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -249,7 +252,7 @@ class Task(Generic[C]):
             examples: the training prompts.
             ask: returns the answers of the policy that the control starts from.
         """
-        from groupwise.training import SftRow
+        from groupwise.training.settings import SftRow
 
         parser = self.parser(config)
         rows = [SftRow(example, parser.write(str(example.label))) for example in examples]

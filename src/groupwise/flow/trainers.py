@@ -12,12 +12,14 @@ from typing import Any, Literal
 from groupwise import core
 from groupwise.core import ConfigError, Example, Message, Picture, RunError
 from groupwise.core.jsonl import replace_file
-from groupwise.data import DropLog, read_examples, write_examples
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples, write_examples
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import read_splits
-from groupwise.inference import read_picture_bytes
-from groupwise.models import break_tokens_for_others, find_place
+from groupwise.inference.chat import read_picture_bytes
+from groupwise.models.encoding import break_tokens_for_others
+from groupwise.models.sources import find_place
 from groupwise.pipeline import find_recipe
 from groupwise.rewards import RewardSet
 from groupwise.rewards.adapters import EXAMPLE_ID, VerlScore

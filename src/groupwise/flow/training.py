@@ -8,18 +8,15 @@ from groupwise.evaluation.alarms import History, find_stop
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow.asking import check_heldout, make_ask, open_policy
 from groupwise.flow.task import Task, read_splits
-from groupwise.models import Policy, keep_policy
+from groupwise.models.export import keep_policy
+from groupwise.models.policy import Policy
 from groupwise.pipeline import StepContext
-from groupwise.training import (
-    FindStop,
-    GrpoSettings,
-    SftSettings,
-    Workspace,
-    is_first_process,
-    make_control_settings,
-    train_grpo,
-    train_sft,
-)
+from groupwise.training.callbacks import FindStop
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import train_grpo
+from groupwise.training.processes import is_first_process
+from groupwise.training.settings import GrpoSettings, SftSettings
+from groupwise.training.sft import make_control_settings, train_sft
 
 Settings = TypeVar("Settings", SftSettings, GrpoSettings)
 

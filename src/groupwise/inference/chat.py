@@ -24,7 +24,8 @@ from groupwise.core import (
     shrink_picture,
 )
 from groupwise.inference.responder import Reply, RequestCause, RequestError, TokenChance, Usage
-from groupwise.models import break_tokens_for_others, build_messages
+from groupwise.models.encoding import break_tokens_for_others
+from groupwise.models.prompts import build_messages
 
 _TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 

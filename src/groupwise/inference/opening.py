@@ -61,7 +61,7 @@ def open_responder(settings: ResponderSettings) -> Responder:
     # Behind the server's branch: another trainer's environment may lack what these need.
     from groupwise.inference.local import LocalEngine
     from groupwise.inference.local_responder import LocalResponder
-    from groupwise.models import load_policy
+    from groupwise.models.policy import load_policy
 
     policy = load_policy(
         settings.model,
@@ -75,7 +75,7 @@ def open_responder(settings: ResponderSettings) -> Responder:
 
 
 def _load_tokenizer(name: str | None) -> Any:
-    from groupwise.models import load_processor
+    from groupwise.models.processor import load_processor
 
     if name is None:
         return None

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import JudgeError, digest_json
-from groupwise.data import RatedItems
-from groupwise.inference import Responder, ResponderSettings, open_responder
+from groupwise.data.rated import RatedItems
+from groupwise.inference.opening import ResponderSettings, open_responder
+from groupwise.inference.responder import Responder
 from groupwise.judge_calibration.asking import list_askings
 from groupwise.judge_calibration.config import JudgeConfig, RuleName
 from groupwise.judges import (

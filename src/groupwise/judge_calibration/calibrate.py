@@ -18,7 +18,7 @@ from groupwise.core import (
     seed_everything,
     write_json,
 )
-from groupwise.data import RatedItems
+from groupwise.data.rated import RatedItems
 from groupwise.evaluation.predictions import Language
 from groupwise.judge_calibration.asking import (
     ReportProgress,

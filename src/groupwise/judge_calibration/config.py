@@ -6,7 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config
-from groupwise.inference import Sampling, ServerSettings
+from groupwise.inference.engine import Sampling
+from groupwise.inference.server_settings import ServerSettings
 from groupwise.judges import JudgeSettings
 
 RuleName = Literal["always_first", "longer", "shorter"]

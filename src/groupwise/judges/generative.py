@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from groupwise.core import dump_config
-from groupwise.inference import RequestError, Responder, Sampling, Usage, ask_until_whole
+from groupwise.inference.engine import Sampling
+from groupwise.inference.responder import RequestError, Responder, Usage, ask_until_whole
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
 from groupwise.judges.model_judge import JudgeSettings, ModelJudge, Reply, build_example

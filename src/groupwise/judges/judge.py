@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 from groupwise.core import JudgeError, Picture, digest_json
-from groupwise.inference import ReportProgress, RequestCause, Usage, run_on_shared_loop
+from groupwise.inference.engine import ReportProgress
+from groupwise.inference.responder import RequestCause, Usage
+from groupwise.inference.shared_loop import run_on_shared_loop
 
 NoVerdictCause = RequestCause | Literal["undecided"]
 """As of requests; ``undecided``: the votes of a panel do not decide."""

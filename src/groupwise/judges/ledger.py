@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, JudgeError
-from groupwise.inference import RequestCause, Usage
+from groupwise.inference.responder import RequestCause, Usage
 from groupwise.judges.judge import NoVerdict, Verdict
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from groupwise.core import Example, JudgeError
-from groupwise.inference import RequestError, Responder, Usage
+from groupwise.inference.responder import RequestError, Responder, Usage
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict
 from groupwise.judges.model_judge import JudgeSettings, ModelJudge, Outcome, Reply, build_example

@@ -8,15 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from groupwise.core import Config, Example, Message, digest_json, make_example
-from groupwise.inference import (
-    RequestCause,
-    RequestError,
-    Responder,
-    RetrySettings,
-    Usage,
-    on_shared_loop,
-    retry,
-)
+from groupwise.inference.responder import RequestCause, RequestError, Responder, Usage
+from groupwise.inference.server_settings import RetrySettings, retry
+from groupwise.inference.shared_loop import on_shared_loop
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import NoVerdict, Question, Verdict, Versioned
 from groupwise.judges.ledger import Ledger, StopSettings

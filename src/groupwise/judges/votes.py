@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from groupwise.core import JudgeError
-from groupwise.inference import Usage, on_shared_loop
+from groupwise.inference.responder import Usage
+from groupwise.inference.shared_loop import on_shared_loop
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict, Versioned
 from groupwise.judges.ledger import Ledger, StopSettings
 

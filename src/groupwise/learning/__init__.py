@@ -2,8 +2,5 @@
 
 A candidate takes the place of the served version only with evidence from sessions that no version
 was trained on, asked about before anybody saw the answers. Needs ``groupwise[learn]``.
+Its modules are public.
 """
-
-from groupwise.core import import_late as _import_late
-
-__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

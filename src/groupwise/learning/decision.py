@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, write_json
-from groupwise.data import find_seen, read_examples, write_examples
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.leakage import find_seen
 from groupwise.evaluation.predictions import (
     Prediction,
     predict_each,
@@ -12,7 +13,9 @@ from groupwise.evaluation.predictions import (
     write_predictions,
 )
 from groupwise.feedback import FeedbackItem, read_items
-from groupwise.flow import Task, ask_policy, name_version, open_policy
+from groupwise.flow.asking import ask_policy, open_policy
+from groupwise.flow.prediction import name_version
+from groupwise.flow.task import Task
 from groupwise.learning.certificate import (
     CANDIDATE,
     FILE,

@@ -32,7 +32,8 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.feedback.sides import Sides
-from groupwise.flow import name_version, open_run
+from groupwise.flow.finished import open_run
+from groupwise.flow.prediction import name_version
 from groupwise.flow.served import Served, write_served
 from groupwise.learning.settings import LoopSettings
 

@@ -22,38 +22,33 @@ from groupwise.core import (
     dump_config,
     write_json,
 )
-from groupwise.data import DropLog, find_seen, read_examples, write_examples
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.leakage import find_seen
 from groupwise.feedback import read_items, write_items
-from groupwise.flow import (
-    ASKED,
-    Estimate,
-    FinishedRun,
-    Part,
-    Stage,
-    Task,
-    keep_stages,
-    list_usual_stages,
-    make_ask,
-    open_policy,
-    open_run,
-    run_grpo,
-)
+from groupwise.flow.asking import make_ask, open_policy
+from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.stages import ASKED, Stage, keep_stages, list_usual_stages
+from groupwise.flow.task import Estimate, Part, Task
+from groupwise.flow.training import run_grpo
 from groupwise.learning.judged import is_judged
 from groupwise.learning.rows import ORIGIN, RowMaker, copy_pictures
 from groupwise.learning.settings import RoundConfig
 from groupwise.learning.variants import make_variants
-from groupwise.models import average_policy, keep_policy
+from groupwise.models.averaging import average_policy
+from groupwise.models.export import keep_policy
 from groupwise.pipeline import StepContext
 from groupwise.pipeline.plans import digest_code
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
-from groupwise.training import Workspace, train_sft
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.sft import train_sft
 
 if TYPE_CHECKING:
     from groupwise.core import Message
     from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.flow.task import Ask, Judging
-    from groupwise.training import RowsOfEpoch
+    from groupwise.training.settings import RowsOfEpoch
 
 LEARNED, REPLAYED = "learned.jsonl", "replayed"
 _FROM_ORIGIN = "data.origin"

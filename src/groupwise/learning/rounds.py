@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from groupwise.core import STEP_DONE, RunFolder, Say, digest_file, load_config
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.feedback import (
     FeedbackItem,
     FeedbackStore,
@@ -17,14 +17,15 @@ from groupwise.feedback import (
     write_items,
 )
 from groupwise.feedback.sides import list_complete, name_session
-from groupwise.flow import open_run
+from groupwise.flow.finished import open_run
 from groupwise.flow.served import Served, read_served
 from groupwise.learning.certificate import CANDIDATE, FILE, Certificate, read_certificate
 from groupwise.learning.judged import is_judged, take_verdict
 from groupwise.learning.loop import LogLine, Loop
 from groupwise.learning.round import LEARNED
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundData
-from groupwise.models import export_policy, is_adapter
+from groupwise.models.export import export_policy
+from groupwise.models.identity import is_adapter
 from groupwise.pipeline import StepProgress, find_recipe, run_recipe
 
 RECIPE = "round"

@@ -14,7 +14,7 @@ from typing import Any
 from PIL import ImageFilter
 
 from groupwise.core import derive_seed, open_picture, parse_yaml
-from groupwise.data import augment_picture
+from groupwise.data.augmentation import augment_picture
 from groupwise.learning.settings import VariantSettings
 from groupwise.serving import Request
 

@@ -1,5 +1,4 @@
-"""Policies: loading, tiny random-init models, and what of a model trains."""
+"""Policies: loading, tiny random-init models, and what of a model trains.
 
-from groupwise.core import import_late as _import_late
-
-__getattr__, __dir__, __all__ = _import_late(__name__, __file__)
+Its modules are public.
+"""

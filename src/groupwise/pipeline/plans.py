@@ -35,7 +35,7 @@ def digest_models(models: Mapping[str, Path | str | None]) -> dict[str, str]:
     Args:
         models: folders and hub ids; None: there is no such model, or it is built in the run.
     """
-    from groupwise.models import digest_base
+    from groupwise.models.identity import digest_base
 
     given = {name: model for name, model in models.items() if model is not None}
     return {name: digest_base(model) or UNKNOWN for name, model in given.items()}

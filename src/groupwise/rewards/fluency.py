@@ -22,7 +22,7 @@ from groupwise.core import Completion, Example, Score
 from groupwise.rewards.reward import RewardKind
 
 if TYPE_CHECKING:
-    from groupwise.models import Policy
+    from groupwise.models.policy import Policy
 
 _WIDTH = 2.0
 _BATCH_SIZE = 32
@@ -82,7 +82,7 @@ def average_log_probs(base: "Policy", completions: Sequence[Completion]) -> list
 
     None for an answer of less than two tokens. Space around an answer does not count.
     """
-    from groupwise.models import encode_words
+    from groupwise.models.encoding import encode_words
 
     rows = [encode_words(base.tokenizer, completion.text.strip()) for completion in completions]
     # By length, so that little is padded.

@@ -20,8 +20,14 @@ from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
-from groupwise import models
 from groupwise.core import ProgressLine, TrainingError, append_jsonl, hush, read_jsonl, write_json
+from groupwise.models.quantization import note_quantization
+from groupwise.models.trainable import (
+    format_trainable,
+    list_trainable,
+    note_trained,
+    tabulate_trainable,
+)
 from groupwise.training.checkpoints import (
     Workspace,
     find_start,
@@ -56,7 +62,7 @@ def run_trainer(
     """Train a policy in place from its newest checkpoint; return trainer and looks' budget."""
     model, start = policy.model, find_start(workspace.folder)
     trackers = Trackers(settings.report_to if is_first_process() else ())
-    whole, table = WholeModel(model), models.format_trainable(models.tabulate_trainable(model))
+    whole, table = WholeModel(model), format_trainable(tabulate_trainable(model))
     looks = None
     if settings.validation is not None and check_heldout is None:
         raise TrainingError(
@@ -88,7 +94,7 @@ def run_trainer(
             # The frozen copy of the adapter that GRPO's KL penalty is measured against.
             if "ref" in getattr(policy.model, "peft_config", {}):
                 policy.model.delete_adapter("ref")
-    models.note_trained(policy.model)
+    note_trained(policy.model)
     return trainer, looks.finish(policy.model) if looks and is_first_process() else {}
 
 
@@ -229,7 +235,7 @@ class Looks(TrainerCallback):
         self.looks[step] = values[self.chosen_by]
         self.num_items = int(values.get("n", 0))
         if self.best_step == step and self.keeps_best:
-            names = models.list_trainable(model)
+            names = list_trainable(model)
             weights = {n: join(p).cpu() for n, p in model.named_parameters() if n in names}
             if is_first_process():
                 self.kept.mkdir(exist_ok=True)
@@ -336,7 +342,7 @@ class WholeCheckpoints(TrainerCallback):
         if is_first_process():
             folder = Path(args.output_dir)
             checkpoint = folder / f"checkpoint-{state.global_step}"
-            models.note_quantization(model, checkpoint)
+            note_quantization(model, checkpoint)
             mark_complete(checkpoint)
             remove_checkpoints(folder, num_kept=_NUM_CHECKPOINTS)
 

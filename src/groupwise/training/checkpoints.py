@@ -109,7 +109,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
     if getattr(model, "peft_config", None):
         from peft import load_peft_weights, set_peft_model_state_dict
 
-        from groupwise.models import refuse_pickled
+        from groupwise.models.identity import refuse_pickled
 
         refuse_pickled(checkpoint)
         weights = load_peft_weights(str(checkpoint), device="cpu")

@@ -23,13 +23,10 @@ from groupwise.core import (
     seed_everything,
     write_json,
 )
-from groupwise.models import (
-    Policy,
-    build_messages,
-    prepare_trainable,
-    refuse_trained,
-    silence_libraries,
-)
+from groupwise.models.policy import Policy
+from groupwise.models.prompts import build_messages
+from groupwise.models.silence import silence_libraries
+from groupwise.models.trainable import prepare_trainable, refuse_trained
 from groupwise.rewards import FactCounts, RewardSet
 from groupwise.training import processes
 from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer

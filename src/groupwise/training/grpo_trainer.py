@@ -9,13 +9,9 @@ from typing import Any
 from accelerate.utils import gather_object
 
 from groupwise.core import Example, TrainingError, write_json
-from groupwise.models import (
-    Policy,
-    keep_adapter_dtype,
-    list_trainable,
-    project_patches_fast,
-    restore_trainable,
-)
+from groupwise.models.policy import Policy, project_patches_fast
+from groupwise.models.quantization import keep_adapter_dtype
+from groupwise.models.trainable import list_trainable, restore_trainable
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.sharding import refuse_quantized

@@ -26,7 +26,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupwise.core import Example, TrainingError, open_picture
-from groupwise.models import PICTURE_FIELDS, TOKEN_TYPES, Policy
+from groupwise.models.policy import Policy
+from groupwise.models.processor import PICTURE_FIELDS, TOKEN_TYPES
 from groupwise.training.sharding import gather_weights
 
 PICTURE_NAMES = (*PICTURE_FIELDS, *TOKEN_TYPES, "num_images", "num_tiles")

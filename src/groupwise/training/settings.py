@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from groupwise.core import BUDGET, Config, Example, Harmless, Place, TrainingError
-from groupwise.data import PictureAugmentation
-from groupwise.models import TrainableSettings
+from groupwise.data.augmentation import PictureAugmentation
+from groupwise.models.trainable import TrainableSettings
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from groupwise.core import TrainingError
-from groupwise.models import find_quantization
+from groupwise.models.quantization import find_quantization
 from groupwise.training.checkpoints import load_weights
 from groupwise.training.processes import is_first_process, spreads_weights
 

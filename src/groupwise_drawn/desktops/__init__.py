@@ -4,7 +4,3 @@
 set with an index. Only PIL is used. Pairing screens with tasks is left to the loaders, and the
 screens are not a substitute for real ones in an evaluation.
 """
-
-from groupwise.core import import_late as _import_late
-
-__getattr__, __dir__, __all__ = _import_late(__name__, __file__)

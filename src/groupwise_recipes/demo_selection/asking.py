@@ -11,16 +11,15 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from groupwise.core import Completion, DataError, Example, digest_json, make_example
-from groupwise.data import PUBLISHED_VQA, FewShotForm
-from groupwise.inference import (
+from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
+from groupwise.inference.engine import Sampling
+from groupwise.inference.streaming.groups import ReportStream, generate_groups
+from groupwise.inference.streaming.work import (
     Failure,
     Outcome,
-    ReportStream,
-    Sampling,
     StreamBackend,
     StreamSettings,
     WorkGroup,
-    generate_groups,
 )
 from groupwise.judges import ReplyCache
 from groupwise.rewards import VqaAccuracy

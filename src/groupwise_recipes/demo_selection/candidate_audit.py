@@ -19,7 +19,7 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.data import DataAudit
+from groupwise.data.audit import DataAudit
 from groupwise.rewards import VqaAccuracy
 from groupwise_recipes.demo_selection.candidates import Candidate, RecordedQuery, Recording
 from groupwise_recipes.demo_selection.recorded_groups import combine_rewards

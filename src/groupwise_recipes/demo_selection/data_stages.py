@@ -13,19 +13,13 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data import (
-    DropLog,
-    LoadedVqa,
-    VqaRow,
-    audit_data,
-    load_vqa,
-    make_vqa_example,
-    read_examples,
-    write_audit,
-    write_examples,
-)
-from groupwise.inference import LocalEngine
-from groupwise.models import load_policy
+from groupwise.data.audit import audit_data
+from groupwise.data.audit_files import write_audit
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.vqa import LoadedVqa, VqaRow, load_vqa, make_vqa_example
+from groupwise.inference.local import LocalEngine
+from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
 from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import teach_answerer

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from groupwise.core import DataError, derive_seed, make_example
-from groupwise.data import FewShotForm
-from groupwise.inference import Engine, Sampling
+from groupwise.data.few_shot import FewShotForm
+from groupwise.inference.engine import Engine, Sampling
 from groupwise_drawn.dialects import DialectItem
 from groupwise_recipes.demo_selection.items import make_dialect_example
 

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_config
-from groupwise.data import DataAudit, audit_data, find_seen, list_near_examples
+from groupwise.data.audit import DataAudit, audit_data
+from groupwise.data.audit_files import list_near_examples
+from groupwise.data.leakage import find_seen
 from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, collect_prompts, mark_items
 from groupwise.evaluation.report.tables import Section
 from groupwise.evaluation.results import Conditions, describe_examples, digest_prompts
-from groupwise.flow import write_evaluation
-from groupwise.inference import StreamLine
+from groupwise.flow.evaluating import write_evaluation
+from groupwise.inference.streaming.groups import StreamLine
 from groupwise.pipeline import StepContext
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.cells import (
@@ -54,7 +56,7 @@ from groupwise_recipes.demo_selection.results import (
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
 if TYPE_CHECKING:
-    from groupwise.flow import Labelled
+    from groupwise.flow.other_data import Labelled
 
 
 def run_evaluate(task: Any, context: StepContext) -> None:

@@ -19,7 +19,8 @@ from groupwise.core import (
     open_picture,
     replace_file,
 )
-from groupwise.models import digest_base, silence_libraries
+from groupwise.models.identity import digest_base
+from groupwise.models.silence import silence_libraries
 
 _BATCH_SIZE = 64
 

@@ -9,18 +9,17 @@ from typing import Any
 import torch
 
 from groupwise.core import ConfigError, Example, derive_seed, digest_json, read_json, write_jsonl
-from groupwise.inference import (
-    LocalBackend,
-    LocalEngine,
-    Sampling,
-    ServerBackend,
-    StreamLine,
-    StreamSettings,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.groups import StreamLine
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.server import ServerBackend
+from groupwise.inference.streaming.work import StreamSettings
 from groupwise.judges import ReplyCache
-from groupwise.models import digest_base, load_policy
+from groupwise.models.identity import digest_base
+from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import Workspace
+from groupwise.training.checkpoints import Workspace
 from groupwise_recipes.demo_selection.asking import Answerer
 from groupwise_recipes.demo_selection.candidate_audit import (
     audit_candidates,

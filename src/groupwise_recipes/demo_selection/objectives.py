@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 
 from groupwise.core import TrainingError, write_json
-from groupwise.training import OnPolicyResult, find_dead_groups
+from groupwise.training.fast.round import find_dead_groups
+from groupwise.training.on_policy import OnPolicyResult
 from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups, keep_best
 from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings, SelectorRceSettings
 

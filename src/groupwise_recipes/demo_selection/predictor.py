@@ -22,7 +22,10 @@ from groupwise.core import (
     make_example,
     read_picture,
 )
-from groupwise.data import PICTURE_COLUMNS, AskedRow, DropLog, make_vqa_example, read_asked_rows
+from groupwise.data.drops import DropLog
+from groupwise.data.screenshots import PICTURE_COLUMNS
+from groupwise.data.tables.asked import AskedRow, read_asked_rows
+from groupwise.data.vqa import make_vqa_example
 from groupwise.rewards import VqaParser
 from groupwise.serving import Answer, Request
 from groupwise_recipes.demo_selection.asking import Answerer, List

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupwise.core import Example, digest_file
-from groupwise.data import PICTURE_COLUMNS, DropLog, digest_vqa_pictures
-from groupwise.flow import POLICY, Stage, Task, place_base
+from groupwise.data.drops import DropLog
+from groupwise.data.screenshots import PICTURE_COLUMNS
+from groupwise.data.vqa import digest_vqa_pictures
+from groupwise.flow.stages import POLICY, Stage
+from groupwise.flow.task import Task, place_base
 from groupwise.pipeline import Preview, StepContext, digest_models
 from groupwise.serving import Request
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
@@ -35,8 +38,8 @@ from groupwise_recipes.demo_selection.predictor import (
 from groupwise_recipes.demo_selection.preview import preview_run
 
 if TYPE_CHECKING:
-    from groupwise.data import DataAudit
-    from groupwise.flow import Labelled
+    from groupwise.data.audit import DataAudit
+    from groupwise.flow.other_data import Labelled
 
 _OWN = "groupwise_recipes.demo_selection"
 _ASKED = "server form asking"

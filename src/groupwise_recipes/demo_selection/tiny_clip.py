@@ -11,7 +11,8 @@ from torch.nn import functional
 from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, PreTrainedTokenizerFast
 
 from groupwise.core import Picture, TrainingError, derive_seed, open_picture, seed_everything
-from groupwise.models import silence_libraries, train_tokenizer
+from groupwise.models.silence import silence_libraries
+from groupwise.models.tokenizing import train_tokenizer
 
 _SIDE = 32
 _TEXT_LENGTH = 32

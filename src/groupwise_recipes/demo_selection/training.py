@@ -8,11 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from groupwise.core import ProgressLine, derive_seed
-from groupwise.training import (
-    TrainingLog,
+from groupwise.training.checkpoints import (
     Workspace,
-    begin_progress,
-    end_progress,
     find_last_checkpoint,
     mark_complete,
     read_step,
@@ -20,6 +17,7 @@ from groupwise.training import (
     remove_checkpoints,
     write_budget,
 )
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise_recipes.demo_selection.objectives import (
     GrpoObjective,
     Objective,

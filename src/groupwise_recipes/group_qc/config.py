@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Source
-from groupwise.flow import DataSettings, FlowConfig
-from groupwise.inference import RaySettings, Sampling, ServerSettings, StreamSettings
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.flow.settings import DataSettings, FlowConfig
+from groupwise.inference.engine import Sampling
+from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.streaming.work import RaySettings, StreamSettings
+from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import LabelFolders
 from groupwise_recipes.group_qc.rewards import GroupRewards

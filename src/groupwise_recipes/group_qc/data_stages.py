@@ -15,16 +15,14 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import (
-    DataAudit,
-    DropLog,
-    audit_data,
-    find_near_pictures,
-    write_audit,
-    write_examples,
-)
-from groupwise.flow import Task, build_base
-from groupwise.models import open_token_counter
+from groupwise.data.audit import DataAudit, audit_data
+from groupwise.data.audit_files import write_audit
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import write_examples
+from groupwise.data.leakage import find_near_pictures
+from groupwise.flow.preparing import build_base
+from groupwise.flow.task import Task
+from groupwise.models.base_model import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import (

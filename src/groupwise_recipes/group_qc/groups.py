@@ -20,15 +20,11 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import (
-    DropLog,
-    Sight,
-    drop_near,
-    join_by_files,
-    join_near_duplicates,
-    read_table_rows,
-    split_by_shares,
-)
+from groupwise.data.drops import DropLog
+from groupwise.data.joining import drop_near, join_by_files, join_near_duplicates
+from groupwise.data.perceptual import Sight
+from groupwise.data.splits import split_by_shares
+from groupwise.data.tables.files import read_table_rows
 from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels

@@ -37,7 +37,7 @@ from groupwise_recipes.group_qc.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from groupwise.flow import Probes
+    from groupwise.flow.probing import Probes
 
 MEASURES = (
     Measure(MISSED, "Missed defects", "漏检率", is_higher_better=False),

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, Example, Message, dump_config, make_example, read_jsonl
-from groupwise.data import DropLog
-from groupwise.flow import PolicyPredictor, Task
-from groupwise.inference import LocalBackend, LocalEngine, ServerBackend, StreamBackend
+from groupwise.data.drops import DropLog
+from groupwise.flow.prediction import PolicyPredictor
+from groupwise.flow.task import Task
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.server import ServerBackend
+from groupwise.inference.streaming.work import StreamBackend
 from groupwise.pipeline import StepContext
 from groupwise.serving import Answer, Request
 from groupwise_recipes.group_qc.config import GroupQcConfig

@@ -30,19 +30,13 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.flow import open_policy
-from groupwise.inference import (
-    Failure,
-    GroupOutcome,
-    LocalBackend,
-    LocalEngine,
-    RayBackend,
-    ServerBackend,
-    StreamBackend,
-    StreamLine,
-    WorkGroup,
-    generate_groups,
-)
+from groupwise.flow.asking import open_policy
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.groups import StreamLine, generate_groups
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.ray_data import RayBackend
+from groupwise.inference.streaming.server import ServerBackend
+from groupwise.inference.streaming.work import Failure, GroupOutcome, StreamBackend, WorkGroup
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig, SummarySettings
 from groupwise_recipes.group_qc.groups import TEACH, find_root, read_groups

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, Message, derive_seed, make_example
-from groupwise.data import split_by_shares
-from groupwise.training import RowsOfEpoch, SftRow
+from groupwise.data.splits import split_by_shares
+from groupwise.training.settings import RowsOfEpoch, SftRow
 from groupwise_recipes.group_qc.photos import PhotoGroup
 from groupwise_recipes.group_qc.prompts import Questions
 from groupwise_recipes.group_qc.verdicts import OBEYED, VerdictParser

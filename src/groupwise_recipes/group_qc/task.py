@@ -7,22 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Message, digest_json, dump_config, read_json, write_json
-from groupwise.data import DropLog, read_examples
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.evaluation.report.tables import Section
-from groupwise.flow import (
-    POLICY,
-    Ask,
-    Estimate,
-    Part,
-    Stage,
-    Task,
-    list_usual_stages,
-    read_temperatures,
-)
+from groupwise.flow.calibrating import read_temperatures
+from groupwise.flow.stages import POLICY, Stage, list_usual_stages
+from groupwise.flow.task import Ask, Estimate, Part, Task
 from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardSet
 from groupwise.serving import Request
@@ -58,7 +52,7 @@ from groupwise_recipes.group_qc.verdicts import MISSED, TWO_LINES, VerdictParser
 
 if TYPE_CHECKING:
     from groupwise.judges import LogitJudge
-    from groupwise.training import RowsOfEpoch
+    from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.group_qc"
 _DATA = "data.root data.summaries data.missions"
@@ -162,7 +156,7 @@ class GroupQc(Task[GroupQcConfig]):
         test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the majority, the summaries' words and the photos' thumbnails."""
-        from groupwise.flow import Probes
+        from groupwise.flow.probing import Probes
 
         shown = [self.show(config, context, rows) for rows in (train, test)]
         base = self.find_base(config, context.run)

@@ -18,10 +18,15 @@ from functools import partial
 from pathlib import Path
 
 from groupwise.core import derive_seed, make_example, read_picture
-from groupwise.flow import open_policy, place_base
-from groupwise.models import keep_policy, write_tiny_policy
+from groupwise.flow.asking import open_policy
+from groupwise.flow.task import place_base
+from groupwise.models.export import keep_policy
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import StepContext
-from groupwise.training import SftRow, Workspace, ask_first, is_first_process, train_sft
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.processes import ask_first, is_first_process
+from groupwise.training.settings import SftRow
+from groupwise.training.sft import train_sft
 from groupwise_recipes.group_qc.config import GroupQcConfig, TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto, find_root, read_groups, read_taught
 from groupwise_recipes.group_qc.missions import Mission

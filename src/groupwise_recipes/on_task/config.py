@@ -6,13 +6,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
-from groupwise.data import ALLOWED, find_place_problem
-from groupwise.flow import DataSettings, FlowConfig
-from groupwise.inference import ResponderSettings
+from groupwise.data.tables.settings import ALLOWED
+from groupwise.data.tables.templates import find_place_problem
+from groupwise.flow.settings import DataSettings, FlowConfig
+from groupwise.inference.opening import ResponderSettings
 from groupwise.judges import JudgeSettings
 from groupwise.rewards import LabelParser
-from groupwise.training import SftSettings
-from groupwise_drawn.desktops import ACTIVITIES
+from groupwise.training.settings import SftSettings
+from groupwise_drawn.desktops.activities import ACTIVITIES
 
 LABELS = ("on-task", "off-task")
 DRAWN = "drawn"

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Example
-from groupwise.data import LoadedScreens, Screenshot, load_screenshots, split_by_shares
-from groupwise.flow import Estimate, estimate_picture
+from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
+from groupwise.data.splits import split_by_shares
+from groupwise.flow.preview import estimate_picture
+from groupwise.flow.task import Estimate
 from groupwise_recipes.on_task.config import DRAWN, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example, write_target
 from groupwise_recipes.on_task.screens import (

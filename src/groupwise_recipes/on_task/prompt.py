@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from groupwise.core import Example, Message, derive_seed, make_example
-from groupwise.data import Pair, Screenshot, fill_template, make_pairs
+from groupwise.data.pairs import Pair, make_pairs
+from groupwise.data.screenshots import Screenshot
+from groupwise.data.tables.templates import fill_template
 from groupwise.rewards import LabelParser
-from groupwise.training import RowsOfEpoch, SftRow
-from groupwise_drawn.desktops import ACTIVITIES, write_task
+from groupwise.training.settings import RowsOfEpoch, SftRow
+from groupwise_drawn.desktops.activities import ACTIVITIES
+from groupwise_drawn.desktops.tasks import write_task
 from groupwise_recipes.on_task.config import DRAWN, LABELS, OnTaskConfig, WarmupSettings
 
 _DESCRIBED = ("activity", "task_activity")

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, Message, digest_json, report_places
-from groupwise.data import PICTURE_COLUMNS, DropLog, check_ocr, describe_ocr, digest_screenshots
-from groupwise.flow import Ask, Estimate, Part, Task
+from groupwise.data.drops import DropLog
+from groupwise.data.ocr import check_ocr, describe_ocr
+from groupwise.data.screenshots import PICTURE_COLUMNS, digest_screenshots
+from groupwise.flow.task import Ask, Estimate, Part, Task
 from groupwise.judges import Judge
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction
     from groupwise.evaluation.report.tables import Section
-    from groupwise.training import RowsOfEpoch
+    from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.on_task"
 _PARSER = "groupwise.rewards.labels groupwise.rewards.parser"

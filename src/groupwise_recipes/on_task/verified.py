@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from groupwise.core import Completion, Example, Picture, Score
-from groupwise.data import TextReader
+from groupwise.data.ocr import TextReader
 from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.judges import ReplyCache
 from groupwise.rewards import LabelParser, RewardKind

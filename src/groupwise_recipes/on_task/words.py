@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, RunError, read_json, write_json
-from groupwise.data import LoadedScreens, Screenshot, TextReader, describe_ocr
+from groupwise.data.ocr import TextReader, describe_ocr
+from groupwise.data.screenshots import LoadedScreens, Screenshot
 from groupwise.judges import ReplyCache
 from groupwise_recipes.on_task.config import READABLE_PIXELS, OnTaskConfig, ScreenWordsSettings
 from groupwise_recipes.on_task.verifier import TITLE_SHARE

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from groupwise.core import Config, describe_unknown, read_config
-from groupwise.data import TableSettings
+from groupwise.data.tables.settings import TableSettings
 from groupwise.evaluation.predictions import REWARD, Measure, is_builtin
-from groupwise.flow import DataSettings, FlowConfig, RivalSettings
-from groupwise.judge_calibration import JudgeConfig
+from groupwise.flow.settings import DataSettings, FlowConfig, RivalSettings
+from groupwise.judge_calibration.config import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser
-from groupwise.training import GrpoSettings, SftSettings
+from groupwise.training.settings import GrpoSettings, SftSettings
 
 BUILT_IN = ("correct", "format", "token_f1", "fluency")
 FLUENT = "fluent"

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json, write_json
-from groupwise.flow import Task, read_splits
+from groupwise.flow.task import Task, read_splits
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Fluency, find_threshold
 
 if TYPE_CHECKING:
-    from groupwise.models import Policy, Quantization
+    from groupwise.models.policy import Policy
+    from groupwise.models.settings import Quantization
 
 STAGE = "fluency"
 PERCENTILE, NUM_ANSWERS = 5, 128
@@ -19,7 +20,7 @@ _FILE = "threshold.json"
 
 def fix_threshold(task: Task[Any], context: StepContext) -> None:
     """Write what 95 % of the base's own greedy answers to training prompts reach."""
-    from groupwise.flow import answer_greedily, choose_items
+    from groupwise.flow.asking import answer_greedily, choose_items
 
     config = context.config
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
@@ -50,6 +51,6 @@ def _load_base(
 
     It is a copy of its own, so what trains never touches it, whatever ``trainable`` says.
     """
-    from groupwise.models import load_policy
+    from groupwise.models.policy import load_policy
 
     return load_policy(name, dtype=dtype, max_pixels=max_pixels, quantization=quantization)

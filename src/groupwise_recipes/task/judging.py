@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
-from groupwise.inference import Responder
-from groupwise.judge_calibration import build_judge, find_prompt, load_responder
+from groupwise.inference.responder import Responder
+from groupwise.judge_calibration.building import build_judge, find_prompt, load_responder
 from groupwise.judges import ModelJudge, Question, ReplyCache
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig

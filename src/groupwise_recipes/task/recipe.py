@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from groupwise.flow import make_recipe
+from groupwise.flow.recipe import make_recipe
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

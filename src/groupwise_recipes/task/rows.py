@@ -16,16 +16,11 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import (
-    DropLog,
-    LoadedTable,
-    load_labelled,
-    load_table,
-    read_examples,
-    write_examples,
-)
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.tables.loading import LoadedTable, load_labelled, load_table
 from groupwise.rewards import Parser
-from groupwise.training import RowsOfEpoch, SftRow
+from groupwise.training.settings import RowsOfEpoch, SftRow
 from groupwise_recipes.task.config import TaskConfig, is_whole
 
 _SOURCE, _WARMUP = "source.json", "warmup.jsonl"

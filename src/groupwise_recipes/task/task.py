@@ -8,17 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Completion, Example, Finding, Message, drop_folders
-from groupwise.data import DropLog, ask_about_row, digest_table, read_examples
-from groupwise.flow import (
-    ASKED,
-    LOOKS,
-    Estimate,
-    Part,
-    PartName,
-    Splits,
-    Stage,
-    Task,
-)
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples
+from groupwise.data.tables.asked import ask_about_row
+from groupwise.data.tables.loading import digest_table
+from groupwise.flow.stages import ASKED, LOOKS, Stage
+from groupwise.flow.task import Estimate, Part, PartName, Splits, Task
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet, digest_functions, split_function
 from groupwise.serving import Request
@@ -44,8 +39,8 @@ if TYPE_CHECKING:  # a dry run waits for none of these
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
-    from groupwise.models import Policy
-    from groupwise.training import RowsOfEpoch
+    from groupwise.models.policy import Policy
+    from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.task"
 _REWARDS = f"groupwise.rewards groupwise.judges {_OWN}.rewards {_OWN}.judging"
@@ -96,7 +91,7 @@ class OwnTask(Task[TaskConfig]):
         more: dict[str, tuple[PartName, ...]] = {"baselines": (), "evaluate": ()}
         reads = "rivals"
         if config.rivals is not None:
-            from groupwise.flow import insert_rivals
+            from groupwise.flow.rivals import insert_rivals
 
             stages = insert_rivals(config.rivals, stages, LOOKS)
             more["baselines"] = ("rewards",)
@@ -131,7 +126,7 @@ class OwnTask(Task[TaskConfig]):
 
     def policies(self, context: StepContext) -> "Sequence[RunPolicy]":
         """Return the usual policies and the rivals."""
-        from groupwise.flow import list_rivals
+        from groupwise.flow.rivals import list_rivals
 
         usual, settings = super().policies(context), context.config.rivals
         return usual if settings is None else list_rivals(settings, usual, context)
@@ -140,7 +135,7 @@ class OwnTask(Task[TaskConfig]):
         self, config: TaskConfig, context: StepContext, policy: "Policy", splits: Splits
     ) -> "list[Prediction]":
         """Return what demonstrations and the best of several samples reach."""
-        from groupwise.flow import ask_best_of, ask_with_demonstrations
+        from groupwise.flow.rivals import ask_best_of, ask_with_demonstrations
 
         settings, (train, test) = config.rivals, (splits["train"], splits["test"])
         found: list[Prediction] = []
@@ -161,7 +156,7 @@ class OwnTask(Task[TaskConfig]):
         """Return which rivals were not run."""
         if config.rivals is None:
             return ()
-        from groupwise.flow import tell_rivals
+        from groupwise.flow.rivals import tell_rivals
 
         return tell_rivals(config.rivals, self.policies(context))
 

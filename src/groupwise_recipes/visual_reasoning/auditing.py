@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from groupwise.core import Example
-from groupwise.inference import Responder
+from groupwise.inference.responder import Responder
 from groupwise.rewards import ASKED_ONCE, BoxParser, JudgeSeat, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.answers import find_parser
 from groupwise_recipes.visual_reasoning.boxes import write_box

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from groupwise.core import DataError, ModelError
-from groupwise.models import open_image_processor
+from groupwise.models.base_model import open_image_processor
 from groupwise.rewards import Box
 
 CoordinateForm = Literal["pixels", "thousandths"]

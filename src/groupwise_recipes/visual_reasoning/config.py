@@ -6,11 +6,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
-from groupwise.data import find_place_problem
-from groupwise.flow import DataSettings, FlowConfig
-from groupwise.inference import ResponderSettings, RetrySettings, Sampling
+from groupwise.data.tables.templates import find_place_problem
+from groupwise.flow.settings import DataSettings, FlowConfig
+from groupwise.inference.engine import Sampling
+from groupwise.inference.opening import ResponderSettings
+from groupwise.inference.server_settings import RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
-from groupwise.training import SftSettings
+from groupwise.training.settings import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
 from groupwise_recipes.visual_reasoning.sources import (
     AOkvqaRows,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import cast, get_args
 
 from groupwise.core import Example, digest_json
-from groupwise.inference import Responder, open_responder
+from groupwise.inference.opening import open_responder
+from groupwise.inference.responder import Responder
 from groupwise.judges import (
     GenerativeJudge,
     Judge,

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from groupwise.core import DataError, Finding, derive_seed, digest_file, digest_json
-from groupwise.data import DropLog
-from groupwise.flow import Estimate, estimate_picture
+from groupwise.data.drops import DropLog
+from groupwise.flow.preview import estimate_picture
+from groupwise.flow.task import Estimate
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
 from groupwise_recipes.visual_reasoning.probe import find_shared_pictures

@@ -7,8 +7,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Example, Finding, Message, read_json, write_json
-from groupwise.data import DropLog, read_examples
-from groupwise.flow import Estimate, Part, Stage, Task, keep_stages, list_usual_stages
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples
+from groupwise.flow.stages import Stage, keep_stages, list_usual_stages
+from groupwise.flow.task import Estimate, Part, Task
 from groupwise.pipeline import Preview, StepContext, digest_models
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.answers import find_parser
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
-    from groupwise.training import RowsOfEpoch
+    from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"
 _TRAINED = ("sft", "grpo", "sft_control")
@@ -131,7 +133,7 @@ class VisualReasoning(Task[VisualConfig]):
         epochs = context.config.vision_epochs
         if not epochs:
             return
-        from groupwise.models import pretrain_vision
+        from groupwise.models.tiny_vision import pretrain_vision
 
         found = pretrain_vision(
             base,

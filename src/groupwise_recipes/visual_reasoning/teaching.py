@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.core import DataError, Example, Finding, Message, make_example
-from groupwise.data import read_examples
-from groupwise.models import SeenPicture
+from groupwise.data.example_files import read_examples
+from groupwise.models.tiny_vision import SeenPicture
 from groupwise.rewards import Box
-from groupwise.training import SftRow
+from groupwise.training.settings import SftRow
 from groupwise_drawn.relations import INVERSES, Relation
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, write_box

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.core import ConfigError, DataError, Example, derive_seed, write_json
-from groupwise.data import write_examples
-from groupwise.training import SftRow
+from groupwise.data.example_files import write_examples
+from groupwise.training.settings import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.teaching import read_warmup
 
@@ -28,8 +28,10 @@ def find_traced(run: Path) -> Path:
 
 def sample_traces(run: Path, folder: Path, *, seed: int) -> None:
     """Give each example of a warm-up one trace, sampled as the run's GRPO samples."""
-    from groupwise.flow import open_policy, open_run
-    from groupwise.inference import LocalEngine, Sampling
+    from groupwise.flow.asking import open_policy
+    from groupwise.flow.finished import open_run
+    from groupwise.inference.engine import Sampling
+    from groupwise.inference.local import LocalEngine
 
     config = open_run(run).config
     sampling = Sampling(

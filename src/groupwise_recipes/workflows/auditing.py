@@ -6,8 +6,10 @@ from functools import cache
 from pathlib import Path
 
 from groupwise.core import Example
-from groupwise.data import Problem, read_examples
-from groupwise.inference import LabelShares, Reply, RequestError, Sampling
+from groupwise.data.example_files import read_examples
+from groupwise.data.problems import Problem
+from groupwise.inference.engine import Sampling
+from groupwise.inference.responder import LabelShares, Reply, RequestError
 from groupwise.rewards import RewardCase, RewardSet
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider

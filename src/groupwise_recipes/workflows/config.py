@@ -6,12 +6,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
-from groupwise.data import find_place_problem
-from groupwise.flow import DataSettings, FlowConfig
-from groupwise.inference import ResponderSettings, RetrySettings, Sampling
+from groupwise.data.tables.templates import find_place_problem
+from groupwise.flow.settings import DataSettings, FlowConfig
+from groupwise.inference.engine import Sampling
+from groupwise.inference.opening import ResponderSettings
+from groupwise.inference.server_settings import RetrySettings
 from groupwise.judges import JudgeSettings
 from groupwise.sandbox import Limits
-from groupwise.training import SftSettings
+from groupwise.training.settings import SftSettings
 from groupwise_recipes.workflows.deciding import Mode
 from groupwise_recipes.workflows.executor_stub import Abilities
 from groupwise_recipes.workflows.outcome import ExecutionSettings

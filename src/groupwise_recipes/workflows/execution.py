@@ -15,15 +15,9 @@ from groupwise.core import (
     dump_config,
     make_example,
 )
-from groupwise.data import Problem
-from groupwise.inference import (
-    RequestError,
-    Responder,
-    Usage,
-    ask_until_whole,
-    on_shared_loop,
-    run_on_shared_loop,
-)
+from groupwise.data.problems import Problem
+from groupwise.inference.responder import RequestError, Responder, Usage, ask_until_whole
+from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
 from groupwise.judges import Asker, ReplyCache
 from groupwise.sandbox import ProgramTests, Result, explain_missing, run_python_async
 from groupwise_recipes.workflows.calls import TOO_LONG, Ending, ProgramCalls

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupwise.core import dump_config
-from groupwise.data import Problem, read_problems
-from groupwise.inference import LimitSettings, ResponderSettings, ServerSettings, open_responder
+from groupwise.data.problems import Problem, read_problems
+from groupwise.inference.opening import ResponderSettings, open_responder
+from groupwise.inference.server_settings import LimitSettings, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise_recipes.workflows.config import (
     ExecutorSettings,
@@ -23,7 +24,7 @@ from groupwise_recipes.workflows.problems import PROBLEMS
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
 if TYPE_CHECKING:
-    from groupwise.inference import Responder
+    from groupwise.inference.responder import Responder
 
 _CACHE = "executor.sqlite"
 _AT_ONCE = 64

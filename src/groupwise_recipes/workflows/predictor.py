@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, DataError, Example, dump_config, load_config
-from groupwise.data import Problem, letter_options
-from groupwise.flow import PolicyPredictor, Task
-from groupwise.inference import Usage
+from groupwise.data.problems import Problem, letter_options
+from groupwise.flow.prediction import PolicyPredictor
+from groupwise.flow.task import Task
+from groupwise.inference.responder import Usage
 from groupwise.serving import Answer, Request
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.executor_stub import STUB_NAME

@@ -19,15 +19,11 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import (
-    DropLog,
-    Problem,
-    fill_template,
-    read_examples,
-    read_problems,
-    write_examples,
-)
-from groupwise.training import SftRow
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.problems import Problem, read_problems
+from groupwise.data.tables.templates import fill_template
+from groupwise.training.settings import SftRow
 from groupwise_recipes.workflows.config import WarmupSettings, WorkflowsConfig
 from groupwise_recipes.workflows.forms import draw_form
 from groupwise_recipes.workflows.operators import OPERATORS, describe_operators

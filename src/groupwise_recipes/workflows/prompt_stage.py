@@ -20,11 +20,12 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.predictions import Prediction, RunPolicy, predict_each
-from groupwise.flow import Ask, Task, ask_policy, make_ask, open_policy
-from groupwise.inference import open_responder
-from groupwise.models import open_token_counter
+from groupwise.flow.asking import ask_policy, make_ask, open_policy
+from groupwise.flow.task import Ask, Task
+from groupwise.inference.opening import open_responder
+from groupwise.models.base_model import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.workflows.measuring import GEPA, OPTIMISE_PROMPT, refuse_faults
 from groupwise_recipes.workflows.problems import ask_about_problem

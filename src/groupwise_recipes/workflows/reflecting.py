@@ -13,13 +13,8 @@ from groupwise.core import (
     make_example,
     read_jsonl,
 )
-from groupwise.inference import (
-    RequestError,
-    Responder,
-    Usage,
-    ask_until_whole,
-    run_on_shared_loop,
-)
+from groupwise.inference.responder import RequestError, Responder, Usage, ask_until_whole
+from groupwise.inference.shared_loop import run_on_shared_loop
 from groupwise.judges import Asker
 from groupwise_recipes.workflows.config import GepaSettings
 

@@ -16,8 +16,11 @@ from groupwise.core import (
     dump_config,
     load_config,
 )
-from groupwise.data import DropLog, ProblemSource, load_problems, read_examples
-from groupwise.flow import ASKED, Estimate, Part, Stage, Task, keep_stages, list_usual_stages
+from groupwise.data.drops import DropLog
+from groupwise.data.example_files import read_examples
+from groupwise.data.problems import ProblemSource, load_problems
+from groupwise.flow.stages import ASKED, Stage, keep_stages, list_usual_stages
+from groupwise.flow.task import Estimate, Part, Task
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
 from groupwise_recipes.workflows.config import RewardSettings, ScoringSettings, WorkflowsConfig
@@ -41,9 +44,9 @@ if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.evaluation.report.tables import Section
-    from groupwise.inference import ResponderSettings
+    from groupwise.inference.opening import ResponderSettings
     from groupwise.serving import Request
-    from groupwise.training import RowsOfEpoch
+    from groupwise.training.settings import RowsOfEpoch
     from groupwise_recipes.workflows.predictor import WorkflowPredictor
     from groupwise_recipes.workflows.rivals import Rival
 

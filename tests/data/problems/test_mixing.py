@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sandbox_host import needs_bubblewrap
 
 from groupwise.core import DataError
-from groupwise.data import DropLog, find_near_texts
+from groupwise.data.drops import DropLog
+from groupwise.data.near_texts import find_near_texts
 from groupwise.data.problems import (
     LoadedProblems,
     MixedProblems,

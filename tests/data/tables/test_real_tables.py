@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from groupwise.data import LoadedTable
+from groupwise.data.tables.loading import LoadedTable
 
 Load = Callable[..., LoadedTable]
 

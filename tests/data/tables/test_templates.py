@@ -18,15 +18,10 @@ from groupwise.core import (
     dump_config,
     load_config,
 )
-from groupwise.data import (
-    LoadedTable,
-    NearDuplicates,
-    TableSettings,
-    ask_about_row,
-    digest_table,
-    load_table,
-    read_asked_rows,
-)
+from groupwise.data.splits import NearDuplicates
+from groupwise.data.tables.asked import ask_about_row, read_asked_rows
+from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
+from groupwise.data.tables.settings import TableSettings
 from groupwise.data.tables.templates import FillError, check_template, fill_template, list_columns
 
 

@@ -8,7 +8,8 @@ import pytest
 from foreign_rewards import run_beside
 from handed_over import open_own_rewards, read_asked, read_words, score_all
 
-from groupwise.flow import export_for_trainer, open_run
+from groupwise.flow.finished import open_run
+from groupwise.flow.trainers import export_for_trainer
 
 TEXTS = ["on-task", "off-task", "Screen: a. Task: b. off-task", "what"]
 

@@ -30,9 +30,15 @@ from groupwise.core import (
     open_picture,
     read_picture,
 )
-from groupwise.data import read_examples, write_examples
-from groupwise.flow import export_for_trainer, open_rewards, open_run
-from groupwise.flow.trainers import copy_pictures, show_picture, write_turns
+from groupwise.data.example_files import read_examples, write_examples
+from groupwise.flow.finished import open_run
+from groupwise.flow.trainers import (
+    copy_pictures,
+    export_for_trainer,
+    open_rewards,
+    show_picture,
+    write_turns,
+)
 from groupwise.rewards import RewardSet, SoftOverlong
 from groupwise.rewards.adapters import VerlScore, make_swift_orm
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import Example
-from groupwise.inference import WorkGroup
-from groupwise.models import Policy, load_policy
+from groupwise.inference.streaming.work import WorkGroup
+from groupwise.models.policy import Policy, load_policy
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.inference import WorkItem
 from groupwise.inference.streaming.local import form_batches, open_pool, prepare_ahead
+from groupwise.inference.streaming.work import WorkItem
 
 
 def form(lengths, batch_size=4, window=12):

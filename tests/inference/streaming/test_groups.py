@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 from streams import EchoBackend, make_text_groups
 
 from groupwise.core import Completion
-from groupwise.inference import (
-    Failure,
-    Sampling,
-    StreamLine,
-    StreamProgress,
-    StreamSettings,
-    WorkGroup,
-    generate_groups,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.streaming.groups import StreamLine, StreamProgress, generate_groups
+from groupwise.inference.streaming.work import Failure, StreamSettings, WorkGroup
 
 GREEDY = Sampling()
 

@@ -5,18 +5,13 @@ import torch
 from streams import ask, draw
 
 from groupwise.core import Example, Message, make_example
-from groupwise.inference import (
-    Failure,
-    LocalBackend,
-    LocalEngine,
-    Sampling,
-    StreamSettings,
-    WorkGroup,
-    generate_groups,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.encoding import Encoder
+from groupwise.inference.streaming.groups import generate_groups
+from groupwise.inference.streaming.local import LocalBackend
 from groupwise.inference.streaming.pictures import open_memory
-from groupwise.inference.streaming.work import WorkItem
+from groupwise.inference.streaming.work import Failure, StreamSettings, WorkGroup, WorkItem
 
 GREEDY = Sampling(max_new_tokens=5)
 

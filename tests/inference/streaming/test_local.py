@@ -6,17 +6,12 @@ from PIL import Image
 from streams import ask, draw
 
 from groupwise.core import Completion, ModelError, read_picture
-from groupwise.inference import (
-    Failure,
-    LocalBackend,
-    LocalEngine,
-    Sampling,
-    StreamSettings,
-    WorkGroup,
-    generate_groups,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.encoding import Encoder, collate
-from groupwise.inference.streaming.work import WorkItem
+from groupwise.inference.streaming.groups import generate_groups
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.work import Failure, StreamSettings, WorkGroup, WorkItem
 
 GREEDY = Sampling(max_new_tokens=6)
 

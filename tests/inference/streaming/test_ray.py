@@ -7,16 +7,12 @@ import pytest
 from streams import ask, draw
 
 from groupwise.core import ConfigError, ModelError
-from groupwise.inference import (
-    LocalBackend,
-    LocalEngine,
-    RayBackend,
-    RaySettings,
-    Sampling,
-    StreamSettings,
-    WorkGroup,
-    generate_groups,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.groups import generate_groups
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.ray_data import RayBackend
+from groupwise.inference.streaming.work import RaySettings, StreamSettings, WorkGroup
 
 GREEDY = Sampling(max_new_tokens=6)
 SETTINGS = StreamSettings(batch_size=4, look_ahead=2)

@@ -19,21 +19,15 @@ from groupwise.core import (
     make_example,
     read_picture,
 )
-from groupwise.inference import (
-    LimitSettings,
-    LocalEngine,
-    LocalResponder,
-    Reply,
-    RetrySettings,
-    Sampling,
-    ServerBackend,
-    ServerEngine,
-    ServerSettings,
-    StreamSettings,
-    WorkGroup,
-    WorkItem,
-    generate_groups,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.local_responder import LocalResponder
+from groupwise.inference.responder import Reply
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings
+from groupwise.inference.streaming.groups import generate_groups
+from groupwise.inference.streaming.server import ServerBackend
+from groupwise.inference.streaming.work import StreamSettings, WorkGroup, WorkItem
 
 GREEDY = Sampling(max_new_tokens=9, repetition_penalty=1.1)
 QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)

@@ -23,10 +23,11 @@ from groupwise.core import (
     read_picture,
     write_jsonl,
 )
-from groupwise.data import DropLog, load_screenshots
+from groupwise.data.drops import DropLog
+from groupwise.data.screenshots import load_screenshots
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow import training
-from groupwise.inference import LabelShares, RequestError
+from groupwise.inference.responder import LabelShares, RequestError
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.on_task.bootstrap.rows import choose_rows, describe_verdict

@@ -25,10 +25,13 @@ from groupwise.core import (
     make_example,
     read_json,
 )
-from groupwise.data import PUBLISHED_VQA, FewShotForm
-from groupwise.inference import Reply, RequestError, Sampling, ServerBackend, StreamSettings
+from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
+from groupwise.inference.engine import Sampling
+from groupwise.inference.responder import Reply, RequestError
+from groupwise.inference.streaming.server import ServerBackend
+from groupwise.inference.streaming.work import StreamSettings
 from groupwise.judges import ReplyCache
-from groupwise.models import load_policy
+from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import COLORS, read_dialects, write_dialects
 from groupwise_recipes.demo_selection import answerer as teaching
 from groupwise_recipes.demo_selection.answerer import (

@@ -21,9 +21,9 @@ from groupwise.core import (
     derive_seed,
     write_json,
 )
-from groupwise.inference import LocalEngine
+from groupwise.inference.local import LocalEngine
 from groupwise.judges import ReplyCache
-from groupwise.models import load_policy
+from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import (
     ANSWERER_FORM,

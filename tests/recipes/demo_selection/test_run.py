@@ -25,9 +25,9 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.flow import run as run_task
+from groupwise.flow.running import run as run_task
 from groupwise_recipes.demo_selection import list_stages
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidates import Recording

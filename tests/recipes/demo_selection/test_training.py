@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from groupwise.core import ConfigError, TrainingError, read_jsonl
-from groupwise.training import find_dead_groups
+from groupwise.training.fast.round import find_dead_groups
 from groupwise_drawn.dialects import COLORS
 from groupwise_recipes.demo_selection.choosing import choose_by_baseline
 from groupwise_recipes.demo_selection.episodes import draw_episode

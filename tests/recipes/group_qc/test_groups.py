@@ -14,7 +14,8 @@ from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
 from groupwise.core import ConfigError, DataError, read_json, read_jsonl
-from groupwise.data import joining, write_examples
+from groupwise.data import joining
+from groupwise.data.example_files import write_examples
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow import training
 from groupwise.pipeline import StepContext

@@ -26,11 +26,13 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
-from groupwise.flow import open_policy
-from groupwise.inference import Failure, LocalBackend, LocalEngine
+from groupwise.flow.asking import open_policy
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.streaming.local import LocalBackend
+from groupwise.inference.streaming.work import Failure
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc import stage_a
 from groupwise_recipes.group_qc.groups import find_root, read_groups

@@ -20,8 +20,8 @@ from tables import read_tables
 from groupwise.core import Completion, Message, Picture, RewardError, derive_seed, make_example
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies
-from groupwise.models import TrainableSettings
-from groupwise.training import SftRow
+from groupwise.models.trainable import TrainableSettings
+from groupwise.training.settings import SftRow
 from groupwise_recipes.group_qc.config import TeachSettings
 from groupwise_recipes.group_qc.groups import TaughtPhoto
 from groupwise_recipes.group_qc.measures import (

@@ -26,10 +26,10 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data import load_screenshots
+from groupwise.data.screenshots import load_screenshots
 from groupwise.flow.asking import draw_items
 from groupwise.pipeline import find_recipe, list_configs
-from groupwise_drawn.desktops import write_desktops
+from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.config import LABELS
 from groupwise_recipes.on_task.prompt import make_warmup_rows
 from groupwise_recipes.on_task.recipe import recipe

@@ -24,11 +24,14 @@ from groupwise.core import (
     make_example,
     read_picture,
 )
-from groupwise.data import write_examples
+from groupwise.data.example_files import write_examples
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.inference import LabelShares, LocalEngine, RequestError, open_responder
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.opening import open_responder
+from groupwise.inference.responder import LabelShares, RequestError
 from groupwise.judges import Question, ReplyCache, judge_all
-from groupwise.models import load_policy, write_tiny_policy
+from groupwise.models.policy import load_policy
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import find_config, find_recipe, list_configs
 from groupwise.rewards import AnswerFormat, audit_rewards
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig, OnTaskJudgeSettings

@@ -28,12 +28,13 @@ from groupwise.core import (
     read_picture,
     write_jsonl,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import METRIC_VERSIONS, read_metrics
 from groupwise.evaluation.predictions import digest_items, read_policies, read_predictions
 from groupwise.evaluation.results import read_conditions
-from groupwise.flow import FinishedRun, open_judge
+from groupwise.flow.finished import FinishedRun
+from groupwise.flow.sources import open_judge
 from groupwise.judges import LogitJudge, NoVerdict, Question, judge_all
 from groupwise.pipeline.sweep import read_sweep
 from groupwise_recipes.on_task.config import OnTaskConfig

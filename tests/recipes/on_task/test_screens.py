@@ -27,12 +27,14 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import Pair, load_screenshots, read_examples
+from groupwise.data.example_files import read_examples
+from groupwise.data.pairs import Pair
+from groupwise.data.screenshots import load_screenshots
 from groupwise.data.tables.templates import FillError
-from groupwise.flow import FinishedRun, open_run
+from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.pipeline import StepContext, find_recipe
 from groupwise.serving import Request
-from groupwise_drawn.desktops import write_desktops
+from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_pair_example
 from groupwise_recipes.on_task.recipe import recipe

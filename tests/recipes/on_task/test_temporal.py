@@ -7,15 +7,16 @@ from made_predictions import predict
 from plan_keys import read_config
 
 from groupwise.core import DataError, read_jsonl, write_jsonl
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.report.page import render_markdown
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
-from groupwise.flow import evaluate_on, open_run
+from groupwise.flow.finished import open_run
+from groupwise.flow.other_data import evaluate_on
 from groupwise.pipeline import StepContext
 from groupwise.serving import Request
-from groupwise_drawn.desktops import write_desktops
+from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.prompt import TIME
 from groupwise_recipes.on_task.screens import (
     ask_about_screen,

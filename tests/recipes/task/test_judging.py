@@ -32,16 +32,16 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.evaluation.results import read_headline
 from groupwise.evaluation.statistics import read_comparisons
-from groupwise.flow import RivalSettings, tell_rivals
-from groupwise.flow.rivals import Drawn, show_before
-from groupwise.inference import check_hosts
+from groupwise.flow.rivals import Drawn, show_before, tell_rivals
+from groupwise.flow.settings import RivalSettings
+from groupwise.inference.hosts import check_hosts
 from groupwise.judges import Question
-from groupwise.models import load_policy
+from groupwise.models.policy import load_policy
 from groupwise.pipeline import run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.rewards import Judged, audit_rewards, average_log_probs

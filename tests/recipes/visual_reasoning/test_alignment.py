@@ -24,13 +24,14 @@ from groupwise.core import (
     make_example,
     read_jsonl,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy
 from groupwise.evaluation.published import read_published
-from groupwise.inference import ResponderSettings, Sampling
-from groupwise.models import write_tiny_policy
+from groupwise.inference.engine import Sampling
+from groupwise.inference.opening import ResponderSettings
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.rewards import BoxIou, BoxParser, LabelParser, RewardCase, audit_rewards
 from groupwise_drawn.relations import INVERSES, LANGUAGES, plan_pairs, write_claim
 from groupwise_recipes.visual_reasoning.answers import PARSER

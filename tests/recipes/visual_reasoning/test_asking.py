@@ -26,8 +26,8 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import read_examples
-from groupwise.models import write_tiny_policy
+from groupwise.data.example_files import read_examples
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import BoxParser, RewardCase, audit_rewards
 from groupwise_recipes.visual_reasoning.answers import PARSER, QUESTION_PARSER

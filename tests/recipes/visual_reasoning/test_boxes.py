@@ -25,13 +25,11 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data import read_examples
-from groupwise.models import (
-    PictureProcessor,
-    count_picture_tokens,
-    open_image_processor,
-    train_tokenizer,
-)
+from groupwise.data.example_files import read_examples
+from groupwise.models.base_model import open_image_processor
+from groupwise.models.processor import PictureProcessor
+from groupwise.models.prompts import count_picture_tokens
+from groupwise.models.tokenizing import train_tokenizer
 from groupwise.rewards import Box, BoxIou, BoxParser
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.boxes import (

@@ -25,8 +25,9 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data import read_examples
-from groupwise.inference import ResponderSettings, RetrySettings, ServerSettings
+from groupwise.data.example_files import read_examples
+from groupwise.inference.opening import ResponderSettings
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.judges import JudgeSettings, NoVerdict, Verdict, judge_all, load_prompt
 from groupwise_recipes.visual_reasoning import judging
 from groupwise_recipes.visual_reasoning.asking import prepare_rows

@@ -25,11 +25,12 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.predictions import read_predictions
-from groupwise.models import find_weights, write_tiny_policy
+from groupwise.models.base_model import find_weights
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.rewards import audit_rewards
-from groupwise.training import SftRow
+from groupwise.training.settings import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.box_rivals import predict_one_place, predict_other_scene

@@ -19,11 +19,11 @@ from recipe_runs import RecipeJob
 from statement_sets import draw_two, write_rel3d, write_spatialsense, write_vsr
 
 from groupwise.core import load_config, open_picture, read_json, write_jsonl
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy, read_policies, read_predictions
 from groupwise.evaluation.report.page import Table
-from groupwise.models import write_tiny_policy
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.rewards import Box, BoxParser, audit_rewards
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig

@@ -10,7 +10,8 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
 from groupwise.core import ConfigError, ModelError, load_config
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.judges import ReplyCache
 from groupwise_recipes.workflows.bill import count_requests, estimate_bill
 from groupwise_recipes.workflows.config import WorkflowsConfig

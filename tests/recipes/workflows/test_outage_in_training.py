@@ -9,11 +9,17 @@ from stub_process import StubProcess
 from workflow_problems import SUM, configure
 
 from groupwise.core import dump_config, read_jsonl, write_jsonl
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings
-from groupwise.models import TrainableSettings, load_policy, write_tiny_policy
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.models.policy import load_policy
+from groupwise.models.tiny import write_tiny_policy
+from groupwise.models.trainable import TrainableSettings
 from groupwise.rewards import RewardSet
 from groupwise.sandbox import Limits
-from groupwise.training import GrpoSettings, SftRow, SftSettings, Workspace, train_grpo, train_sft
+from groupwise.training.checkpoints import Workspace
+from groupwise.training.grpo import train_grpo
+from groupwise.training.settings import GrpoSettings, SftRow, SftSettings
+from groupwise.training.sft import train_sft
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME

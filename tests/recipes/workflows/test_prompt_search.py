@@ -16,8 +16,10 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
-from groupwise.data import Problem
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, open_responder
+from groupwise.data.problems import Problem
+from groupwise.inference.opening import open_responder
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.pipeline import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems

@@ -15,9 +15,11 @@ import pytest
 from sandbox_host import MISSING
 from workflow_problems import SUM
 
-from groupwise.inference import RetrySettings, Sampling, ServerEngine, ServerSettings
+from groupwise.inference.engine import Sampling
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.judges import ReplyCache
-from groupwise.models import write_tiny_policy
+from groupwise.models.tiny import write_tiny_policy
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.outcome import ExecutionSettings
 

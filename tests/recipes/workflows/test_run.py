@@ -24,11 +24,11 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data import read_examples
+from groupwise.data.example_files import read_examples
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.evaluation.report.tables import read_sections
-from groupwise.inference import RetrySettings
-from groupwise.models import write_tiny_policy
+from groupwise.inference.server_settings import RetrySettings
+from groupwise.models.tiny import write_tiny_policy
 from groupwise.serving import Request
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.execution import Executor

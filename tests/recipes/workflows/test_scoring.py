@@ -13,7 +13,9 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, configure, mak
 
 from groupwise.core import Completion
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.inference import RetrySettings, ServerEngine, ServerSettings, Usage
+from groupwise.inference.responder import Usage
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.config import RewardSettings

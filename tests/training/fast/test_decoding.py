@@ -9,7 +9,7 @@ import torch
 from rerun_passes import RerunPasses
 from transformers import StaticCache
 
-from groupwise.models import load_policy
+from groupwise.models.policy import load_policy
 from groupwise.training.fast import decoding
 from groupwise.training.fast.decoding import can_record, recorded_decoding
 

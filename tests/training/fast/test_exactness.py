@@ -7,13 +7,9 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from groupwise.models import (
-    LoraSettings,
-    TrainableSettings,
-    keep_adapter_dtype,
-    load_policy,
-    prepare_trainable,
-)
+from groupwise.models.policy import load_policy
+from groupwise.models.quantization import keep_adapter_dtype
+from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
 from groupwise.training.fast import round as rounds
 from groupwise.training.fast import scoring
 from groupwise.training.fast.shared import Packing, Streams

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.training import find_dead_groups
+from groupwise.training.fast.round import find_dead_groups
 from groupwise_recipes.demo_selection.objectives import (
     adapt_beta,
     clip_surrogate,

@@ -22,7 +22,7 @@ from groupwise.core import (
 from groupwise.inference.chat import read_picture_bytes
 from groupwise.inference.streaming.pictures import PictureMemory, SeenPicture, write_tokens
 from groupwise.inference.streaming.work import Failure, WorkItem
-from groupwise.models import Policy
+from groupwise.models.policy import Policy
 
 _REDUCING_GAP = 2.0
 

@@ -14,7 +14,7 @@ import torch
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from groupwise.core import DataError
-from groupwise.models import Policy
+from groupwise.models.policy import Policy
 
 _MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl")
 _AT_ONCE = 16

@@ -14,7 +14,8 @@ from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.inference.streaming.local import LocalBackend
 from groupwise.inference.streaming.work import Outcome, RaySettings, StreamSettings, WorkItem
-from groupwise.models import Policy, Quantization, load_policy
+from groupwise.models.policy import Policy, load_policy
+from groupwise.models.settings import Quantization
 
 
 class RayBackend:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.inference import Responder, RetrySettings
+from groupwise.inference.responder import Responder
+from groupwise.inference.server_settings import RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
 from groupwise.rewards.parser import NearMisses, Parser
 from groupwise.rewards.reward_set import RewardSet

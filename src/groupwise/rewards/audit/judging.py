@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.inference import Responder
+from groupwise.inference.responder import Responder
 from groupwise.rewards.audit.case import Item, JudgeSeat, Measure
 from groupwise.rewards.audit.rows import (
     TOLERANCE,

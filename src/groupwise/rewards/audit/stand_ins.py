@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 
 from groupwise.core import Example, RewardError
-from groupwise.inference import LabelShares, Reply, RequestError, Responder, Sampling
+from groupwise.inference.engine import Sampling
+from groupwise.inference.responder import LabelShares, Reply, RequestError, Responder
 from groupwise.judges import (
     GenerativeJudge,
     Judge,

@@ -13,7 +13,7 @@ import torch
 from accelerate.utils import gather_object
 from torch.nn import functional
 
-from groupwise.models import TOKEN_TYPES
+from groupwise.models.processor import TOKEN_TYPES
 from groupwise.training.fast.pictures import Pictures
 from groupwise.training.fast.scoring import PromptRows, ScoredRows
 from groupwise.training.on_policy import PICTURE_NAMES

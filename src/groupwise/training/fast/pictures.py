@@ -15,7 +15,7 @@ import torch
 from PIL.Image import Image
 
 from groupwise.core import TrainingError
-from groupwise.models import PICTURE_FIELDS
+from groupwise.models.processor import PICTURE_FIELDS
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils.other import AuxiliaryTrainingWrapper, ModulesToSaveWrapper
 
 from groupwise.core import TrainingError
-from groupwise.models import Policy, find_quantization
+from groupwise.models.policy import Policy
+from groupwise.models.quantization import find_quantization
 from groupwise.training.fast.guard import pick_rows
 from groupwise.training.on_policy import PICTURE_NAMES
 from groupwise.training.settings import VllmSettings

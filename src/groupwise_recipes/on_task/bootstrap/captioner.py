@@ -6,15 +6,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupwise.core import Message, ModelError, Picture, make_example, open_picture
-from groupwise.inference import (
-    RequestError,
-    Sampling,
-    ServerEngine,
-    ServerSettings,
-    ask_until_whole,
-    retry,
-    run_on_shared_loop,
-)
+from groupwise.inference.engine import Sampling
+from groupwise.inference.responder import RequestError, ask_until_whole
+from groupwise.inference.server import ServerEngine
+from groupwise.inference.server_settings import ServerSettings, retry
+from groupwise.inference.shared_loop import run_on_shared_loop
 from groupwise_recipes.on_task.bootstrap.config import CaptionerSettings
 
 _TYPES = ("blip",)
@@ -134,7 +130,7 @@ def _load(model: str, revision: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 
-    from groupwise.models import refuse_missing
+    from groupwise.models.base_model import refuse_missing
 
     known: dict[str, Any] = {"trust_remote_code": False}
     if not Path(model).is_dir():
