@@ -146,12 +146,7 @@ def report(
 def report_sweep(
     folder: Path, metric: str | None, factors: list[str], out: Path, language: Language
 ) -> None:
-    """Write and print the report of a sweep.
-
-    Raises:
-        RunError: if the sweep cannot be read.
-        EvaluationError: as ``read_runs``.
-    """
+    """Write and print the report of a sweep."""
     from groupwise.evaluation.result_table import GridAxis
     from groupwise.evaluation.sources import Question, Source, read_runs
     from groupwise.pipeline.sweep import read_sweep
@@ -190,11 +185,7 @@ def report_sweep(
 
 
 def report_seeds(runs: list[Path], metric: str | None, folder: Path, language: Language) -> None:
-    """Write and print the report of the policies of runs that differ in the seed only.
-
-    Raises:
-        EvaluationError: as ``read_policies_of_runs``.
-    """
+    """Write and print the report of the policies of runs that differ in the seed only."""
     from groupwise.evaluation.sources import Question, read_policies_of_runs
 
     if not runs:
@@ -207,11 +198,7 @@ def report_seeds(runs: list[Path], metric: str | None, folder: Path, language: L
 
 
 def write_study(recipe: Recipe[Any], runs: list[Path], folder: Path, language: Language) -> None:
-    """Write and print a recipe's own report of several runs, if it has one.
-
-    Raises:
-        GroupwiseError: if they cannot be compared.
-    """
+    """Write and print a recipe's own report of several runs, if it has one."""
     if recipe.report_study is not None and runs:
         for line in recipe.report_study(runs, folder, language):
             typer.echo(line)

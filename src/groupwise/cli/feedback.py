@@ -35,11 +35,7 @@ def feedback() -> None:
 
 
 def read_person_key() -> bytes:
-    """Return the key of the digests under which people are kept.
-
-    Raises:
-        ConfigError: if the variable is not set, or too short to be secret.
-    """
+    """Return the key of the digests under which people are kept."""
     key = os.environ.get(PERSON_KEY_VARIABLE, "")
     if len(key) < _MIN_KEY_LENGTH:
         raise ConfigError(
@@ -52,11 +48,7 @@ def read_person_key() -> bytes:
 def open_store(
     folder: Path, url: str | None, *, max_items: int = 10_000, is_new: bool = False
 ) -> "FeedbackStore":
-    """Return the store in a folder.
-
-    Raises:
-        ConfigError: if Groupwise was installed without it, or there is no such folder.
-    """
+    """Return the store in a folder."""
     try:
         from groupwise.feedback import FeedbackStore
     except ImportError as error:

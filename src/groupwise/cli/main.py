@@ -91,11 +91,7 @@ def _join_others() -> AbstractContextManager[None]:
 
 
 def _check_words() -> None:
-    """Refuse what no file could tell of.
-
-    Raises:
-        ConfigError: if the command line has bytes that are no text.
-    """
+    """Refuse what no file could tell of."""
     from groupwise.core import ConfigError
 
     try:

@@ -23,10 +23,6 @@ def print_headline(folder: Path, *, first: str = "") -> None:
 
     Its interval is by clusters where there is one; replies without an answer are reported:
     they are wrong and yet no other answer.
-
-    Args:
-        folder: of the run; nothing is printed if it has no metrics.
-        first: a measure that stands before it; empty for none.
     """
     path = folder / "evaluate" / "metrics.json"
     if not path.is_file():
@@ -82,11 +78,7 @@ _MOST_SHOWN = 2_000
 
 
 def print_preview(preview: Preview) -> None:
-    """Print what a run would do.
-
-    Raises:
-        ConfigError: if there are problems, naming each.
-    """
+    """Print what a run would do."""
     # What goes to a file or a program is not broken into lines.
     width = None if sys.stdout.isatty() else _UNLIMITED
     console = Console(highlight=False, markup=False, emoji=False, width=width)

@@ -164,11 +164,7 @@ def run(
 def choose_recipe(
     name: str, config: str | None, settings: list[str]
 ) -> tuple[Recipe[Any], str | None]:
-    """Return the recipe called ``name`` and its config; a config file names its recipe itself.
-
-    Raises:
-        ConfigError: if there is no such recipe, or two configs are given.
-    """
+    """Return the recipe called ``name`` and its config; a config file names its recipe itself."""
     if Path(name).suffix not in (".yaml", ".yml"):
         return find_recipe(name), config
     if config is not None:

@@ -175,12 +175,7 @@ class RunReader:
     _checked: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def read(self) -> RunState:
-        """Return the state at this moment.
-
-        Raises:
-            RunError: if the folder is a file, a sweep, or holds something else than a run; or the
-                manifest or a finished step is not what the run wrote.
-        """
+        """Return the state at this moment."""
         manifest = _read_object(self.folder / "manifest.json")
         if manifest is None:
             _check_folder(self.folder)

@@ -33,11 +33,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_layers(path: Path) -> list[Layer]:
-    """Return a config file behind those that it includes, in the order in which they count.
-
-    Raises:
-        ConfigError: if a file cannot be read, has no keys or must not be included.
-    """
+    """Return a config file behind those that it includes, in the order in which they count."""
     return _read(path, {path.resolve()}, depth=0)
 
 

@@ -20,11 +20,7 @@ _TIFF_OFFSETS = (273, 324)  # of strips and of tiles
 
 
 def check_pieces(content: bytes | mmap) -> None:
-    """Refuse a file of too many pieces, whatever is wrong with it otherwise.
-
-    Raises:
-        ValueError: if it has more pieces or passes than sound files have.
-    """
+    """Refuse a file of too many pieces, whatever is wrong with it otherwise."""
     most = _NUM_FREE + len(content) // _PIECE_BYTES
     num_pieces = num_scans = 0
     for piece in islice(_list_pieces(content), most + 1):

@@ -10,12 +10,7 @@ _MAX_NUMBER = 10**12
 
 
 def find_unusable(value: object, *, may_be_huge: bool = False) -> str | None:
-    """Return what is wrong with a setting, or with what is in it; None if a run can use it.
-
-    Args:
-        value: of JSON or of a config, whose sections are left out: they look for themselves.
-        may_be_huge: whether its numbers have a bound of their own.
-    """
+    """Return what is wrong with a setting, or with what is in it; None if a run can use it."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):

@@ -72,16 +72,7 @@ class NearDuplicate:
 def find_near_duplicates(
     sights: Sequence[Sight], others: Sequence[Sight], *, mirrored: bool = False
 ) -> list[NearDuplicate]:
-    """Return each picture that looks like one of another cluster, with the first one found.
-
-    Args:
-        sights: pictures to look for.
-        others: pictures to look among; may be the same ones.
-        mirrored: whether mirror images count: left and right must then not matter.
-
-    Raises:
-        DataError: if a picture cannot be read.
-    """
+    """Return each picture that looks like one of another cluster, with the first one found."""
     if not sights or not others:
         return []
     gallery = Gallery()
@@ -98,22 +89,14 @@ class Gallery:
         self._load = lru_cache(_NUM_PICTURES_KEPT)(_load_features)
 
     def add(self, sights: Sequence[Sight]) -> None:
-        """Add pictures behind those that are there.
-
-        Raises:
-            DataError: if a picture cannot be read.
-        """
+        """Add pictures behind those that are there."""
         if sights:
             crops = _cut_all(_load_thumbnails(sights))
             self._crops = np.concatenate([self._crops, crops], axis=1)
             self._sights += sights
 
     def find(self, sights: Sequence[Sight], *, mirrored: bool = False) -> list[NearDuplicate]:
-        """Return what ``find_near_duplicates`` does among all pictures that were added.
-
-        Raises:
-            DataError: if a picture cannot be read.
-        """
+        """Return what ``find_near_duplicates`` does among all pictures that were added."""
         if not self._sights:
             return []
 

@@ -128,11 +128,7 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
 
 
 def _check_columns(rows: Sequence[TableRow], index: Path) -> None:
-    """Refuse rows of which none has a column that all need.
-
-    Raises:
-        DataError: naming the columns that are there and those that are needed.
-    """
+    """Refuse rows of which none has a column that all need."""
     found = dict.fromkeys(name for row in rows for name in row.values)
     needed = {keys[0]: keys for keys in (PICTURE_COLUMNS, _TASK_KEYS, _SESSION_KEYS)}
     missing = [name for name, keys in needed.items() if not found.keys() & {*keys}]

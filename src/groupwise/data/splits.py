@@ -48,12 +48,7 @@ def split_clusters(
     shares: Mapping[str, float],
     seed: int,
 ) -> dict[str, list[T]]:
-    """Split whole clusters of rows by ``split_by_shares``; a cluster's kind is that of most rows.
-
-    Raises:
-        ConfigError: if shares are not positive or do not add up to 1.
-        DataError: if there are too few clusters to give every split one.
-    """
+    """Split clusters of rows by ``split_by_shares``; a cluster's kind is that of most rows."""
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         kinds[name_cluster(row)][name_kind(row)] += 1

@@ -183,11 +183,7 @@ def make_vqa_example(row: VqaRow, *, form: FewShotForm = PUBLISHED_VQA) -> Examp
 
 
 def measure_agreement(rows: Sequence[VqaRow]) -> float:
-    """Return the mean leave-one-out accuracy of the annotators, in [0, 1]: how well people agree.
-
-    Raises:
-        DataError: if there are no rows.
-    """
+    """Return the mean leave-one-out accuracy of the annotators, in [0, 1]."""
     if not rows:
         raise DataError("there are no questions whose annotators could agree")
     return sum(compute_leave_one_out_accuracy(row.answers) for row in rows) / len(rows)

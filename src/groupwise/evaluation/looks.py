@@ -89,11 +89,7 @@ def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = Fal
 
 
 def list_looks(run: Path, items: str) -> list[Look]:
-    """Return the looks at the items with a digest, by a run and all that share its folder.
-
-    Raises:
-        DataError: if a file of looks is damaged; EvaluationError: if it has another shape.
-    """
+    """Return the looks at the items with a digest, by a run and all that share its folder."""
     folder = find_results_folder(run)
     files = dict.fromkeys((folder / FILE, run / FILE, *sorted(folder.glob(f"[!.]*/{FILE}"))))
     found = {look.name: look for path in files for look in _read(path)}

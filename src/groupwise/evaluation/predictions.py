@@ -46,12 +46,7 @@ exact = with_config(ConfigDict(extra="forbid"))  # marks a dataclass whose files
 
 
 def read_as(path: Path, shape: TypeAdapter[T], *, kind: type[Any] = list) -> T:
-    """Return what a JSON file of a run holds (a ``kind``: list or dict), as ``shape`` has it.
-
-    Raises:
-        DataError: if the file cannot be read, is not JSON, or is of another kind.
-        EvaluationError: if it has another shape.
-    """
+    """Return what a JSON file of a run holds (a ``kind``: list or dict), as ``shape`` has it."""
     return parse_as(read_json(path, kind), shape, path)
 
 
@@ -229,12 +224,7 @@ def find_constant(items: Sequence[Prediction]) -> str | None:
 
 
 def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> None:
-    """Refuse labels outside the set.
-
-    Raises:
-        EvaluationError: if labels repeat, or a truth, an answer or the probabilities' keys
-            are not among them.
-    """
+    """Refuse labels outside the set."""
     allowed, expected = set(labels), [*labels]
     are_labels = len(allowed) == len(labels) >= 2
     _require(are_labels, "wrong labels", expected, "two or more, each once")

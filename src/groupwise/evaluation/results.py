@@ -47,12 +47,7 @@ class Conditions(BaseModel, extra="allow"):
 
 
 def read_conditions(folder: Path) -> dict[str, Any] | None:
-    """Return the conditions of a run as they are, also of another version; None without.
-
-    Raises:
-        DataError: if the file is not a JSON object.
-        EvaluationError: if it has another shape.
-    """
+    """Return the conditions of a run as they are, also of another version; None without."""
     path = folder / CONDITIONS_FILE
     return parse_open(read_json(path, dict), Conditions, path) if path.exists() else None
 

@@ -62,9 +62,6 @@ def check_heldout(
 
     The first value is the one that a checkpoint is chosen by: the task's headline measure where it
     is measured here and more of it is better, else accuracy, else the first of the task's own.
-
-    Raises:
-        TrainingError: if none of them could be measured.
     """
     answers = answer_greedily(policy, config, examples)
     texts = [answer.text for answer in answers]
@@ -277,11 +274,7 @@ def share_labels(
 
 
 def draw_items(examples: Sequence[Example], config: Any) -> list[Example]:
-    """Return ``evaluation.num_items`` of the test items in their order, or all of them.
-
-    Raises:
-        DataError: if there are not so many.
-    """
+    """Return ``evaluation.num_items`` of the test items in their order, or all of them."""
     num_items = config.evaluation.num_items
     if num_items is None:
         return list(examples)

@@ -35,11 +35,6 @@ def calibrate_policies(
 ) -> dict[str, Temperature]:
     """Fit the temperature of each policy on validation items, and write them with its weights.
 
-    Args:
-        task: of the recipe.
-        context: of the step, in whose folder they are written.
-        policies: folder or hub id by name.
-
     Returns:
         Temperatures by policy; nothing where answers are open or no item is to be asked.
     """
@@ -90,15 +85,7 @@ def make_calibration_sections(
     policies: Sequence[RunPolicy],
     seed: int,
 ) -> list[Section]:
-    """Return what the report says of confidence before and after, by language.
-
-    Args:
-        predictions: of the test split.
-        temperatures: by policy; without any there is nothing to say.
-        labels: of the answers.
-        policies: of the run.
-        seed: of the intervals.
-    """
+    """Return what the report says of confidence before and after, by language."""
     before = [one for one in predictions if one.policy in temperatures]
     if not before:
         return []

@@ -140,11 +140,7 @@ class Team:
         self._store.set(f"told-{self._num_told}", json.dumps(message))
 
     def hear(self) -> dict[str, Any] | None:
-        """Wait until the first process trains, and return what it says; None: it has ended.
-
-        Raises:
-            RunError: if it is gone without a word.
-        """
+        """Wait until the first process trains, and return what it says; None: it has ended."""
         self._num_told += 1
         key = f"told-{self._num_told}"
         try:
@@ -157,12 +153,7 @@ class Team:
             raise RunError("the first process is gone, and this one ends with it") from error
 
     def train(self, work: Callable[[], None], compute: ComputeSettings) -> None:
-        """Do this process's part of a training, in a process group.
-
-        Raises:
-            TrainingError: if another process is lost meanwhile.
-            SystemExit: if another one cannot take part, which has said why.
-        """
+        """Do this process's part of a training, in a process group."""
         import torch
         from accelerate.state import AcceleratorState
 

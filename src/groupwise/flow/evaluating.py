@@ -163,17 +163,7 @@ def measure_policies(
     marks: Mapping[str, Collection[str]],
     describe: Callable[[Sequence[Metric]], Sequence[Section]] = lambda _: (),
 ) -> None:
-    """Write the files of an evaluation: scored items, metrics, comparisons, conditions.
-
-    Args:
-        task: of the recipe.
-        context: of the step, in whose folder they are.
-        predictions: of all policies.
-        test: what was asked.
-        policies: what they are, in the order of reports.
-        marks: ids of items by the field that tells them apart, also measured without them.
-        describe: returns what stands in the report before the task's own sections.
-    """
+    """Write the files of an evaluation: scored items, metrics, comparisons, conditions."""
     config, seed = context.config, context.config.seed
     found = task.complete(config, context, predictions, test)
     slices = list_slices(task, test)

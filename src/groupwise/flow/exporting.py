@@ -30,13 +30,7 @@ _UNKNOWN = "–"
 
 
 def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
-    """Return the card as Markdown with the front matter of a hub.
-
-    Args:
-        run: the run.
-        policy: of it, as ``choose_policy`` names it.
-        exported: its weights.
-    """
+    """Return the card as Markdown with the front matter of a hub."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     config, chain = run.config, run.describe_policy(policy)
@@ -78,11 +72,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
 
 
 def find_licence(base: str) -> str | None:
-    """Return the licence that a base's own card names; None where no card is at hand.
-
-    Args:
-        base: as ``model.base`` names it; files of the hub may be in the local cache.
-    """
+    """Return the licence that a base's own card names; None where no card is at hand."""
     from huggingface_hub import metadata_load, try_to_load_from_cache
 
     place = find_place(base)

@@ -43,12 +43,7 @@ def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
 
 
 def drop_longer(task: Task[Any], context: StepContext) -> None:
-    """Leave rows over the budget out of the splits, counted, if ``data.budget`` says so.
-
-    Raises:
-        ConfigError: if a later stage makes the splits.
-        DataError: if no row of a split is within the budget.
-    """
+    """Leave rows over the budget out of the splits, counted, if ``data.budget`` says so."""
     config, folder = context.config, context.folder
     budget = config.data.budget
     if not budget.drop_longer:
@@ -106,11 +101,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
 
 
 def run_audit(task: Task[Any], context: StepContext) -> None:
-    """Audit the splits and stop the run on an error.
-
-    Raises:
-        DataError: naming every error that was found.
-    """
+    """Audit the splits and stop the run on an error."""
     prepared = context.output_of(task.data_stage)
     source = read_json(prepared / "source.json", dict)
     splits = read_splits(prepared, *SPLITS)
@@ -130,15 +121,7 @@ def audit_splits(
     drops: DropLog,
     num_rows: int,
 ) -> DataAudit:
-    """Return what is found in splits, the last of which is measured.
-
-    Args:
-        task: of the recipe.
-        context: of a step that uses the data.
-        splits: examples by split.
-        drops: rows that are not used.
-        num_rows: rows that were found.
-    """
+    """Return what is found in splits, the last of which is measured."""
     config, prepared = context.config, context.output_of(task.data_stage)
     warmup = list(task.show_warmup(config, prepared))
     shown = {name: task.show(config, context, rows) for name, rows in splits.items()}

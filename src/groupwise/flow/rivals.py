@@ -181,17 +181,7 @@ def draw(
     purpose: str,
     report_progress: Callable[[int, int], None] | None = None,
 ) -> list[Drawn]:
-    """Return sampled answers to each question, scored; drawn as GRPO draws.
-
-    Args:
-        policy: that answers.
-        examples: the questions.
-        rewards: that score.
-        config: of the run.
-        num_samples: of each question.
-        purpose: of the draws; another one draws others.
-        report_progress: told how many questions are done.
-    """
+    """Return sampled answers to each question, scored; drawn as GRPO draws."""
     from groupwise.inference.engine import Sampling
     from groupwise.inference.local import LocalEngine
 
@@ -292,9 +282,6 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
     """Teach what GRPO starts from its own best samples, of as many as GRPO has drawn.
 
     Of each question's samples the best is taught, where another one earned less.
-
-    Raises:
-        TrainingError: if all samples of every question earn the same.
     """
     from groupwise.flow.training import keep_trained, open_start
     from groupwise.training.checkpoints import Workspace

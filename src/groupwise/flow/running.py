@@ -27,18 +27,6 @@ def run(
     Numbers are in ``evaluate/metrics.json``, the report in ``report.html``. Other processes
     (``groupwise serve``, workers) find the task again by its import path; one that has none, as
     in a notebook, is known to this process alone, and ``say`` is told so.
-
-    Args:
-        task: the class, which needs no arguments.
-        config: of its ``config_type``.
-        out: the run folder; made if it does not exist.
-        until: the last stage to run; all if None.
-        accepted: names of faults of the rewards to go on with.
-        say: told a line when a stage begins, while it works and when it has ended.
-
-    Raises:
-        ConfigError: if the dry run finds problems.
-        RunError: if the folder cannot be used for this.
     """
     address = find_address(task)
     recipe = find_recipe(address) if address else task.make_recipe(task.__name__)

@@ -39,9 +39,6 @@ def draw_answers(
     """Return about ``number`` answers, four to a prompt, by the ids of the prompts.
 
     The first prompt is asked alone: from its time follows what is said of the others.
-
-    Raises:
-        ConfigError: if the base is one that the run builds, and it is not there yet.
     """
     from groupwise.flow.asking import choose_items, open_policy
     from groupwise.inference.engine import Sampling

@@ -63,12 +63,7 @@ def write_served(folder: Path, served: Served) -> None:
 
 
 def open_served(folder: Path) -> tuple[Served, Predictor]:
-    """Return what a loop folder serves, and what answers for it.
-
-    Raises:
-        DataError: as for ``read_served``.
-        RunError: if the run has no such policy, or answers would be those of another version.
-    """
+    """Return what a loop folder serves, and what answers for it."""
     served = read_served(folder)
     predictor = open_run(served.run).open_predictor(served.policy)
     found = name_version(predictor)

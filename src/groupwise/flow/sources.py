@@ -51,11 +51,7 @@ class LoopSource:
         self._folder = folder
 
     def open(self) -> Opened:
-        """Open what is named now.
-
-        Raises:
-            GroupwiseError: if it cannot be opened or is not the version that is named.
-        """
+        """Open what is named now."""
         served, predictor = open_served(self._folder)
         return Opened(predictor, served.version)
 

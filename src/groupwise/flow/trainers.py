@@ -131,9 +131,6 @@ def open_rewards(folder: Path) -> tuple[RewardSet, Mapping[str, Example]]:
 
     Relative paths in the config are those of the folder in which the export was made, as long as
     it is where it was. The judge keeps its replies below ``folder`` unless its config names a file.
-
-    Raises:
-        GroupwiseError: if a file is damaged, or the recipe or the judge's model cannot be loaded.
     """
     known = core.read_json(folder / "run.json", dict)
     inside = folder.resolve()

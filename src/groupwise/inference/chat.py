@@ -54,9 +54,6 @@ def encode_picture(picture: Picture, *, max_pixels: int | None = None) -> str:
 
     A picture that has to be turned upright, converted (see ``convert_picture``) or scaled down to
     ``max_pixels`` becomes a PNG.
-
-    Raises:
-        DataError: if it cannot be read, or its bytes are not those of its digest.
     """
     content = read_picture_bytes(picture)
     with open_lazily(picture.path, content) as opened:
@@ -97,11 +94,7 @@ _SHOWN = 200
 
 
 def read_replies(body: bytes, *, num_choices: int = 1) -> list[Reply]:
-    """Return the replies of a chat completion; the usage of all of them is with the first.
-
-    Raises:
-        RequestError: ``malformed``, if the body is not a completion with so many choices.
-    """
+    """Return the replies of a chat completion; the usage of all of them is with the first."""
     value = _read_object(body)
     choices = _as_list(value.get("choices"))
     if len(choices) != num_choices:
@@ -116,14 +109,7 @@ def read_replies(body: bytes, *, num_choices: int = 1) -> list[Reply]:
 def describe_status(
     status: int, body: bytes, retry_after: str | None, *, extras: Collection[str] = ()
 ) -> RequestError:
-    """Return the error that a status other than 200 stands for.
-
-    Args:
-        status: of HTTP.
-        body: of the reply.
-        retry_after: that header.
-        extras: names of the parameters that were sent beside our own; one of them may be refused.
-    """
+    """Return the error that a status other than 200 stands for."""
     what = f"the server answered with status {status}: {_find_message(body)}"
     wait_s = parse_retry_after(retry_after) if status == 429 or status >= 500 else None
     usage = Usage(num_calls=1)

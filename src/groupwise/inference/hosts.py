@@ -63,13 +63,6 @@ def check_host(url: str, variable: str | None) -> None:
     """Refuse a server that somebody else may have named.
 
     Without a key, a server on this machine may be asked by anybody.
-
-    Args:
-        url: of the server.
-        variable: environment variable of the key that it would be sent.
-
-    Raises:
-        ConfigError: if this user has not named the host.
     """
     host = _read_host(url)
     if host in _list_allowed() or (variable is None and _is_loopback(host)):

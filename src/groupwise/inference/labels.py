@@ -26,9 +26,6 @@ def find_label_tokens(
     Spellings are the label as given, in lower case, in upper case and capitalised, each with
     and without a leading space. A token that starts more than one label (the ``O`` of ``ON``
     and ``OFF``) tells nothing and is left out.
-
-    Raises:
-        ModelError: if a label has no first token of its own.
     """
     found = {label: _list_first_tokens(tokenizer, label) for label in labels}
     counts = Counter(token for tokens in found.values() for token in tokens)
@@ -69,11 +66,7 @@ class LabelTree:
 
 
 def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> LabelTree:
-    """Return the tokens of all spellings of labels, without what is blank before them.
-
-    Raises:
-        ModelError: if a label has no spelling that is its own.
-    """
+    """Return the tokens of all spellings of labels, without what is blank before them."""
     root = LabelTree()
     for label in labels:
         for tokens in _list_tokens(tokenizer, label):
@@ -137,10 +130,6 @@ def share_labels(
 
     Tokens that are not listed are no likelier than the least likely listed one, and together no
     likelier than what the list leaves of 1: that bounds the error of the shares.
-
-    Raises:
-        RequestError: ``unlisted``, if no label has a listed token or the error may be larger than
-            ``max_error``.
     """
     usage = usage or Usage(num_calls=1)
     chances = {token.spelling: math.exp(min(0.0, token.log_prob)) for token in tokens}

@@ -68,11 +68,7 @@ class LocalResponder:
 
     @on_shared_loop
     async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
-        """Return the shares of the labels.
-
-        Raises:
-            ModelError: if a label has no spelling that is its own.
-        """
+        """Return the shares of the labels."""
         shares: dict[str, float] = await self._wait(example, tuple(labels))
         return LabelShares(shares)
 

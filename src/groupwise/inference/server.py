@@ -266,11 +266,7 @@ class ServerEngine:
 
 
 def read_completion(reply: Reply) -> Completion:
-    """Return a reply as a completion; an empty text is one.
-
-    Raises:
-        RequestError: ``no_content``, if there is none.
-    """
+    """Return a reply as a completion; an empty text is one."""
     if reply.text is None:
         raise RequestError("no_content", "the reply has no content", usage=reply.usage)
     return Completion(
@@ -282,9 +278,6 @@ def _write_sampling(sampling: Sampling, *, sends_extensions: bool) -> dict[str, 
     """Return the parameters of a request, neutral ones too: none is left for the server to choose.
 
     Source: vLLM's SamplingParams and ``get_default_sampling_params``; a top_k of -1 means all.
-
-    Raises:
-        ConfigError: if an extension is asked for that may not be sent.
     """
     asked: dict[str, Any] = {
         "temperature": sampling.temperature,

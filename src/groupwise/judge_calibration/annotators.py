@@ -24,11 +24,6 @@ def measure_alpha(
     1 is agreement everywhere, 0 what chance gives; below it people contradict each other. None
     where no pair has two annotators or all of them always say the same word.
 
-    Args:
-        annotators: by pair: what each said; None for one who was not asked.
-        clusters: by pair: what is drawn for the interval.
-        seed: of the draws.
-
     Source: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", section C: nominal
     data, any number of observers, missing data.
     """

@@ -54,12 +54,7 @@ def _ask(item: RatedItem, order: Order) -> Question:
 
 
 def check_labels(labels: Sequence[str], rated: RatedItems) -> None:
-    """Refuse a judge that cannot say what people said.
-
-    Raises:
-        EvaluationError: if its labels are not ``first`` and ``second`` (perhaps with ``tie``) for
-            pairs, or lack a label that people gave; upper and lower case are the same.
-    """
+    """Refuse a judge that cannot say what people said."""
     known = {label.casefold() for label in labels}
     needed = set(_PLACES) if rated.are_pairs else {label.casefold() for label in rated.labels}
     allowed = needed | {_TIE} if rated.are_pairs else known
@@ -75,12 +70,7 @@ def check_labels(labels: Sequence[str], rated: RatedItems) -> None:
 def ask_items(
     judges: Sequence[Judge], rated: RatedItems, *, report_progress: ReportProgress | None = None
 ) -> list[VerdictRow]:
-    """Put every item to the judges, one after the other; each is one repeat of the same judge.
-
-    Raises:
-        EvaluationError: if the judge's labels are not those of the data.
-        JudgeError: if too many questions had no verdict.
-    """
+    """Put every item to the judges, one after the other; each is one repeat of the same judge."""
     askings = list_askings(rated)
     total = len(askings) * len(judges)
     rows: list[VerdictRow] = []

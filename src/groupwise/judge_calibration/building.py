@@ -44,11 +44,7 @@ class RuleJudge:
         return {"kind": type(self).__name__, "rule": self.rule, "labels": list(self.labels)}
 
     async def judge(self, question: Question) -> Verdict | NoVerdict:
-        """Return the verdict of the rule.
-
-        Raises:
-            JudgeError: if the question has no pair of answers.
-        """
+        """Return the verdict of the rule."""
         if not {FIRST, SECOND} <= set(question.texts):
             raise JudgeError(
                 f"the rule {self.rule} needs a pair of answers", got=sorted(question.texts)
@@ -95,11 +91,7 @@ def find_prompt(config: JudgeConfig, *, are_pairs: bool) -> JudgePrompt | None:
 
 
 def check_prompt(prompt: JudgePrompt | None, rated: RatedItems) -> None:
-    """Refuse a prompt with a place that an item has no text for.
-
-    Raises:
-        JudgeError: naming the places.
-    """
+    """Refuse a prompt with a place that an item has no text for."""
     needed = set(prompt.places if prompt is not None else ()) - {_OPTIONS}
     askings = list_askings(rated)
     lacking = sorted({name for one in askings for name in needed - set(one.question.texts)})

@@ -72,13 +72,6 @@ def measure_judge(
     answer), length_bias (longer_judge minus longer_people), self_consistency, brier and ece.
     With several annotators also people_alpha and agreement_each: how far they agree among
     themselves, and the judge with each of them.
-
-    Args:
-        rows: verdicts of one judge.
-        judge: its name.
-        annotators: by pair: what each of several people said; None for one who was not asked.
-        is_deterministic: the same question always gets the same answer: self-consistency is 1.
-        seed: of the draws of clusters.
     """
     labels = tuple(sorted({row.label for row in rows} | {r.verdict for r in rows if r.verdict}))
     metrics: list[Metric] = []

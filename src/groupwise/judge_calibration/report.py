@@ -106,13 +106,6 @@ def write_judge_report(
 ) -> Path:
     """Write ``report.html``, ``report.md`` and its plots into ``out``.
 
-    Args:
-        out: the folder.
-        measures: the numbers.
-        rows: the verdicts, for the table of people's and the judge's labels.
-        facts: what ``calibration.json`` says about judge and data.
-        language: of the page.
-
     Returns:
         The path of the HTML.
     """

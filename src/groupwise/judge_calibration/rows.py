@@ -83,12 +83,7 @@ def write_verdicts(path: Path, rows: Iterable[VerdictRow]) -> None:
 
 
 def read_verdicts(path: Path) -> list[VerdictRow]:
-    """Return the rows of a file.
-
-    Raises:
-        DataError: if the file is missing or a line is not a JSON object.
-        EvaluationError: if a row has other keys than a VerdictRow or contradicts itself.
-    """
+    """Return the rows of a file."""
     known = {item.name for item in fields(VerdictRow)}
     found: list[VerdictRow] = []
     for number, row in enumerate(read_jsonl(path), start=1):

@@ -125,9 +125,6 @@ def read_tag(text: str, tag: str, labels: Sequence[str]) -> str | None:
     None unless the text has exactly one opening and one closing tag, in this order and spelled
     exactly, and between them one label, spelled as in ``labels`` (white space around it does not
     count). Anything else that begins like the tag, in any case, is a second one.
-
-    Raises:
-        JudgeError: if the tag is not lower-case letters and underscores.
     """
     if not _TAG.fullmatch(tag):
         raise JudgeError("this cannot be a tag", got=repr(tag), expected="a-z and underscores")

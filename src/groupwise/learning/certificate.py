@@ -110,12 +110,7 @@ def write_certificate(path: Path, certificate: Certificate) -> None:
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Return a certificate.
-
-    Raises:
-        DataError: if it is none.
-        RunError: if it was changed since it was written.
-    """
+    """Return a certificate."""
     found = read_json(path, dict)
     check_sealed(found, path)
     found.pop("digest", None)

@@ -23,15 +23,7 @@ Floats = NDArray[np.float64]
 
 
 def weigh_gains(gains: ArrayLike, margin: float = 0.0) -> Floats:
-    """Return the wealth (...) that speaks for a mean gain above the margin.
-
-    Args:
-        gains: (..., G) gains of sessions, in [-1, 1]; without sessions the wealth is 1.
-        margin: what is bet against, in (-1, 1): a mean of at most this.
-
-    Raises:
-        ValueError: if a gain or the margin is out of range.
-    """
+    """Return the wealth (...) that speaks for a mean gain above the margin."""
     return np.exp(_weigh(_check(gains), margin))
 
 

@@ -82,12 +82,6 @@ def judge_candidate(
     """Judge a candidate against the served version.
 
     It is rejected where the same evidence speaks for the opposite of either claim.
-
-    Args:
-        corrected: corrected sessions that neither was trained on.
-        held_out: the held-out set.
-        level: from ``find_level``.
-        margin: how much worse it may be on the held-out set.
     """
     better, not_worse = float(weigh_gains(corrected.gains)), score_loss(held_out, margin)
     worse = float(weigh_gains(-corrected.gains)), score_loss(held_out.reverse(), -margin)
@@ -117,11 +111,6 @@ def score_loss(sessions: Sessions, margin: float, *, num_draws: int = NUM_DRAWS)
     The share of random weightings of the sessions (Dirichlet), with one more that loses all, whose
     mean is a loss of at least the margin. Student's t lets a version through that rarely
     loses whole sessions: it has not seen what would widen it.
-
-    Args:
-        sessions: of the held-out set; without any, p is 1.
-        margin: the loss, in (-1, 1).
-        num_draws: of weightings; p is at least 1 / (num_draws + 1).
 
     Source: Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean
     of a nonnegative variable"; Learned-Miller & Thomas 2019, "A new confidence interval for the

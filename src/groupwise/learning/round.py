@@ -248,11 +248,7 @@ TASK = Round()
 
 @cache
 def open_origin(run: Path) -> FinishedRun:
-    """Return the run that a loop began with; what people say of answers is asked as its rows.
-
-    Raises:
-        RunError: if rows would be asked otherwise than the run's.
-    """
+    """Return the run that a loop began with; what people say of answers is asked as its rows."""
     origin = open_run(run)
     origin.task.check_tools(origin.config, origin.folder)
     return origin
@@ -270,9 +266,6 @@ def prepare_round(config: RoundConfig, folder: Path) -> None:
     """Write the splits: what is learned and replayed, and the origin's held-out set.
 
     Nothing is trained on whose picture, text or session the held-out set or the validation has.
-
-    Raises:
-        DataError: if there is nothing to learn.
     """
     data, origin = config.data, open_origin(config.data.origin)
     pictures = folder / "pictures"

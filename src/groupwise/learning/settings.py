@@ -131,13 +131,7 @@ class RoundSettings(Config):
         return SftSettings(**{**known, "epochs": 1})
 
     def choose_grpo(self, origin: FlowConfig, num_rows: int) -> GrpoSettings:
-        """Return the settings of GRPO.
-
-        Args:
-            origin: config of the run that the loop began with.
-            num_rows: at least so many are trained on; fewer than 10 steps of them are sampled at
-                once where there are not more.
-        """
+        """Return the settings of GRPO."""
         if self.grpo is not None:
             return self.grpo
         known = origin.grpo

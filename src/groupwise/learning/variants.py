@@ -42,18 +42,7 @@ def make_variants(
     seed: int,
     folder: Path,
 ) -> list[Request]:
-    """Return the variants of a row; those that are alike, or like the row, once.
-
-    Args:
-        request: the row, its id that of the item.
-        worded: columns whose words may be replaced.
-        settings: how many, and how much is changed.
-        seed: of the round.
-        folder: takes the pictures.
-
-    Raises:
-        DataError: if a picture cannot be decoded.
-    """
+    """Return the variants of a row; those that are alike, or like the row, once."""
     known = {request.digest()}
     found: list[Request] = []
     for number in range(settings.num):

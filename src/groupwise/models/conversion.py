@@ -39,11 +39,7 @@ _PIXELS: Mapping[str, Any] = {
 
 
 def convert_gguf(path: Path, folder: Path) -> None:
-    """Write the model and the tokenizer of a GGUF file, with the weights it stands for in float32.
-
-    Raises:
-        ModelError: if Transformers cannot read it.
-    """
+    """Write model and tokenizer of a GGUF file, with the weights it stands for in float32."""
     model, tokenizer = _read_gguf(path)
     with silence_libraries():
         model.save_pretrained(folder)
@@ -229,12 +225,6 @@ def _join(gguf: Path, onnx: Path, folder: Path, *, ratio: float) -> None:
     """Write a language model that sees by a tower, in the form of InternVL.
 
     Only what joins them has no weights yet: it is random, and trained with what comes first.
-
-    Args:
-        gguf: of the language model.
-        onnx: of the tower.
-        folder: to write to.
-        ratio: of tokens to patches, along a side; a picture has 16 x 16 patches.
     """
     model, tokenizer = _read_gguf(gguf)
     tokenizer.add_special_tokens({"additional_special_tokens": list(_PICTURE_TOKENS.values())})

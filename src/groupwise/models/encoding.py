@@ -79,9 +79,6 @@ def encode_as_written(processor: Any) -> Any:
     are read as words. Other text has the ids that it had. The date that a template writes is
     pinned, and who knows no token for padding pads with the end token; what is saved stays as it
     was but for these.
-
-    Raises:
-        ModelError: if the date cannot be pinned, or nothing pads.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
     if tokenizer.pad_token is None:

@@ -68,17 +68,8 @@ def download(hub_id: str, *, is_whole: bool, say: Say) -> Path:
 
     What is there stays at its commit, and only what is missing of it is fetched.
 
-    Args:
-        hub_id: owner and name.
-        is_whole: bring the weights, too, and not only what describes them.
-        say: called before weights are fetched.
-
     Returns:
         The folder in the local cache.
-
-    Raises:
-        ModelError: if it cannot be had: no such model, its owner wants to be asked, or the hub is
-            out of reach.
     """
     folder = find_snapshot(hub_id)
     is_known = folder is not None and (folder / "config.json").is_file()

@@ -52,12 +52,7 @@ TINY_TOKEN_SIDE = 128
 
 
 def make_token_counter(processor: Any, *, has_vision: bool) -> Callable[[Example], int]:
-    """Return a function that counts the prompt tokens of an example.
-
-    Args:
-        processor: of the policy; a tokenizer if it has no vision.
-        has_vision: whether pictures are given to the policy.
-    """
+    """Return a function that counts the prompt tokens of an example."""
     tokenizer = processor.tokenizer if has_vision else processor
 
     def count(example: Example) -> int:

@@ -36,14 +36,6 @@ def name_loading(quantization: Quantization, config: Any, *, dtype: str) -> dict
     """Return what ``from_pretrained`` is told of weights in 4 bits.
 
     Layers compute in the type of all other weights; scales have 8 bits; the head stays as it is.
-
-    Args:
-        quantization: how.
-        config: of the model.
-        dtype: of other weights; ``auto``: that of the configuration.
-
-    Raises:
-        ModelError: if the model cannot be loaded so here.
     """
     import torch
     from transformers import BitsAndBytesConfig
@@ -127,11 +119,7 @@ def keep_adapter_dtype(model: Any) -> Iterator[None]:
 
 
 def dequantize_adapted(model: Any) -> Any:
-    """Return a LoRA model whose base has the numbers that its 4 bits stand for, each written out.
-
-    Args:
-        model: of PEFT, on a base in 4 bits; its base is changed in place.
-    """
+    """Return a LoRA model whose base has the numbers that its 4 bits stand for."""
     from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 
     config, weights = model.peft_config["default"], get_peft_model_state_dict(model)

@@ -223,16 +223,7 @@ def describe_place(name: str, place: str | Path) -> str:
 
 
 def bring_base(base: str | Path, *, is_whole: bool = True, say: Say = tell) -> str | Path:
-    """Return what to load for a base, downloaded or converted before where it was not yet.
-
-    Args:
-        base: as for ``find_place``.
-        is_whole: of a hub id, bring the weights, too, and not only what describes them.
-        say: called with a line about what takes a while.
-
-    Raises:
-        ModelError: if it cannot be had; it says what would bring it.
-    """
+    """Return what to load for a base, downloaded or converted before where it was not yet."""
     place = find_place(base)
     if Path(place).is_dir():
         return place

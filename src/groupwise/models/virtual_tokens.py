@@ -40,9 +40,6 @@ def add_virtual_tokens(model: Any, processor: Any, settings: PromptSettings) -> 
     """Put virtual tokens before the prompts of a model that has none, and return a PEFT model.
 
     The processor is changed in place. The first vectors are drawn from torch's generator.
-
-    Raises:
-        ConfigError: if the tokenizer has virtual tokens already.
     """
     from peft import TrainableTokensConfig, get_peft_model
 
@@ -56,11 +53,7 @@ def add_virtual_tokens(model: Any, processor: Any, settings: PromptSettings) -> 
 
 
 def continue_virtual_tokens(model: Any, settings: PromptSettings) -> Any:
-    """Let the vectors that a PEFT model has be trained further.
-
-    Raises:
-        ConfigError: if they are not as many as the settings ask for.
-    """
+    """Let the vectors that a PEFT model has be trained further."""
     vectors = find_vectors(model)
     if len(vectors) != settings.num_tokens:
         raise ConfigError(
@@ -83,11 +76,7 @@ def get_tokenizer(processor: Any) -> Any:
 
 
 def write_virtual_tokens(processor: Any, num_tokens: int) -> list[int]:
-    """Let every prompt of a processor begin with new tokens; return their ids.
-
-    Raises:
-        ConfigError: if its tokenizer has such tokens already.
-    """
+    """Let every prompt of a processor begin with new tokens; return their ids."""
     tokenizer, names = get_tokenizer(processor), _name_tokens(num_tokens)
     if names[0] in tokenizer.get_vocab():
         raise ConfigError(
@@ -122,11 +111,7 @@ def make_room(model: Any, ids: Sequence[int]) -> None:
 
 
 def load_virtual_tokens(model: Any, processor: Any, ids: Sequence[int]) -> None:
-    """Make a base and its processor ready for saved vectors of these ids.
-
-    Raises:
-        ModelError: if the tokenizer gives the tokens other ids.
-    """
+    """Make a base and its processor ready for saved vectors of these ids."""
     found = write_virtual_tokens(processor, len(ids))
     if found != list(ids):
         raise ModelError(
@@ -157,11 +142,7 @@ def hide_virtual_tokens(processor: Any) -> Iterator[None]:
 
 
 def separate_head(model: Any) -> None:
-    """Give a head that shares its weights with the input embedding a copy, before it is merged.
-
-    Raises:
-        ModelError: if the head has no rows for the virtual tokens, as a whole model needs.
-    """
+    """Give a head that shares its weights with the input embedding a copy, before it is merged."""
     import torch
 
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings().base_layer

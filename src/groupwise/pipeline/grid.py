@@ -43,10 +43,6 @@ def parse_axes(
 ) -> tuple[tuple[Axis, ...], list[str]]:
     """Read ``key=value,value`` texts.
 
-    Args:
-        grids: one text per axis.
-        settings: ``key=value`` texts that hold for all cells.
-
     Returns:
         The axes that could be read, and a clause for everything that is wrong.
     """
@@ -63,11 +59,7 @@ def parse_axes(
 
 
 def list_coordinates(axes: Sequence[Axis]) -> list[dict[str, str]]:
-    """Return all combinations of values; the last axis varies fastest.
-
-    Raises:
-        ConfigError: if there are more than a sweep can hold.
-    """
+    """Return all combinations of values; the last axis varies fastest."""
     num_cells = math.prod(len(axis.values) for axis in axes)
     if num_cells > _MAX_CELLS:
         raise ConfigError(

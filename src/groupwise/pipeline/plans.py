@@ -89,14 +89,6 @@ def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
 
     Settings that say where something is reached are left out: nothing that is made depends on them.
     Functions of files are named without their folders.
-
-    Args:
-        config: of the run.
-        reads: paths such as ``grpo`` (all of a section) or ``grpo.max_new_tokens``. What stands
-            in a section that is None is None.
-
-    Raises:
-        ValueError: if a path is no setting.
     """
     values = dump_config(config)
     for path, effect in list_effects(type(config)).items():
@@ -111,11 +103,6 @@ def view_config(config: Config, reads: Iterable[str], *, step: str) -> Any:
 
     Sections that are declared as a whole are the config's own. Methods and properties of the
     others see the view, too.
-
-    Args:
-        config: of the run.
-        reads: paths, as for ``collect_settings``.
-        step: whose view it is, for the message.
     """
     return _View(config, frozenset(reads), "", step)
 
@@ -129,11 +116,7 @@ class _View:
         self._section, self._reads, self._where, self._step = section, reads, where, step
 
     def __getattr__(self, name: str) -> Any:
-        """Return a declared setting, a view of a section with some, or what its class offers.
-
-        Raises:
-            ValueError: if the setting is not declared: its changes would go unnoticed.
-        """
+        """Return a declared setting, a view of a section with some, or what its class offers."""
         kind, path = type(self._section), self._where + name
         if path in self._reads:
             return getattr(self._section, name)

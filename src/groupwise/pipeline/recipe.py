@@ -278,11 +278,7 @@ def _look_in_working_folder(run: Path | None) -> None:
 
 
 def _refuse_own_code(module: str, run: Path) -> None:
-    """Refuse a module of which a part lies in a run; nothing is imported to find out.
-
-    Raises:
-        RunError: if one does.
-    """
+    """Refuse a module of which a part lies in a run; nothing is imported to find out."""
     top, *rest = module.split(".")
     try:
         spec = find_spec(top)

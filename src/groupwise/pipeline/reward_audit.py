@@ -33,11 +33,7 @@ _BY_DIGEST = f"{_ALL}:"
 
 
 def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
-    """Refuse names that no audit of this recipe's rewards can find.
-
-    Raises:
-        ConfigError: with the nearest name, or because the recipe trains on no rewards.
-    """
+    """Refuse names that no audit of this recipe's rewards can find."""
     if not accepted:
         return
     if recipe.rewards is None:
@@ -52,11 +48,7 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
 
 
 def resolve_accepted(accepted: Sequence[str], out: Path) -> list[str]:
-    """Return what is accepted, with ``audit`` as the digest of what this run's audit has shown.
-
-    Raises:
-        ConfigError: if it has shown nothing yet.
-    """
+    """Return what is accepted, with ``audit`` as the digest of what this run's audit has shown."""
     shown = _read_audit(out).get("digest")
     if _ALL in accepted and shown is None:
         raise ConfigError(
@@ -81,20 +73,7 @@ def plan_steps(
     kept: Sequence[str] = (),
     num_sampled: int = 0,
 ) -> list[Step]:
-    """Return the recipe's steps, with the reward audit behind the steps that it uses.
-
-    Args:
-        recipe: whose steps.
-        config: its resolved config.
-        out: the run folder.
-        accepted: faults to go on with; each has to be found.
-        kept: those that an earlier start accepted; they may be gone.
-        num_sampled: how many answers of the base the audit looks at; 0: as many as it did before.
-
-    Raises:
-        ConfigError: if all is accepted that was shown, and nothing was.
-        ValueError: if the recipe has no step that the audit uses.
-    """
+    """Return the recipe's steps, with the reward audit behind the steps that it uses."""
     steps = recipe.plan(config, out)
     if recipe.rewards is None:
         return steps
@@ -173,18 +152,7 @@ def refuse_faults(
     kept: Sequence[str] = (),
     is_written: bool = True,
 ) -> None:
-    """Stop unless every error is accepted or kept, and nothing that is not there is accepted.
-
-    Args:
-        audit: what was found.
-        accepted: names, or the digest of an audit.
-        kept: those that an earlier start accepted.
-        is_written: whether the run's folder has this audit, so that ``--accept audit`` means it.
-
-    Raises:
-        RewardError: with each finding and an answer that shows it.
-        ConfigError: if something is accepted that was not found: it would hide the next fault.
-    """
+    """Stop unless every error is accepted or kept, and nothing that is not there is accepted."""
     names, own = _list_accepted(audit, {*accepted, *kept}), f"{_BY_DIGEST}{audit.digest}"
     refused = [finding for finding in audit.errors if finding.name not in names]
     others = [name for name in {*accepted, *kept} if name.startswith(_BY_DIGEST) and name != own]

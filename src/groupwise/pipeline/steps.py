@@ -87,11 +87,7 @@ def describe_plan(steps: Sequence[Step]) -> dict[str, dict[str, list[str]]]:
 
 
 def check_plan(steps: Sequence[Step]) -> None:
-    """Refuse a plan that cannot be run in its order.
-
-    Raises:
-        ValueError: on a bad or repeated name, or a use of something that is not an earlier step.
-    """
+    """Refuse a plan that cannot be run in its order."""
     seen: set[str] = set()
     for step in steps:
         if not _NAME.fullmatch(step.name) or step.name in seen:

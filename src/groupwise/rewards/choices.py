@@ -96,12 +96,7 @@ def _split_lead(text: str) -> tuple[str, str]:
 
 
 def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:
-    """Return the letters that an answer names, in order, or none and the reason.
-
-    Args:
-        text: in NFKC form, without what introduces it.
-        options: texts of the options, or None where they are not known.
-    """
+    """Return the letters that an answer names, in order, or none and the reason."""
     if not _CHOICES.fullmatch(text):
         return _read_letter_with_text(text, options)
     found = re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))

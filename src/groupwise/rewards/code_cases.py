@@ -72,11 +72,7 @@ class CallCases:
 
 
 def read_cases(given: object, entry_point: str | None) -> InputCases | CallCases:
-    """Return the cases in a mapping, or in a list of mappings.
-
-    Raises:
-        UnusableTestsError: if they have another form, or nothing in them can fail.
-    """
+    """Return the cases in a mapping, or in a list of mappings."""
     inputs, outputs, name = _read_table(given, entry_point)
     if len(inputs) != len(outputs) or not inputs:
         raise UnusableTestsError(f"the tests have {len(inputs)} inputs and {len(outputs)} outputs")

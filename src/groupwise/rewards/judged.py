@@ -49,11 +49,7 @@ class Judged:
         self.name = name
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion.
-
-        Raises:
-            JudgeError: if the judge failed too often.
-        """
+        """Return the score of one completion."""
         return self.score_batch([example], [completion])[0]
 
     def score_batch(

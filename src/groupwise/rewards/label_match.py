@@ -25,11 +25,7 @@ class LabelMatch:
         return example.label is not None
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if no answer can give the example's label.
-        """
+        """Return the score."""
         if example.label is None:
             return Score(None, "no label")
         right = self._read_label(example, example.label)
@@ -106,11 +102,7 @@ class HumanOverride:
         return corrected is not None and applies_to(self.reward, corrected)
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if the person's label is no text, or the reward cannot use it.
-        """
+        """Return the score."""
         corrected = self._correct(example)
         if corrected is None:
             return Score(None, "nobody corrected this")

@@ -52,10 +52,6 @@ def find_math_answer(text: str, *, num_boxes: int = 1) -> Parsed:
     them are one answer with several values. Behind a marked answer a line ``#### Check`` with words
     is a heading. Digits with a space between them are refused, because a parser would multiply or
     add them; ``1 000`` is 1000 and ``3 1/2`` a mixed number.
-
-    Args:
-        text: of a completion.
-        num_boxes: that the reference has; as many boxes are then one answer wherever they stand.
     """
     marks = _list_marks(text)
     if not marks:
@@ -212,12 +208,7 @@ def read_reference(label: str) -> Reference:
 
 
 def list_readings(answer: str, *, is_reference: bool = True) -> list[Reading]:
-    """Return what an answer may mean.
-
-    Args:
-        answer: written plainly.
-        is_reference: in a reference ``5m`` is a product; an answer may mean either.
-    """
+    """Return what an answer may mean."""
     readings = [_read_list(answer) or _read(*split_unit(answer))]
     if not is_reference:
         glued = split_glued_letter(answer)

@@ -130,11 +130,7 @@ class _Group:
         return _read_verdict(line) if line else None
 
     def check(self) -> None:
-        """End what is left.
-
-        Raises:
-            RewardError: if the program ended by itself: it cannot work here.
-        """
+        """End what is left."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1)
         self.end(os.getpid())

@@ -21,11 +21,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Refuse names that are no tags or cannot be told apart.
-
-    Raises:
-        ValueError: naming the first such.
-    """
+    """Refuse names that are no tags or cannot be told apart."""
     for tag in tags:
         if not _NAME.fullmatch(tag):
             raise ValueError(f"{tag!r} cannot be a tag; expected letters, digits, - and _")
@@ -200,20 +196,12 @@ class AnswerParser(Config, ABC):
         return found if found.label is None else replace(found, prefix=text[:start] + found.prefix)
 
     def write(self, target: str) -> str:
-        """Return the text whose answer is ``target``; of tags before it, "…" is the contents.
-
-        Raises:
-            RewardError: if the parser would not read that text as ``target``.
-        """
+        """Return the text whose answer is ``target``; of tags before it, "…" is the contents."""
         answer = self._normalize(target)
         return self._finish(self._spell(answer), answer)
 
     def measure(self, example: Example, text: str) -> float | None:
-        """Return what ``make_reward`` pays for a text; None if it is no answer or has no score.
-
-        Raises:
-            RewardError: if no answer can be compared with the example.
-        """
+        """Return what ``make_reward`` pays for a text; None if it is no answer or has no score."""
         score = _open_reward(self)(example, Completion(text))
         return None if score.invalid else score.value
 

@@ -43,20 +43,7 @@ def prepare_tests(
     known: Collection[str] = (),
     imports: Mapping[str, str] = MappingProxyType({}),
 ) -> ProgramTests:
-    """Return the tests with calls of what they only define.
-
-    Args:
-        source: the tests.
-        entry_point: name of the tested function; None: what the tests use and do not define.
-        known: names that a program can know of, from its prompt or a reference solution; empty if
-            nothing is known of that.
-        imports: lines by the names that they import there; the tests import for themselves what
-            they use of it, for a program may give such a name to something else.
-
-    Raises:
-        UnusableTestsError: if they do not parse, assert nothing, use nothing of the program, or
-            need what is not there.
-    """
+    """Return the tests with calls of what they only define."""
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -187,12 +174,7 @@ class _Outline:
             raise UnusableTestsError("the tests assert nothing")
 
     def check_names(self, known: Collection[str]) -> tuple[list[str], set[str]]:
-        """Return the modules that the tests use without importing them, and all such names.
-
-        Raises:
-            UnusableTestsError: if they never use the program, or use a name that no program
-                could know of.
-        """
+        """Return the modules that the tests use without importing them, and all such names."""
         free = self._list_free()
         if self.entry_point is not None and not self._uses_entry_point():
             raise UnusableTestsError(f"the tests never use {self.entry_point}")

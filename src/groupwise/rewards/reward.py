@@ -95,11 +95,7 @@ def takes_batches(reward: object) -> TypeGuard[BatchReward]:
 
 
 def read_kind(reward: object) -> RewardKind:
-    """Return what a reward says it rests on; ``other`` if it does not say.
-
-    Raises:
-        RewardError: if it says something else than a RewardKind.
-    """
+    """Return what a reward says it rests on; ``other`` if it does not say."""
     kind: object = getattr(reward, "kind", "other")
     for known in get_args(RewardKind):
         if kind == known:

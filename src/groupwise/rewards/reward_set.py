@@ -164,11 +164,7 @@ class RewardSet:
         )
 
     def _join_facts(self, scores: Iterable[Score]) -> dict[str, Fact]:
-        """Return what all parts tell.
-
-        Raises:
-            RewardError: if two tell the same fact, or one is called as a part.
-        """
+        """Return what all parts tell."""
         found: dict[str, Fact] = {}
         for score in scores:
             repeated = score.facts.keys() & (found.keys() | self._rewards.keys())

@@ -80,11 +80,7 @@ def split_tokens(text: str) -> list[str]:
 
 
 def read_references(example: Example, field: str) -> list[str]:
-    """Return the texts that count as right: the list in a field, or else the label.
-
-    Raises:
-        RewardError: if the field is no list of texts, or one of them has no words.
-    """
+    """Return the texts that count as right: the list in a field, or else the label."""
     given: object = example.fields.get(field)
     if given is None:
         references = [] if example.label is None else [example.label]
@@ -155,11 +151,7 @@ class TextReward(ABC):
         return example.label is not None if given is None else given != []
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if a reference answer is no text or has no words.
-        """
+        """Return the score."""
         references = read_references(example, self.references)
         if not references:
             return Score(None, "no reference answer")

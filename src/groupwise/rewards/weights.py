@@ -48,16 +48,6 @@ def check_outvoting(
 
     Asked once, when rewards are combined. A right and a wrong answer are compared that earn the
     same from every part but truths and judgements; what format or length pay is not looked at.
-
-    Args:
-        weights: by name, adding up to 1.
-        kinds: by name.
-        drops_contradicted: whether a judgement on the other side of 1/2 than the truth counts
-            as the truth, so that all judgements together can at most be equal.
-
-    Raises:
-        RewardError: if some judgements in [0, 1] bring the right answer's reward to within
-            ``SMALLEST_GAP`` of a wrong one's.
     """
     truths = {name: w for name, w in weights.items() if w > 0 and kinds[name] == "truth"}
     judged = {name: w for name, w in weights.items() if w > 0 and kinds[name] == "judgement"}

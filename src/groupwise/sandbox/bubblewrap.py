@@ -53,18 +53,7 @@ def build_command(
     is_template: bool = False,
     users_fd: int = -1,
 ) -> list[str]:
-    """Return the command that runs ``python -c CODE ARGUMENTS`` inside.
-
-    Args:
-        file_mib: size of the temporary folder.
-        filter_fd: descriptor with the seccomp filter; -1 for none.
-        arguments: the code, then its arguments.
-        is_template: whether it may make namespaces inside its own.
-        users_fd: descriptor of the user namespace to be in; -1 for a new one.
-
-    Raises:
-        SandboxError: if bubblewrap is not installed.
-    """
+    """Return the command that runs ``python -c CODE ARGUMENTS`` inside."""
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxError("bubblewrap is not installed", fix=f"run {INSTALL}")
@@ -159,18 +148,7 @@ def make_sealed_file(name: str, data: bytes) -> int:
 def start_guest(
     *, file_mib: int, stdin: int, control_fd: int, calls_fd: int, group_fd: int
 ) -> subprocess.Popen[bytes]:
-    """Start a sandbox whose first process waits for its request on ``control_fd``.
-
-    Args:
-        file_mib: size of its temporary folder.
-        stdin: descriptor that the program reads from.
-        control_fd: the guest's end of the conversation.
-        calls_fd: the guest's end for calls of host functions; -1 if there are none.
-        group_fd: entry of its control group; -1 if there is none.
-
-    Raises:
-        SandboxError: if bubblewrap is not installed or cannot be started.
-    """
+    """Start a sandbox whose first process waits for its request on ``control_fd``."""
     filter_fd = _copy_filter()
     try:
         descriptors = (control_fd, calls_fd, group_fd)
@@ -184,13 +162,6 @@ def start_template(requests_fd: int, users_fd: int) -> subprocess.Popen[bytes]:
     """Start the process that becomes programs, which reads of them on ``requests_fd``.
 
     It is ended when the thread ends that started it.
-
-    Args:
-        requests_fd: socket on which it is asked.
-        users_fd: user namespace with an unprivileged user for programs; -1 if there is none.
-
-    Raises:
-        SandboxError: if bubblewrap is not installed or cannot be started.
     """
     descriptors = (requests_fd, _open_filter(os.getpid()))
     return _start("template", descriptors, stdin=subprocess.DEVNULL, users_fd=users_fd)

@@ -57,11 +57,7 @@ class Output:
 
 
 async def run_cpython(job: Job, functions: HostFunctions) -> Result:
-    """Run a job in CPython under bubblewrap.
-
-    Raises:
-        SandboxError: if bubblewrap cannot be started.
-    """
+    """Run a job in CPython under bubblewrap."""
     group = make_group(job.limits)
     output = Output(job.limits.output_kib << 10)
     try:

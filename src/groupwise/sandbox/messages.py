@@ -11,31 +11,17 @@ _LENGTH_BYTES = 4
 
 
 async def send(end: socket.socket, message: Any) -> None:
-    """Write one message.
-
-    Raises:
-        OSError: if the other end is closed.
-        ValueError: if it is too long.
-    """
+    """Write one message."""
     await asyncio.get_running_loop().sock_sendall(end, frame(message))
 
 
 async def receive(end: socket.socket, *, max_bytes: int) -> dict[str, Any]:
-    """Return the next message.
-
-    Raises:
-        EOFError, OSError: if the other end is closed.
-        ValueError, RecursionError: if what comes is no message.
-    """
+    """Return the next message."""
     return read(await receive_bytes(end, max_bytes=max_bytes))
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """Return the message in ``data``.
-
-    Raises:
-        ValueError, RecursionError: if it is none.
-    """
+    """Return the message in ``data``."""
     message = load(data)
     if not isinstance(message, dict):
         raise ValueError("a message is no object")
@@ -43,12 +29,7 @@ def read(data: bytes) -> dict[str, Any]:
 
 
 async def receive_bytes(end: socket.socket, *, max_bytes: int) -> bytes:
-    """Return the next message as it came.
-
-    Raises:
-        EOFError, OSError: if the other end is closed.
-        ValueError: if it is too long.
-    """
+    """Return the next message as it came."""
     length = int.from_bytes(await _receive(end, _LENGTH_BYTES), "big")
     if length > max_bytes:
         raise ValueError("a message is too long")

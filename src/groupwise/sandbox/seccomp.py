@@ -178,24 +178,14 @@ _Instruction = tuple[int, int, int, int]
 
 
 def build_outer_filter(machine: str | None = None) -> bytes:
-    """Return the filter for everything inside, as an array of ``struct sock_filter``.
-
-    Args:
-        machine: as ``uname -m`` says it; None for this one. There is none for others than x86_64
-            and aarch64: then it is empty.
-    """
+    """Return the filter for everything inside, as an array of ``struct sock_filter``."""
     return _build(
         NEVER, machine, lambda at: [_check_clone(at("clone"), _CLONE_NEW_USER, when_set=_EPERM)]
     )
 
 
 def build_program_filter(machine: str | None = None, *, is_roots: bool = False) -> bytes:
-    """Return the filter that the program's process adds to itself.
-
-    Args:
-        machine: as for the other filter.
-        is_roots: whether the user of that process is, outside, root.
-    """
+    """Return the filter that the program's process adds to itself."""
     refused = {**NOT_THE_PROGRAM, **NOT_ROOTS} if is_roots else NOT_THE_PROGRAM
     return _build(refused, machine, _check_arguments)
 

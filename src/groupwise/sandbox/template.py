@@ -128,9 +128,6 @@ def start_guest(
     """Start a sandbox: forked from the template if there can be one.
 
     It takes what ``bubblewrap.start_guest`` takes.
-
-    Raises:
-        SandboxError: if bubblewrap is not installed or cannot be started.
     """
     template = _template.find()
     if template is not None:
@@ -143,11 +140,7 @@ def start_guest(
 
 
 def _start_any() -> tuple[socket.socket, bool]:
-    """Return the end of a conversation with a template, and if it has a user for programs.
-
-    Raises:
-        SandboxError: if none can do here what it has to.
-    """
+    """Return the end of a conversation with a template, and if it has a user for programs."""
     users_fd = bubblewrap.open_users()
     if users_fd >= 0:
         try:
@@ -160,11 +153,7 @@ def _start_any() -> tuple[socket.socket, bool]:
 
 
 def _start(users_fd: int) -> socket.socket:
-    """Return the end of a conversation with a template that is ready.
-
-    Raises:
-        SandboxError: if it cannot do here what it has to.
-    """
+    """Return the end of a conversation with a template that is ready."""
     end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     end.settimeout(_START_S)
     errors: Future[bytes] = Future()

@@ -44,18 +44,7 @@ async def give_answer(
     contents: Contents,
     bench: Bench | None = None,
 ) -> Given:
-    """Return the answer to a row by the version that is served as its question is made.
-
-    Args:
-        state: of the application.
-        http: the request, whose end is watched.
-        body: row and name.
-        contents: of the pictures.
-        bench: decides on the answer, for rows of a picture and a ``task``; None: the policy does.
-
-    Raises:
-        HTTPException: if there is no answer.
-    """
+    """Return the answer to a row by the version that is served as its question is made."""
     started = monotonic()
     check_text(to_json(body.row), state.settings)
     with state.places.take():

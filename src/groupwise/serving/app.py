@@ -81,19 +81,7 @@ def build_app(
     desk: "Desk | None" = None,
     screens: Screens | None = None,
 ) -> FastAPI:
-    """Return the application.
-
-    Args:
-        source: of what answers; it is opened.
-        settings: the limits.
-        folder: an existing folder for the pictures of running requests; nothing else is written.
-        desk: takes feedback; it is closed when the application ends.
-        screens: what stands behind /v1/screens, where a row is a picture and a ``task``; None:
-            there is no such route.
-
-    Raises:
-        GroupwiseError: if what is to answer cannot be opened.
-    """
+    """Return the application."""
     state = State(source, settings, folder=folder, desk=desk)
     app = FastAPI(title="Groupwise", version=__version__, lifespan=state.live, redoc_url=None)
     app.add_middleware(Guard, settings=settings, meters=state.meters)

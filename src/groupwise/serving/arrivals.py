@@ -43,11 +43,7 @@ class Arrivals:
 
     @contextmanager
     def hold(self, receive: Receive, headers: Mapping[bytes, bytes]) -> "Iterator[Body]":
-        """Give the body of a request, to be received while it is held.
-
-        Raises:
-            BodyRefusedError: if it is said to be too large.
-        """
+        """Give the body of a request, to be received while it is held."""
         mib = _find_limit(headers, self._settings)
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > mib * 2**20:
@@ -102,11 +98,7 @@ class Body:
         self._is_whole = False
 
     async def receive(self) -> Message:
-        """Return its next part, and only the end of the connection after the last.
-
-        Raises:
-            BodyRefusedError: if it is too large, too slow or given up, or its sender has gone.
-        """
+        """Return its next part, and only the end of the connection after the last."""
         if self._is_whole:
             return await self._receive()
         message = await self._wait()

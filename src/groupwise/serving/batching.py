@@ -56,11 +56,7 @@ class Batcher:
             await asyncio.gather(self._worker, return_exceptions=True)
 
     async def answer(self, question: Example) -> Answer:
-        """Return the answer to one question; cancel it to give its place to others.
-
-        Raises:
-            Exception: what the work raises for this question alone.
-        """
+        """Return the answer to one question; cancel it to give its place to others."""
         waiting = _Waiting(question, asyncio.get_running_loop().create_future())
         await self._queue.put(waiting)
         return await waiting.result

@@ -72,13 +72,7 @@ class Bench:
         self._places = asyncio.Semaphore(settings.max_judge_at_once)
 
     async def decide(self, answer: Answer, question: Example, task: str) -> Decision:
-        """Return the policy's answer if it is sure, else the judge's if it has one.
-
-        Args:
-            answer: of the policy.
-            question: that it was asked; the judge is shown the same picture.
-            task: what the person says they are working on.
-        """
+        """Return the policy's answer if it is sure, else the judge's if it has one."""
         own = take_answer(answer)
         if own.confidence is not None and own.confidence >= self._settings.ask_judge_below:
             return own

@@ -133,11 +133,7 @@ class Reading:
 async def read_body(
     request: HttpRequest, settings: ServeSettings, reading: Reading
 ) -> AsyncIterator[tuple[PredictBody, Contents]]:
-    """Give what a request asks; files of a form are closed afterwards.
-
-    Raises:
-        HTTPException: 400 for a broken form, 415 for another content type, 422 for wrong fields.
-    """
+    """Give what a request asks; files of a form are closed afterwards."""
     kind = _find_kind(request)
     if kind == _JSON:
         yield reading.read_json(await request.body())
@@ -154,11 +150,7 @@ async def read_body(
 
 
 async def read_json_body(request: HttpRequest, model: type[M]) -> M:
-    """Return a body of JSON.
-
-    Raises:
-        HTTPException: 415 for another content type, 422 for wrong fields.
-    """
+    """Return a body of JSON."""
     kind = _find_kind(request)
     if kind != _JSON:
         raise HTTPException(415, f"the content type {kind[:80]!r} is not taken; send JSON")
@@ -166,11 +158,7 @@ async def read_json_body(request: HttpRequest, model: type[M]) -> M:
 
 
 def check_text(text: bytes, settings: ServeSettings) -> None:
-    """Refuse a row that is too long.
-
-    Raises:
-        HTTPException: 413.
-    """
+    """Refuse a row that is too long."""
     if len(text) > settings.max_text_kib * 1024:
         limit = f"{settings.max_text_kib:g} KiB"
         raise HTTPException(413, f"the text of the request is larger than {limit}")
@@ -181,12 +169,7 @@ def _find_kind(request: HttpRequest) -> str:
 
 
 def parse_json(model: type[M], content: bytes) -> M:
-    """Return a body.
-
-    Raises:
-        HTTPException: 413 for so many values that reading them would stop others; 422, naming the
-            fields that are wrong.
-    """
+    """Return a body."""
     if sum(map(content.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         raise HTTPException(413, f"the request has more than {_MAX_VALUES} values")
     try:

@@ -47,11 +47,6 @@ class FeedbackReply(BaseModel):
 def find_person(http: HttpRequest, name_header: str | None, given: str) -> str:
     """Return who somebody is.
 
-    Args:
-        http: what they sent.
-        name_header: in which the proxy names them; None: it does not.
-        given: who they say they are.
-
     Returns:
         What the header says where there is to be one, empty if it says nothing, else ``given``.
     """

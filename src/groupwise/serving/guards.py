@@ -43,11 +43,7 @@ class Places:
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Take a place for a request whose body is there.
-
-        Raises:
-            HTTPException: 429 if there is none.
-        """
+        """Take a place for a request whose body is there."""
         if self._num_taken >= self._num_places:
             raise HTTPException(429, "too many requests are waiting", {"Retry-After": "1"})
         self._move(1)

@@ -36,14 +36,7 @@ class ScreenReply(BaseModel):
 def add_screens(
     app: FastAPI, state: State, bench: Bench, refused: Mapping[int | str, dict[str, Any]]
 ) -> None:
-    """Add the route.
-
-    Args:
-        app: of the server.
-        state: of the application.
-        bench: decides.
-        refused: what the route answers where it refuses.
-    """
+    """Add the route."""
     flips = FlipMemory()
 
     @app.post(

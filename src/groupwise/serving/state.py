@@ -67,11 +67,7 @@ class State:
         stored: Stored,
         make_question: Callable[[], Example],
     ) -> tuple[Example, Answer]:
-        """Return a question and its answer, unless it takes too long or the asker goes away.
-
-        Raises:
-            HTTPException: 422 for what cannot be asked, 500, 503 and 504.
-        """
+        """Return a question and its answer, unless it takes too long or the asker goes away."""
         if not self.is_ready:
             raise HTTPException(503, "the server is stopping")
         try:

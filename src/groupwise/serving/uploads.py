@@ -62,12 +62,7 @@ class Uploads:
 
     @asynccontextmanager
     async def store(self, contents: Contents) -> AsyncIterator[Stored]:
-        """Give the pictures as files in order; they are gone afterwards.
-
-        Raises:
-            HTTPException: 413 for too many or too large ones, 422 for what is no whole picture, 429
-                if other requests hold too many pixels.
-        """
+        """Give the pictures as files in order; they are gone afterwards."""
         if len(contents) > self._settings.max_pictures:
             text = f"{len(contents)} pictures; at most {self._settings.max_pictures} are taken"
             raise HTTPException(413, text)

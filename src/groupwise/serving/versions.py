@@ -94,9 +94,6 @@ class Versions:
 
         Returns:
             False if that is the version that is served, and nothing changed.
-
-        Raises:
-            HTTPException: 409 for what cannot be served, 500 if it broke; nothing changed then.
         """
         async with self._swapping:
             try:

@@ -27,11 +27,7 @@ class SeenObject:
 
 
 def write_objects(objects: Iterable[SeenObject]) -> str:
-    """Return the line for what is seen; ``无关图片`` for nothing.
-
-    Raises:
-        DataError: if a word or a count could not be read back.
-    """
+    """Return the line for what is seen; ``无关图片`` for nothing."""
     seen = tuple(objects)
     parts = ["/".join((one.name, *one.attributes)) + f"×{one.count}" for one in seen]
     text = "，".join(parts) or IRRELEVANT
@@ -41,11 +37,7 @@ def write_objects(objects: Iterable[SeenObject]) -> str:
 
 
 def read_objects(text: str) -> tuple[SeenObject, ...]:
-    """Return what a line says is seen; nothing for ``无关图片``.
-
-    Raises:
-        DataError: if any part of the line is not in the style.
-    """
+    """Return what a line says is seen; nothing for ``无关图片``."""
     if text == IRRELEVANT:
         return ()
     return tuple(_read_object(part) for part in text.split("，"))

@@ -51,12 +51,7 @@ _WORDS = {
 
 
 def translate_description(line: str) -> str:
-    """Return a Chinese line in English: ``thing/attribute×N`` joined by ``, ``.
-
-    Raises:
-        DataError: if the line is not in the style of descriptions.
-        KeyError: if a word has no translation.
-    """
+    """Return a Chinese line in English: ``thing/attribute×N`` joined by ``, ``."""
     if line == IRRELEVANT:
         return _ENGLISH_IRRELEVANT
     return ", ".join(

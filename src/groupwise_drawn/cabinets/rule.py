@@ -17,9 +17,6 @@ def judge_descriptions(mission: str, lines: Iterable[str]) -> bool:
     Only the mission's key thing counts. An attribute with 未 or 不 makes it wrong; it is right
     where all its right attributes are named. A group without a right one fails: the key thing
     cannot be confirmed.
-
-    Raises:
-        DataError: if a line is not in the style of descriptions.
     """
     key = KEY_THINGS[mission]
     seen = [one for line in lines for one in read_objects(line) if one.name == key.name]

@@ -65,9 +65,6 @@ def draw_cabinet(
 
     Returns:
         An RGB picture and the truth about it.
-
-    Raises:
-        DataError: the mission or the state is unknown, or a number is out of its range.
     """
     check_drawing([mission], size, variety)
     if state is not None and state not in _STATES:
@@ -108,9 +105,6 @@ def write_cabinets(
         variety: see ``draw_cabinet``.
         language: of the missions' names and of the descriptions.
         folders: names of the folders of groups that pass and of those that fail.
-
-    Raises:
-        DataError: an argument is out of its range, or the folder holds other files.
     """
     check_drawing(missions, size, variety)
     check_set(num_groups, missions, pass_share)
@@ -167,11 +161,7 @@ def write_group(
 
 
 def check_drawing(missions: Sequence[str], size: tuple[int, int], variety: float) -> None:
-    """Refuse unknown missions, sizes below ``SMALLEST`` and variety outside [0, 1].
-
-    Raises:
-        DataError: one of them is out of its range.
-    """
+    """Refuse unknown missions, sizes below ``SMALLEST`` and variety outside [0, 1]."""
     for mission in missions:
         if mission not in KEY_THINGS:
             expected = "one of " + ", ".join(CABINET_MISSIONS)
@@ -189,11 +179,7 @@ def check_drawing(missions: Sequence[str], size: tuple[int, int], variety: float
 
 
 def check_set(num_groups: int, missions: Sequence[str], pass_share: float) -> None:
-    """Refuse empty sets, missions that are named twice, and shares outside [0, 1].
-
-    Raises:
-        DataError: one of them is out of its range.
-    """
+    """Refuse empty sets, missions that are named twice, and shares outside [0, 1]."""
     if num_groups < 1:
         raise DataError("num_groups is too small", got=num_groups, expected="at least 1")
     if not missions or len(set(missions)) < len(missions):
@@ -203,11 +189,7 @@ def check_set(num_groups: int, missions: Sequence[str], pass_share: float) -> No
 
 
 def check_folder(folder: Path, names: set[str]) -> None:
-    """Refuse a folder with files that are not of the set: they would be taken for its photos.
-
-    Raises:
-        DataError: naming one of the files.
-    """
+    """Refuse a folder with files that are not of the set: they would be taken for its photos."""
     found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     strange = sorted(set(found) - names - {DESCRIPTIONS_NAME})
     if strange:

@@ -26,11 +26,7 @@ ACTIVITIES: tuple[str, ...] = (
 
 
 def check_activity(activity: str) -> str:
-    """Return the name when it is one of ``ACTIVITIES``.
-
-    Raises:
-        DataError: The name is unknown; the message lists what is allowed and the nearest name.
-    """
+    """Return the name when it is one of ``ACTIVITIES``."""
     if activity in ACTIVITIES:
         return activity
     raise DataError(describe_unknown("activity", activity, ACTIVITIES))

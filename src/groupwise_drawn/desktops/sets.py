@@ -50,11 +50,7 @@ class DesktopSet:
 
 
 def check_drawing(size: tuple[int, int], clutter: float) -> None:
-    """Refuse sizes below ``MIN_SIZE`` and clutter outside [0, 1].
-
-    Raises:
-        DataError: One of them is out of its range.
-    """
+    """Refuse sizes below ``MIN_SIZE`` and clutter outside [0, 1]."""
     if size[0] < MIN_SIZE[0] or size[1] < MIN_SIZE[1]:
         raise DataError(
             "desktop size is too small",
@@ -86,9 +82,6 @@ def draw_desktop(
         size: Width and height in pixels, at least 160x120.
         clutter: In [0, 1]: how many other windows and popups there are, and how alike windows of
             different activities look.
-
-    Raises:
-        DataError: Unknown activity, too small a size or clutter out of range.
     """
     check_activity(activity)
     check_drawing(size, clutter)
@@ -123,11 +116,7 @@ def draw_session(
 
 
 def check_set(num_sessions: int, screens_per_session: int, languages: tuple[str, ...]) -> None:
-    """Refuse counts below one and sets without a language.
-
-    Raises:
-        DataError: One of them is out of its range.
-    """
+    """Refuse counts below one and sets without a language."""
     counts = {"num_sessions": num_sessions, "screens_per_session": screens_per_session}
     for name, count in counts.items():
         if count < 1:
@@ -168,9 +157,6 @@ def write_desktops(
         clutter: In [0, 1], see ``draw_desktop``.
         languages: Of the task descriptions, taken in turn.
         activities: What the foremost windows show; at least one.
-
-    Raises:
-        DataError: An argument is out of its range, a language or an activity is unknown.
     """
     check_drawing(size, clutter)
     for activity in activities:

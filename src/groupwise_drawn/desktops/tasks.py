@@ -28,11 +28,7 @@ def load_grammar(language: str, activity: str) -> dict[str, list[str]]:
 
 
 def check_language(language: str) -> str:
-    """Return the language when tasks can be worded in it.
-
-    Raises:
-        DataError: It is neither ``en`` nor ``zh``.
-    """
+    """Return the language when tasks can be worded in it."""
     if language not in LANGUAGES:
         raise DataError(
             "unknown task language",
@@ -54,16 +50,7 @@ def mend_english(text: str) -> str:
 
 
 def write_task(activity: str, *, rng: random.Random, language: str = "en") -> str:
-    """Word a task of the activity, such as ``Fix the login form before lunch``.
-
-    Args:
-        activity: One of ``ACTIVITIES``.
-        rng: Decides the words; the same state gives the same task.
-        language: ``en`` (plain ASCII) or ``zh``.
-
-    Raises:
-        DataError: The activity or the language is unknown.
-    """
+    """Word a task of the activity, such as ``Fix the login form before lunch``."""
     check_activity(activity)
     grammar = load_grammar(check_language(language), activity)
     text = expand("{task}", grammar, rng)

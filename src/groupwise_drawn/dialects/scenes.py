@@ -59,10 +59,6 @@ def plan_scene(rng: random.Random, *, stamped: bool) -> Scene:
 def draw_scene(scene: Scene, *, rng: random.Random) -> Image.Image:
     """Draw a scene; place, size and shade of the object and the shades behind stray.
 
-    Args:
-        scene: what to draw.
-        rng: decides everything else; the same state of it gives the same picture.
-
     Returns:
         An RGB picture of 128 x 128 pixels.
     """

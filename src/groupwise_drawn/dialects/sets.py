@@ -77,9 +77,6 @@ def write_dialects(
         revised_share: in [0, 1]: chance of a dialect's word for a colour to have been revised.
         former_share: in [0, 1]: chance of a demonstration to have been recorded before that; it
             bears no stamp. Queries were all recorded since.
-
-    Raises:
-        DataError: a split is unknown, there is no item, or a share is out of its range.
     """
     _check(sizes, former_share)
     dictionary = draw_dictionary(seed=seed, revised_share=revised_share)
@@ -142,11 +139,7 @@ def _write_item(
 
 
 def read_dialects(index: Path) -> list[DialectItem]:
-    """Return the items that ``write_dialects`` wrote, in its order.
-
-    Raises:
-        DataError: a file is missing or no such file.
-    """
+    """Return the items that ``write_dialects`` wrote, in its order."""
     rows = read_jsonl(index)
     try:
         return [_read_row(row, index.parent) for row in rows]

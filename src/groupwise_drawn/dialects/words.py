@@ -35,9 +35,6 @@ def draw_dictionary(*, seed: int, revised_share: float = 0.5) -> Dictionary:
     Args:
         seed: decides everything.
         revised_share: in [0, 1]: chance of a word to have been revised.
-
-    Raises:
-        DataError: the share is out of its range.
     """
     if not 0.0 <= revised_share <= 1.0:
         raise DataError("revised_share is out of range", got=revised_share, expected="from 0 to 1")

@@ -31,15 +31,6 @@ def draw_problems(
 
     Each split has sentences of its own: what is held out is worded as nothing that trains. The
     first problems of a larger count are those of a smaller one.
-
-    Args:
-        count: number of problems, at least 0.
-        seed: of all that is drawn.
-        split: whose sentences are used.
-        types: of the problems.
-
-    Raises:
-        DataError: if there are not so many different problems.
     """
     seen: set[str] = set()
     found: list[Problem] = []

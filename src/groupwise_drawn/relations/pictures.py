@@ -38,14 +38,7 @@ def draw_picture(scene: Scene, *, style: Style) -> Image.Image:
 
 
 def paint_things(things: Sequence[Thing], *, side: int, seed: int, style: Style) -> Image.Image:
-    """Return an RGB picture of things, the first behind the others.
-
-    Args:
-        things: any number of them.
-        side: of the picture in pixels.
-        seed: of the wall and the textures.
-        style: of the picture.
-    """
+    """Return an RGB picture of things, the first behind the others."""
     rng = random.Random(derive_seed(seed, "wall"))
     picture = _paint_wall(side, rng) if style == "textured" else _paint_flat_wall(side, rng)
     for thing in things:

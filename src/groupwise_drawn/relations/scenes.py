@@ -139,15 +139,6 @@ def plan_pair(number: int, *, seed: int, split: Split, side: int) -> tuple[Scene
     """Plan the pair with that number: one caption, true in one scene and false in the other.
 
     Relations take turns. Which kinds of things meet differs between the splits.
-
-    Args:
-        number: of the pair, from 0.
-        seed: decides everything, with number, split and side.
-        split: whose kinds meet.
-        side: of the picture in pixels, at least ``MIN_SIDE``.
-
-    Raises:
-        DataError: the side is too small.
     """
     if side < MIN_SIDE:
         raise DataError("drawn scenes are too small", got=side, expected=f"at least {MIN_SIDE}")

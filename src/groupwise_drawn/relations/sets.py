@@ -44,17 +44,7 @@ class RelationItem:
 def plan_pairs(
     num_pairs: int, *, seed: int, split: Split, side: int = 128
 ) -> Iterator[tuple[Scene, Scene]]:
-    """Yield that many different pairs; those of a smaller number are the first of a larger one.
-
-    Args:
-        num_pairs: at least 0; multiples of 6 have each relation as often as any other.
-        seed: decides everything.
-        split: of the pairs.
-        side: of the pictures in pixels.
-
-    Raises:
-        DataError: the side is too small, or there are not so many different pairs.
-    """
+    """Yield that many different pairs; those of a smaller number are the first of a larger one."""
     seen: set[frozenset[Thing]] = set()
     for number in range(num_pairs):
         for attempt in range(_MAX_TRIES):
@@ -78,16 +68,6 @@ def write_relations(
     Pictures go to ``<split>/<pair>-<a or b>.png``, depth pictures to ``…-depth.png`` beside them.
     The rows are written last, so a folder with them is complete; the same arguments give the same
     bytes. Of one seed, both styles have the same scenes.
-
-    Args:
-        folder: made if it is missing.
-        seed: decides everything.
-        num_pairs: by split; a split that is not named has none.
-        style: of the pictures.
-        side: width and height of the pictures in pixels.
-
-    Raises:
-        DataError: a split or style is unknown, there is no pair, or the pictures are too small.
     """
     _check(num_pairs, style)
     rows = [
@@ -103,11 +83,7 @@ def write_relations(
 
 
 def read_relations(index: Path) -> list[RelationItem]:
-    """Return the items that ``write_relations`` wrote, in its order.
-
-    Raises:
-        DataError: a file is missing or no such file.
-    """
+    """Return the items that ``write_relations`` wrote, in its order."""
     rows = read_jsonl(index)
     try:
         return [_read_row(row, index.parent) for row in rows]

@@ -116,14 +116,7 @@ def audit_candidates(
     limits: CandidateLimits | None = None,
     name: str | None = None,
 ) -> CandidateAudit:
-    """Audit recorded candidates.
-
-    Args:
-        recording: the lists.
-        mode: how hard and soft values make a reward, the same as in training.
-        limits: what is an error; None: the defaults.
-        name: of the file, where somebody else recorded it.
-    """
+    """Audit recorded candidates."""
     figures = measure_candidates(recording, mode=mode)
     found = [
         *_check_figures(figures, limits or CandidateLimits(), name),

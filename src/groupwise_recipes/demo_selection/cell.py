@@ -25,15 +25,7 @@ from groupwise_recipes.demo_selection.task import TASK
 def measure_cell(
     run: Path, cell: Cell, *, num_samples: int | None = None, device: str | None = None
 ) -> tuple[CellRow, ...]:
-    """Return the rows of one cell, asked of the answerer of a run.
-
-    Args:
-        run: with trained selectors.
-        cell: which.
-        num_samples: test queries: the nested subset of so many; None: the largest that the run
-            evaluates.
-        device: of an answerer in this process; None: as policies choose it.
-    """
+    """Return the rows of one cell, asked of the answerer of a run."""
     config = load_config(DemoSelectionConfig, RunFolder(run).read_manifest()["config"])
     material = read_material(config, run)
     ids = [one.id for one in material.items["test"]]

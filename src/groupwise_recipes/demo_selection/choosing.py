@@ -98,20 +98,7 @@ def choose_by_selector(
 def choose_by_baseline(
     baseline: Baseline, asked: PooledQueries, *, num_shots: int, seed: int = 0, num_near: int = 16
 ) -> list[List]:
-    """Return a list for each query that no training went into.
-
-    Args:
-        baseline: ``none``: no demonstrations. ``random``: drawn from the pool. ``nearest_…``: the
-            most similar of the pool by texts, pictures or the re-normalised mean of both, which a
-            selector sees. ``mmices``: the most similar by texts among the ``num_near`` most similar
-            by pictures of the pool (Chen et al. 2023, arXiv:2311.18021, who look at the whole train
-            set). ``knn_few_shot``: the most similar by texts of the whole train set, best first, as
-            dspy's KNNFewShot takes them (``dspy/predict/knn.py``: highest dot products first).
-        asked: queries and their pools.
-        num_shots: demonstrations of a list; plays no part in ``none``.
-        seed: of ``random``.
-        num_near: of ``mmices``.
-    """
+    """Return a list for each query that no training went into."""
     if baseline == "none":
         return [()] * len(asked)
     if baseline == "random":

@@ -167,16 +167,7 @@ def make_evaluator(
     material: Material,
     device: str | None = None,
 ) -> Evaluator:
-    """Return what fills cells.
-
-    Args:
-        task: of the recipe.
-        config: of the run.
-        run: with trained selectors.
-        folder: of the cells.
-        material: of the run.
-        device: of an answerer in this process; None: as policies choose it.
-    """
+    """Return what fills cells."""
     return Evaluator(
         folder,
         open_answerer(

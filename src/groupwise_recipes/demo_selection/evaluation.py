@@ -87,11 +87,6 @@ class Evaluator:
         """Fill a cell and return its rows, in the order of the test items.
 
         Rows that are there stay, but failed ones and those of other lists.
-
-        Args:
-            cell: which; written when all its items were asked.
-            ids: test items; None: all.
-            report_progress: called after every answer.
         """
         lists = self.list_tried(cell)
         rows = {

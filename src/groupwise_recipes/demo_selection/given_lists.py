@@ -62,14 +62,7 @@ class GivenLists:
 def read_given(
     path: Path, items: Sequence[Example], *, pools: Path | None, is_whole: bool
 ) -> GivenLists:
-    """Read a published file of recorded lists.
-
-    Args:
-        path: the file, with pools or without.
-        items: that queries and demonstrations are among, in the order of the data set.
-        pools: JSON of a list of ids by query id, for a file without pools.
-        is_whole: whether no row of the data set was dropped, so that places are known.
-    """
+    """Read a published file of recorded lists."""
     found = read_lists(path, pools=pools)
     recording = found.recording
     named_by, names = _find_names(recording, items, path, is_whole=is_whole)

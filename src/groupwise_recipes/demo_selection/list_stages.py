@@ -98,15 +98,7 @@ def open_answerer(
     cache: Path | None = None,
     device: str | None = None,
 ) -> Answerer:
-    """Return the frozen answerer of a run, in this process or behind its server.
-
-    Args:
-        config: of the run.
-        base: folder or hub id.
-        train: the demonstrations.
-        cache: file of answers; None: nothing is kept.
-        device: of a model in this process, such as ``cuda:1``; None: as policies choose it.
-    """
+    """Return the frozen answerer of a run, in this process or behind its server."""
     model, server = config.model, config.server
     if server is not None:
         backend = ServerBackend(server)

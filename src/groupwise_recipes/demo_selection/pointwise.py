@@ -27,9 +27,6 @@ def fit_pointwise(recorded: Iterable[RecordedGroups]) -> torch.Tensor:
 
     Each item of a list is a row: the products of its features and the query's, standardised. It
     counts as right as far as its list earned the greatest reward.
-
-    Args:
-        recorded: lists, of which some earned something and some not all.
     """
     products, shares = zip(*map(_list_items, recorded), strict=True)
     rows, share = np.concatenate(products), np.concatenate(shares)

@@ -81,11 +81,6 @@ def read_published(
 
     A list whose evaluation failed (``eval_failed``, or the mode ``error``) has no accuracy,
     whatever number stands there.
-
-    Args:
-        path: the JSON file.
-        conditions: what is known of how it was recorded; None: what ``write_published`` noted.
-        pools: ids of the pool by query id, for a file without pools.
     """
     values = read_json(path, dict)
     notes = parse_value(values.pop(_META, {}), _NOTES, f"{path} {_META} is not as expected")

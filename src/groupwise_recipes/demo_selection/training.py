@@ -48,14 +48,6 @@ def train_selector_rce(
     Writes ``metrics.jsonl``, ``budget.json`` and the weights after each epoch,
     ``epoch-N.safetensors``. If a whole checkpoint is there, training goes on from
     it and gives, bit for bit, what the uninterrupted one does.
-
-    Args:
-        selector: on the device on which it trains.
-        groups: recorded lists.
-        settings: of RCE.
-        workspace: where to write, and the seed of order and dropout.
-        validation: recorded lists of other queries; their RCE at τ = 1 (``eval_loss``) is logged
-            after each epoch.
     """
     objective = RceObjective(groups, settings)
     return _Training(selector, groups, settings, workspace, objective).run(validation)
@@ -73,13 +65,6 @@ def train_selector_grpo(
 
     Old log-probabilities are those of the selector as it is given. All else is as in
     ``train_selector_rce``; ``on_policy.json`` has the check before the first update.
-
-    Args:
-        selector: after RCE, on the device on which it trains.
-        groups: recorded lists.
-        settings: of GRPO.
-        workspace: where to write, and the seed of the order.
-        validation: as in ``train_selector_rce``.
     """
     first = order_rows(len(groups), settings, seed=workspace.seed, name="grpo", epoch=0)
     objective = GrpoObjective(
@@ -106,11 +91,6 @@ def score_lists(
 
     Kernels may round differently in batches of other rows, or where no gradient is kept: scored in
     the batches that training begins with, they are those of its first step.
-
-    Args:
-        selector: is put into evaluation mode.
-        groups: the lists.
-        batches: numbers of the queries that are scored together; each query in one of them.
     """
     selector.eval()
     device = find_device(selector)

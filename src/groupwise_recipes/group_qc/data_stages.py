@@ -93,9 +93,6 @@ def run_stage_b_data(task: Task[Any], context: StepContext) -> None:
     """Make Stage B's rows of the groups that have summaries, and check their lengths.
 
     A tiny random-init model that is not taught Stage A is built of these rows' words.
-
-    Raises:
-        DataError: if a split has no rows left or rows are longer than the budget.
     """
     config: GroupQcConfig = context.config
     prepared, questions = context.output_of("prepare"), open_questions(config)

@@ -61,12 +61,7 @@ def run_prepare(_: object, context: StepContext) -> None:
 
 
 def prepare_groups(config: GroupQcConfig, folder: Path) -> None:
-    """Write the groups with their splits, what was dropped, and what is known of Stage A.
-
-    Raises:
-        DataError: if there are no groups, a mission is unknown, or no photo that is to teach
-            Stage A has a description.
-    """
+    """Write the groups with their splits, what was dropped, and what is known of Stage A."""
     data, root = config.data, find_root(config.data, folder)
     if data.root is None and not data.summaries:
         _draw(config, root)
@@ -109,9 +104,6 @@ def split_loaded(
     """Return the first id of those that each is joined with, and the groups by split.
 
     Missions and labels are about even in the splits.
-
-    Raises:
-        DataError: if a split would be empty.
     """
     data = config.data
     joined = _join(loaded.groups, data)
@@ -132,11 +124,7 @@ def split_loaded(
 
 
 def digest_sources(data: GroupData) -> dict[str, str]:
-    """Return the digests of what is read, by its setting: photos with their table, summaries.
-
-    Raises:
-        DataError: if the root is not a folder or cannot be read.
-    """
+    """Return the digests of what is read, by its setting: photos with their table, summaries."""
     found: dict[str, str] = {}
     if data.root is not None:
         labels = data.photo_labels
@@ -174,11 +162,7 @@ def read_taught(prepared: Path) -> list[TaughtPhoto]:
 
 
 def read_labels(data: GroupData, root: Path) -> dict[str, str] | None:
-    """Return what photos show, by their places below the root; None where nobody says it.
-
-    Raises:
-        DataError: if the table of labels cannot be read.
-    """
+    """Return what photos show, by their places below the root; None where nobody says it."""
     if data.photo_labels is None and (data.root is not None or data.summaries):
         return None
     return _read_labels(root, data.photo_labels or _TRUE)
@@ -209,11 +193,7 @@ def can_decode(photo: Path) -> bool:
 def list_taught(
     data: GroupData, splits: Mapping[str, list[PhotoGroup]], root: Path
 ) -> list[TaughtPhoto]:
-    """Return the photos that may teach Stage A: of those groups, the ones with a description.
-
-    Raises:
-        DataError: if there are descriptions, and none of these photos.
-    """
+    """Return the photos that may teach Stage A: of those groups, the ones with a description."""
     known = read_labels(data, root)
     if known is None or data.summaries:
         return []

@@ -65,12 +65,7 @@ def score_defects(one: Prediction, parser: VerdictParser) -> Prediction:
 
 
 def show_group(one: Prediction, root: Path | None) -> Prediction:
-    """Return the prediction with what a reader needs to judge it: photos, and what was asked.
-
-    Args:
-        one: of a photo group.
-        root: folder of the photos; None: they are not here.
-    """
+    """Return the prediction with what a reader needs to judge it: photos, and what was asked."""
     summaries: Mapping[str, str] = one.fields["stage_a_summaries"]
     lines = "；".join(f"{key} {text}" for key, text in summaries.items())
     photos = [find_picture(root / image) for image in one.fields["images"]] if root else []
@@ -103,19 +98,7 @@ def make_sections(
     say_stage_a: Callable[[Phrases], str],
     trainable: Path,
 ) -> list[Section]:
-    """Return what group_qc adds to the report, by language.
-
-    Args:
-        metrics: of all groups of the test split.
-        missions: the same measures by mission.
-        policies: what they are called.
-        verdicts: pass, fail.
-        say_stage_a: returns what is to be said of Stage A, or an empty text.
-        trainable: ``trainable.json`` of GRPO.
-
-    Raises:
-        EvaluationError: if ``trainable`` cannot be read.
-    """
+    """Return what group_qc adds to the report, by language."""
     found: list[Section] = []
     for language in LANGUAGES:
         phrases = Phrases(language, policies=policies, own=_PHRASES)
@@ -209,18 +192,7 @@ def predict_baselines(
     seed: int,
     open_probes: Callable[[Sequence[Example], Sequence[Example]], "Probes"],
 ) -> list[Prediction]:
-    """Return the predictions of all baselines; the examples carry the groups' photos, if any.
-
-    Args:
-        train: what is learned from.
-        test: what is asked.
-        labels: passing and failing.
-        seed: of the models.
-        open_probes: returns the features of published models that the joint baseline sees.
-
-    Raises:
-        EvaluationError: if the training labels do not differ.
-    """
+    """Return the predictions of all baselines; the examples carry the groups' photos, if any."""
     blind_train, blind_test = ([_hide_photos(one) for one in rows] for rows in (train, test))
     has_photos = all(example.pictures for example in (*train, *test))
     shown = [_show_all(rows) for rows in (train, test)]

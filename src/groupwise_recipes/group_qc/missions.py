@@ -53,24 +53,12 @@ class MissionTable(Config):
         return name in self.missions
 
     def __getitem__(self, name: str) -> Mission:
-        """Return the mission.
-
-        Raises:
-            DataError: if the table does not have it; the nearest name is given.
-        """
+        """Return the mission."""
         self.require([name], where="the call")
         return self.missions[name]
 
     def require(self, names: Iterable[str], *, where: str = "the data") -> None:
-        """Refuse names that are not in the table, at start-up rather than row by row.
-
-        Args:
-            names: names as found.
-            where: what they were found in, for the message.
-
-        Raises:
-            DataError: listing every unknown name with the nearest known one.
-        """
+        """Refuse names that are not in the table, at start-up rather than row by row."""
         unknown = [name for name in dict.fromkeys(names) if name not in self.missions]
         if unknown:
             raise DataError(
@@ -88,11 +76,7 @@ def describe_unknown(name: str, known: Iterable[str]) -> str:
 
 
 def load_missions(own: Path | Mapping[str, Mission] | None = None) -> MissionTable:
-    """Return the built-in table, with what a file adds to it; a table of one's own as it is.
-
-    Raises:
-        ConfigError: if the file is not a table of missions; all its problems are listed.
-    """
+    """Return the built-in table, with what a file adds to it; a table of one's own as it is."""
     if isinstance(own, Mapping):
         return MissionTable(missions=dict(own))
     with as_file(files("groupwise_recipes.group_qc").joinpath("missions.yaml")) as path:

@@ -32,12 +32,6 @@ def measure_lines(
     ``accuracy``: the line names the same things as the label, in whatever order.
     ``missed_defects``: of photos whose label has a negative remark, those whose line has none.
 
-    Args:
-        predictions: about photo groups, whose fields have lines and places of photos.
-        labels: what photos show, by place; photos without a label are left out.
-        words: of the job.
-        seed: of the intervals, which are by group id.
-
     Returns:
         The measures of ``ALL`` photos, then, if there are several labels, of the photos of each,
         the most frequent first; nothing where no photo has a label.

@@ -107,18 +107,7 @@ class LoadedGroups:
 def load_photo_groups(
     root: Path, missions: MissionTable, folders: LabelFolders, *, for_prediction: bool = False
 ) -> LoadedGroups:
-    """Load a folder of photos.
-
-    Args:
-        root: folder of mission folders.
-        missions: the table that both stages use.
-        folders: names of the folders of photo groups that were judged.
-        for_prediction: photos need no verdict: a folder of photos directly in a mission's folder
-            is a group without a label, and unknown missions are dropped instead of refused.
-
-    Raises:
-        DataError: if the root is not a folder, a mission is unknown, or there is no group.
-    """
+    """Load a folder of photos."""
     tree = _list_tree(root)
     if not for_prediction:
         found = (place[0] for place in tree.folders if len(place) == 1)
@@ -167,11 +156,7 @@ def find_picture(path: Path) -> Picture:
 
 
 def digest_photos(root: Path) -> str:
-    """Return the digest of what ``load_photo_groups`` sees: all places, and the bytes of files.
-
-    Raises:
-        DataError: if the root is not a folder or cannot be read.
-    """
+    """Return the digest of what ``load_photo_groups`` sees: all places, and the bytes of files."""
     tree = _list_tree(root)
     paths = [root.joinpath(*place) for place in tree.files]
     digests = [find_picture(path).digest if path.is_file() else None for path in paths]

@@ -77,12 +77,7 @@ class GroupQcPredictor(PolicyPredictor):
         }
 
     def make_question(self, request: Request, folder: Path) -> Example:
-        """Return the photos of a group and its mission, or what Stage A said of them.
-
-        Raises:
-            DataError: if there is no such mission, there are neither photos nor lines about each,
-                or the base of the run cannot describe photos.
-        """
+        """Return the photos of a group and its mission, or what Stage A said of them."""
         mission, known = str(request.row.get("mission", "")), self._questions.missions.names
         if mission not in known:
             problem = describe_unknown(mission, known)
@@ -160,11 +155,7 @@ class GroupQcPredictor(PolicyPredictor):
 
 
 def check_describing(config: GroupQcConfig) -> None:
-    """Refuse photos where the base never learned to describe any.
-
-    Raises:
-        DataError: if the run has a tiny random-init model that was not taught Stage A.
-    """
+    """Refuse photos where the base never learned to describe any."""
     if config.model.is_tiny and config.teach is None:
         raise DataError(
             "the base of this run cannot describe photos: Stage A was not run there",
@@ -195,9 +186,6 @@ def read_labelled(
     """Return the questions about labelled groups of a folder of photos, or of a file of Stage A.
 
     Photos are described by the run's base, into files that a later call continues.
-
-    Raises:
-        DataError: if no group can be used, or the base of the run cannot describe photos.
     """
     questions = open_questions(config)
     if path.is_dir():

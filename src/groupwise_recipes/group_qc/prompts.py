@@ -59,15 +59,7 @@ class Questions:
         label: str | None,
         images: Sequence[str] = (),
     ) -> Example:
-        """Return the Stage B question about a photo group's summaries.
-
-        Args:
-            mission: its name.
-            summaries: ``图片_i`` to text, in order.
-            group: id of the photo group.
-            label: the true verdict, if known.
-            images: the photos' places below the root, for reports; the model does not see them.
-        """
+        """Return the Stage B question about a photo group's summaries."""
         fields = {"group_id": group, "task_type": mission, "group_label": label}
         return make_example(
             self.ask_of_summaries(mission, summaries, answers=self.words.verdicts),

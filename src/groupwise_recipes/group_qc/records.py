@@ -29,11 +29,7 @@ def name_results(out: Path, mission: str) -> Path:
 def make_record(
     group: PhotoGroup, texts: Sequence[str], words: Words, *, root: Path
 ) -> dict[str, Any]:
-    """Return the record of a finished photo group; ``images`` are relative to ``root``.
-
-    Raises:
-        DataError: if there is not exactly one summary with words for each photo.
-    """
+    """Return the record of a finished photo group; ``images`` are relative to ``root``."""
     record = {
         "group_id": group.group_id,
         "mission": group.mission,
@@ -52,12 +48,7 @@ def get_record_key(record: Mapping[str, Any]) -> str:
 
 
 def check_record(record: Mapping[str, Any], words: Words) -> None:
-    """Refuse a record that does not follow the contract.
-
-    Raises:
-        DataError: if a field is missing or broken, the keys are not exactly 图片_1 … 图片_N in this
-            order for N photos, or a summary is empty.
-    """
+    """Refuse a record that does not follow the contract."""
     problem = find_problem(record, words)
     if problem:
         where = f"the record of photo group {record.get('group_id')!r} has {problem.cause}"
@@ -107,20 +98,7 @@ def load_records(
     has_photos: bool = False,
     for_prediction: bool = False,
 ) -> LoadedGroups:
-    """Load ``<mission>_stage_a.jsonl`` files; ``num_files`` counts their lines.
-
-    Args:
-        paths: the files.
-        missions: the table that both stages use.
-        words: of the job.
-        root: folder of the photos.
-        has_photos: whether they must be there.
-        for_prediction: no verdict is needed, and lines of unknown missions are dropped instead of
-            refused.
-
-    Raises:
-        DataError: if a file cannot be read, a mission is unknown, or no line can be used.
-    """
+    """Load ``<mission>_stage_a.jsonl`` files; ``num_files`` counts their lines."""
     drops, kept = DropLog(), dict[str, dict[str, Any]]()
     rows = [row for path in paths for row in read_table_rows(path, drops)]
     num_lines = len(rows) + drops.total

@@ -125,17 +125,8 @@ def open_backend(config: GroupQcConfig, run: Path) -> StreamBackend:
 def run_stage_a(job: StageAJob, backend: StreamBackend, *, say: Say = lambda _: None) -> int:
     """Describe the photos of every group that is not finished yet, mission by mission.
 
-    Args:
-        job: what to do.
-        backend: what describes photos.
-        say: told how far each mission is.
-
     Returns:
         How many groups failed.
-
-    Raises:
-        RunError: if another process writes the same files.
-        DataError: if a photo has changed since its group was found, or a mission is unknown.
     """
     missions = job.questions.missions
     missions.require({group.mission for group in job.groups})
@@ -157,11 +148,7 @@ def write_results(job: StageAJob, folder: Path) -> None:
 
 
 def read_summaries(out: Path, questions: Questions) -> dict[str, dict[str, str]]:
-    """Return ``图片_i`` to text by the key of each finished group.
-
-    Raises:
-        DataError: if a record does not follow the contract.
-    """
+    """Return ``图片_i`` to text by the key of each finished group."""
     found: dict[str, dict[str, str]] = {}
     for mission in questions.missions.names:
         path = name_results(out, mission)

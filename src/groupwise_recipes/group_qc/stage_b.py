@@ -30,14 +30,7 @@ def make_group_rows(
     *,
     root: Path,
 ) -> list[Example]:
-    """Return the Stage B examples of the photo groups that have summaries.
-
-    Args:
-        groups: of one split.
-        summaries: ``图片_i`` to text, by the key of a group.
-        questions: what both stages are asked.
-        root: folder of the photos.
-    """
+    """Return the Stage B examples of the photo groups that have summaries."""
     return [
         questions.ask_of_group(
             group.mission,
@@ -151,12 +144,6 @@ def try_orders(
     """Return scores of each group: is one that rightly fails let off when a description says so?
 
     No verdict is no failing verdict, either.
-
-    Args:
-        ask: returns the policy's replies to questions.
-        examples: labelled questions about groups.
-        replies: to these, without orders.
-        parser: reads replies.
     """
     fail = parser.words.fail_verdict
     failing = [

@@ -86,11 +86,7 @@ class VerdictParser:
         )
 
     def write_reply(self, verdict: str, reason: str) -> str:
-        """Return the reply with this verdict and reason.
-
-        Raises:
-            RewardError: if the parser would not read that text as this verdict.
-        """
+        """Return the reply with this verdict and reason."""
         text = f"{verdict}\n{self.words.reason}{reason}"
         found = self.judge(text)
         if found.problem or found.verdict != verdict:

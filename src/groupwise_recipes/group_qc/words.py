@@ -17,11 +17,7 @@ _COLONS = ":："
 
 
 def check_line(text: str) -> str:
-    """Return a text that is one line without white space around it.
-
-    Raises:
-        ValueError: if it is not.
-    """
+    """Return a text that is one line without white space around it."""
     if not text.strip() or text != text.strip() or not text.isprintable():
         raise ValueError("expected one line of text without white space around it")
     return text

@@ -70,11 +70,7 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
 def split_screens(
     loaded: LoadedScreens, data: OnTaskData, *, seed: int
 ) -> dict[str, list[Screenshot]]:
-    """Return the screens by split, the warm-up's among them; a picture is in one split only.
-
-    Raises:
-        DataError: if a fold is not there, a session would be divided, or a split is empty.
-    """
+    """Return the screens by split, the warm-up's among them; a picture is in one split only."""
     screens = _join(loaded.screens, data)
     splits = drop_shared(
         _split(screens, data, seed=seed),
@@ -126,11 +122,7 @@ def read_warmup(folder: Path) -> list[Screenshot]:
 
 
 def ask_about_screen(config: OnTaskConfig, request: Request, folder: Path) -> Example:
-    """Return the question about a row's one screen and its task.
-
-    Raises:
-        DataError: if there is no task, or not one whole picture.
-    """
+    """Return the question about a row's one screen and its task."""
     if len(request.pictures) != 1:
         raise DataError("a row needs one screenshot", got=len(request.pictures))
     screen = open_words(config.data.screen_words)(read_screen(request.row, request.pictures[0]))
@@ -144,11 +136,7 @@ def ask_about_screen(config: OnTaskConfig, request: Request, folder: Path) -> Ex
 def read_labelled_screens(
     config: OnTaskConfig, path: Path, folder: Path
 ) -> tuple[list[Example], DropLog]:
-    """Return the questions about the labelled screens of another folder.
-
-    Raises:
-        DataError: if there is no labelled screen.
-    """
+    """Return the questions about the labelled screens of another folder."""
     loaded = load_screenshots(path, allow_outside=config.data.allow_outside)
     loaded = add_words(loaded, config, folder)
     for screen in loaded.screens:
@@ -225,11 +213,7 @@ def _refuse_empty(split: str, rows: Sequence[object]) -> None:
 
 
 def cross_screens(screens: Sequence[Screenshot], config: OnTaskConfig, *, split: str) -> list[Pair]:
-    """Return the pairs of a split.
-
-    Raises:
-        DataError: if there are none, or a screen has too few tasks to be crossed with.
-    """
+    """Return the pairs of a split."""
     pairs = make_pairs(
         screens,
         seed=derive_seed(config.seed, "pairs", split),

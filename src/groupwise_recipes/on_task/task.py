@@ -77,11 +77,7 @@ class OnTask(Task[OnTaskConfig]):
     has_screens: ClassVar = True
 
     def inputs(self, config: OnTaskConfig) -> Mapping[str, str]:
-        """Return what the screens, the judge's model and what reads words are known by.
-
-        Raises:
-            ConfigError: if words on screens are to be read and cannot be.
-        """
+        """Return what the screens, the judge's model and what reads words are known by."""
         root, judge = config.data.root, config.judge
         models = {} if judge is None else {"judge.model": judge.model}
         if judge is not None:
@@ -206,11 +202,7 @@ class OnTask(Task[OnTaskConfig]):
 
 
 def _digest_reader(config: OnTaskConfig) -> dict[str, str]:
-    """Return the digest of what reads words, by each setting that asks for it.
-
-    Raises:
-        ConfigError: if one does and nothing can read.
-    """
+    """Return the digest of what reads words, by each setting that asks for it."""
     asks = {
         "data.screen_words": config.data.screen_words is not None,
         "rewards.visual_verifier": config.rewards.visual_verifier > 0,

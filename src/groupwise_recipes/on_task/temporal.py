@@ -19,13 +19,7 @@ _PHRASES = Path(__file__).with_name("phrases.yaml")
 def describe_flips(
     predictions: Sequence[Prediction], folder: Path, policies: Sequence[RunPolicy]
 ) -> list[Section]:
-    """Return what the report says of flips, by language; nothing where no row has a time.
-
-    Args:
-        predictions: of the test split.
-        folder: takes ``flips.jsonl``, a row for each flip of each policy.
-        policies: what they are.
-    """
+    """Return what the report says of flips, by language; nothing where no row has a time."""
     timed = [one for one in predictions if TIME in one.fields]
     if not timed:
         return []
@@ -54,12 +48,7 @@ def describe_flips(
 
 
 def find_flips(items: Sequence[Prediction], verdicts: Sequence[str | None]) -> list[Prediction]:
-    """Return the items whose verdict stands alone in its session, on nearly the same task.
-
-    Args:
-        items: with a time each.
-        verdicts: on each; None where nothing was decided.
-    """
+    """Return the items whose verdict stands alone in its session, on nearly the same task."""
     found: list[Prediction] = []
     for places in _list_streams(items):
         times_s = [float(items[place].fields[TIME]) for place in places]

@@ -23,12 +23,7 @@ VISUAL_VERIFIER = RunPolicy(
 
 
 def open_verifier(settings: VisualVerifierSettings, folder: Path) -> VisualVerifier:
-    """Return the verifier; the words of screens are kept in ``folder`` or where settings say.
-
-    Raises:
-        ConfigError: if the extra ``ocr`` is not installed.
-        JudgeError: if the file of words cannot be used.
-    """
+    """Return the verifier; the words of screens are kept in ``folder`` or where settings say."""
     cache = ReplyCache(settings.cache or folder / "words.sqlite", max_mib=settings.cache_mib)
     reader = TextReader(cache)
 
@@ -71,13 +66,7 @@ class Verified:
 def predict_verified(
     verifier: VisualVerifier, test: Sequence[Example], labels: Sequence[str]
 ) -> list[Prediction]:
-    """Return what the verifier alone says of labelled examples; undecided is no answer.
-
-    Args:
-        verifier: asked about each.
-        test: the examples.
-        labels: on-task's, then off-task's.
-    """
+    """Return what the verifier alone says of labelled examples; undecided is no answer."""
     return [_predict(verifier, example, labels) for example in test]
 
 

@@ -95,11 +95,6 @@ def decide(wanted: Weighed, shown: Weighed, *, distractions: frozenset[str]) -> 
     Weak terms on a screen speak for a task and not against one: a browser may show anything. A task
     that tells no activity is some work: a screen that shows distractions alone is off-task, and of
     any other it is not known whether it shows that work.
-
-    Args:
-        wanted: what the task tells.
-        shown: what the screen tells.
-        distractions: activities that are no work.
     """
     total = sum(shown.numbers.values())
     if not total:

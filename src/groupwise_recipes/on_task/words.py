@@ -33,16 +33,7 @@ def describe_reader() -> Mapping[str, Any]:
 
 
 def open_words(settings: ScreenWordsSettings | None, folder: Path | None = None) -> AddWords:
-    """Return what reads the words of screens; without settings it leaves them as they are.
-
-    Args:
-        settings: how many characters, and where words are kept.
-        folder: of the step, where they are kept if settings name no file; None: nothing is kept.
-
-    Raises:
-        ConfigError: if the extra ``ocr`` is not installed.
-        JudgeError: if the file of words cannot be used.
-    """
+    """Return what reads the words of screens; without settings it leaves them as they are."""
     if settings is None:
         return lambda screen: screen
     reader = _open_server_reader() if folder is None else _open_reader(settings, folder)
@@ -75,16 +66,7 @@ def write_reader(config: OnTaskConfig, folder: Path) -> None:
 
 
 def check_reader(config: OnTaskConfig, folder: Path) -> None:
-    """Refuse to ask new questions whose words would be read otherwise than those of a run.
-
-    Args:
-        config: of the run.
-        folder: of the step that read its words.
-
-    Raises:
-        DataError: if nothing says what read them.
-        RunError: if it is not what reads here, with both.
-    """
+    """Refuse to ask new questions whose words would be read otherwise than those of a run."""
     if config.data.screen_words is None:
         return
     wanted, here = read_json(folder / FILE, dict), dict(describe_reader())

@@ -36,17 +36,7 @@ def score_answers(
     *,
     fluency: Fluency | None = None,
 ) -> list[Mapping[str, float]]:
-    """Return the values of each answer by the names of ``list_measures``.
-
-    Args:
-        config: of the task.
-        examples: what was asked.
-        answers: one for each example.
-        fluency: the reward of the run, where the config asks for it.
-
-    Raises:
-        RewardError: if a function raises or returns something else than a number in [0, 1].
-    """
+    """Return the values of each answer by the names of ``list_measures``."""
     columns: dict[str, list[float | None]] = {}
     if pays_measurably(config):
         judges = Judges()

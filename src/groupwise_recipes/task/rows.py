@@ -94,11 +94,7 @@ def read_targets(folder: Path) -> dict[str, str]:
 
 
 def read_warmup(folder: Path) -> RowsOfEpoch:
-    """Return the training rows that have a target.
-
-    Raises:
-        DataError: if there is none.
-    """
+    """Return the training rows that have a target."""
     targets = read_targets(folder)
     examples = read_examples(folder / "train.jsonl")
     rows = [SftRow(e, targets[e.id]) for e in examples if e.id in targets]

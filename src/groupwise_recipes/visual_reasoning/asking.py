@@ -103,13 +103,7 @@ def _ask_all(
 
 
 def ask_about_row(row: VisualRow, config: VisualConfig, frame: Size | None) -> Example:
-    """Return what a policy is asked about a row with a picture.
-
-    Args:
-        row: statement or question.
-        config: with the prompts.
-        frame: that the model writes boxes in; None: the row has no boxes.
-    """
+    """Return what a policy is asked about a row with a picture."""
     label, text, fields = _word_question(row, config)
     reasonings = [one.text for one in row.reasonings if one.answer is None and _is_plain(one.text)]
     return make_example(

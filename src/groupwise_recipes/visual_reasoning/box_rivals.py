@@ -77,11 +77,7 @@ def predict_one_place(train: Sequence[Example], test: Sequence[Example]) -> list
 
 
 def choose_place(boxes: Any) -> _Shares:
-    """Return the box with the highest mean IoU to given ones, on lines a sixteenth apart.
-
-    Args:
-        boxes: (boxes, 4), sides x1, y1, x2, y2 as shares of the picture's.
-    """
+    """Return the box with the highest mean IoU to given ones, on lines a sixteenth apart."""
     lines = np.arange(_NUM_LINES + 1) / _NUM_LINES
     starts, ends = (lines[side] for side in np.triu_indices(len(lines), 1))
 

@@ -45,13 +45,7 @@ class Entailment:
 
 
 def judge_entailment(statement: str, reasoning: str, *, answer: bool) -> Entailment:
-    """Return whether a reasoning entails that a statement is as true as the answer says.
-
-    Args:
-        statement: a caption of a drawn scene, in English or Chinese.
-        reasoning: what stands in ``<think>``.
-        answer: that the completion gives.
-    """
+    """Return whether a reasoning entails that a statement is as true as the answer says."""
     asked = read_claim(statement)
     if asked is None:
         raise DataError("no relation of two things is claimed", got=statement)

@@ -170,11 +170,6 @@ def mark_silent(
     """Return the policies of a run; alignment is none of those that do not reason.
 
     These are baselines that say a label, and what was last taught by answers alone.
-
-    Args:
-        policies: as the flow has them.
-        targets: of the warm-up, which GRPO goes on from; None: it starts from the base.
-        checkpoint: as in the config.
     """
     found = Policies(tuple(policies))
 
@@ -199,14 +194,7 @@ def complete_predictions(
     policies: Sequence[RunPolicy],
     judge: Judge | None = None,
 ) -> list[Prediction]:
-    """Return the predictions with IoU, alignment and pairs.
-
-    Args:
-        examples: by id.
-        predictions: of all policies.
-        policies: what they are; nothing is judged of those that do not reason.
-        judge: of entailment; None: nothing is judged.
-    """
+    """Return the predictions with IoU, alignment and pairs."""
     silent = {one.name for one in policies if ALIGNMENT in one.inapplicable}
     judged = [one for one in predictions if one.text and one.policy not in silent]
     asked = [(examples[one.example_id], one.text) for one in judged]
@@ -245,13 +233,7 @@ def _complete(
 
 
 def mark_answer(example: Example, text: str, verdict: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the marks of an answer, as the field ``MARKS`` of predictions has them.
-
-    Args:
-        example: that is answered; without reference boxes nothing is drawn.
-        text: the answer; boxes that cannot be read are left out.
-        verdict: as of ``describe_verdict``; None: nothing was judged.
-    """
+    """Return the marks of an answer, as the field ``MARKS`` of predictions has them."""
     marks: dict[str, Any] = {}
     if example.fields.get("boxes"):
         said = [box for box in _PARSER.parse(text, example).value or () if box is not None]

@@ -28,14 +28,6 @@ def write_reasoning(
 
     Both things come from left to right, whichever the claim names first: what is where is read off
     the picture, and a place need not be looked up by a name.
-
-    Args:
-        subject: of the claim, with its name as label, in units of the frame.
-        relation: that is claimed.
-        other: the other thing of the claim, likewise.
-        is_true: whether the claim holds.
-        frame: that the model writes boxes in; None: only words are written.
-        language: of the words.
     """
     holds = relation if is_true else INVERSES[relation]
     finding = write_claim(subject.label, holds, other.label, language)

@@ -132,12 +132,7 @@ def place_things(example: Example) -> tuple[list[Box], Size]:
 
 
 def find_gaps(prepared: Path, targets: str | None) -> list[Finding]:
-    """Return what the audit is to say of rows without boxes or reasoning.
-
-    Args:
-        prepared: folder of the stage ``prepare``.
-        targets: as of ``WarmupSettings``; None: there is no warm-up.
-    """
+    """Return what the audit is to say of rows without boxes or reasoning."""
     warmup = read_warmup(prepared)
     splits = {
         name: read_examples(prepared / f"{name}.jsonl") for name in ("train", "validation", "test")

@@ -77,12 +77,7 @@ class Word(NamedTuple):
 
 
 def split_words(text: str, names: tuple[str, str]) -> list[Word]:
-    """Return the phrases of a text, and other words.
-
-    Args:
-        text: in English or Chinese. A box among words is read as its label.
-        names: of the two things that are asked about, in lower case.
-    """
+    """Return the phrases of a text, and other words."""
     text = text.casefold()
     for short, long in _LONG_FORMS.items():
         text = text.replace(short, long)

@@ -51,12 +51,7 @@ class Item:
 
 
 def count_requests(program: str, kind: str) -> tuple[int, int]:
-    """Return the requests of a fixed program for a type of problem: usual, and at most.
-
-    Args:
-        program: of ``list_sound_forms``, or a fixed rival.
-        kind: ``math``, ``code`` or ``qa``.
-    """
+    """Return the requests of a fixed program for a type of problem: usual, and at most."""
     (function,) = ast.parse(program).body
     assert isinstance(function, ast.AsyncFunctionDef)
     usual, most = _count(function.body, kind)

@@ -115,11 +115,7 @@ class ProgramCalls:
         return Call(operator.name, shown, value, error, tokens, seconds, used.cost)
 
     async def ask(self, operator: str, text: str, seed: int) -> tuple[str, Usage]:
-        """Return the model's reply and its usage; a failure of the executor ends the program.
-
-        Raises:
-            OperatorError: if the text is too long for the model, or its reply for the limit.
-        """
+        """Return the model's reply and its usage; a failure of the executor ends the program."""
         used = self.usage[operator]
         max_tokens = self._limits(operator).max_tokens
         if used.prompt_tokens + used.completion_tokens >= max_tokens:

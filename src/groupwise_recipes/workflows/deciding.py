@@ -77,21 +77,13 @@ class Decider:
         self._match, self._f1 = ExactMatch(), TokenF1()
 
     def decide(self, pairs: Sequence[tuple[Problem, str]]) -> list[Decision]:
-        """Return a decision for each problem and answer, in order; equal pairs are decided once.
-
-        Raises:
-            JudgeError: if the judge failed too often.
-        """
+        """Return a decision for each problem and answer, in order; equal pairs are decided once."""
         unique = {(problem.id, answer): (problem, answer) for problem, answer in pairs}
         found = dict(zip(unique, self._decide(list(unique.values())), strict=True))
         return [found[problem.id, answer] for problem, answer in pairs]
 
     def compare(self, pairs: Sequence[tuple[Problem, str]]) -> list[Opinions]:
-        """Return what rules and judge say of each answer, whatever the mode; none without a judge.
-
-        Raises:
-            JudgeError: if the judge failed too often.
-        """
+        """Return what rules and judge say of each answer; none without a judge."""
         if self.judge is None:
             return []
         rules, verdicts = self._apply_rules(pairs), self._ask(pairs)

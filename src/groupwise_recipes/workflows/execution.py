@@ -93,11 +93,7 @@ class Executor:
 
     @on_shared_loop
     async def check(self) -> None:
-        """Ask the model something, so that a wrong setting is found before programs are blamed.
-
-        Raises:
-            ModelError: if there is no reply, with what to do.
-        """
+        """Ask the model something, so that a wrong setting is found before programs are blamed."""
         example = make_example([Message("user", "Reply with the word ready.")], cluster="operator")
         try:
             reply = await self.responder.respond(example, sampling=self.settings.sampling)
@@ -114,14 +110,6 @@ class Executor:
         """Run a program that has passed the checks on a problem.
 
         The same program on the same problem is not run again: it has the same outcome.
-
-        Args:
-            source: it defines the coroutine function ``workflow`` of the problem's text, its entry
-                point and its public tests, or of the first of these.
-            problem: of which the program learns only what is public.
-
-        Raises:
-            GroupwiseError: for a wrong setting, such as a parameter that may not be sent.
         """
         public = publish(problem)
         outcome = await self._outcomes.get((source, public), lambda: self._execute(source, public))
@@ -147,11 +135,7 @@ class Executor:
             return calls.make_outcome(*self._read(work.result()))
 
     def run_all(self, pairs: Sequence[tuple[str, Problem]]) -> list[Outcome]:
-        """Run programs on problems, at most ``max_at_once`` at a time; outcomes in order.
-
-        Raises:
-            GroupwiseError: as ``run`` does; the others are given up.
-        """
+        """Run programs on problems, at most ``max_at_once`` at a time; outcomes in order."""
         return run_on_shared_loop(self._run_all(pairs))
 
     def report(self) -> dict[str, Any]:
@@ -216,12 +200,7 @@ class Executor:
         return answer, None
 
     async def _ask(self, text: str, seed: int) -> tuple[str, Usage]:
-        """Return the model's reply under this seed: kept, being fetched, or fetched now.
-
-        Raises:
-            RequestError: if there is none, with the cause of the last attempt.
-            ModelError: if the server refuses whatever it is asked.
-        """
+        """Return the model's reply under this seed: kept, being fetched, or fetched now."""
         example = make_example([Message("user", text)], cluster="operator")
         base = self.settings.sampling
         sampling = base.model_copy(update={"seed": derive_seed(base.seed or 0, seed)})

@@ -23,15 +23,7 @@ _SPELLINGS: Mapping[str, Callable[[str], str]] = {
 
 
 def draw_form(rng: random.Random, *, kind: str = "") -> str:
-    """Return a program.
-
-    Args:
-        rng: what is drawn from.
-        kind: ``math``, ``code`` or ``qa``: said in a comment before the first statement, with the
-            plan of the program behind it. How the plan is spelled depends on the kind, so that
-            what a model learns about a plan for one kind is not learned for all. Not looked at
-            otherwise. Empty: no comment.
-    """
+    """Return a program."""
     faulty = rng.random() < FAULTY_SHARE
     (word, operator), body = rng.choice(_FAULTY if faulty else _SOUND)(rng)
     said = f"    # {kind} {_SPELLINGS[kind](word)} {operator}\n" if kind else ""

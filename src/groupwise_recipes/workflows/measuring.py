@@ -40,11 +40,7 @@ _JUDGED = (
 
 
 def refuse_faults(found: Sequence[ScoredProgram]) -> None:
-    """Refuse to measure programs that the executor or the judge has let down.
-
-    Raises:
-        RunError: with how many, and what the faults were.
-    """
+    """Refuse to measure programs that the executor or the judge has let down."""
     faults = Counter(one.explanation for one in found if not one.is_known)
     if faults:
         reasons = "; ".join(f"{count} x {why}" for why, count in faults.most_common(3))
@@ -75,11 +71,7 @@ def _tell_costs(scored: Sequence[ScoredProgram]) -> dict[str, Any]:
 def predict_rival(
     scorer: ProgramScorer, rival: Rival, examples: Sequence[Example]
 ) -> list[Prediction]:
-    """Return the answers of fixed programs; of several, that of the vote.
-
-    Raises:
-        RunError: if the executor failed.
-    """
+    """Return the answers of fixed programs; of several, that of the vote."""
     chosen = [list(rival.choose(read_problem(one))) for one in examples]
     pairs = [
         (read_problem(example), program)
@@ -108,9 +100,6 @@ def predict_own(
 
     What GRPO has to beat if it is to write a program for each problem: it has chosen these itself,
     and they cost as much. Without GRPO there are none.
-
-    Raises:
-        RunError: if the executor failed.
     """
     by_type: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in predictions:
@@ -145,12 +134,7 @@ def _predict(
 def complete_predictions(
     scorer: ProgramScorer, examples: Mapping[str, Example], predictions: Sequence[Prediction]
 ) -> list[Prediction]:
-    """Return the predictions of policies with what their programs cost, and who says what of them.
-
-    Raises:
-        RunError: if the executor failed.
-        JudgeError: if the judge failed too often.
-    """
+    """Return predictions of policies with what their programs cost, and who says what of them."""
     places = [n for n, one in enumerate(predictions) if "tokens" not in one.fields]
     asked = [examples[predictions[n].example_id] for n in places]
     found = scorer.score_all(

@@ -34,10 +34,6 @@ def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
     """Return what scores the programs of a run; replies are kept in the run folder.
 
     A stub is started once in a process, and ends with it.
-
-    Raises:
-        ConfigError: if a server's key is not set.
-        SandboxError: if no program can be run on this machine.
     """
     executor = open_executor(config.executor, run)
     judge = None

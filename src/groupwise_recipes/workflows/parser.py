@@ -12,11 +12,7 @@ class WorkflowParser(OpenParser):
     kind: str = "workflow"
 
     def make_reward(self) -> Reward:
-        """Return nothing: what a program is worth takes an executor.
-
-        Raises:
-            NotImplementedError: always.
-        """
+        """Return nothing: what a program is worth takes an executor."""
         raise NotImplementedError("a program is worth what its answer is")
 
     def _read(self, text: str, example: Example | None) -> Parsed:

@@ -106,9 +106,6 @@ def read_asked(request: Request) -> Problem:
     Columns: ``problem``; if wanted ``problem_type``, ``options`` (a list; they are put below the
     problem unless they stand there), and of code ``entry_point``, ``setup`` and ``public_tests``
     (a list).
-
-    Raises:
-        DataError: if a column is missing or wrong.
     """
     row = {name: request.row[name] for name in _COLUMNS if request.row.get(name) is not None}
     text = row.get("problem")

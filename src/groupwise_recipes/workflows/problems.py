@@ -51,11 +51,7 @@ def prepare_problems(config: WorkflowsConfig, folder: Path) -> None:
 
 
 def choose_examples(config: WorkflowsConfig) -> tuple[dict[str, list[Example]], DropLog]:
-    """Return the examples by split, and the problems that no split takes.
-
-    Raises:
-        DataError: if the mix cannot be read.
-    """
+    """Return the examples by split, and the problems that no split takes."""
     drops = DropLog()
     examples = {
         name: [ask_about_problem(config, one) for one in _take(config, name, rows, drops)]
@@ -77,11 +73,7 @@ def _word(config: WorkflowsConfig, example: Example) -> Example:
 
 
 def _refuse_missing_types(examples: Mapping[str, Sequence[Example]]) -> None:
-    """Refuse splits in which a type that trains is not there.
-
-    Raises:
-        DataError: naming the first such.
-    """
+    """Refuse splits in which a type that trains is not there."""
     types = {
         name: {str(one.fields["problem_type"]) for one in rows} for name, rows in examples.items()
     }
@@ -97,11 +89,7 @@ def _refuse_missing_types(examples: Mapping[str, Sequence[Example]]) -> None:
 
 
 def load_splits(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
-    """Return the problems by split: of the mix, or generated.
-
-    Raises:
-        DataError: if the mix cannot be read.
-    """
+    """Return the problems by split: of the mix, or generated."""
     mix = config.data.mix
     if mix is None:
         return _generate(config)

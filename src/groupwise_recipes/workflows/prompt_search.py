@@ -93,12 +93,7 @@ class PromptSearch:
     def find(
         self, given: str, *, train: Sequence[Example], validation: Sequence[Example]
     ) -> FoundPrompt:
-        """Return the best prompt; no more programs are run than are allowed.
-
-        Raises:
-            ConfigError: if ``gepa`` is not installed, or so few executions try no other prompt.
-            GroupwiseError: what ``run`` and ``reflect`` raise.
-        """
+        """Return the best prompt; no more programs are run than are allowed."""
         gepa = import_gepa()
         per_round = 2 * self.minibatch_size + len(validation)
         least = len(validation) + per_round
@@ -139,11 +134,7 @@ class PromptSearch:
 
 
 def import_gepa() -> ModuleType:
-    """Return the library.
-
-    Raises:
-        ConfigError: if it is not installed.
-    """
+    """Return the library."""
     try:
         import gepa
     except ImportError as error:

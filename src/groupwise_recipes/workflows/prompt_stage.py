@@ -66,11 +66,7 @@ class Trials:
         }
 
     def __call__(self, prompt: str, examples: Sequence[Example]) -> list[Trial]:
-        """Return what came of a prompt on problems, in order.
-
-        Raises:
-            RunError: if the executor or the judge failed.
-        """
+        """Return what came of a prompt on problems, in order."""
         key = digest_json(prompt)
         wanted = {one.id: one for one in examples if (key, one.id) not in self._known}
         if wanted:
@@ -91,13 +87,7 @@ class Trials:
 
 
 def run_search(task: Task[Any], context: StepContext, scorer: ProgramScorer) -> None:
-    """Write the best prompt for a user to copy, and how it was found.
-
-    Raises:
-        ConfigError: if ``gepa`` is not installed, or there are too few executions.
-        ModelError: if the reflecting model does not answer.
-        RunError: if the executor or the judge failed.
-    """
+    """Write the best prompt for a user to copy, and how it was found."""
     import_gepa()
     config, gepa, prepared = context.config, context.config.gepa, context.output_of("prepare")
     validation = read_examples(prepared / "validation.jsonl")[: gepa.num_validation]

@@ -45,11 +45,7 @@ class Reflector:
         self._kept = {(row["number"], row["asked"]): str(row["said"]) for row in rows}
 
     def __call__(self, text: str) -> str:
-        """Return what the model says.
-
-        Raises:
-            ModelError: if it does not answer.
-        """
+        """Return what the model says."""
         number, asked = self.num_asked, digest_json(text)
         self.num_asked += 1
         said = self._kept.get((number, asked))

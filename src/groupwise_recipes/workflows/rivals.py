@@ -184,11 +184,7 @@ def read_tried(folder: Path) -> list[Tried]:
 
 
 def vote(answers: Mapping[str, str | None]) -> str | None:
-    """Return the program whose answer most others gave, too; the first of equals; None: no answer.
-
-    Args:
-        answers: by program, the best first.
-    """
+    """Return a program whose answer most others gave, too, the first of equals; None: no answer."""
     said = {program: extract_answer(a) for program, a in answers.items() if a is not None}
     counts = Counter(said.values())
     return max(said, key=lambda program: counts[said[program]]) if said else None

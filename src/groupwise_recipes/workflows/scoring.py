@@ -107,11 +107,7 @@ class ProgramScorer:
         self._kept: OrderedDict[tuple[str, str], ScoredProgram] = OrderedDict()
 
     def score_all(self, pairs: Sequence[tuple[Problem, str]]) -> list[ScoredProgram]:
-        """Return what came of each text as a program for its problem, in order.
-
-        Raises:
-            JudgeError: if the judge failed too often.
-        """
+        """Return what came of each text as a program for its problem, in order."""
         wanted = {(problem.id, text): (problem, text) for problem, text in pairs}
         open_pairs = {key: pair for key, pair in wanted.items() if key not in self._kept}
         found = dict(zip(open_pairs, self._score(list(open_pairs.values())), strict=True))

@@ -36,15 +36,7 @@ def make_sections(
     *,
     optimised: Mapping[str, Any] | None = None,
 ) -> list[Section]:
-    """Return what the report says of costs, judge, programs and missing answers, by language.
-
-    Args:
-        predictions: of all policies.
-        config: of the run.
-        policies: what they are called.
-        optimised: what ``optimise_prompt`` found; None: there was no such stage, or its prompt was
-            not asked about these problems.
-    """
+    """Return what the report says of costs, judge, programs and missing answers, by language."""
     found: list[Section] = []
     absent = "" if optimised else "no_gepa" if config.gepa is None else "gepa_not_asked"
     for language in LANGUAGES:

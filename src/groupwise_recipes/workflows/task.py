@@ -170,11 +170,7 @@ class Workflows(Task[WorkflowsConfig]):
     def read_answers(
         self, config: WorkflowsConfig, run: Path, examples: Sequence[Example], texts: Sequence[str]
     ) -> Sequence[Parsed]:
-        """Return the answers of programs, all of them run at once.
-
-        Raises:
-            RunError: if the executor or the judge failed.
-        """
+        """Return the answers of programs, all of them run at once."""
         from groupwise_recipes.workflows.measuring import read_scored, refuse_faults
 
         pairs = [(read_problem(e), text) for e, text in zip(examples, texts, strict=True)]
@@ -260,11 +256,7 @@ class Workflows(Task[WorkflowsConfig]):
         return [ask_about_problem(config, one) for one in problems], loaded.drops
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
-        """Return what is asked about a problem.
-
-        Raises:
-            DataError: if a column is missing or wrong.
-        """
+        """Return what is asked about a problem."""
         from groupwise_recipes.workflows.predictor import read_asked
 
         del folder

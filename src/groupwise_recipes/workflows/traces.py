@@ -29,15 +29,7 @@ def workflow_traces(
 
 
 def write_traces(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Write ``traces.html`` and ``traces.zh.html``, and both as Markdown; return the HTML.
-
-    Args:
-        rows: as ``groupwise predict`` writes them.
-        folder: made if it does not exist.
-
-    Raises:
-        DataError: if there is no row with a program.
-    """
+    """Write ``traces.html`` and ``traces.zh.html``, and both as Markdown; return the HTML."""
     shown = [row for row in rows if row.get("details", {}).get("program")]
     if not shown:
         raise DataError("there is no answer with a program", fix="give what predict wrote")

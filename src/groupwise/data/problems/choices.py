@@ -54,11 +54,7 @@ def read_commonsense_qa(row: SetRow) -> dict[str, Any]:
 
 
 def choose_option(question: str, options: Sequence[str], answer: str) -> dict[str, Any]:
-    """Return the fields of a problem; the answer is a letter or counts the options from 0.
-
-    Raises:
-        UnusableRowError: if the answer is no option, or there are fewer than two.
-    """
+    """Return the fields of a problem; the answer is a letter or counts the options from 0."""
     letters = ascii_uppercase[: len(options)]
     letter = letters[int(answer) : int(answer) + 1] if answer.isdecimal() else answer
     if not 2 <= len(options) <= len(ascii_uppercase) or not all(o.strip() for o in options):

@@ -55,10 +55,6 @@ def list_examples(docstring: str, name: str) -> list[str]:
     """Return the ``>>>`` examples of a docstring as assertions, in order.
 
     Only an example that calls ``name``, is one expression and shows a literal is one.
-
-    Args:
-        docstring: any text.
-        name: the function that an example has to call.
     """
     try:
         examples = doctest.DocTestParser().get_examples(docstring)

@@ -27,11 +27,7 @@ def find_own_part(row: SetRow) -> str:
 
 
 def read_own(row: SetRow) -> dict[str, Any]:
-    """Return the fields of a problem, its source and its type among them.
-
-    Raises:
-        UnusableRowError: if a column is missing (it is named), or the row cannot decide an answer.
-    """
+    """Return the fields of a problem, its source and its type among them."""
     kind = row.require_text("problem_type")
     if kind not in get_args(ProblemType):
         raise UnusableRowError("problem_type is not math, code or qa", kind)

@@ -40,11 +40,7 @@ class SetRow:
     name: str
 
     def require_text(self, column: str) -> str:
-        """Return a value as text without outer spaces.
-
-        Raises:
-            UnusableRowError: if it is missing, blank or no text.
-        """
+        """Return a value as text without outer spaces."""
         value = self.values.get(column)
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)
@@ -53,11 +49,7 @@ class SetRow:
         return value.strip()
 
     def list_texts(self, column: str) -> list[str]:
-        """Return a value that is a list of texts; a missing one is empty.
-
-        Raises:
-            UnusableRowError: if it is no such list.
-        """
+        """Return a value that is a list of texts; a missing one is empty."""
         value: object = self.values.get(column) or []
         texts = cast("list[object]", value) if isinstance(value, list) else [None]
         if not all(isinstance(text, str) for text in texts):
@@ -66,11 +58,7 @@ class SetRow:
 
 
 def read_hub(name: str, subset: str | None) -> Iterator[SetRow]:
-    """Yield the rows of a data set of the hub, or of a folder with one.
-
-    Raises:
-        DataError: if it cannot be read.
-    """
+    """Yield the rows of a data set of the hub, or of a folder with one."""
     for part, rows in open_dataset(name, subset=subset).items():
         for number, values in enumerate(rows.with_format("arrow")[:].to_pylist(), start=1):
             place = "/".join(filter(None, (subset, part, str(number))))
@@ -78,11 +66,7 @@ def read_hub(name: str, subset: str | None) -> Iterator[SetRow]:
 
 
 def read_files(path: Path, drops: DropLog) -> Iterator[SetRow]:
-    """Yield the rows of a file, or of all tables in a folder and the folders in it.
-
-    Raises:
-        DataError: if there is no table, or one cannot be read.
-    """
+    """Yield the rows of a file, or of all tables in a folder and the folders in it."""
     endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
     found = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     tables = [p for p in found if p.name.lower().endswith(endings)]

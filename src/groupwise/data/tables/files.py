@@ -36,11 +36,7 @@ class TableRow:
 
 
 def find_index(root: Path) -> Path:
-    """Return the index file of a data folder.
-
-    Raises:
-        DataError: if the folder is missing or holds no index, or several that could be it.
-    """
+    """Return the index file of a data folder."""
     if not root.is_dir():
         found = "a file" if root.exists() else "nothing"
         raise DataError(
@@ -96,11 +92,7 @@ def read_table_rows(path: Path, drops: DropLog, *, encoding: str | None = None) 
 
 
 def find_kind(path: Path) -> str:
-    """Return the suffix that tells the kind of a file, without ``.gz``.
-
-    Raises:
-        DataError: if it is none of ``SUFFIXES``.
-    """
+    """Return the suffix that tells the kind of a file, without ``.gz``."""
     name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     if name.suffix.lower() not in SUFFIXES:
         raise DataError(

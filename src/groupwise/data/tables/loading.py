@@ -144,11 +144,7 @@ def load_labelled(
 
 
 def _refuse_outside(rows: Sequence[SourceRow], settings: TableSettings) -> None:
-    """Refuse rows of files that name pictures outside the folder of their file.
-
-    Raises:
-        DataError: with the first such row.
-    """
+    """Refuse rows of files that name pictures outside the folder of their file."""
     if settings.hub or settings.allow_outside:
         return
     by_folder: dict[Path, list[tuple[str, Path]]] = defaultdict(list)

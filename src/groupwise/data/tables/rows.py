@@ -31,11 +31,7 @@ _ROLES = ("system", "user", "assistant")
 
 
 def read_target(row: SourceRow, column: str) -> str | None:
-    """Return what the warm-up teaches: a text, or the last turn of a chat; None if it is missing.
-
-    Raises:
-        UnusableRowError: if a chat does not end with the assistant's turn.
-    """
+    """Return what the warm-up teaches: a text, or the last turn of a chat; None if missing."""
     value = read_value(row, column)
     if not isinstance(value, list):
         return read_text(row, column)
@@ -49,11 +45,7 @@ def read_target(row: SourceRow, column: str) -> str | None:
 def read_prompt(
     row: SourceRow, settings: TableSettings, pictures: Sequence[Picture]
 ) -> tuple[list[Message], Sequence[Picture]]:
-    """Return the prompt, and the pictures that are to open it because no turn places them.
-
-    Raises:
-        UnusableRowError: if there is no text, or a chat is none.
-    """
+    """Return the prompt, and the pictures that are to open it because no turn places them."""
     columns = settings.columns
     value = clean_value(read_value(row, columns.prompt))
     if isinstance(value, list):
@@ -168,11 +160,7 @@ class RowReader:
         self._decoded: dict[Path, Picture] = {}
 
     def read(self, row: SourceRow) -> Item:
-        """Return what a row says.
-
-        Raises:
-            UnusableRowError: if it cannot be used.
-        """
+        """Return what a row says."""
         columns = self._columns
         split, is_test_part = self._read_split(row)
         pictures = [p for text in columns.pictures for p in self._list_pictures(row, text)]

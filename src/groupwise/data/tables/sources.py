@@ -41,11 +41,7 @@ class SourceRow:
 
 
 def read_source(settings: TableSettings, drops: DropLog) -> list[SourceRow]:
-    """Return all rows that can be read; unreadable lines are dropped.
-
-    Raises:
-        DataError: if a file, folder or data set cannot be read or has no rows.
-    """
+    """Return all rows that can be read; unreadable lines are dropped."""
     found = list(_read_hub(settings) if settings.hub else _read_files(settings, drops))
     if not found:
         places = settings.hub or ", ".join(f for files in settings.files.values() for f in files)
@@ -111,11 +107,7 @@ def _read_hub(settings: TableSettings) -> Iterator[SourceRow]:
 def open_dataset(
     name: str, *, subset: str | None = None, revision: str | None = None
 ) -> Mapping[str, Any]:
-    """Return the splits of a data set of the hub, or of a folder with one.
-
-    Raises:
-        DataError: if it cannot be read.
-    """
+    """Return the splits of a data set of the hub, or of a folder with one."""
     datasets: Any = import_module("datasets")
     folder = Path(name)
     is_saved = (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()

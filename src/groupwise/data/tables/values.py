@@ -32,11 +32,7 @@ class UnusableRowError(Exception):
 
 
 def decode_picture(path: Path) -> tuple[Picture, int, int]:
-    """Return a picture file with its width and height as shown, in pixels.
-
-    Raises:
-        UnusableRowError: if it is missing or no picture.
-    """
+    """Return a picture file with its width and height as shown, in pixels."""
     try:
         if path.exists() and not path.is_file():
             raise UnusableRowError("unreadable picture", f"{path.name}: not a file")
@@ -50,16 +46,7 @@ def decode_picture(path: Path) -> tuple[Picture, int, int]:
 
 
 def refuse_outside(places: Iterable[tuple[str, Path]], root: Path, *, setting: str) -> None:
-    """Refuse rows that name files outside a folder; what is no file is dropped with its row.
-
-    Args:
-        places: of each row, where it stands and a picture that it names.
-        root: the folder.
-        setting: that would allow it.
-
-    Raises:
-        DataError: with the first such row.
-    """
+    """Refuse rows that name files outside a folder; what is no file is dropped with its row."""
     outside = [
         (where, path) for where, path in places if not is_below(path, root) and _is_file(path)
     ]
@@ -88,11 +75,7 @@ def digest_picture(path: Path) -> str | None:
 
 
 def store_bytes(content: bytes, folder: Path) -> Picture:
-    """Write a picture that a row holds into a folder, named after its digest.
-
-    Raises:
-        UnusableRowError: if it is no picture.
-    """
+    """Write a picture that a row holds into a folder, named after its digest."""
     _, _, kind = _decode(content, "bytes")
     digest = digest_bytes(content)
     path = folder / f"{digest}.{kind.lower()}"
@@ -137,11 +120,7 @@ def as_mapping(value: Any) -> Mapping[str, Any] | None:
 
 
 def read_value(row: SourceRow, text: str) -> Any:
-    """Return the value of the column of that name, or the text of a template.
-
-    Raises:
-        UnusableRowError: if a template cannot be filled.
-    """
+    """Return the value of the column of that name, or the text of a template."""
     if not is_template(text):
         return row.values.get(text)
     try:
@@ -160,11 +139,7 @@ def read_text(row: SourceRow, column: str) -> str | None:
 
 
 def require_text(row: SourceRow, column: str, reason: str) -> str:
-    """Return a value as text.
-
-    Raises:
-        UnusableRowError: with that reason, if it is missing or blank.
-    """
+    """Return a value as text."""
     text = read_text(row, column)
     if text is None:
         raise UnusableRowError(reason, f"no {column}")
@@ -172,11 +147,7 @@ def require_text(row: SourceRow, column: str, reason: str) -> str:
 
 
 def read_list(row: SourceRow, column: str) -> list[Any]:
-    """Return a list, also one written as JSON text; a value alone is a list of one.
-
-    Raises:
-        UnusableRowError: if a text that starts like a list is none.
-    """
+    """Return a list, also one written as JSON text; a value alone is a list of one."""
     value = read_value(row, column)
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:

@@ -51,12 +51,7 @@ def write_sections(path: Path, sections: Iterable[Section]) -> None:
 
 
 def read_sections(path: Path) -> tuple[Section, ...]:
-    """Return the sections of a file.
-
-    Raises:
-        DataError: if the file is missing or is not a list.
-        EvaluationError: if it is not one of sections.
-    """
+    """Return the sections of a file."""
     return read_as(path, _SECTIONS)
 
 

@@ -32,9 +32,6 @@ def open_limited(picture: Picture, max_pixels: int | None) -> Image.Image:
 
     A picture within the limit is just decoded. A JPEG beyond it is decoded at a half, a quarter or
     an eighth of its size where that is enough. Of pictures that stay large, one at a time is.
-
-    Raises:
-        DataError: if it is missing, truncated, no picture, or not the one of its digest.
     """
     with (
         open_lazily(picture.path, read_picture_bytes(picture)) as opened,
@@ -149,11 +146,7 @@ class Encoder:
     def encode(
         self, item: WorkItem, *, max_pixels: int | None, max_new_tokens: int
     ) -> Encoded | Failure:
-        """Return the inputs of an item, or why there are none.
-
-        Raises:
-            ModelError: if the policy takes no pictures and the example has some.
-        """
+        """Return the inputs of an item, or why there are none."""
         policy = self._take()
         try:
             encoded = self._encode(policy, item, max_pixels)

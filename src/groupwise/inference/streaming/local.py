@@ -31,14 +31,7 @@ def form_batches(
     batch_size: int,
     window: int,
 ) -> Iterator[list[WorkItem]]:
-    """Yield batches of items of similar measure; those with the oldest items first.
-
-    Args:
-        items: taken ``window`` at a time.
-        measure: returns about how long each item's prompt is.
-        batch_size: items in a batch; the last one of a window may have fewer.
-        window: items that are sorted at once.
-    """
+    """Yield batches of items of similar measure; those with the oldest items first."""
     while waiting := list(islice(items, window)):
         measured = zip(measure(waiting), waiting, strict=True)
         ordered = [item for _, item in sorted(measured, key=lambda pair: pair[0])]

@@ -59,12 +59,7 @@ class PictureMemory:
         self._lock = threading.Lock()
 
     def find(self, key: _Key, process: Callable[[], Any]) -> SeenPicture:
-        """Return a picture, processed now if it is not known; called by any thread.
-
-        Args:
-            key: digest and pixel limit.
-            process: returns what an image processor makes of this picture alone.
-        """
+        """Return a picture, processed now if it is not known; called by any thread."""
         with self._lock:
             if key in self._seen:
                 self._seen.move_to_end(key)
@@ -124,9 +119,6 @@ def write_tokens(processor: Any, text: str, grids: Sequence[torch.Tensor]) -> di
         processor: a ``PictureProcessor``.
         text: with one placeholder for each picture.
         grids: of the pictures, each of shape [1, 3].
-
-    Raises:
-        DataError: if placeholders and pictures are not of one number.
     """
     first, *rest = text.split(processor.image_token)
     if len(rest) != len(grids):

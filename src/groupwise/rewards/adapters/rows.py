@@ -16,16 +16,7 @@ EXAMPLE_ID = "example_id"
 def build_example(
     prompt: object, *, label: object, fields: Mapping[str, object], cluster: str = ""
 ) -> Example:
-    """Return an Example for a row of another library.
-
-    Args:
-        prompt: a text or a list of messages; messages of other roles than system, user and
-            assistant, pictures in them, and what stands behind the last user turn are left out.
-        label: the reference answer; numbers become texts, and what is neither a text nor a number
-            goes to the field ``label``.
-        fields: what else the row has; what is not JSON is left out, arrays become lists.
-        cluster: of the example.
-    """
+    """Return an Example for a row of another library."""
     kept = {
         name: plain for name, value in fields.items() if (plain := _read_json(value)) is not _NO
     }
@@ -37,16 +28,7 @@ def build_example(
 
 
 def find_example(examples: Mapping[str, Example], name: object, *, label: object) -> Example:
-    """Return the example that a row was made of.
-
-    Args:
-        examples: by id.
-        name: the id in the row.
-        label: the row's reference answer.
-
-    Raises:
-        RewardError: if there is no such example, or its reference answer is another one.
-    """
+    """Return the example that a row was made of."""
     found = examples.get(name) if isinstance(name, str) else None
     if found is None:
         raise RewardError(f"a row has no {EXAMPLE_ID} of an example that is known", got=repr(name))
@@ -97,11 +79,7 @@ class ScoreRange:
             raise RewardError("not a range", got=[self.low, self.high], expected="low < high")
 
     def read(self, name: str, value: object) -> Score:
-        """Return a number as a Score; None and NaN are unscored.
-
-        Raises:
-            RewardError: if it is no number or outside the range.
-        """
+        """Return a number as a Score; None and NaN are unscored."""
         number = _read_json(value)
         if number is None or (isinstance(number, float) and math.isnan(number)):
             return Score(None, f"{name} gave no value")

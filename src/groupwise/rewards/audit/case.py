@@ -101,11 +101,7 @@ class Item:
 
 
 def draw_items(case: RewardCase, *, size: int = SAMPLE_SIZE) -> list[Item]:
-    """Return up to ``size`` labelled examples, taken from the labels in turn.
-
-    Raises:
-        RewardError: if no example has a label, so that nothing can be audited.
-    """
+    """Return up to ``size`` labelled examples, taken from the labels in turn."""
     by_label: dict[str, list[Example]] = {}
     for example in case.examples:
         if example.label is not None:

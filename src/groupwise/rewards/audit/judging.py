@@ -63,11 +63,7 @@ class Agreeing:
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
-        """Return such a score for each pair.
-
-        Raises:
-            RewardError: if the rewards raise or leave their range.
-        """
+        """Return such a score for each pair."""
         pairs = [(e, c.text) for e, c in zip(examples, completions, strict=True)]
         rows = zip(*(score_all(rewards, pairs) for rewards in self.rewards), strict=True)
         return [self._choose(*pair, row) for pair, row in zip(pairs, rows, strict=True)]

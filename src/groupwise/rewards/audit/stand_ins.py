@@ -151,11 +151,7 @@ def _find_option(prompt: str, letter: str) -> str | None:
 
 
 def find_seat(case: RewardCase) -> JudgeSeat | None:
-    """Return the case's seat, or the one that its RewardSet shows; None if nothing is judged.
-
-    Raises:
-        RewardError: if a judge's model cannot be replaced.
-    """
+    """Return the case's seat, or the one that its RewardSet shows; None if nothing is judged."""
     rewards = case.rewards
     if case.seat is not None or not isinstance(rewards, RewardSet):
         return case.seat

@@ -11,11 +11,7 @@ _MAX_BYTES, _MAX_FIELDS = 64 * 1024, 10
 
 
 async def read_form(http: Request) -> Mapping[str, str]:
-    """Return the fields of a form that this server's own page sent.
-
-    Raises:
-        HTTPException: 403 for a form of another site, 413, 415, or 422 for what is no form.
-    """
+    """Return the fields of a form that this server's own page sent."""
     _check_origin(http)
     if http.headers.get("content-type", "").partition(";")[0].strip().lower() != _KIND:
         raise HTTPException(415, "no_form")
@@ -31,11 +27,7 @@ async def read_form(http: Request) -> Mapping[str, str]:
 
 
 def get_text(form: Mapping[str, str], name: str, max_length: int) -> str:
-    """Return a field that has to be there.
-
-    Raises:
-        HTTPException: 422 if it is missing, empty or longer than ``max_length`` characters.
-    """
+    """Return a field that has to be there."""
     value = form.get(name, "")
     if not 0 < len(value) <= max_length:
         raise HTTPException(422, "no_form")

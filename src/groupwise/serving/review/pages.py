@@ -21,14 +21,7 @@ LONG = 600
 
 
 def render(template: str, language: Language, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page, or a part of one.
-
-    Args:
-        template: its name without endings.
-        language: of the words.
-        status: of HTTP.
-        values: what the template shows.
-    """
+    """Return a page, or a part of one."""
     shown = _load_environment().get_template(f"{template}.html.j2")
     phrases = load_words(language)
     text = shown.render(label=phrases.say, language=language, long=LONG, **values)

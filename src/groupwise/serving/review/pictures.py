@@ -11,9 +11,6 @@ def read_for_browser(path: Path) -> tuple[bytes, str]:
 
     A JPEG is sent as it is. Of other kinds browsers show more than policies see, or nothing: moving
     frames, TIFF. They are sent as the PNG of what policies see.
-
-    Raises:
-        DataError: if it cannot be opened.
     """
     with open_lazily(path) as opened:
         is_jpeg = opened.format == "JPEG"

@@ -104,9 +104,6 @@ class WaitingAnswers:
 
         Returns:
             False if it is what they said last.
-
-        Raises:
-            DataError: if the answer is not kept (any more).
         """
         is_new = self._store.say(answer, person, label)
         pace = self._find_pace(person)

@@ -81,11 +81,7 @@ class ServedCaptioner:
         self.source = {name: self._engine.identity[name] for name in ("model", "revision")}
 
     def caption(self, pictures: Sequence[Picture]) -> list[str]:
-        """Return a caption for each picture, in order; empty where no reply was whole.
-
-        Raises:
-            RequestError: if the server cannot be asked.
-        """
+        """Return a caption for each picture, in order; empty where no reply was whole."""
 
         async def ask_all() -> list[str]:
             return await asyncio.gather(*map(self._ask, pictures))

@@ -40,11 +40,7 @@ class Found:
 
 
 def list_sources(folder: Path) -> list[Path]:
-    """Return the shards of a folder; if it has none, the files that are named like pictures.
-
-    Raises:
-        DataError: if it is no folder, or has neither.
-    """
+    """Return the shards of a folder; if it has none, the files that are named like pictures."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder", expected="a folder of pictures or shards")
     found = list_shards(folder) or sorted(
@@ -56,11 +52,7 @@ def list_sources(folder: Path) -> list[Path]:
 
 
 def digest_sources(folder: Path) -> str:
-    """Return the digest of the pictures or shards of a folder, by name and content.
-
-    Raises:
-        DataError: as ``list_sources`` does.
-    """
+    """Return the digest of the pictures or shards of a folder, by name and content."""
     files = [path for path in list_sources(folder) if path.is_file()]
     return digest_json(
         [[_write_name(path.relative_to(folder)), digest_file(path)] for path in files]
@@ -75,9 +67,6 @@ def store_pictures(
     Returns:
         A row for each picture that is kept, what was dropped, and how many were found: that many
         are kept or dropped.
-
-    Raises:
-        DataError: if there are none, or none can be used.
     """
     rows, drops, seen, num_found = list[dict[str, Any]](), DropLog(), set[str](), 0
     for found in _find_pictures(source, folder / "sample"):

@@ -30,13 +30,7 @@ def describe_verdict(verdict: Verdict | NoVerdict) -> dict[str, Any]:
 def choose_rows(
     judged: Sequence[Mapping[str, Any]], drops: DropLog, *, easy_from: float
 ) -> list[dict[str, Any]]:
-    """Return the rows that have a label, the likeliest label first; equals stand by their digest.
-
-    Args:
-        judged: scenarios with their verdicts.
-        drops: takes those without a label.
-        easy_from: probability from which a row is easy.
-    """
+    """Return rows with a label, the likeliest label first; equals stand by their digest."""
     for row in judged:
         if row["judge"]["problem"]:
             drops.add(row["judge"]["problem"], f"{row['file']} ({row['task']})")
@@ -46,11 +40,7 @@ def choose_rows(
 
 
 def check_number(rows: Sequence[object], drops: DropLog, *, min_rows: int) -> None:
-    """Refuse too few rows.
-
-    Raises:
-        DataError: with what was dropped.
-    """
+    """Refuse too few rows."""
     if len(rows) < min_rows:
         raise DataError(
             f"only {len(rows):,} rows came out",
@@ -70,12 +60,7 @@ def copy_pictures(rows: Sequence[Mapping[str, Any]], source: Path, folder: Path)
 def count_rows(
     rows: Sequence[Mapping[str, Any]], stages: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the numbers of a run.
-
-    Args:
-        rows: that came out.
-        stages: by name, how many things a stage was given, gave on and dropped.
-    """
+    """Return the numbers of a run."""
     return {
         "num_rows": len(rows),
         "labels": Counter(row["label"] for row in rows),

@@ -57,16 +57,7 @@ def keep_captions(rows: Sequence[Mapping[str, Any]], drops: DropLog) -> list[dic
 def make_scenarios(
     rows: Sequence[Mapping[str, Any]], folder: Path, *, seed: int
 ) -> list[dict[str, Any]]:
-    """Return for each captioned picture a row with its own task and one with another's.
-
-    Args:
-        rows: captioned pictures.
-        folder: that their pictures lie in.
-        seed: of the words and of which picture gets whose task.
-
-    Raises:
-        DataError: if there is no other task for a picture.
-    """
+    """Return for each captioned picture a row with its own task and one with another's."""
     screens = [_imagine(row, folder, seed) for row in rows]
     try:
         pairs = make_pairs(screens, seed=derive_seed(seed, "pairs"))

@@ -78,11 +78,7 @@ def _read_members(opened: tarfile.TarFile) -> Iterator[_Member]:
 
 
 def _check_end(opened: tarfile.TarFile) -> None:
-    """Refuse an archive without its end: to tarfile, a damaged header is the end as well.
-
-    Raises:
-        ReadError: if no empty block follows the last member.
-    """
+    """Refuse an archive without its end: to tarfile, a damaged header is the end as well."""
     assert opened.fileobj is not None
     opened.fileobj.seek(opened.offset)
     if opened.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
@@ -105,11 +101,7 @@ def _join(key: str, members: list[_Member]) -> Sample:
 
 
 def _read_caption(contents: dict[str, bytes]) -> str | None:
-    """Return the text, else the caption in the JSON.
-
-    Raises:
-        ValueError: if it is not UTF-8, or no JSON.
-    """
+    """Return the text, else the caption in the JSON."""
     if "txt" in contents:
         return contents["txt"].decode("utf-8")
     try:

@@ -47,11 +47,7 @@ _CAME_ALONG = {"model": None, "revision": None}
 
 
 def plan_stages(config: BootstrapConfig) -> list[Step]:
-    """Return the steps.
-
-    Raises:
-        DataError: if there are no pictures.
-    """
+    """Return the steps."""
     captioner, judge = config.captioner, config.judge
     models = {
         "captioner.model": captioner and captioner.model,

@@ -47,13 +47,7 @@ _SHAPE = TypeAdapter(_Record)
 def load_aokvqa(
     path: Path, *, boxes: BoxSource | None = None, pictures: Path | None = None
 ) -> LoadedRows:
-    """Load one file of A-OKVQA; a row's cluster is its picture.
-
-    Args:
-        path: ``aokvqa_v1p0_train.json`` or another of them.
-        boxes: the joined file with boxes; None: no row has boxes.
-        pictures: folder with COCO 2017's folders ``train2017`` and so on; None: text only.
-    """
+    """Load one file of A-OKVQA; a row's cluster is its picture."""
     records = [(f"{path} {n}", value) for n, value in enumerate(read_json(path, list))]
     return collect_rows(records, make=lambda value: _make_row(value, boxes, pictures))
 

@@ -46,13 +46,7 @@ _SHAPE = TypeAdapter(_Record)
 
 
 def load_drivingvqa(path: Path, *, split: Split, pictures: Path | None = None) -> LoadedRows:
-    """Load one split of DrivingVQA; a row's cluster is its picture.
-
-    Args:
-        path: ``train.json`` or ``test.json``.
-        split: which of them it is.
-        pictures: folder with the files that ``img_filename`` names; None: text only.
-    """
+    """Load one split of DrivingVQA; a row's cluster is its picture."""
     records = [(f"{path} {name}", (name, value)) for name, value in read_json(path, dict).items()]
 
     def make(record: tuple[str, Any]) -> VisualRow:

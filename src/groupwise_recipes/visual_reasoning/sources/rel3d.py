@@ -65,12 +65,7 @@ _SHAPE = TypeAdapter(_Record)
 
 
 def load_rel3d(path: Path, *, pictures: Path | None = None) -> LoadedRows:
-    """Load all splits of Rel3D.
-
-    Args:
-        path: the file of one of its splits, such as ``c_0.9_c_0.1.json``.
-        pictures: folder with the colour and the depth pictures; None: text only.
-    """
+    """Load all splits of Rel3D."""
     values = read_json(path, dict)
     missing = {"train", "valid", "test"} - values.keys()
     if missing:

@@ -56,12 +56,7 @@ _RELATION = TypeAdapter(_Relation)
 
 
 def load_spatialsense(path: Path, *, pictures: Path | None = None) -> LoadedRows:
-    """Load all splits of SpatialSense; a row's cluster is its picture.
-
-    Args:
-        path: ``annotations.json``.
-        pictures: folder with ``flickr`` and ``nyu``; None: text only.
-    """
+    """Load all splits of SpatialSense; a row's cluster is its picture."""
     records = [
         (f"{path} picture {number} relation {place}", (picture, relation))
         for number, picture in enumerate(read_json(path, list))

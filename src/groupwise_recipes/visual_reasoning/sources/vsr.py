@@ -40,12 +40,7 @@ _SHAPE = TypeAdapter(_Record)
 
 
 def load_vsr(folder: Path, *, pictures: Path | None = None) -> LoadedRows:
-    """Load all three splits of VSR; a row's cluster is its picture.
-
-    Args:
-        folder: with the three files; its name becomes part of the source's.
-        pictures: folder with the files that ``image`` names; None: text only.
-    """
+    """Load all three splits of VSR; a row's cluster is its picture."""
     paths: list[tuple[Path, Split]] = [
         (folder / f"{name}.jsonl", SPLIT_NAMES[name]) for name in _FILES
     ]

@@ -43,11 +43,7 @@ class ExecutorStub:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
-        """Start to listen.
-
-        Raises:
-            ServingError: if the port is in use.
-        """
+        """Start to listen."""
         self._thread.start()
         starting = asyncio.run_coroutine_threadsafe(self._listen(), self._loop)
         try:

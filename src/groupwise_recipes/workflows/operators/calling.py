@@ -68,11 +68,7 @@ class Operator:
         return {p.name: _make_reader(p.annotation) for p in parameters}
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name; numbers are taken for text where text belongs.
-
-        Raises:
-            OperatorError: if they do not fit the signature.
-        """
+        """Return the arguments of a call by name; numbers are taken for text where text belongs."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -85,11 +81,7 @@ class Operator:
             raise OperatorError(f"{self.name}: {what}") from error
 
     async def call(self, session: Session, arguments: Mapping[str, Any]) -> Any:
-        """Return what the function returns, as a JSON value.
-
-        Raises:
-            OperatorError: if the function raises an error, or returns no JSON value.
-        """
+        """Return what the function returns, as a JSON value."""
         given = (session,) if self.takes_session else ()
         value = await self.function(*given, **arguments)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -105,29 +97,17 @@ def _make_reader(annotation: Any) -> TypeAdapter[Any]:
 
 
 def make_operators(functions: Mapping[str, OperatorFunction]) -> dict[str, Operator]:
-    """Return the operators by name.
-
-    Raises:
-        ConfigError: if one is no async function with a docstring and annotations.
-    """
+    """Return the operators by name."""
     return {name: Operator(name, function) for name, function in functions.items()}
 
 
 def signatures(functions: Mapping[str, OperatorFunction]) -> dict[str, inspect.Signature]:
-    """Return how programs call each operator.
-
-    Raises:
-        ConfigError: if one cannot be used.
-    """
+    """Return how programs call each operator."""
     return {name: operator.signature for name, operator in make_operators(functions).items()}
 
 
 def describe_operators(functions: Mapping[str, OperatorFunction]) -> str:
-    """Return one line for each operator, for the policy's prompt: its call, fields and summary.
-
-    Raises:
-        ConfigError: if one cannot be used.
-    """
+    """Return one line for each operator, for the policy's prompt: its call, fields and summary."""
     return "\n".join(_describe(operator) for operator in make_operators(functions).values())
 
 

@@ -127,12 +127,7 @@ _PLACE = re.compile(r"\{\{([a-z_]+)\}\}")
 
 
 def render(operator: str, fields: Fields) -> str:
-    """Return the request of an operator of ``TEMPLATES`` with its fields filled in.
-
-    Raises:
-        KeyError: if a field is missing.
-        ValueError: if a list is empty or has more than 26 texts.
-    """
+    """Return the request of an operator of ``TEMPLATES`` with its fields filled in."""
 
     def fill(match: re.Match[str]) -> str:
         field = fields[match.group(1)]

@@ -97,9 +97,6 @@ def read_reply(text: str, kind: type[T]) -> T:
 
     Each field stands in tags of its name; a field with a default may be missing or empty, another
     may not. A program may stand in a Markdown fence between its tags.
-
-    Raises:
-        UnreadableError: if a field is missing or is no value of its type.
     """
     types = get_type_hints(kind)
     listed: Any = fields(kind)  # pyright: ignore[reportArgumentType]

@@ -48,9 +48,6 @@ class Session:
         """Return the model's reply to ``text`` read as a ``kind``; see ``read_reply``.
 
         A reply that cannot be read is asked for once more.
-
-        Raises:
-            OperatorError: if that cannot be read either, or the text is too long for the model.
         """
         try:
             return read_reply(await self.ask_model(text), kind)

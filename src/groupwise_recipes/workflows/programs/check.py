@@ -20,10 +20,6 @@ def check_program(text: str, operators: Mapping[str, inspect.Signature]) -> Chec
     a value on every path, and never raises ``NameError`` or ``UnboundLocalError``. Nothing of it is
     run here, and whatever the text is, it is answered.
 
-    Args:
-        text: bare Python, or one fenced block; text around the block is left out.
-        operators: by name, with the parameters that they take.
-
     Returns:
         What runs, or the first thing that is wrong.
     """

@@ -125,13 +125,7 @@ def leave(end: End) -> Paths:
 
 
 def repeat(once: Paths, *, leaving: Paths, is_certain: bool = False) -> Paths:
-    """Return a loop.
-
-    Args:
-        once: a turn: what is done before the body, and the body.
-        leaving: what happens when there is no further turn.
-        is_certain: there is at least one turn.
-    """
+    """Return a loop."""
     turned = once.ending("next", "continue")
     again = Change(lost=turned.ends["next"].lost) if turned.ends else Change()
     turns = Paths({"next": again}).then(once)

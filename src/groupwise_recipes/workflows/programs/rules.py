@@ -8,12 +8,7 @@ _FORM = "async def workflow({})"
 
 
 def describe_rules(*, assign_first: bool = True, language: Literal["en", "zh"] = "en") -> str:
-    """Return the rules that ``check_program`` holds a program to, one a line.
-
-    Args:
-        assign_first: say that every variable is to be assigned first.
-        language: of the sentences.
-    """
+    """Return the rules that ``check_program`` holds a program to, one a line."""
     forms = [_FORM.format(", ".join(PARAMETERS[:count])) for count in (1, 2, 3)]
     words = _RULES[language]
     lines = [

@@ -13,9 +13,6 @@ def describe_shape(source: str) -> str:
 
     What is returned does the same as the program, so programs of one shape do the same. Names that
     are bound by more than assignments and loops (parameters, functions, ...) stay.
-
-    Args:
-        source: a program that has passed the checks.
     """
     tree = parse_python(source)
     names = [one.node for one in walk(tree) if isinstance(one.node, ast.Name)]

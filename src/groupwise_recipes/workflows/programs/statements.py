@@ -27,10 +27,6 @@ from groupwise_recipes.workflows.programs.scopes import (
 def find_unassigned(tree: ast.Module, known: Set[str]) -> tuple[dict[Variable, int], bool]:
     """Return the variables that a program may read without a value, and whether it always answers.
 
-    Args:
-        tree: a program whose top level has functions, imports and constants only.
-        known: names that have a value without the program.
-
     Returns:
         The first line of each such variable, and whether ``workflow`` returns on every path.
     """

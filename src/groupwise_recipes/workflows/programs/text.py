@@ -14,11 +14,7 @@ _MARK = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.M)
 
 
 def find_source(text: str) -> tuple[str, tuple[Repair, ...]]:
-    """Return the program of a reply, and what was changed to get it.
-
-    Raises:
-        RefusedError: if there is none, or none that is certain.
-    """
+    """Return the program of a reply, and what was changed to get it."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError("too_long", 0, f"{len(text):,} characters, not {MAX_CHARACTERS:,}")
     # Python reads line ends so, also those in strings: this is no repair.
@@ -32,11 +28,7 @@ def find_source(text: str) -> tuple[str, tuple[Repair, ...]]:
 
 
 def parse(source: str) -> ast.Module:
-    """Return the tree of a program that Python can compile and the other checks can walk.
-
-    Raises:
-        RefusedError: if it cannot.
-    """
+    """Return the tree of a program that Python can compile and the other checks can walk."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
