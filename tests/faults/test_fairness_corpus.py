@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from groupwise.evaluation.results import digest_weights
 from run_folders import LABELS, PARTS, VARIED, make_predictions, make_run, write_weights
 
 from groupwise.core import GroupwiseError, append_jsonl, write_json
 from groupwise.evaluation.fairness import FairnessVerdict, check_fairness, read_facts
+from groupwise.evaluation.results import digest_weights
 
 Row = dict[str, Any]
 ROWS: list[Row] = [

@@ -40,7 +40,7 @@ from groupwise.flow.finished import open_run
 from groupwise.flow.policies import RunPolicy
 from groupwise.flow.prediction import PolicyPredictor, answer_requests, name_version
 from groupwise.flow.probing import Probes
-from groupwise.flow.replaying import replay_rewards
+from groupwise.flow.replaying import read_rollouts, replay_rewards
 from groupwise.flow.task import Task
 from groupwise.models.embedders import SENTENCES, TOWER
 from groupwise.models.identity import digest_base
@@ -48,7 +48,6 @@ from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import LabelMatch, LabelParser, Parsed, RewardSet
 from groupwise.serving import Request
-from groupwise.training.checkpoints import read_rollouts
 
 
 def test_the_shown_prompt_is_what_the_trained_policy_was_asked(finished: Path) -> None:

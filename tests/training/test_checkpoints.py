@@ -28,6 +28,7 @@ from groupwise.core import (
 )
 from groupwise.core.example import Message
 from groupwise.data.example_files import write_examples
+from groupwise.flow.replaying import read_rollouts
 from groupwise.models.policy import load_policy
 from groupwise.training import callbacks, checkpoints
 from groupwise.training.checkpoints import (
@@ -36,7 +37,6 @@ from groupwise.training.checkpoints import (
     find_last_checkpoint,
     find_start,
     mark_complete,
-    read_rollouts,
     read_step,
     remove_checkpoints,
     write_grpo_budget,

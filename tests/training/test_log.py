@@ -23,17 +23,19 @@ from groupwise.core import (
     RewardError,
     Score,
     TrainingError,
+    memory,
     read_json,
     read_jsonl,
 )
+from groupwise.core.memory import Memory, read_memory
 from groupwise.models.policy import load_policy
 from groupwise.models.trainable import TrainableSettings
 from groupwise.rewards import FactCounts, RewardSet
-from groupwise.training import callbacks, log
+from groupwise.training import callbacks
 from groupwise.training.callbacks import MetricRows
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.grpo import RewardFunction, train_grpo
-from groupwise.training.log import Memory, TrainingLog, begin_progress, end_progress, read_memory
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.settings import GrpoSettings, SftRow, SftSettings
 from groupwise.training.sft import train_sft
 
@@ -173,7 +175,7 @@ def test_only_the_first_process_writes(tmp_path, monkeypatch):
 
 
 def test_a_system_that_does_not_say_leaves_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(log, "_STATUS", tmp_path / "none")
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "none")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_memory() is None
     tell(tmp_path)

@@ -1,9 +1,12 @@
-"""How much memory this machine has, and how much of it is free for this process."""
+"""How much memory this machine has, what is free for this process, and what it takes."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _SYSTEM = Path("/proc/meminfo")
+_STATUS = Path("/proc/self/status")
+_MIB = 2**20
 _OWN_GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 # What version 2 of control groups and version 1 call the limit, the use, and what of it is cache.
@@ -61,3 +64,34 @@ def _read_group(folder: Path, names: tuple[str, str, str]) -> list[tuple[int, in
         return []
     cache = dict(zip(stat[::2], stat[1::2], strict=False)).get(cache_name, "0")
     return [(int(limit), used - int(cache))] if limit.isdigit() else []
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Of one process, in MiB: what its tensors take on a GPU, else all that it takes."""
+
+    device: str
+    now_mib: int
+    peak_mib: int
+    total_mib: int
+
+
+def read_memory() -> Memory | None:
+    """Return what this process takes; None on a CPU whose system does not say (not Linux)."""
+    import torch
+
+    if torch.cuda.is_available():
+        device = torch.cuda.current_device()
+        return Memory(
+            f"{torch.cuda.get_device_name(device)} (cuda:{device})",
+            torch.cuda.memory_allocated(device) // _MIB,
+            torch.cuda.max_memory_allocated(device) // _MIB,
+            torch.cuda.get_device_properties(device).total_memory // _MIB,
+        )
+    if not _STATUS.is_file():
+        return None
+    files = (_STATUS, _SYSTEM)
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    values = dict(line.split(":", 1) for line in lines)
+    sizes = [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "VmHWM", "MemTotal")]
+    return Memory("cpu", *sizes)

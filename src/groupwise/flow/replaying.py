@@ -7,13 +7,40 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from groupwise.core import Example, RunError, Score
+from groupwise.core import Completion, DataError, Example, RunError, Score, read_jsonl
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import read_splits
 from groupwise.rewards import RewardSet
-from groupwise.training.checkpoints import ROLLOUTS, Rollout, read_rollouts
+from groupwise.training.checkpoints import ROLLOUTS
 
 TOTAL = "reward"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One completion of a training."""
+
+    step: int  # finished updates when it was sampled
+    example: str  # id of what was asked
+    completion: Completion
+    score: Score  # what it earned then, without facts
+
+
+def read_rollouts(path: Path) -> Iterator[list[Rollout]]:
+    """Yield what was scored at once, in order; a file that no training wrote is a DataError."""
+    for row in read_jsonl(path):
+        try:
+            batch: list[Rollout] = []
+            for one in row["rollouts"]:
+                ids, reason = tuple(one["token_ids"]), one["finish_reason"]
+                completion = Completion(one["text"], ids, finish_reason=reason)
+                score = Score(one["value"], one["reason"], one["breakdown"], invalid=one["invalid"])
+                batch.append(Rollout(row["step"], one["example"], completion, score))
+            yield batch
+        except (KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} is not what a training with grpo.record_rollouts wrote", got=repr(error)
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from groupwise.core import ProgressLine, TrainingError, append_jsonl, hush, read_jsonl, write_json
+from groupwise.core.memory import read_memory
 from groupwise.models.quantization import note_quantization
 from groupwise.models.trainable import (
     format_trainable,
@@ -35,7 +36,7 @@ from groupwise.training.checkpoints import (
     refuse_pickles,
     remove_checkpoints,
 )
-from groupwise.training.log import TrainingLog, begin_progress, end_progress, read_memory
+from groupwise.training.log import TrainingLog, begin_progress, end_progress
 from groupwise.training.processes import ask_first, count_processes, is_first_process
 from groupwise.training.settings import PROJECT, GrpoSettings, TrainerSettings, name_memory_settings
 from groupwise.training.sharding import WholeModel, gather_weights, join
@@ -79,8 +80,7 @@ def run_trainer(
         ) as progress,
         name_memory_settings(settings),
     ):
-        callbacks = [WarmupCheck(), trackers, metrics, *([looks] if looks else [])]
-        callbacks.append(WholeCheckpoints())
+        callbacks = [trackers, metrics, *([looks] if looks else []), WholeCheckpoints()]
         if find_stop is not None:
             callbacks.append(AlarmStop(workspace.metrics, find_stop, at_end=not is_last))
         try:
@@ -173,8 +173,7 @@ class MetricRows(TrainerCallback):
 class Looks(TrainerCallback):
     """Checks on held-out items while it trains: rows, curves, and with ``validation`` a choice.
 
-    Every look is counted and written down: the best of many is better than it is by luck, and a
-    comparison has to know how many there were.
+    Every look is counted: the best of many is better than it is by luck.
     """
 
     def __init__(
@@ -315,19 +314,6 @@ class AlarmStop(TrainerCallback):
             seen, advice = self.alarm
             at = f"was stopped at step {state.global_step} of {state.max_steps}"
             raise TrainingError(f"{self.path.parent.name} {at}: {seen}", fix=advice)
-
-
-class WarmupCheck(TrainerCallback):
-    """Stops a training whose learning rate would still be rising at its last step."""
-
-    def on_train_begin(self, args, state, control, **_: Any) -> None:
-        num_rising = args.get_warmup_steps(state.max_steps)
-        if args.lr_scheduler_type != "constant" and num_rising >= state.max_steps:
-            raise TrainingError(
-                "the learning rate would never reach its peak",
-                got=f"a warm-up of {num_rising} steps in a training of {state.max_steps}",
-                fix="lower warmup_steps or warmup_share, or train for more steps",
-            )
 
 
 class WholeCheckpoints(TrainerCallback):

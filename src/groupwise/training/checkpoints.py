@@ -10,7 +10,6 @@ from typing import Any
 
 from groupwise.core import (
     Completion,
-    DataError,
     Example,
     Score,
     TrainingError,
@@ -176,16 +175,6 @@ def write_grpo_budget(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """One completion of a training."""
-
-    step: int  # finished updates when it was sampled
-    example: str  # id of what was asked
-    completion: Completion
-    score: Score  # what it earned then, without facts
-
-
 class RolloutLog:
     """A file with one line for all completions that were scored at once."""
 
@@ -218,20 +207,3 @@ class RolloutLog:
             for example, completion, score in zip(examples, completions, scores, strict=True)
         ]
         append_jsonl(self.path, {"step": step, "rollouts": rows})
-
-
-def read_rollouts(path: Path) -> Iterator[list[Rollout]]:
-    """Yield what was scored at once, in order; a file that no training wrote is a DataError."""
-    for row in read_jsonl(path):
-        try:
-            batch: list[Rollout] = []
-            for one in row["rollouts"]:
-                ids, reason = tuple(one["token_ids"]), one["finish_reason"]
-                completion = Completion(one["text"], ids, finish_reason=reason)
-                score = Score(one["value"], one["reason"], one["breakdown"], invalid=one["invalid"])
-                batch.append(Rollout(row["step"], one["example"], completion, score))
-            yield batch
-        except (KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} is not what a training with grpo.record_rollouts wrote", got=repr(error)
-            ) from error

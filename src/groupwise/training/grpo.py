@@ -1,9 +1,8 @@
 """GRPO with TRL's GRPOTrainer, behind one function.
 
-The rewards are a RewardSet: TRL sees one number per completion (None = unscored, which leaves the
-group's statistics), and each part is logged on its own. The prompts of all epochs are laid out in
-one fixed order that follows from the seed: TRL's own shuffling starts from the first permutation
-again when training is continued.
+TRL sees one number per completion (None: unscored, which leaves the group's statistics); each part
+of the reward is logged. The prompts of all epochs are laid out in an order that follows from the
+seed: TRL's shuffling starts from the first permutation again when training is continued.
 """
 
 import math
@@ -71,7 +70,6 @@ _RESOLVED_VLLM = (
     *("vllm_mode", "vllm_importance_sampling_correction", "vllm_importance_sampling_mode"),
     *("vllm_importance_sampling_clip_min", "vllm_importance_sampling_clip_max"),
 )
-_ONE_PICTURE = ("llava_onevision",)
 
 
 @silence_libraries()
@@ -214,7 +212,7 @@ def _check_prompts(policy: Policy, examples: Sequence[Example], *, num_needed: i
             fix="train on them one after the other",
         )
     kind, num_pictures = policy.model.config.model_type, max(len(e.pictures) for e in examples)
-    if kind in _ONE_PICTURE and num_pictures > 1:
+    if kind == "llava_onevision" and num_pictures > 1:
         raise TrainingError(
             f"GRPO of a {kind} model takes one picture a prompt: TRL's passes do not know of more",
             got=num_pictures,

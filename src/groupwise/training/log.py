@@ -1,9 +1,8 @@
-"""What a training tells while it runs, whatever loop it has: metrics, progress, memory, facts."""
+"""What a training tells while it runs, whatever loop it has: metrics, progress, facts."""
 
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,34 +71,3 @@ def begin_progress(folder: Path, *, num_steps: int, first_step: int) -> None:
 def end_progress(folder: Path) -> None:
     """Remove it: what follows from a training must not depend on the time of day."""
     (folder / "progress.json").unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Of one process, in MiB: what its tensors take on a GPU, else all that it takes."""
-
-    device: str
-    now_mib: int
-    peak_mib: int
-    total_mib: int
-
-
-def read_memory() -> Memory | None:
-    """Return what this process takes; None on a CPU whose system does not say (not Linux)."""
-    import torch
-
-    if torch.cuda.is_available():
-        device = torch.cuda.current_device()
-        return Memory(
-            f"{torch.cuda.get_device_name(device)} (cuda:{device})",
-            torch.cuda.memory_allocated(device) // _MIB,
-            torch.cuda.max_memory_allocated(device) // _MIB,
-            torch.cuda.get_device_properties(device).total_memory // _MIB,
-        )
-    if not _STATUS.is_file():
-        return None
-    files = (_STATUS, Path("/proc/meminfo"))
-    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
-    values = dict(line.split(":", 1) for line in lines)
-    sizes = [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "VmHWM", "MemTotal")]
-    return Memory("cpu", *sizes)

@@ -1,17 +1,14 @@
 """The on-policy check: before anything is learned the ratio is 1 and the KL divergence is 0.
 
-It compares the log-probabilities that training uses (padded batch, training mode) with those of an
-independent pass: one row at a time, no padding, evaluation mode, the prompt rendered again from the
-example. A difference means dropout, padding, positions, pictures or the reference are wrong, and
-every later number would be too. Such a mistake reaches every row, most of all the ones with the
-least and the most padding, so a few rows are scored again, from the shortest prompt to the longest.
+The log-probabilities that training uses (padded batch, training mode) are held against those of an
+independent pass: one row at a time, no padding, evaluation mode, the prompt rendered again. A
+difference means that dropout, padding, positions, pictures or the reference are wrong. That reaches
+the rows with the least and the most padding, so a few, from short to long, are scored again.
 
-How far rounding alone goes depends on precision, kernels, model and row. It is measured on those of
-them that differ most, again one at a time, in ways that none of those mistakes reaches: with
-columns of padding behind a row, which no token looks at, with attention by another kernel, and as
-several copies, compared with other numbers of copies only. In less precision than float32 rounding
-moves single tokens so far that a mistake which moves many of them a little, such as positions that
-are off by one, stays below the farthest one. There the mean is bounded, too.
+How far rounding goes is measured on the rows that differ most, in ways that no such mistake
+reaches: with padding behind a row, attention by another kernel, and several copies of it. In less
+precision than float32 it moves single tokens farther than a mistake that moves many a little, such
+as positions that are off by one: there the mean is bounded, too.
 """
 
 import math

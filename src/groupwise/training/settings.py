@@ -1,7 +1,4 @@
-"""Settings of SFT and GRPO, in YAML under ``sft`` and ``grpo``, and what Transformers gets of them.
-
-A config is read by this module alone: nothing heavy is imported at its top.
-"""
+"""Settings of SFT and GRPO, and what Transformers gets of them; nothing heavy is imported here."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

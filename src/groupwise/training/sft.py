@@ -1,8 +1,7 @@
 """Supervised fine-tuning with TRL's SFTTrainer: the warm-up before GRPO.
 
-The rows of all epochs are laid out in one fixed order that follows from the seed, so a run that is
-killed and continued sees exactly the rows of an uninterrupted one. Pictures are changed at random,
-each from its own seed and never from a global state.
+The rows of all epochs are laid out in an order that follows from the seed, so that a continued run
+sees the rows of an uninterrupted one. Pictures are changed at random, each from its own seed.
 """
 
 import random

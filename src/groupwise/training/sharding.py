@@ -35,9 +35,15 @@ class ShardedTraining:
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Let a warm-up that is a share, which Transformers rounds up, end before the last step."""
+        num_rising = self.args.get_warmup_steps(num_training_steps)
         if self.args.warmup_steps < 1:
-            num_rising = self.args.get_warmup_steps(num_training_steps)
             self.args.warmup_steps = min(num_rising, num_training_steps - 1)
+        elif self.args.lr_scheduler_type != "constant" and num_rising >= num_training_steps:
+            raise TrainingError(
+                "the learning rate would never reach its peak",
+                got=f"a warm-up of {num_rising} steps in a training of {num_training_steps}",
+                fix="lower warmup_steps, or train for more steps",
+            )
         return cast("Any", super()).create_scheduler(num_training_steps, optimizer)
 
     def create_accelerator_and_postprocess(self) -> None:

@@ -4,14 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from groupwise.evaluation.results import (
-    CONDITIONS_FILE,
-    Conditions,
-    describe_examples,
-    digest_prompts,
-    digest_weights,
-    read_conditions,
-)
 from pydantic import TypeAdapter
 from run_folders import CONDITIONS, PARTS, make_predictions, make_run, write_weights
 
@@ -31,6 +23,14 @@ from groupwise.evaluation.fairness import (
     read_facts,
 )
 from groupwise.evaluation.predictions import Measure, digest_items, read_predictions
+from groupwise.evaluation.results import (
+    CONDITIONS_FILE,
+    Conditions,
+    describe_examples,
+    digest_prompts,
+    digest_weights,
+    read_conditions,
+)
 
 
 def make_items(question: str = "Is it on-task?") -> list[Example]:

@@ -1,7 +1,6 @@
 """Each completion is drawn from its row's seed, whatever samples it.
 
-Here a row's tokens follow from its seed and the probabilities alone. vLLM is given the same seeds
-with each request; how far its draws follow from them is up to it.
+vLLM is given the seeds with each request; how far its draws follow from them is up to it.
 """
 
 import copy

@@ -1,7 +1,6 @@
 """A shared pass may differ from plain ones about as far as these differ from each other.
 
-How far that is depends on the precision, the kernels and the model, so it is measured on the same
-rows each time that a new shape of batches turns up.
+How far that is, is measured on the same rows each time that a new shape of batches turns up.
 """
 
 import math

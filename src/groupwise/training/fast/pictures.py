@@ -1,8 +1,7 @@
 """Pictures of rows, as processors of different families lay them out, each processed once a round.
 
 A picture is a stretch of patches (Qwen-VL), an entry (LLaVA, Gemma 3) or some tiles (InternVL); or
-a row has one entry with all of its pictures (SmolVLM, Idefics3). What belongs to a row is told by
-the names of the fields alone, as in TRL, so no family is named here.
+a row has one entry for all (SmolVLM, Idefics3). As in TRL, the names of the fields tell which.
 """
 
 import hashlib

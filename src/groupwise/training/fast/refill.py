@@ -1,7 +1,6 @@
 """Dynamic sampling: other prompts take the places of groups that have no gradient.
 
-Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2, which samples whole batches until enough
-groups are left. Here as many prompts are tried as places are open.
+Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2. Here as many are tried as places are open.
 """
 
 import random

@@ -1,8 +1,7 @@
 """A round of sampling and its updates: which rows share a prompt, and what is computed once.
 
-Transformers' Trainer keeps weights, optimizer and generators; what follows from them only at the
-start of a round is written beside a checkpoint. Kept states are not computed again: sampling made
-them token by token, and another pass would round differently.
+What does not follow from weights, optimizer and generators is written beside a checkpoint. Kept
+states are not computed again: sampling made them token by token; another pass rounds differently.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,4 @@
-"""What of a model can be shared, and why not.
-
-A family shares prompts once its shared passes were compared with plain ones: it is an entry here
-and one in the tests; what nobody has tried falls back.
-"""
+"""What of a model can be shared: families whose passes the tests compare; others fall back."""
 
 import re
 from collections.abc import Mapping

@@ -1,19 +1,17 @@
 """Sampling with vLLM through TRL: what it is told, shown and sent, and what is checked.
 
-*Weights.* TRL merges an adapter into the base weights and takes it out again at every sync. In
-bfloat16 both round, so that the base weights, and with them policy and reference, are other ones
-after each round. Here adapters are merged into copies, one weight at a time; nothing of the policy
-is written to.
+*Weights.* TRL merges an adapter into the base weights and takes it out again at every sync; in
+bfloat16 both round, and policy and reference change. Here adapters are merged into copies, one
+weight at a time.
 
 *Pictures.* vLLM processes pictures itself, by the limits of the model's own files. TRL gives it the
 pictures as they were and, in its process, prompts whose placeholders are written out already; vLLM
 writes the first of each out once more (https://github.com/huggingface/trl/issues/6294). Neither
 raises. Here it is shown what its processor leaves as it is, and what it made of it is compared.
 
-*The check.* vLLM's log-probabilities of what it sampled are about the policy's own after each sync.
-They never quite are: vLLM has other kernels, and often another precision. Weights that did not
-arrive, arrived in part, or of a stale prefix cache are farther off, once training has moved them by
-more than that; so are a server of another model and one that leaves the temperature out.
+*The check.* vLLM's log-probabilities of what it sampled are about the policy's own, but for its
+kernels and precision. Weights that did not arrive, or in part, a stale prefix cache, another model,
+and a server that leaves the temperature out are farther off.
 """
 
 import math
