@@ -85,6 +85,7 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
     """Train a few steps in this process; return MiB and CPU seconds."""
     import transformers
 
+    from groupwise.core.memory import read_memory
     from groupwise.flow.costs import Batch, Place, estimate_memory
     from groupwise.models.outline import find_outline
     from groupwise.models.policy import load_policy
@@ -93,7 +94,6 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
     from groupwise.rewards import RewardSet
     from groupwise.training.checkpoints import Workspace
     from groupwise.training.grpo import train_grpo
-    from groupwise.training.log import read_memory
     from groupwise.training.settings import GrpoSettings, SftRow, SftSettings
     from groupwise.training.sft import train_sft
 

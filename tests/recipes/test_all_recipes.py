@@ -20,8 +20,6 @@ from typing import get_args
 
 import pytest
 from group_words import FAIL, PARSER, PASS
-from groupwise_recipes.demo_selection.report_sections import make_sections as of_demo_selection
-from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 from one_language import list_foreign
 from plan_keys import write_done
 from recipe_plans import PLANS, make_plan
@@ -53,7 +51,7 @@ from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import Report
 from groupwise.evaluation.report.run_page import lay_out
 from groupwise.evaluation.report.tables import Section
-from groupwise.flow import Conditions
+from groupwise.evaluation.results import Conditions
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.evaluating import write_evaluation
 from groupwise.flow.other_data import describe_origin
@@ -66,12 +64,14 @@ from groupwise.sandbox.result import Status
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.results import list_measures as list_shots
 from groupwise_recipes.demo_selection.results import list_policies
+from groupwise_recipes.demo_selection.results import make_sections as of_demo_selection
 from groupwise_recipes.group_qc import measures as group_qc
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.measuring import list_measures as list_task_measures
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.measuring import MEASURES as VISUAL_MEASURES
 from groupwise_recipes.visual_reasoning.sections import make_sections as of_visual_reasoning
+from groupwise_recipes.visual_reasoning.sections import make_source_sections
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
 from groupwise_recipes.workflows.outcome import PolicyReason

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from groupwise_recipes.visual_reasoning.marking import mark_answer
 from plan_keys import read_config
 from question_sets import list_settings, write_aokvqa, write_drivingvqa
 from recipe_runs import TINY_SCENES, RecipeJob
@@ -36,7 +35,7 @@ from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.box_rivals import predict_one_place, predict_other_scene
 from groupwise_recipes.visual_reasoning.choices import name_longest
 from groupwise_recipes.visual_reasoning.config import VisualConfig
-from groupwise_recipes.visual_reasoning.measuring import measure_boxes
+from groupwise_recipes.visual_reasoning.measuring import mark_answer, measure_boxes
 from groupwise_recipes.visual_reasoning.task import TASK, VisualReasoning
 from groupwise_recipes.visual_reasoning.teaching import make_warmup_rows, read_warmup, write_target
 from groupwise_recipes.visual_reasoning.traces import add_trace, find_traced, teach_traces

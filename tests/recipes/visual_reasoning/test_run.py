@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer
-from groupwise_recipes.visual_reasoning.transfer import make_source_sections
 from made_once import make_once
 from made_predictions import predict
 from PIL import Image
@@ -29,6 +28,7 @@ from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
 from groupwise_recipes.visual_reasoning.inputs import prepare_inputs
 from groupwise_recipes.visual_reasoning.rows import RowError, VisualRow, write_rows
+from groupwise_recipes.visual_reasoning.sections import make_source_sections
 from groupwise_recipes.visual_reasoning.study_tables import read_tables
 from groupwise_recipes.visual_reasoning.task import TASK
 
