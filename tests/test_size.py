@@ -9,9 +9,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "src": 95_500,
     "tests": 74_400,
-    "src/groupwise/training": 5_200,
     "src/groupwise/evaluation": 3_700,
 }
 """What is owed: lines that these are still above (docs/decisions/0048-half-the-house.md)."""
