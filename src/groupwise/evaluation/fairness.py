@@ -76,6 +76,7 @@ class Manifest(BaseModel):
 
 class _Marker(BaseModel):
     finished_at: AwareDatetime
+    duration_s: float | None = None
     outputs: dict[str, Any] = {}
     uses: dict[str, Any] = {}  # digest of the outputs of each step that it used
 
@@ -184,6 +185,9 @@ def _list_facts(
         if one.step is None:
             continue
         sections[f"budget/{one.step}."] = one.budget
+        done = _read_marker(folder, one.step)
+        if done and done.duration_s is not None:
+            yield f"time/{one.step}.duration_s", done.duration_s
         for name, keys in RULES["of_training"].items():
             path = folder / one.step / f"{name}.json"
             found = read_json(path, dict) if path.is_file() else {}
