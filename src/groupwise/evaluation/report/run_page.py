@@ -382,11 +382,10 @@ class _Layout:
         blocks += [Table("", self.say_each(*names), tuple(rows))] if rows else []
         audits = (audit, self.report.reward_audit)
         found = [tell_finding(row, "") for one in audits for row in one.get("findings", ())]
-        points = tuple(f"{say(f'level.{one.level}')}: {say(one)}" for one in found)
-        folded = page.Block(
-            say("num_findings", num=len(found)), "fold", blocks=(page.Block(points=points),)
-        )
-        blocks += [folded] if found else []
+        points = tuple(say(one) for one in found if one.level == "info")  # others are notices
+        lines = page.Block(points=points)
+        folded = page.Block(say("num_findings", num=len(points)), "fold", blocks=(lines,))
+        blocks += [folded] if points else []
         return [*blocks, *(Block(say(one)) for one in self.report.looks)]
 
     def _settings(self) -> list[Block | Table]:
