@@ -116,7 +116,7 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
         record["relative_to"] = os.path.relpath(Path.cwd(), out)
         core.write_json(folder / "run.json", record)
         write_examples(folder / "examples.jsonl", [*splits["train"], *splits["validation"]])
-        head = "from pathlib import Path\n\nfrom groupwise.flow import open_rewards\n"
+        head = "from pathlib import Path\n\nfrom groupwise.flow.trainers import open_rewards\n"
         core.write_text(folder / "plugin.py", head + _PLUGINS[trainer])
         script = _write_script(config, trainer, has_validation=bool(splits["validation"]))
         core.write_text(folder / "launch.sh", script)
