@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _SYSTEM = Path("/proc/meminfo")
 _STATUS = Path("/proc/self/status")
@@ -80,13 +81,14 @@ def read_memory() -> Memory | None:
     """Return what this process takes; None on a CPU whose system does not say (not Linux)."""
     import torch
 
-    if torch.cuda.is_available():
-        device = torch.cuda.current_device()
+    cuda: Any = torch.cuda
+    if cuda.is_available():
+        device = cuda.current_device()
         return Memory(
-            f"{torch.cuda.get_device_name(device)} (cuda:{device})",
-            torch.cuda.memory_allocated(device) // _MIB,
-            torch.cuda.max_memory_allocated(device) // _MIB,
-            torch.cuda.get_device_properties(device).total_memory // _MIB,
+            f"{cuda.get_device_name(device)} (cuda:{device})",
+            cuda.memory_allocated(device) // _MIB,
+            cuda.max_memory_allocated(device) // _MIB,
+            cuda.get_device_properties(device).total_memory // _MIB,
         )
     if not _STATUS.is_file():
         return None
