@@ -224,9 +224,11 @@ def _check_evaluated(folder: Path, policies: Policies) -> None:
 def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
     """Return the starts, each once, in force when the steps and last the evaluation ended."""
     history, single = folder / "history.jsonl", folder / "manifest.json"
-    rows = read_jsonl(history) if history.is_file() else [read_manifest(single)]
+    last = read_manifest(single)  # refused if it was changed, also where the history has all starts
+    rows = list(read_jsonl(history)) if history.is_file() else []
     for row in rows:
         check_sealed(row, history)
+    rows = rows or [last]
     starts = [parse_as(row, TypeAdapter(Manifest), single) for row in rows]
     found: list[Manifest] = []
     for step in (*steps, EVALUATE):
