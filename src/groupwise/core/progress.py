@@ -43,7 +43,13 @@ class ProgressLine:
         self._note = ""
 
     def __call__(self, num_done: int, num_all: int | None, note: str = "") -> None:
-        """Note that so many of all are done; the first call sets the start of the estimate."""
+        """Note that so many of all are done; the first call sets the start of the estimate.
+
+        Args:
+            num_done: of the things.
+            num_all: of them; None where it is not known.
+            note: what else the line says.
+        """
         now = self._clock()
         # The start, the end of what came first, and the last time that something was done.
         if not self._marks or num_done > self._marks[-1][0]:

@@ -291,6 +291,10 @@ def check_fairness(
 
     ``factors`` are what is compared: keys or sections of the config (``grpo.beta``), or aspects
     (``data``, ``policy``); what follows from it is intended, too.
+
+    Raises:
+        EvaluationError: with fewer than two runs, the same policy of the same folder twice, a run
+            without items in the split, a name in ``factors`` that no run has, or damaged weights.
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")
@@ -335,6 +339,9 @@ def find_differences(
     """Return all differences, each classed, the confounding ones first.
 
     ``split``: whose items are held together; None: there are no items.
+
+    Raises:
+        EvaluationError: if a run has no items in the split, or no run has what a factor names.
     """
     for run in runs:
         if split is not None and not run.answers.get(split):

@@ -76,7 +76,11 @@ class Ledger:
             self._recent.append(None)
 
     def check(self) -> None:
-        """Refuse to go on if too many questions had no verdict."""
+        """Refuse to go on if too many questions had no verdict.
+
+        Raises:
+            JudgeError: with the rate and the commonest cause.
+        """
         failed = [result for result in self._recent if result is not None]
         num_asked = len(self._recent)
         if num_asked < self.stop.min_questions:

@@ -167,7 +167,11 @@ class PairwiseJudge(Versioned):
 
 
 def swap_pair(question: Question) -> Question:
-    """Return the question with its two answers in the opposite order."""
+    """Return the question with its two answers in the opposite order.
+
+    Raises:
+        JudgeError: if it does not have both.
+    """
     if not {FIRST, SECOND} <= question.texts.keys():
         raise JudgeError(
             "the question is no pair",

@@ -172,7 +172,11 @@ class BoxIou:
         return example.fields.get(self.parser.boxes) is not None
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
+        """Return the score.
+
+        Raises:
+            RewardError: if the reference boxes or the sizes cannot be used.
+        """
         references = self.parser.read_references(example)
         if references is None:
             return Score(None, f"no field {self.parser.boxes}")

@@ -41,7 +41,11 @@ class JsonParser(OpenParser):
         return LabelMatch(self)
 
     def write_near_misses(self, target: str) -> list[str]:
-        """Return a value with a part missing, other, or of another type; and in a list."""
+        """Return the value with a part that is missing, other, or of another type, and in a list.
+
+        Raises:
+            RewardError: if ``target`` is no answer.
+        """
         value = self.parse(self.write(target)).value
         return [self._frame(_dump(near)) for near in (*_list_changed(value), [value])]
 

@@ -49,7 +49,11 @@ class Judged:
         self.name = name
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion."""
+        """Return the score of one completion.
+
+        Raises:
+            JudgeError: if the judge failed too often.
+        """
         return self.score_batch([example], [completion])[0]
 
     def score_batch(

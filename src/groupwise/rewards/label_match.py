@@ -25,7 +25,11 @@ class LabelMatch:
         return example.label is not None
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
+        """Return the score.
+
+        Raises:
+            RewardError: if no answer can give the example's label.
+        """
         if example.label is None:
             return Score(None, "no label")
         right = self._read_label(example, example.label)
@@ -102,7 +106,11 @@ class HumanOverride:
         return corrected is not None and applies_to(self.reward, corrected)
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
+        """Return the score.
+
+        Raises:
+            RewardError: if the person's label is no text, or the reward cannot use it.
+        """
         corrected = self._correct(example)
         if corrected is None:
             return Score(None, "nobody corrected this")

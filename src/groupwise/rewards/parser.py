@@ -196,12 +196,20 @@ class AnswerParser(Config, ABC):
         return found if found.label is None else replace(found, prefix=text[:start] + found.prefix)
 
     def write(self, target: str) -> str:
-        """Return the text whose answer is ``target``; of tags before it, "…" is the contents."""
+        """Return the text whose answer is ``target``; of tags before it, "…" is the contents.
+
+        Raises:
+            RewardError: if the parser would not read that text as ``target``.
+        """
         answer = self._normalize(target)
         return self._finish(self._spell(answer), answer)
 
     def measure(self, example: Example, text: str) -> float | None:
-        """Return what ``make_reward`` pays for a text; None if it is no answer or has no score."""
+        """Return what ``make_reward`` pays for a text; None if it is no answer or has no score.
+
+        Raises:
+            RewardError: if no answer can be compared with the example.
+        """
         score = _open_reward(self)(example, Completion(text))
         return None if score.invalid else score.value
 

@@ -96,7 +96,11 @@ class VqaAccuracy:
         return example.fields.get(self.answers) is not None
 
     def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
+        """Return the score.
+
+        Raises:
+            RewardError: if the answers are not those of at least two different annotators.
+        """
         given: object = example.fields.get(self.answers)
         if given is None:
             return Score(None, f"no field {self.answers}")

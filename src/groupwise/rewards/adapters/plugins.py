@@ -72,6 +72,10 @@ class VerlScore:
 
         Where no examples are given, the ground truth becomes the label, what stands in
         ``extra_info`` the fields, and its ``question`` the prompt.
+
+        Raises:
+            RewardError: if the answer is unscored and no number was chosen for that, or the row is
+                not that of an example that is known.
         """
         example = self._find_example(data_source, ground_truth, dict(extra_info or {}))
         score = self.rewards.score(example, Completion(solution_str))
@@ -108,6 +112,13 @@ def make_swift_orm(
 
     Swift looks the class up in ``swift.rewards.orms`` and makes one object with ``args``; a plug-in
     file registers it: ``orms["groupwise"] = make_swift_orm(RewardSet(...))``.
+
+    Args:
+        rewards: what scores; what is unscored is None, which swift leaves out.
+        label: column with the reference answer; the other columns become fields.
+        name: of the class, which is the name in swift's metrics.
+        examples: what is asked about, by id, which rows have in the column ``example_id``; None:
+            an example is made of each row.
     """
 
     def start(self: object, args: object = None, **_: Any) -> None:

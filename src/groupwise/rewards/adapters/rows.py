@@ -79,7 +79,11 @@ class ScoreRange:
             raise RewardError("not a range", got=[self.low, self.high], expected="low < high")
 
     def read(self, name: str, value: object) -> Score:
-        """Return a number as a Score; None and NaN are unscored."""
+        """Return a number as a Score; None and NaN are unscored.
+
+        Raises:
+            RewardError: if it is no number or outside the range.
+        """
         number = _read_json(value)
         if number is None or (isinstance(number, float) and math.isnan(number)):
             return Score(None, f"{name} gave no value")

@@ -115,7 +115,11 @@ class TrlReward:
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
-        """Return one score per pair."""
+        """Return one score per pair.
+
+        Raises:
+            RewardError: if the function returns no number per completion, or one out of range.
+        """
         names = dict.fromkeys(name for example in examples for name in example.fields)
         columns = {name: [example.fields.get(name) for example in examples] for name in names}
         columns[self.label] = [example.label for example in examples]
