@@ -234,7 +234,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     notices = sorted(
         _collect_notices(filled, runs, every, language), key=lambda one: LEVELS.index(one.level)
     )
-    sources = blocks.Block(points=tuple(mark_code(run.folder) for run in runs))
+    sources = Block(points=tuple(mark_code(run.folder) for run in runs))
     page = blocks.Page(
         title=phrases.say("study_title"),
         lead=phrases.say("study_lead", num=len(runs), dash=DASH),
@@ -242,7 +242,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         notices=tuple(blocks.Notice(one.level, phrases.say(one)) for one in notices),
         checked=phrases.say("study_checked"),
         parts=tuple(_lay_out(one, phrases) for one in filled),
-        footer=(blocks.Block(phrases.say("sources"), "fold", blocks=(sources,)),),
+        footer=(Block(phrases.say("sources"), "fold", blocks=(sources,)),),
         is_sortable=True,
     )
     html, _ = blocks.write_page(page, out, name="study")
@@ -359,8 +359,8 @@ def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     if commands:
         config = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
         lead = say("study_commands_lead", seed="--set seed=1", config=config)
-        told = Block(lead), blocks.Block("\n".join(commands), "verbatim")
-        own.append(blocks.Block(say("study_commands"), "fold", blocks=told))
+        told = Block(lead), Block("\n".join(commands), "verbatim")
+        own.append(Block(say("study_commands"), "fold", blocks=told))
     return blocks.Part(table.name, table.title[language], tuple(own))
 
 

@@ -110,9 +110,7 @@ def lay_out_comparison(
     boxes.append(blocks.Box(kind, (), title, tuple(map(layout.say, comparison.reasons))))
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
     sources = (
-        [Block(say("sources"), "fold", blocks=(blocks.Block(points=tuple(folders)),))]
-        if folders
-        else []
+        [Block(say("sources"), "fold", blocks=(Block(points=tuple(folders)),))] if folders else []
     )
     parts = {
         "results": layout.show_results(),
@@ -231,7 +229,7 @@ class ComparisonLayout:
             shown = [(self.titles[one.system], [x for _, x in one.seeds]) for one in cells]
             caption = self.phrases.say("seeds_caption")
             plot = plots.plot_seeds("seeds", self.title_measure(), shown, caption=caption)
-            found.append(blocks.Block(plots=(plot,), kind="forest"))
+            found.append(Block(plots=(plot,), kind="forest"))
         return found
 
     def show_sides(self) -> list[Block | Table]:
@@ -275,7 +273,7 @@ class ComparisonLayout:
             heading = say("plot_of", key=title("series", key), step=step)
             drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
         if drawn:
-            found += [Block(say("curves_lead")), blocks.Block(plots=tuple(drawn[:MAX_CURVES]))]
+            found += [Block(say("curves_lead")), Block(plots=tuple(drawn[:MAX_CURVES]))]
         for step in dict.fromkeys(row.step for row in self.table.epochs):
             here = [row for row in self.table.epochs if row.step == step]
             keys = list(dict.fromkeys(key for row in here for key in row.values))
@@ -301,7 +299,7 @@ class ComparisonLayout:
         for one in self.comparison.cells:
             shown[one.system][one.cell] = show_value(one, scale)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
-        return [Block(self.phrases.say("grids_lead")), blocks.Block(tables=tuple(tables))]
+        return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
 
     def _span(self, values: Iterable[float | None]) -> Scale:
         known = [value for value in values if value is not None]
@@ -329,14 +327,14 @@ class ComparisonLayout:
                 )
                 for one in pairs
             ]
-            grid = blocks.Block(tables=tuple(grids))
+            grid = Block(tables=tuple(grids))
             return [*found, self._tabulate_means(), Block(say("every_cell"), "heading"), grid]
         table, bars = self._tabulate_tests()
         found.append(table)
         if bars:
             axis = say("forest_axis")
             plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
-            found.append(blocks.Block(plots=(plot,), kind="forest"))
+            found.append(Block(plots=(plot,), kind="forest"))
         return found
 
     def _show_gap(self, gap: Gap, scale: Scale | None = None) -> Cell:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
-from groupwise.evaluation import predictions as rows_of
 from groupwise.evaluation.alarms import History, find_alarms
 from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
@@ -17,7 +16,14 @@ from groupwise.evaluation.predictions import (
     ACCURACY,
     Measure,
     Prompts,
+    choose_headline,
+    digest_items,
+    find_constant,
+    find_measure,
+    group_by_policy,
     read_policies,
+    read_predictions,
+    read_prompts,
 )
 from groupwise.evaluation.report.phrases import LEVELS, Statement, format_share_interval
 from groupwise.evaluation.report.tables import read_sections
@@ -62,12 +68,12 @@ class Report:
 
         self.policies, self.measures = read_policies(folder), read_measures(folder)
         self.manifest = read("manifest.json", read_manifest, None)
-        self.predictions = read(_PREDICTIONS, rows_of.read_predictions, [])
+        self.predictions = read(_PREDICTIONS, read_predictions, [])
         self.metrics = read(_METRICS, read_metrics, [])
         self.comparisons = read("evaluate/comparisons.json", read_comparisons, [])
         self.audit = read("audit/audit.json", read_object, {})
         self.reward_audit = read("audit_rewards/audit.json", read_object, {}, is_due=False)
-        self.prompts = read("evaluate/prompts.json", rows_of.read_prompts, Prompts(), is_due=False)
+        self.prompts = read("evaluate/prompts.json", read_prompts, Prompts(), is_due=False)
         self.sections = read("evaluate/sections.json", read_sections, (), is_due=False)
         verbs = folder / "evaluate/verbs.json"  # commands that the run can be given to
         self.verbs: list[str] = read_json(verbs, list) if verbs.is_file() else []
@@ -84,7 +90,7 @@ class Report:
         self.on_policy = {step: read(f"{step}/on_policy.json", read_object, {}) for step in steps}
 
         # Metrics of policies that have what heads the report, by split, the main one first.
-        self.headline = rows_of.choose_headline({x.measure for x in self.metrics}, self.measures)
+        self.headline = choose_headline({x.measure for x in self.metrics}, self.measures)
         name, rank = self.headline.name, self.policies.rank
         headed = {(one.split, one.policy) for one in self.metrics if one.measure == name}
         metrics = [one for one in self.metrics if (one.split, one.policy) in headed]
@@ -94,7 +100,7 @@ class Report:
             self.by_split.setdefault(one.split, {}).setdefault(one.policy, {})[one.measure] = one
         # What details are about: a split, its metrics and answers, and its last policy, with 1, 0
         # or -1 for each that it is clearly better, not told apart or clearly worse than.
-        self.items = rows_of.group_by_policy(self.predictions)
+        self.items = group_by_policy(self.predictions)
         self.split = next(iter([*self.by_split, *(split for split, _ in self.items)]), "")
         self.main = self.by_split.get(self.split, {})
         names = self.policies.sort(name for split, name in self.items if split == self.split)
@@ -116,7 +122,7 @@ class Report:
 
     def define(self, name: str) -> Measure:
         """Return a measure; one that nobody defined is better when it is higher."""
-        return rows_of.find_measure(name, self.measures) or Measure(name, name, name)
+        return find_measure(name, self.measures) or Measure(name, name, name)
 
     @property
     def is_useful(self) -> bool:
@@ -197,7 +203,7 @@ def _tell_items(report: Report) -> Iterator[Statement]:
     for split in sorted({split for split, _ in report.items} | set(report.by_split)):
         here = [rows for key, rows in report.items.items() if key[0] == split]
         digests = {one.split_digest for one in report.metrics if one.split == split}
-        if len(digests | {rows_of.digest_items(rows) for rows in here if digests}) > 1:
+        if len(digests | {digest_items(rows) for rows in here if digests}) > 1:
             yield Statement("run.items", {"split": split}, "error", _METRICS)
         n = len({one.example_id for rows in here for one in rows})
         num = len({one.cluster for rows in here for one in rows})
@@ -231,7 +237,7 @@ def _tell_answers(report: Report) -> Iterator[Statement]:
                 values = {"policy": name, "value": found[name].value, "floor": floors[0]}
                 yield _warn("run.shortcut", _METRICS, split=split, **values)
     for (split, policy), items in report.items.items():
-        answer, known = rows_of.find_constant(items), policies.find(policy)
+        answer, known = find_constant(items), policies.find(policy)
         if answer is not None and "everything" not in known.blind_to:
             values = {"policy": policy, "n": len(items), "split": split, "answer": answer}
             yield _warn("run.constant", _PREDICTIONS, **values)

@@ -9,11 +9,21 @@ from statistics import median
 from typing import Any
 
 from groupwise.core import digest_file, flatten_settings, is_below
-from groupwise.evaluation import predictions as rows_of
 from groupwise.evaluation.alarms import describe_value, is_share, title_series
 from groupwise.evaluation.fairness import find_manifests
 from groupwise.evaluation.metrics import MAX_LABELS, Metric, bin_reliability, count_confusion
-from groupwise.evaluation.predictions import ACCURACY, MAX_TEXT, Language, Prediction, shorten
+from groupwise.evaluation.predictions import (
+    ACCURACY,
+    MARKS,
+    MAX_TEXT,
+    NEAR_DUPLICATE,
+    REWARD,
+    SEEN,
+    Language,
+    Prediction,
+    have_truths,
+    shorten,
+)
 from groupwise.evaluation.report import page, phrases, plots, tables
 from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import DASH, Phrases, format_count, mark_code
@@ -70,9 +80,7 @@ class _Layout:
         for number, one in enumerate(report.sections, start=1):
             if one.language in (None, self.language):
                 text = (Block(one.text),) if one.text else ()
-                folded = (
-                    page.Block(say("num_tables", num=len(one.tables)), "fold", blocks=one.tables),
-                )
+                folded = (Block(say("num_tables", num=len(one.tables)), "fold", blocks=one.tables),)
                 blocks = (*text, *(folded if len(one.tables) > 1 else one.tables))
                 sections[bool(one.tiles)].append(page.Part(f"section-{number}", one.title, blocks))
                 tiles += one.tiles
@@ -119,7 +127,7 @@ class _Layout:
         title = self.phrases.title_measure(self.report.define(whole))
         if not part:
             return title
-        value = self.say(value) if field in (rows_of.NEAR_DUPLICATE, rows_of.SEEN) else value
+        value = self.say(value) if field in (NEAR_DUPLICATE, SEEN) else value
         return f"{title} · {self.phrases.title('field', field)}: {value}"
 
     def _headline(self) -> list[Block | Table]:
@@ -131,7 +139,7 @@ class _Layout:
             list[Block | Table](),
         )
         log = report.logs.get(report.policies.find(report.last).step or "")
-        paid = {rows_of.REWARD.name, *(log.list_parts() if log else ())}
+        paid = {REWARD.name, *(log.list_parts() if log else ())}
         for split, by_policy in report.by_split.items():
             names = dict.fromkeys([main, *(name for own in by_policy.values() for name in own)])
             columns = {name: self._title(name) for name in names if not _PARTS.search(name)}
@@ -166,11 +174,9 @@ class _Layout:
                 head=say("measure"),
                 count=report.last,
             )
-            blocks.append(page.Block(plots=(plot,), kind="wide"))
+            blocks.append(Block(plots=(plot,), kind="wide"))
             blocks += (
-                [page.Block(say("by_parts", num=len(parts)), "fold", blocks=(table,))]
-                if parts
-                else []
+                [Block(say("by_parts", num=len(parts)), "fold", blocks=(table,))] if parts else []
             )
         return blocks
 
@@ -228,7 +234,7 @@ class _Layout:
         blocks: list[Block | Table] = [Block(say("changes_lead", most=NUM_CHANGES, **told))]
         for kind, own in found.items():
             cards = tuple(self._card(*pair) for pair in own[:NUM_CHANGES])
-            blocks += [Block(say(kind), "heading"), page.Block(cards=cards)] if own else []
+            blocks += [Block(say(kind), "heading"), Block(cards=cards)] if own else []
         return blocks if pairs else []
 
     def _card(self, *answers: Prediction) -> page.Card:
@@ -237,7 +243,7 @@ class _Layout:
         An answer is good if there is no better one, or if the other is worse.
         """
         say, one, measures = self.say, answers[-1], self.report.measures
-        marks, name = one.fields.get(rows_of.MARKS, {}), one.example_id[:8]
+        marks, name = one.fields.get(MARKS, {}), one.example_id[:8]
         task = one.fields.get("task") or self.report.prompts.turns.get(one.example_id)
         pills: list[tuple[str, str]] = []
         said: list[str] = []
@@ -301,9 +307,7 @@ class _Layout:
                 drawn[kind in ("reward", "heldout", "loss")].append(plot)
         head = self.say_each("series", "training", "last", "first", "lowest", "highest", "rows")
         values = Table("", head, tuple(rows), num_heads=2)
-        folded = page.Block(
-            say("signals"), "fold", blocks=(page.Block(plots=tuple(drawn[False])), values)
-        )
+        folded = Block(say("signals"), "fold", blocks=(Block(plots=tuple(drawn[False])), values))
         rows = []
         for step, log in logs.items():
             seconds, end = log.read("step_s").values, report.steps.get(step, {})
@@ -321,14 +325,14 @@ class _Layout:
             for step, check in report.on_policy.items()
             if check
         ]
-        curves = (Block(say("training_lead")), page.Block(plots=tuple(drawn[True])), folded, times)
+        curves = (Block(say("training_lead")), Block(plots=tuple(drawn[True])), folded, times)
         return [*curves, *map(Block, checks)] if logs else []
 
     def _answers(self) -> list[Block | Table]:
         """Return how often each truth got each answer, and how often confidence is right."""
         report, confusions, reliabilities = self.report, list[Table](), list[page.Plot]()
         items = [item for items in report.answers.values() for item in items]
-        labels = find_labels(items) if rows_of.have_truths(items) else ()
+        labels = find_labels(items) if have_truths(items) else ()
         # Open answers are as many as items: a row for each shows nothing and takes minutes to draw.
         if not 2 <= len(labels) <= MAX_LABELS:
             return []
@@ -341,9 +345,9 @@ class _Layout:
                 plot = plots.plot_reliability(file, title, bins, self.phrases, color=color)
                 reliabilities.append(plot)
         lead = Block(self.say("answers_lead", split=report.split))
-        blocks: list[Block | Table] = [lead, page.Block(tables=tuple(confusions))]
+        blocks: list[Block | Table] = [lead, Block(tables=tuple(confusions))]
         if reliabilities:
-            blocks += [Block(self.say("reliability_lead")), page.Block(plots=tuple(reliabilities))]
+            blocks += [Block(self.say("reliability_lead")), Block(plots=tuple(reliabilities))]
         return blocks
 
     def _mistakes(self) -> list[Block | Table]:
@@ -353,14 +357,14 @@ class _Layout:
         cards = tuple(map(self._card, choose_mistakes(wrong)))
         told = {"policy": self.report.last, "split": self.report.split, "shown": len(cards)}
         lead = Block(self.say("some_wrong", num=len(wrong), all=len(items), **told))
-        return [lead, page.Block(cards=cards)] if rows_of.have_truths(items) else []
+        return [lead, Block(cards=cards)] if have_truths(items) else []
 
     def _prompt(self) -> list[Block | Table]:
         """Return one prompt as the model sees it, where the run knows it."""
         asked, say = self.report.prompts, self.say
         lead = say("prompt_lead", item=asked.item[:8], split=self.report.split)
         lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
-        return [Block(lead), page.Block(asked.shown, "verbatim")] if asked.shown else []
+        return [Block(lead), Block(asked.shown, "verbatim")] if asked.shown else []
 
     def _data(self) -> list[Block | Table]:
         """Return what the audits counted and found, and how often items were looked at."""
@@ -383,8 +387,8 @@ class _Layout:
         audits = (audit, self.report.reward_audit)
         found = [tell_finding(row, "") for one in audits for row in one.get("findings", ())]
         points = tuple(say(one) for one in found if one.level == "info")  # others are notices
-        lines = page.Block(points=points)
-        folded = page.Block(say("num_findings", num=len(points)), "fold", blocks=(lines,))
+        lines = Block(points=points)
+        folded = Block(say("num_findings", num=len(points)), "fold", blocks=(lines,))
         blocks += [folded] if points else []
         return [*blocks, *(Block(say(one)) for one in self.report.looks)]
 
@@ -401,7 +405,7 @@ class _Layout:
         )
         every = Table("", self.say_each("setting", "value"), rows, kind="wrap")
         lead = Block(say("settings_lead", command=" ".join(manifest.get("command", ()))))
-        folded = page.Block(say("num_settings", num=len(rows)), "fold", blocks=(every,))
+        folded = Block(say("num_settings", num=len(rows)), "fold", blocks=(every,))
         return [lead, folded] if manifest else []
 
     def _next(self) -> list[Block | Table]:
@@ -415,9 +419,9 @@ class _Layout:
         if lines and report.doubt:
             lead = Block(self.say("next_doubt", policy=report.last, why=report.doubt), "plain")
             points = self.say_each("next_mistakes", "next_rows", "next_teach")
-            return [lead, page.Block(points=points)]
+            return [lead, Block(points=points)]
         lead = Block(self.say("next_lead"))
-        return [lead, page.Block("\n".join(lines), "verbatim")] if lines else []
+        return [lead, Block("\n".join(lines), "verbatim")] if lines else []
 
 
 def _find_picture(one: Prediction, folder: Path) -> Path | None:
