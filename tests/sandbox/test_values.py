@@ -300,11 +300,11 @@ _values_codec = st.recursive(
 def describe_codec(value: object) -> str:
     """Return types and values, NaN too; sets have no order."""
     if isinstance(value, set | frozenset):
-        return f"{type(value)} {sorted(map(describe, value))}"
+        return f"{type(value)} {sorted(map(describe_codec, value))}"
     if isinstance(value, dict):
-        return f"{type(value)} {[(describe(k), describe(v)) for k, v in value.items()]}"
+        return f"{type(value)} {[(describe_codec(k), describe_codec(v)) for k, v in value.items()]}"
     if isinstance(value, list | tuple | collections.deque):
-        return f"{type(value)} {[describe(item) for item in value]}"
+        return f"{type(value)} {[describe_codec(item) for item in value]}"
     return f"{type(value)} {value!r}"
 
 
