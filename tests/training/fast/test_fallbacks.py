@@ -213,6 +213,20 @@ def test_a_wrong_pass_of_a_shape_seen_later_is_noticed(grpo, pairs, monkeypatch,
     assert grpo.measure_difference(parent.gradients, fast.gradients) < 1e-4
 
 
+@pytest.mark.parametrize("trained", ["last", "sft"])
+def test_a_shape_seen_first_after_an_update_is_held_to_the_same_adapters(
+    grpo, pairs, keep_order, trained
+):
+    """The reference's pass goes through other adapters; both are compared, and neither is wrong."""
+    both = pairs.make_both("qwen2", trained, beta=0.1, learning_rate=3e-2)
+    for lengths in ((1, 4), (60, 60)):
+        for stepped in both:
+            stepped.say(grpo.write_completions(6, end=2))
+        parent, fast = (stepped.update(grpo.make_rows(3, lengths=lengths)) for stepped in both)
+        assert grpo.measure_log_probs(parent, fast) < 1e-5
+        assert grpo.measure_difference(parent.gradients, fast.gradients) < 1e-4
+
+
 @pytest.mark.parametrize("num_masked", [3, 6])
 def test_completions_that_are_masked(grpo, pairs, keep_order, num_masked):
     """Cut off and left out of the loss: there is no real token to compare."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import gather_object
+from peft.tuners.tuners_utils import BaseTunerLayer
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from groupwise.core import TrainingError
@@ -342,9 +343,11 @@ class FastGRPOTrainer(ShardedTraining, _Base):
             rows = guard.pick_rows(part, _MAX_COMPARED_ROWS[dtype != torch.float32])
             chosen = part.take(rows)
             given = shared.log_probs[rows, : chosen.ids.shape[1]][chosen.mask.bool()]
-            # What the check of a first round computed serves its first update, too.
+            # A round's check serves its first update, too; a reference goes through other adapters.
+            layers = [one for one in model.modules() if isinstance(one, BaseTunerLayer)][:1]
+            active = [(one.disable_adapters, one.active_adapters) for one in layers]
             tokens = chosen.prompts.ids.tolist(), chosen.ids.tolist()
-            key = (is_reference, self.state.global_step, part.places[rows].tolist(), tokens)
+            key = (is_reference, active, self.state.global_step, part.places[rows].tolist(), tokens)
             if self._plain is None or self._plain[0] != key:
                 alone = [chosen.take(row) for row in torch.arange(len(chosen.ids)).split(1)]
                 width = chosen.prompts.ids.shape[1] + chosen.ids.shape[1]
