@@ -90,7 +90,7 @@ def test_what_one_seed_alone_would_have_said_stands_at_the_top(flipped: list[Pat
 def test_a_policy_that_is_clearly_best_is_recommended(tmp_path: Path) -> None:
     shares = {"majority": [0.5] * 4, "sft": [0.7] * 4, "grpo": [0.9, 0.92, 0.91, 0.89]}
     found = report(write_seeds(tmp_path, shares))
-    assert (found.recommended, list_reasons(found)) == ("grpo", ["single", "single", "baseline"])
+    assert (found.recommended, list_reasons(found)) == ("grpo", ["baseline"])
     assert "Recommended: GRPO" in list(tell_comparison(found))
 
 
@@ -222,5 +222,4 @@ def test_the_page_has_the_same_numbers_in_every_form(flipped: list[Path], tmp_pa
         shown = [cell.strip() for cell in row.split("|")[3:9]]
         assert shown == [f"{100 * value:.1f}\u00a0%" for _, value in found.cells[2].seeds]
         assert all(cell in html.read_text(encoding="utf-8") for cell in shown)
-        assert (tmp_path / language / "comparison" / "seeds.svg").is_file()
         assert str(flipped[3]) in markdown
