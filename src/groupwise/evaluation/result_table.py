@@ -90,7 +90,7 @@ class SideRow:
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """The last logged values within one epoch of a training step, means over ``num_runs`` runs."""
+    """The last values logged in one epoch of a training step (0: the first), means over runs."""
 
     system: str
     step: str

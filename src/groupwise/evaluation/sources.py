@@ -259,12 +259,9 @@ def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:
 def _check_seeds(runs: Sequence[RunFacts], split: str) -> None:
     """Refuse runs that differ in more than the seed, or in nothing."""
     seeds = [run.facts.get(_SEED) for run in runs]
-    for run, seed in zip(runs, seeds, strict=True):
-        if not isinstance(seed, int):
-            raise EvaluationError(f"{run.folder} does not say its seed", fix="run it again")
-    if len(set(seeds)) < len(seeds):
+    if len(set(seeds)) < len(seeds) or None in seeds:
         raise EvaluationError(
-            "two of these runs have the same seed",
+            "two of these runs have the same seed, or one does not say its own",
             got=seeds,
             fix="leave one of them out, or name the folder of each run once",
         )
@@ -373,13 +370,14 @@ def _read_training(facts: Facts) -> Iterator[EpochRow]:
 
 
 def _read_log(path: Path) -> dict[int, dict[str, float]]:
-    """Return the last finite numbers that a training logged within each epoch."""
+    """Return the last finite numbers that a training logged in each epoch; as epoch 0 the first."""
     rows = [row for row in read_jsonl(path) if isinstance(row.get("step"), int)]
     places = {x["step"]: max(1, math.ceil(x["epoch"])) for x in rows if _is_number(x.get("epoch"))}
     found: dict[int, dict[str, float]] = {}
     for row in sorted(rows, key=lambda row: row["step"]):
         numbers = {key: float(row[key]) for key in _LOGGED if _is_number(row.get(key))}
         if numbers and row["step"] in places:
+            found[0] = {**numbers, **found.get(0, {})}
             found.setdefault(places[row["step"]], {}).update(numbers)
     return found
 

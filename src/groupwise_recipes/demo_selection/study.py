@@ -130,7 +130,7 @@ class Study:
         return Items(
             measure="accuracy",
             split="test",
-            policy=f"{run.arm}, epoch {epoch}",
+            policy=run.arm if epoch else f"RCE ({run.arm})",
             ids=tuple(kept),
             clusters=tuple(cells[0][item].cluster for item in kept),
             values=np.array([fmean(cell[item].accuracy or 0.0 for cell in cells) for item in kept]),
@@ -389,7 +389,8 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     every = compare_results(study.tabulate(sorted({0, *finished})), pairs=[])
     grid = study.tabulate(study.epochs, is_fair=bool(comparison.table.is_fair))
     gaps = compare_results(grid, pairs=study.pairs)
-    told = [one for one in every.notices if one.kind in ("notice.missing", "notice.nested")]
+    kinds = ("notice.rests_on_few", "notice.missing", "notice.nested")
+    told = [one for one in (*starts.notices, *every.notices) if one.kind in kinds]
     notices = [*collect_notices(study, sides), *comparison.notices, *told]
     notices.sort(key=lambda one: LEVELS.index(one.level))
     training = {"sides": tuple(sides), "epochs": tuple(study.list_epochs())}

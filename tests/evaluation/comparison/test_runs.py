@@ -331,9 +331,10 @@ def test_one_system_has_nothing_to_be_held_against(compare_grid: Compare) -> Non
 def test_epochs_are_means_over_the_runs_of_a_system(compare_grid: Compare) -> None:
     table = compare_grid({"0.12": 0.6, "0.15": 0.95}).table
     rows = [row for row in table.epochs if row.system == "0.12"]
-    assert [(row.epoch, row.num_runs) for row in rows] == [(1, 2), (2, 2)]
-    assert [row.values["reward"] for row in rows] == pytest.approx([0.5, 1.0])
-    assert [row.values["loss"] for row in rows] == pytest.approx([0.2 + 0.18, 0.1 + 0.18])
+    assert [(row.epoch, row.num_runs) for row in rows] == [(0, 2), (1, 2), (2, 2)]
+    assert [row.values["reward"] for row in rows] == pytest.approx([0.1, 0.5, 1.0])
+    losses = [row.values["loss"] for row in rows]
+    assert losses == pytest.approx([1 + 0.18, 0.2 + 0.18, 0.1 + 0.18])
     assert "kl" not in rows[0].values
 
 
@@ -346,7 +347,7 @@ def test_only_numbers_of_a_log_are_read(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", predictions=make_answers(0.8))
     write_jsonl(folder / "grpo/metrics.jsonl", rows)
     table = read_runs([Source("a", folder)], Question())
-    assert [row.values for row in table.epochs] == [{"loss": 1.5}]
+    assert [row.values for row in table.epochs] == [{"loss": 2}, {"loss": 1.5}]
     assert read_runs([Source("a", folder, "sft")], Question()).epochs == ()
 
 

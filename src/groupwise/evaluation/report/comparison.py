@@ -117,7 +117,6 @@ def lay_out_comparison(
         language=language,
         notices=tuple(blocks.Notice(x.level, layout.say(x)) for x in comparison.notices),
         checked=say("comparison_checked"),
-        legend=tuple(zip(layout.colors, layout.titles.values(), strict=True)),
         boxes=tuple(boxes),
         parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
         footer=(*([sources] if folders else []), Block(say("comparison_footer"), "plain")),
@@ -131,7 +130,6 @@ class ComparisonLayout:
     def __init__(self, comparison: Comparison, phrases: Phrases) -> None:
         self.comparison, self.table, self.phrases = comparison, comparison.table, phrases
         self.names = self.table.systems
-        self.colors = [plots.pick_color(place) for place in range(len(self.names))]
         # Values of an axis are shown with the last part of its key.
         axis = self.table.system_axis.rpartition(".")[2]
         self.titles = {x: f"{axis} {x}" if axis else phrases.title_policy(x) for x in self.names}
@@ -211,7 +209,7 @@ class ComparisonLayout:
             more = f" +{len(digests) - 1}" if digests[1:] else ""
             row.append(Cell(digests[0] + more if digests else DASH, is_code=bool(digests)))
             rows.append(tuple(row))
-        table = Table("", head, tuple(rows), kind="headline", marks=tuple(self.colors))
+        table = Table("", head, tuple(rows), kind="headline")
         return [Block(self.phrases.say("results_lead")), table]
 
     def show_sides(self) -> list[Block | Table]:
@@ -220,11 +218,9 @@ class ComparisonLayout:
         tables: dict[bool, list[tuple[Cell, ...]]] = {True: [], False: []}
         told = ""
         for row in self.table.sides:
-            tag = say(f"kind.{row.kind}") if row.kind else ""
-            named = {"tag": tag, "tag_kind": row.kind or "", "is_code": True}
-            why = row.why.get(self.phrases.language, "")
-            title = Cell(f"{row.aspect}/{row.key}", "" if why == told else why, **named)
-            told = why
+            why, kind = row.why.get(self.phrases.language, ""), row.kind or ""
+            title = Cell(f"{row.aspect}/{row.key}", "" if why == told else why, is_code=True)
+            title, told = replace(title, tag=kind and say(f"kind.{kind}"), tag_kind=kind), why
             values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
             tables[row.kind is not None].append((title, *values))
         unlike, same = (Table("", head, tuple(rows), kind="wrap sides") for rows in tables.values())
@@ -233,7 +229,7 @@ class ComparisonLayout:
         return [*found, fold] if same.rows else found
 
     def show_training(self) -> list[Block | Table]:
-        """Return the last values of every epoch, a table for each training step."""
+        """Return the first values and the last of every epoch, a table for each training step."""
         title, found = self.phrases.title, list[Block | Table]()
         for step in dict.fromkeys(row.step for row in self.table.epochs):
             here = [row for row in self.table.epochs if row.step == step]
@@ -242,7 +238,7 @@ class ComparisonLayout:
             rows = [
                 (
                     Cell(self.titles[row.system]),
-                    Cell(str(row.epoch), order=row.epoch),
+                    Cell(str(row.epoch or self.phrases.say("first")), order=row.epoch),
                     *(_show(row.values.get(key), words.format_plain) for key in keys),
                 )
                 for row in here
