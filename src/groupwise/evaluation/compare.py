@@ -226,8 +226,10 @@ def _find_trend(gaps: Sequence[Gap], epochs: int | None) -> float | None:
 
     None: there are no epochs (``epochs`` is their place in a cell), or not the same cells of each.
     """
+    if epochs is None:
+        return None
     found: dict[Coordinates, list[float | None]] = {}
-    for gap in gaps if epochs is not None else ():
+    for gap in gaps:
         found.setdefault(gap.cell[:epochs] + gap.cell[epochs + 1 :], []).append(gap.difference)
     known = [[one for one in own if one is not None] for own in found.values()]
     known = [own for own in known if own]

@@ -223,7 +223,7 @@ def _read_run(folder: Path) -> StudyRun:
     if not (evaluation / files.FACTS).is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
     checked = core.read_json(path, dict) if path.is_file() else None
-    gap = checked and max(checked["max_log_ratio"], checked["max_kl"] or 0.0)
+    gap = None if checked is None else max(checked["max_log_ratio"], checked["max_kl"] or 0.0)
     kept = {key: value for key, value in settings.items() if key not in (BETA, SEED, PLANNED)}
     return StudyRun(
         folder=folder,
@@ -238,7 +238,7 @@ def _read_run(folder: Path) -> StudyRun:
             for cell in files.list_cells(evaluation)
         },
         gap=gap,
-        is_on_policy=checked is not None and gap <= checked["tolerance"],
+        is_on_policy=checked is not None and gap is not None and gap <= checked["tolerance"],
     )
 
 
@@ -330,8 +330,9 @@ def collect_notices(study: Study, sides: Sequence[SideRow]) -> Iterator[Statemen
             yield warn("kl_falls", arm=arm, first=kl[0], last=kl[-1])
     lists = list(study.compare_lists())
     for arms in dict.fromkeys(arms for arms, *_ in lists):
-        same, num = (sum(one[at] for one in lists if one[0] == arms) for at in (2, 3))
-        if num and same == num:
+        counts = [(same, num) for name, _, same, num in lists if name == arms]
+        num = sum(num for _, num in counts)
+        if num and num == sum(same for same, _ in counts):
             kind = "nothing_changed" if arms in study.arms else "arms_alike"
             yield warn(kind, arms=arms, num=num)
     places = product(study.runs, (0, *study.epochs), study.shots)
@@ -404,7 +405,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         lay_out_comparison(one, language, own=PHRASES) for one in (comparison, starts, every, gaps)
     )
     findings, verdict = page.boxes
-    paragraphs = (*findings.paragraphs, *against.boxes[0].paragraphs)
+    paragraphs = tuple(dict.fromkeys((*findings.paragraphs, *against.boxes[0].paragraphs)))
     lead = Block(say("training_lead"))
     parts = [
         replace(one, blocks=(lead, *one.blocks)) if one.name == "training" else one

@@ -374,7 +374,7 @@ class ComparisonLayout:
         for pair in () if is_grid else self.comparison.pairs[:MAX_PAIRS]:
             sides = [one for name in (pair.first, pair.second) for one in self.table.select(name)]
             a, b = (one.items for one in sides) if pair.num_tested else (None, None)
-            if a is None or b is None:
+            if a is None or b is None or not sides[0].answers:
                 continue
             rows: list[tuple[Cell, ...]] = []
             unlike = np.flatnonzero(a.values != b.values).tolist()
@@ -383,7 +383,7 @@ class ComparisonLayout:
                 row.append(Cell((a.labels[place] if a.labels else None) or DASH))
                 for side, items in zip(sides, (a, b), strict=True):
                     answer = side.answers.get(a.ids[place])
-                    text = answer.text if answer else items.answers and items.answers[place]
+                    text = answer.text if answer else ""
                     row.append(Cell(text or DASH, self._mark(float(items.values[place]))))
                 rows.append(tuple(row))
             lead = Block(say("discordant_lead", shown=len(rows), all=len(unlike)))
