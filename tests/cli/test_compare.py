@@ -13,7 +13,6 @@ from run_folders import VARIED, make_run
 
 from groupwise.core import digest_json, write_json
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "published_beta_table.json"
 PROGRAM = (sys.executable, "-m", "groupwise.cli")
 
 
@@ -298,12 +297,6 @@ class TestReport:
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
         assert values["table"]["axes"] == []
         assert values["cells"][0]["system"] == "beta 0.12, num_items 120"
-
-    def test_a_file_of_cells(self, tmp_path: Path, command_line: CommandLine) -> None:
-        done = command_line("report", FIXTURE, "--out", "out", "--language", "zh")
-        assert done.returncode == 0
-        assert done.stdout.startswith("错误: data/recorded_candidates")
-        assert "−1.8" in (tmp_path / "out/comparison.md").read_text()
 
     def test_a_run_is_rendered_again(self, runs: Path, command_line: CommandLine) -> None:
         done = command_line("report", "runs/a")

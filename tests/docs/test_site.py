@@ -63,6 +63,12 @@ def test_the_site_is_built_strictly_and_asks_nobody_for_anything(project: Path):
     assert 'id="groupwise.flow.task.Task.warmup"' in interface
 
 
+def test_the_first_page_lists_all_systems() -> None:
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for name in ("demo_selection", "group_qc", "on_task", "visual_reasoning", "workflows"):
+        assert f"groupwise_recipes/{name}/README.md" in text, name
+
+
 def test_links_lead_to_pages_or_name_what_is_no_page():
     home, other = ROOT / "docs" / "index.md", ROOT / "docs" / "rewards.md"
     readme = ROOT / "src" / "groupwise_recipes" / "on_task" / "README.md"

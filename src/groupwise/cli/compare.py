@@ -1,4 +1,4 @@
-"""``groupwise compare`` and ``report``: runs, methods over seeds, sweeps and published cells."""
+"""``groupwise compare`` and ``report``: runs, methods over seeds, and sweeps."""
 
 from itertools import product
 from pathlib import Path
@@ -89,7 +89,7 @@ def report(
     targets: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SWEEP_DIR|CELLS.json|RUN...",
+            metavar="SWEEP_DIR|RUN...",
             help="What to report on: several runs are of one recipe and differ in the seed only.",
         ),
     ],
@@ -97,17 +97,16 @@ def report(
     metric: Metric = None,
     factors: Factors = None,
     language: ReportLanguage = "en",
-    out: Annotated[Path | None, _choose_out("the sweep's folder, or the file's name")] = None,
+    out: Annotated[Path | None, _choose_out("the sweep's folder")] = None,
     debug: Debug = False,
 ) -> None:
-    """Write the report of a sweep, of cells without items, of several seeds, or of one run again.
+    """Write the report of a sweep, of several seeds, or of one run again.
 
     The values of the first axis of a sweep are compared, or those of the axes named --factor; its
     seeds are repetitions. Of a sweep over seeds alone, and of several runs, the policies are
     compared. A recipe that has a report of its own for several runs, also of sweeps, writes that
     one, unless --metric or --factor is given; of one run, it does so with --out.
     """
-    from groupwise.evaluation.published import read_published
     from groupwise.evaluation.report.run_page import write_report
 
     target, *others = targets
@@ -122,10 +121,6 @@ def report(
         report_seeds(targets, metric, folder, language)
     elif is_sweep:
         report_sweep(target, metric, factors or [], out or target, language)
-    elif target.is_file():
-        folder = out or target.with_suffix("")
-        _check_free(folder)
-        _write(read_published(target), folder, language)
     elif is_run and out is not None:
         raise ConfigError(
             "a run's own report is written into the run",
@@ -138,7 +133,7 @@ def report(
     else:
         raise EvaluationError(
             f"there is nothing to report on at {target}",
-            expected="a sweep, a run or a file of cells",
+            expected="a sweep or a run",
             fix="check the path",
         )
 

@@ -94,7 +94,6 @@ from groupwise.core.result_file import ResultFile
 from groupwise.core.runs import RunFolder, describe_machine, list_gpus, list_packages
 from groupwise.core.seeds import Seed, derive_seed, seed_everything
 from groupwise.core.shapes import parse_value
-from groupwise.core.starts import repeat_start
 from groupwise.core.yaml_loader import parse_yaml
 
 __all__ = [
@@ -177,7 +176,6 @@ __all__ = [
     "read_manifest",
     "read_picture",
     "read_total_memory",
-    "repeat_start",
     "replace_file",
     "report_places",
     "seal",

@@ -19,17 +19,15 @@ from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
 from groupwise.evaluation.statistics import (
     NUM_RESAMPLES,
     SIGNIFICANCE,
-    DiscordantItem,
     PairedComparison,
     adjust_holm,
     compare_items,
-    list_discordant,
 )
 
 SAME = 1e-12
 MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS, FEW_CARRYING = 0.05, 100, 20, 20
 MAX_COMPARISONS, MANY_COMPARISONS, FEWER_RESAMPLES, RESAMPLES_ALONE = 200, 20, 1_999, 2_000
-MAX_DISCORDANT, MIN_DISCORDANT, MAX_FAILED = 20, 5, 5
+MAX_FAILED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +59,11 @@ class Gap:
             return None
         return self.test.low, self.test.high
 
-    def state_interval(self, side: Literal[1, -1] = 1) -> Statement | str:
-        """Return its interval and p as a statement, turned round for side -1; empty without one."""
+    def state_interval(self) -> Statement | str:
+        """Return its interval and p as a statement; empty without one."""
         if self.ends is None:
             return ""
-        values: dict[str, Any] = {"ends": sorted(side * end for end in self.ends), "p": self.p_holm}
+        values: dict[str, Any] = {"ends": self.ends, "p": self.p_holm}
         if not isinstance(self.test, MethodDifference):
             return Statement("interval.items", values)
         num = min(self.test.num_seeds_a, self.test.num_seeds_b)
@@ -89,7 +87,7 @@ class AxisMean:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two systems, in which cells which of them is better, and the items that they differ in."""
+    """Two systems, and in which cells which of them is better."""
 
     first: str
     second: str
@@ -100,9 +98,6 @@ class Pair:
     clear: tuple[int, int]  # cells, better and worse, that survive Holm's method
     by_axis: tuple[tuple[AxisMean, ...], ...]
     trends: tuple[float | None, ...]  # of all cells, for an axis of epochs
-    discordant: tuple[DiscordantItem, ...] = ()
-    discordant_cell: Coordinates = ()  # the tested cell that differs most
-    won: tuple[int, int, int] = (0, 0, 0)  # its items that the first wins, the second wins, all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,17 +136,8 @@ def compare_results(
         is_much = table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS
         pairs = [(names[0], other) for other in names[1:]] if is_much else every
     places = list(product(pairs, table.cells))
-    sides = [(table.select(a, cell), table.select(b, cell)) for (a, b), cell in places]
-    num_tests = sum(bool(a and b and a[0].items and _are_same_items(a[0], b[0])) for a, b in sides)
-    num_resamples = NUM_RESAMPLES if num_tests <= MANY_COMPARISONS else FEWER_RESAMPLES
-    gaps: list[Gap] = []
-    for (pair, cell), (ours, theirs) in zip(places, sides, strict=True):
-        if ours and theirs:
-            gaps.append(_subtract(table, ours, theirs, seed, num_resamples))
-        else:
-            states = {table.summarize(name, cell).state for name in pair} - {"done"}
-            why = "inapplicable" if states == {"inapplicable"} else "missing"
-            gaps.append(Gap(cell, None, why))
+    num_resamples = NUM_RESAMPLES if len(places) <= MANY_COMPARISONS else FEWER_RESAMPLES
+    gaps = [_subtract(table, *place, seed, num_resamples) for place in places]
     tests = [gap.test for gap in gaps if gap.test is not None and gap.ends is not None]
     values = [x.p_value_clustered if isinstance(x, PairedComparison) else x.p_value for x in tests]
     adjusted = iter(adjust_holm([value for value in values if value is not None]))
@@ -170,25 +156,24 @@ def compare_results(
 
 def _are_same_items(one: Result, two: Result) -> bool:
     """Whether two results are not known to be of other items, labels or clusters."""
-    if any(a and b and a != b for a, b in ((one.digest, two.digest), (one.n, two.n))):
+    if one.digest != two.digest:
         return False
     a, b = one.items, two.items
     return a is None or b is None or (a.ids, a.clusters) == (b.ids, b.clusters)
 
 
 def _subtract(
-    table: ResultTable,
-    ours: Sequence[Result],
-    theirs: Sequence[Result],
-    seed: int,
-    num_resamples: int,
+    table: ResultTable, pair: tuple[str, str], cell: Coordinates, seed: int, num_resamples: int
 ) -> Gap:
-    """Return the difference of two systems that have run in a cell, without Holm's method."""
+    """Return the difference of two systems in a cell, without Holm's method."""
+    ours, theirs = (table.select(name, cell) for name in pair)
+    if not ours or not theirs:
+        states = {table.summarize(name, cell).state for name in pair} - {"done"}
+        return Gap(cell, None, "inapplicable" if states == {"inapplicable"} else "missing")
     seeds, others = ([one.seed for one in side] for side in (ours, theirs))
     is_paired = not table.is_of_methods or seeds == others
     is_paired = is_paired and all(map(_are_same_items, ours, theirs))
     items = [[one.items for one in side if one.items] for side in (ours, theirs)]
-    cell = ours[0].cell
     if not is_paired and not (table.is_of_methods and all(items)):
         return Gap(cell, None, "other_items")
     one, two = (fmean(result.value or 0.0 for result in side) for side in (ours, theirs))
@@ -209,11 +194,10 @@ def _subtract(
 
 
 def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -> Pair:
-    known = [gap for gap in gaps if gap.difference is not None]
     sign = table.measure.sign
-    gains = {gap.cell: sign * (gap.difference or 0.0) for gap in known}
-    signs = [(gain > 0) - (gain < 0) for gain in gains.values()]
-    clear = [gains[gap.cell] > 0 for gap in known if gap.is_clear]
+    gains = [sign * gap.difference for gap in gaps if gap.difference is not None]
+    signs = [(gain > 0) - (gain < 0) for gain in gains]
+    clear = [sign * (gap.difference or 0.0) > 0 for gap in gaps if gap.is_clear]
     epochs = next((place for place, axis in enumerate(table.axes) if axis.has_epochs), None)
     by_axis: list[tuple[AxisMean, ...]] = []
     for place, axis in enumerate(table.axes):
@@ -225,34 +209,16 @@ def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -
             mean = fmean(values) if values else None
             rows.append(AxisMean(value, mean, len(values), len(here), trend))
         by_axis.append(tuple(rows))
-    found = Pair(
+    return Pair(
         *pair,
         gaps=tuple(gaps),
-        mean=fmean(gap.difference or 0.0 for gap in known) if known else None,
+        mean=sign * fmean(gains) if gains else None,
         counts=(signs.count(1), signs.count(-1), signs.count(0)),
         num_tested=sum(gap.ends is not None for gap in gaps),
         clear=(clear.count(True), clear.count(False)),
         by_axis=tuple(by_axis),
         trends=tuple(_find_trend(gaps, epochs) if x.has_epochs else None for x in table.axes),
     )
-    tested = [gap for gap in known if isinstance(gap.test, PairedComparison)]
-    if not tested:
-        return found
-    cell = max(tested, key=lambda gap: abs(gap.difference or 0.0)).cell
-    (one,), (two,) = (table.select(name, cell) for name in pair)
-    assert one.items is not None
-    assert two.items is not None
-    unlike = list_discordant(one.items, two.items)
-    shown: list[DiscordantItem] = []
-    for item in unlike[: max(MIN_DISCORDANT, MAX_DISCORDANT // (len(table.systems) - 1))]:
-        ours, theirs = one.answers.get(item.id), two.answers.get(item.id)
-        named: dict[str, Any] = {"task": str(ours.fields.get("task") or "") if ours else ""}
-        named["answer_a"] = (ours and ours.text) or item.answer_a
-        named["answer_b"] = (theirs and theirs.text) or item.answer_b
-        shown.append(replace(item, **named))
-    better = [sign * (item.value_a - item.value_b) > 0 for item in unlike]
-    won = better.count(True), better.count(False), len(one.items.ids)
-    return replace(found, discordant=tuple(shown), discordant_cell=cell, won=won)
 
 
 def _find_trend(gaps: Sequence[Gap], epochs: int | None) -> float | None:
@@ -262,15 +228,14 @@ def _find_trend(gaps: Sequence[Gap], epochs: int | None) -> float | None:
     """
     if epochs is None:
         return None
-    found: dict[str, dict[Coordinates, float]] = {}
+    found: dict[Coordinates, list[float | None]] = {}
     for gap in gaps:
-        own = found.setdefault(gap.cell[epochs], {})
-        if gap.difference is not None:
-            own[gap.cell[:epochs] + gap.cell[epochs + 1 :]] = gap.difference
-    first, *others = found.values()
-    if not first or not others or any(one.keys() != first.keys() for one in others):
+        found.setdefault(gap.cell[:epochs] + gap.cell[epochs + 1 :], []).append(gap.difference)
+    known = [[one for one in own if one is not None] for own in found.values()]
+    known = [own for own in known if own]
+    if not known or {len(own) for own in known} != {max(map(len, found.values()))}:
         return None
-    return fmean(others[-1].values()) - fmean(first.values())
+    return fmean(own[-1] - own[0] for own in known) if known[0][1:] else None
 
 
 def _recommend(
@@ -291,7 +256,6 @@ def _recommend(
         "one_system": (len(table.systems) < 2, {}),
         "missing": (table.num_missing, all_missing),
         "inapplicable": (silent, {"names": silent}),
-        "no_items": (not any(one.items for one in table.results), {}),
         "other_items": (other, {"num_cells": len(other)}),
     }
     reasons = [Statement(f"reason.{kind}", one) for kind, (holds, one) in against.items() if holds]
@@ -308,21 +272,14 @@ def _recommend(
     if equals:
         return None, [Statement("reason.equal", {"names": [best, *equals]})]
     rivals = [x for x in pairs if best in (x.first, x.second) and {x.first, x.second} <= {*means}]
-    evidence: list[Statement] = []
     if untold := len(means) - 1 - len(rivals):
         reasons.append(Statement("reason.not_compared", {"best": best, "num": untold}))
     for pair in rivals:
-        side = 1 if pair.first == best else -1
-        better, worse = pair.clear[::side]
-        values = {"best": best, "rival": pair.second if side > 0 else pair.first, "worse": worse}
-        values |= {"num_cells": len(pair.gaps), "better": better, "mean": side * (pair.mean or 0.0)}
+        better, worse = pair.clear if pair.first == best else pair.clear[::-1]
         if not better or worse:
-            reasons.append(Statement("reason.not_clear", values))
-        is_single = len(pair.gaps) == 1 and pair.gaps[0].ends is not None
-        values["interval"] = pair.gaps[0].state_interval(side) if is_single else ""
-        evidence.append(Statement("evidence.single" if is_single else "evidence.grid", values))
-    if table.is_fair:
-        evidence.append(Statement("evidence.fair"))
+            rival = pair.second if pair.first == best else pair.first
+            reasons.append(Statement("reason.not_clear", {"best": best, "rival": rival}))
+    evidence = [Statement("evidence.fair")] if table.is_fair else []
     ends = [one.low if sign > 0 else one.high for one in cells if one.system == best]
     known = [one.baseline for one in table.results if one.system == best]
     near, base = ([one for one in found if one is not None] for found in (ends, known))
@@ -342,7 +299,10 @@ def _list_notices(
     """Yield what must be known before any number, beside what is a reason against all systems."""
     limits: dict[str, Statement] = {}
     for pair, gap in [(one, gap) for one in pairs for gap in one.gaps]:
-        if not isinstance(test := gap.test, MethodDifference):
+        if isinstance(test := gap.test, PairedComparison) and gap.is_clear and test.rests_on_few:
+            values = {"num_carrying": round(test.num_carrying or 0)}
+            limits["few"] = Statement("notice.rests_on_few", values, "warning")
+        if not isinstance(test, MethodDifference):
             continue
         num = min(test.num_seeds_a, test.num_seeds_b)
         for seed, difference, p in gap.alone[:1]:  # only where the methods do not say the same
@@ -384,14 +344,9 @@ def _list_notices(
         values = {"n": n, "in_clusters": told, "num_cells": len(cells)}
         yield Statement("notice.small", values, "warning")
     for place, axis in enumerate(table.axes):
-        sets: dict[object, set[frozenset[str]]] = {}
-        for one in table.results:
-            if one.items is not None:
-                rest = (one.system, one.seed, one.cell[:place] + one.cell[place + 1 :])
-                sets.setdefault(rest, set()).add(frozenset(one.items.ids))
-        several = [sorted(found, key=len) for found in sets.values() if len(found) > 1]
-        is_nested = several and all(a < b for found in several for a, b in pairwise(found))
-        if is_nested or (not sets and axis.nested):
+        known = {(x.cell[place], frozenset(x.items.ids)) for x in table.results if x.items}
+        sets = sorted({ids for _, ids in known}, key=len)
+        if len(known) == len(sets) > 1 and all(a < b for a, b in pairwise(sets)):
             yield Statement("notice.nested", {"axis": axis.key})
     keys = [table.system_axis, *(axis.key for axis in table.axes), "seed"]
     same: list[tuple[dict[str, str], str | float | None]] = []

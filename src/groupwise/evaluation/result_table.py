@@ -1,4 +1,4 @@
-"""One table of results: whatever is measured of runs, seeds, sweeps and published cells.
+"""One table of results: whatever is measured of runs, seeds and sweeps.
 
 A row is (system, run, seed, cell, split, item, measure, value). Rows that share all but the item
 are one ``Result`` with their values as an array. Beside them stands what the fairness gate says of
@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
 
-from groupwise.core import Config
 from groupwise.evaluation.fairness import DifferenceKind
 from groupwise.evaluation.methods import compare_methods
 from groupwise.evaluation.predictions import ACCURACY, Items, Measure, Policies, Prediction
@@ -24,15 +22,14 @@ from groupwise.evaluation.statistics import clustered_ratio
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]
-Name = Annotated[str, BeforeValidator(lambda value: value if value is None else str(value))]
 
 
-class GridAxis(Config):
-    """One axis of the cells; ``nested``: items along it lie in one another, None: not known."""
+@dataclass(frozen=True, slots=True)
+class GridAxis:
+    """One axis of the cells: a key, such as of the config, and its values."""
 
     key: str
-    values: tuple[Name, ...] = Field(min_length=1)
-    nested: bool | None = None
+    values: tuple[str, ...]
 
     @property
     def has_epochs(self) -> bool:
@@ -44,9 +41,9 @@ class GridAxis(Config):
 class Result:
     """The rows of one system, run, seed and cell, or what several seeds come to.
 
-    ``value`` is the mean of ``items`` in [0, 1], None unless it is done; a published value has no
-    items. ``baseline`` is the best value, on the same items, of a policy that does not see the
-    whole task, or of always saying the commonest label; ``digest`` is of the items' ids and labels.
+    ``value`` is the mean of ``items`` in [0, 1], None unless it is done. ``baseline`` is the best
+    value, on the same items, of a policy that does not see the whole task, or of always saying the
+    commonest label; ``digest`` is of the items' ids and labels.
     """
 
     system: str
@@ -54,7 +51,7 @@ class Result:
     seed: int = 0
     state: State = "done"
     value: float | None = None
-    low: float | None = None  # the 95 % interval
+    low: float | None = None  # the 95 % interval of a summary
     high: float | None = None
     n: int | None = None  # of several seeds that with fewest, as the clusters
     num_clusters: int | None = None
@@ -78,43 +75,28 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class SideRow:
-    """A setting or a count: a text per system, None where it was not recorded.
+    """A setting or data: a text per system, None where it was not recorded.
 
-    ``kind`` is how the fairness gate classes the difference, None where there is none, ``why`` its
-    sentence by language, and ``part`` the count among several of one key.
+    ``kind`` is how the fairness gate classes the difference, None where there is none, and ``why``
+    its sentence by language.
     """
 
     aspect: str
     key: str
     values: tuple[str | None, ...]
     kind: DifferenceKind | None = None
-    reason: str = ""
     why: Mapping[str, str] = field(default_factory=dict[str, str])
-    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """A logged number of a training step: mean, lowest and highest run of a system by step."""
+class EpochRow:
+    """The last values logged in one epoch of a training step (0: the first), means over runs."""
 
-    step_name: str
-    key: str
     system: str
-    num_runs: int
-    steps: tuple[int, ...]  # at which all runs logged it
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-
-class EpochRow(Config):
-    """The last logged values within one epoch of a training step, means over ``num_runs`` runs."""
-
-    system: Name
+    step: str
     epoch: int
-    values: dict[str, float]
-    step: str = ""
-    num_runs: int = 1
+    values: Mapping[str, float]
+    num_runs: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -131,7 +113,6 @@ class ResultTable:
     is_fair: bool | None = True  # whether nothing differs but what is compared; None: not asked
     sides: tuple[SideRow, ...] = ()  # settings and data, those that differ first
     notices: tuple[Statement, ...] = ()  # what is to be known of the sources
-    curves: tuple[Curve, ...] = ()
     epochs: tuple[EpochRow, ...] = ()
     sections: Mapping[str, tuple[Section, ...]] = field(  # what recipes add to their reports
         default_factory=dict[str, tuple[Section, ...]]
@@ -178,16 +159,14 @@ class ResultTable:
         done = self.select(system, cell)
         if not done:
             return self._by_place.get((system, cell), [Result(system, cell, state="waiting")])[0]
-        low, high, limit = done[0].low, done[0].high, ""
+        low, high, limit = None, None, ""
         items = [one.items for one in done if one.items is not None]
-        if len(done) > 1:
-            low = high = None
-            if items:  # The mean is a difference to always having 0.
-                zeros = [replace(one, values=np.zeros_like(one.values)) for one in items]
-                found = compare_methods(zeros, items, is_paired=True)
-                limit = found.limit
-                if found.low is not None and found.high is not None:
-                    low, high = max(0.0, found.low), min(1.0, found.high)
+        if items[1:]:  # The mean is a difference to always having 0.
+            zeros = [replace(one, values=np.zeros_like(one.values)) for one in items]
+            found = compare_methods(zeros, items, is_paired=True)
+            limit = found.limit
+            if found.low is not None and found.high is not None:
+                low, high = max(0.0, found.low), min(1.0, found.high)
         elif items:  # A single cluster says nothing about others.
             ones = np.ones(len(items[0].ids))
             low, high = clustered_ratio(items[0].values, ones, items[0].clusters) or (0.0, 1.0)
@@ -198,7 +177,7 @@ class ResultTable:
             value=fmean(one.value or 0.0 for one in done),
             low=low,
             high=high,
-            n=min((one.n for one in done if one.n is not None), default=None),
+            n=min((one.n for one in done if one.n), default=None),
             num_clusters=min((one.num_clusters for one in done if one.num_clusters), default=None),
             digest=" ".join(sorted({one.digest for one in done})),
             items=None,

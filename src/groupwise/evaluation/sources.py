@@ -6,12 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from groupwise.core import EvaluationError, check_records, read_jsonl
 from groupwise.evaluation.fairness import (
@@ -37,7 +34,6 @@ from groupwise.evaluation.report.phrases import LANGUAGES, Statement
 from groupwise.evaluation.report.tables import read_sections
 from groupwise.evaluation.result_table import (
     Coordinates,
-    Curve,
     EpochRow,
     GridAxis,
     Result,
@@ -57,11 +53,7 @@ _FOLLOWS = (
     *("base_weights", "tokenizer"),
 )
 _KINDS: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
-_SAMENESS = (
-    *("same_predictions", "same_answers"),
-    *("identical", "identical_other_weights", "identical_answers"),
-)
-_MAX_TOLD, _MAX_VALUES, _MAX_POINTS = 6, 4, 400
+_MAX_TOLD, _MAX_VALUES = 6, 4
 _LOGGED = (
     *("loss", "eval_loss", "reward", "heldout/accuracy", "kl", "ppo_loss", "entropy"),
     *("dead_groups", "invalid", "advantage_std", "advantage_max", "completion_length"),
@@ -121,11 +113,14 @@ def read_runs(
     told = list(tell_rows(sides))
     # In a grid what is too much the same is told by axis.
     remarks = {one.values["why"]["en"]: one for found in verdicts for one in found.remarks}
-    told += [x for x in remarks.values() if not (axes and x.values["reason"] in _SAMENESS)]
+    told += [
+        one
+        for one in remarks.values()
+        if not axes or one.level == "error" or one.values["reason"] == "not_varied"
+    ]
     if question.chosen and question.split == "test":
         values = {"keys": question.chosen, "measure": table.measure}
         told.append(Statement("notice.chosen_on_test", values, "warning"))
-    curves, epochs = _read_training(facts)
     paths = {one.system: one.folder / "evaluate" / "sections.json" for one in done if not axes}
     sections = {name: read_sections(path) for name, path in paths.items() if path.is_file()}
     return replace(
@@ -134,8 +129,7 @@ def read_runs(
         is_fair=all(found.is_fair for found in verdicts),
         sides=sides,
         notices=(*told, *table.notices),
-        curves=tuple(curves),
-        epochs=tuple(epochs),
+        epochs=tuple(_read_training(facts)),
         sections={name: found for name, found in sections.items() if found},
     )
 
@@ -265,12 +259,9 @@ def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:
 def _check_seeds(runs: Sequence[RunFacts], split: str) -> None:
     """Refuse runs that differ in more than the seed, or in nothing."""
     seeds = [run.facts.get(_SEED) for run in runs]
-    for run, seed in zip(runs, seeds, strict=True):
-        if not isinstance(seed, int):
-            raise EvaluationError(f"{run.folder} does not say its seed", fix="run it again")
-    if len(set(seeds)) < len(seeds):
+    if len(set(seeds)) < len(seeds) or None in seeds:
         raise EvaluationError(
-            "two of these runs have the same seed",
+            "two of these runs have the same seed, or one does not say its own",
             got=seeds,
             fix="leave one of them out, or name the folder of each run once",
         )
@@ -306,7 +297,7 @@ def _judge(names: Sequence[str], facts: Facts, question: Question) -> Iterator[F
 def arrange_sides(
     names: Sequence[str], facts: Facts, differences: Iterable[Difference]
 ) -> tuple[SideRow, ...]:
-    """Return settings and counts side by side, those that differ first.
+    """Return settings and data side by side, those that differ first.
 
     Of what differs in several cells the worst class counts. Data comes first: training on other
     data is the commonest way to fool oneself.
@@ -327,77 +318,46 @@ def arrange_sides(
     places = {"data": 0, "items": 1, "config": 2}
     for fact in sorted(known, key=lambda x: (places.get(x.partition("/")[0], 3), x)):
         aspect, _, key = fact.partition("/")
-        if aspect == "conditions" and fact not in unlike:
-            continue
-        # Of counts, each is a row.
-        tables = [value for side in known[fact] for value in side]
-        are_counts = all(isinstance(one, dict) for one in tables)
-        texts: dict[str, tuple[str | None, ...]] = {}
-        for part in dict.fromkeys(part for one in tables for part in one) if are_counts else [""]:
-            shown = [
-                [show_count(part, one) if are_counts else show_value(one) for one in side]
-                for side in known[fact]
-            ]
-            texts[part] = tuple(map(_join, shown))
-        named: dict[str, Any] = {}
+        row = SideRow(aspect, key, tuple(map(_join, known[fact])))
         if group := unlike.get(fact):
             worst = min(group, key=lambda one: _KINDS.index(one.kind))
             why = {language: worst.explain(language) for language in LANGUAGES}
-            named = {"kind": worst.kind, "reason": worst.reason, "why": why}
-        differing = {part for part, own in texts.items() if len(set(own)) > 1} or set(texts)
-        rows += [
-            SideRow(aspect, key, own, part=part, **(named if part in differing else {}))
-            for part, own in texts.items()
-        ]
+            row = replace(row, kind=worst.kind, why=why)
+        rows += [row] if group or aspect != "conditions" else []
     kinds = (*_KINDS, None)
     return tuple(sorted(rows, key=lambda row: kinds.index(row.kind)))
 
 
 def tell_rows(rows: Sequence[SideRow]) -> Iterator[Statement]:
     """Yield a notice per confounding difference; of more than six the rest is a list."""
-    unlike: dict[tuple[str, str], list[SideRow]] = {}
-    for row in rows:
-        if row.kind == "confounding":
-            unlike.setdefault((row.aspect, row.key), []).append(row)
-    for (aspect, key), own in list(unlike.items())[:_MAX_TOLD]:
-        kind = "notice.confounding" if any(any(row.values) for row in own) else "notice.gate"
-        values = {"aspect": aspect, "key": key, "pairs": [(row.part, row.values) for row in own]}
-        values |= {"reason": own[0].reason, "why": own[0].why}
+    unlike = [row for row in rows if row.kind == "confounding"]
+    for row in unlike[:_MAX_TOLD]:
+        kind = "notice.confounding" if any(row.values) else "notice.gate"
+        values = {"aspect": row.aspect, "key": row.key, "sides": row.values, "why": row.why}
         yield Statement(kind, values, "error")
-    if rest := [f"{aspect}/{key}" for aspect, key in unlike][_MAX_TOLD:]:
+    if rest := [f"{row.aspect}/{row.key}" for row in unlike[_MAX_TOLD:]]:
         yield Statement("notice.more_unlike", {"num": len(rest), "keys": rest}, "error")
 
 
-def _join(values: Sequence[str]) -> str | None:
+def _join(values: Iterable[Any]) -> str | None:
     """Return all different values as one text; None of none."""
-    shown = list(dict.fromkeys(values))
+    shown = list(dict.fromkeys(map(show_value, values)))
     more = " …" if len(shown) > _MAX_VALUES else ""
     return " / ".join(shown[:_MAX_VALUES]) + more if shown else None
 
 
 def show_value(value: Any) -> str:
     """Return a JSON value as text; of a digest the beginning."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {show_value(one)}" for key, one in value.items())
     if isinstance(value, str):
         return value[:8] if re.fullmatch(r"[0-9a-f]{32}", value) else value
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def show_count(key: str, table: Mapping[str, Any]) -> str:
-    """Return a count with what it is a part of: ``5/800`` where ``num_queries`` is 800.
-
-    The whole is a number whose key is the beginning of this key (``num_queries`` of
-    ``num_queries_with_a_positive``).
-    """
-    value = table.get(key)
-    wholes = [name for name in table if key.startswith((f"{name}_", f"{name}:"))]
-    if isinstance(value, int) and wholes and isinstance(table[wholes[0]], int):
-        return f"{value}/{table[wholes[0]]}"
-    return "–" if value is None else show_value(value)
-
-
-def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
-    """Return what the runs of each system logged in the steps behind it, by step and by epoch."""
-    logs: dict[tuple[str, str], list[Mapping[str, Mapping[int, float]]]] = {}
+def _read_training(facts: Facts) -> Iterator[EpochRow]:
+    """Yield what the runs of each system logged, by step and epoch."""
+    logs: dict[tuple[str, str], list[Mapping[int, Mapping[str, float]]]] = {}
     for (system, _), runs in facts.items():
         for run in runs:
             every = sorted(path.parent.name for path in run.folder.glob("*/metrics.jsonl"))
@@ -405,38 +365,34 @@ def _read_training(facts: Facts) -> tuple[list[Curve], list[EpochRow]]:
                 if (path := run.folder / step / "metrics.jsonl").is_file():
                     logs.setdefault((step, system), []).append(_read_log(path))
     steps = list(dict.fromkeys(step for step, _ in logs))
-    curves, epochs = list[Curve](), list[EpochRow]()
-    for (step, system), runs in sorted(logs.items(), key=lambda x: steps.index(x[0][0])):
-        last: dict[int, dict[str, list[float]]] = {}
-        for log, key in product(runs, _LOGGED):
-            places = {at: max(1, math.ceil(one)) for at, one in log.get("epoch", {}).items()}
-            own = {places[at]: x for at, x in log.get(key, {}).items() if at in places}
-            for epoch, value in own.items():
-                last.setdefault(epoch, {}).setdefault(key, []).append(value)
-        for epoch, found in sorted(last.items()):
-            means = {key: fmean(found[key]) for key in _LOGGED if key in found}
-            num = max(map(len, found.values()))
-            epochs.append(
-                EpochRow(system=system, epoch=epoch, values=means, step=step, num_runs=num)
-            )
-        for key in _LOGGED:
-            series = [log[key] for log in runs if key in log]
-            shared = sorted(set[int].intersection(*map(set, series))) if series else []
-            shared = shared[:: math.ceil(len(shared) / _MAX_POINTS) or 1]
-            values = np.asarray([[one[at] for at in shared] for one in series])
-            if shared:
-                ends = (values.mean(axis=0), values.min(axis=0), values.max(axis=0))
-                drawn = (tuple(map(float, one)) for one in ends)
-                curves.append(Curve(step, key, system, len(series), tuple(shared), *drawn))
-    return curves, epochs
+    for (step, system), own in sorted(logs.items(), key=lambda x: steps.index(x[0][0])):
+        yield from average_epochs(system, step, own)
 
 
-def _read_log(path: Path) -> dict[str, dict[int, float]]:
-    """Return the finite numbers that a training logged, by key and step."""
-    found: dict[str, dict[int, float]] = {}
-    for row in read_jsonl(path):
-        for key, value in row.items() if isinstance(row.get("step"), int) else ():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and math.isfinite(value):
-                found.setdefault(key, {})[row["step"]] = float(value)
+def _read_log(path: Path) -> dict[int, dict[str, float]]:
+    """Return the last finite numbers that a training logged in each epoch; as epoch 0 the first."""
+    rows = [row for row in read_jsonl(path) if isinstance(row.get("step"), int)]
+    places = {x["step"]: max(1, math.ceil(x["epoch"])) for x in rows if _is_number(x.get("epoch"))}
+    found: dict[int, dict[str, float]] = {}
+    for row in sorted(rows, key=lambda row: row["step"]):
+        numbers = {key: float(row[key]) for key in _LOGGED if _is_number(row.get(key))}
+        if numbers and row["step"] in places:
+            found[0] = {**numbers, **found.get(0, {})}
+            found.setdefault(places[row["step"]], {}).update(numbers)
     return found
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def average_epochs(
+    system: str, step: str, logs: Sequence[Mapping[int, Mapping[str, float]]]
+) -> Iterator[EpochRow]:
+    """Yield the means of what several runs logged by epoch, of epochs and keys that all have."""
+    for epoch in sorted(set[int].intersection(*map(set, logs))):
+        rows = [log[epoch] for log in logs]
+        keys = [key for key in rows[0] if all(key in row for row in rows)]
+        means = {key: fmean(row[key] for row in rows) for key in keys}
+        yield EpochRow(system, step, epoch, means, len(logs))

@@ -6,8 +6,6 @@ would find a winner by chance. Nothing is computed from a cell that has not run;
 evaluation failed in one arm is left out of that cell in all of them.
 """
 
-import math
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,12 +33,13 @@ from groupwise.evaluation.report.phrases import (
     unmark_code,
 )
 from groupwise.evaluation.result_table import EpochRow, GridAxis, Result, ResultTable, SideRow
-from groupwise.evaluation.sources import show_value, tell_rows
+from groupwise.evaluation.sources import average_epochs, show_value, tell_rows
 from groupwise_recipes.demo_selection import cells as files
 from groupwise_recipes.demo_selection.conditions import COMPARED, find_differences
 
 BETA, SEED, PLANNED, SUM = "grpo.beta", "seed", "grpo.epochs", "PPO + β · KL"
-MIN_SEEDS, MANY_DEAD = 3, 0.5
+LOGGED = ("loss", "eval_loss", "ppo_loss", "kl", "advantage_std", "advantage_max", "beta")
+MANY_DEAD = 0.5
 LOSS_TOLERANCE = 5e-6
 """So far a logged loss may be from PPO + β · KL: five digits after the point agree."""
 MEASURE = Measure("accuracy", "VQA accuracy", "VQA 准确率")
@@ -54,8 +53,7 @@ class StudyRun:
 
     ``settings`` are all others that can change a result, by dotted key; of what comes from outside,
     and of code, the digest. ``training`` has what ``rce`` and ``grpo`` logged by finished epoch.
-    ``first_gap`` is the greatest log ratio or KL before the first update of GRPO and what rounding
-    explains; None: the check was not recorded.
+    ``gap`` is the greatest log ratio or KL before the first update of GRPO; None: not recorded.
     """
 
     folder: Path
@@ -66,17 +64,13 @@ class StudyRun:
     subsets: files.Subsets
     training: Mapping[str, Mapping[int, Mapping[str, float]]]
     cells: Mapping[files.Cell, Answers]
-    first_gap: tuple[float, float] | None
+    gap: float | None
+    is_on_policy: bool  # whether the gap is no more than rounding explains
 
     @property
     def arm(self) -> str:
         """Such as ``β = 0.12``, in any language."""
         return f"β = {self.beta:g}"
-
-    @property
-    def is_on_policy(self) -> bool:
-        """Whether ratios were 1 and KL 0 before the first update, but for rounding."""
-        return self.first_gap is not None and self.first_gap[0] <= self.first_gap[1]
 
     def find(self, epoch: int, shots: int) -> Answers:
         """Return the answers of GRPO at an epoch; at 0 those of the selector it starts from."""
@@ -88,10 +82,10 @@ class StudyRun:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Runs by β and seed; ``left_out`` are seeds by arm that not every arm has."""
+    """Runs by β and seed, every β with the same seeds; those that not all have are left out."""
 
     runs: tuple[StudyRun, ...]
-    left_out: Mapping[str, Sequence[int]]
+    left_out: tuple[StudyRun, ...] = ()
 
     @cached_property
     def arms(self) -> dict[str, list[StudyRun]]:
@@ -119,30 +113,41 @@ class Study:
         """Every arm with each of a smaller β."""
         return [(second, first) for first, second in combinations(self.arms, 2)]
 
-    def pair_runs(self, one: str, two: str) -> list[tuple[StudyRun, StudyRun]]:
-        """Return the runs of two arms that have the same seed."""
-        return [(a, b) for a, b in product(self.arms[one], self.arms[two]) if a.seed == b.seed]
+    def score(
+        self, run: StudyRun, epoch: int, shots: Sequence[int], size: int, beside: Sequence[int] = ()
+    ) -> Items | None:
+        """Return the accuracies of a subset, means over shots; None: not all of it was asked.
 
-    def read_scored(self, run: StudyRun, epoch: int, shots: int) -> dict[str, float]:
-        """Return the accuracies of a cell by item, without what failed in an arm."""
-        every = [x.find(epoch, shots) for x in self.runs if x.seed == run.seed]
+        An item that failed in an arm, at the epoch or one ``beside`` it, is left out.
+        """
+        ids, cells = {*run.subsets.subsets[str(size)]}, [run.find(epoch, one) for one in shots]
+        arms = [one for one in self.runs if one.seed == run.seed]
+        every = [one.find(*at) for one, *at in product(arms, {epoch, *beside}, shots)]
         failed = {item for cell in every for item, row in cell.items() if row.accuracy is None}
-        rows = run.find(epoch, shots).items()
-        return {x: row.accuracy for x, row in rows if row.accuracy is not None and x not in failed}
+        kept = sorted(ids - failed)
+        if not kept or not cells or any(not cell.keys() >= ids for cell in cells):
+            return None
+        return Items(
+            measure="accuracy",
+            split="test",
+            policy=run.arm if epoch else f"RCE ({run.arm})",
+            ids=tuple(kept),
+            clusters=tuple(cells[0][item].cluster for item in kept),
+            values=np.array([fmean(cell[item].accuracy or 0.0 for cell in cells) for item in kept]),
+            is_binary=False,
+            split_digest="",
+        )
 
-    def measure(self, run: StudyRun, epoch: int, size: int, shots: int) -> float | None:
-        """Return the accuracy of a subset; None if not all of it was asked, or nothing scored."""
-        items, scored = run.subsets.subsets[str(size)], self.read_scored(run, epoch, shots)
-        known = [scored[item] for item in items if item in scored]
-        return fmean(known) if known and run.find(epoch, shots).keys() >= set(items) else None
+    def find_shots(self) -> list[int]:
+        """Return the shots at which all runs have the start and the last epoch, of all items."""
+        places = list(product(self.runs, (0, *self.epochs[-1:]), self.sizes[-1:]))
+        scored = {
+            shots: [self.score(run, epoch, [shots], size) for run, epoch, size in places]
+            for shots in self.shots
+        }
+        return [shots for shots, found in scored.items() if self.epochs and None not in found]
 
-    def find_shots(self, runs: Sequence[StudyRun], epochs: Sequence[int]) -> list[int]:
-        """Return the shots at which runs have all items of the largest subset in all epochs."""
-        places = list(product(runs, epochs, self.sizes[-1:]))
-        found = {x: [self.measure(*place, x) for place in places] for x in self.shots}
-        return [shots for shots, values in found.items() if values and None not in values]
-
-    def tabulate(self, epochs: Sequence[int]) -> ResultTable:
+    def tabulate(self, epochs: Sequence[int], *, is_fair: bool = True) -> ResultTable:
         """Return the accuracies by epoch of GRPO (0: what it starts from), items and shots.
 
         A cell has run if all seeds of its arm have.
@@ -150,87 +155,44 @@ class Study:
         axes = {"epoch": epochs, "items": self.sizes, "shots": self.shots}
         results: list[Result] = []
         for (arm, runs), at in product(self.arms.items(), product(*axes.values())):
-            values = [self.measure(run, *at) for run in runs]
-            for run, value in zip(runs, values, strict=True):
-                digest = core.digest_json([[one.seed for one in runs], run.subsets.subsets])
-                named: dict[str, Any] = {"value": value, "digest": digest}
-                named = {"state": "waiting"} if None in values else named
-                named["folder"] = str(run.folder)
-                results.append(Result(arm, tuple(map(str, at)), run.seed, **named))
-        nested = {"items": any(run.subsets.nested for run in self.runs[: len(self.sizes) - 1])}
-        shown = (
-            GridAxis(key=key, values=tuple(map(str, values)), nested=nested.get(key))
-            for key, values in axes.items()
-            if values
-        )
-        return ResultTable(results=tuple(results), axes=tuple(shown))
+            epoch, size, shots = at
+            scored = [self.score(run, epoch, [shots], size) for run in runs]
+            for run, items in zip(runs, scored, strict=True):
+                place: dict[str, Any] = {"cell": tuple(map(str, at)), "seed": run.seed}
+                place["folder"] = str(run.folder)
+                if items is None or None in scored:
+                    results.append(Result(arm, state="waiting", **place))
+                else:
+                    results.append(Result.of_items(arm, items, **place))
+        shown = (GridAxis(key, tuple(map(str, values))) for key, values in axes.items() if values)
+        return ResultTable(results=tuple(results), axes=tuple(shown), is_fair=is_fair)
 
-    def tabulate_items(
-        self, sides: Sequence[tuple[str, str, int]], shots: Sequence[int]
-    ) -> Iterator[Result]:
-        """Yield the results of sides (name, arm, epoch), on the items that all could score.
-
-        An item has its mean over shots. The baseline is the selector that GRPO starts from.
-        """
-        for seed in sorted({run.seed for run in self.arms[sides[0][1]]}) if shots else ():
-            runs = [run for _, arm, _ in sides for run in self.arms[arm] if run.seed == seed]
-            cells = [
-                [self.read_scored(run, epoch, one) for one in shots]
-                for run, (_, _, epoch) in zip(runs, sides, strict=True)
-            ]
-            ids = sorted(set.intersection(*(set(cell) for own in cells for cell in own)))
-            rows = runs[0].find(sides[0][2], shots[0])
-            named: dict[str, Any] = {"measure": "accuracy", "split": "test", "split_digest": ""}
-            named |= {"ids": tuple(ids), "clusters": tuple(rows[item].cluster for item in ids)}
-            for run, own, (name, _, _) in zip(runs, cells, sides, strict=True):
-                values = np.array([float(np.mean([cell[item] for cell in own])) for item in ids])
-                items = Items(policy=name, values=values, is_binary=False, **named)
-                starts = [self.measure(run, 0, self.sizes[-1], one) for one in shots]
-                known = [one for one in starts if one is not None]
-                baseline = fmean(known) if len(known) == len(starts) else None
-                yield Result.of_items(name, items, seed=seed, baseline=baseline)
-
-    def compare_lists(self) -> Iterator[tuple[str, str, tuple[int, int, int]]]:
-        """Yield arms, epochs, and of their lists how many are the same, all, and answered twice.
+    def compare_lists(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield arms, epochs, and of their lists how many are the same, and all.
 
         Same are those with the same demonstrations in the same order: in an epoch and the one
-        before, and in two arms. A same list with another answer is answered twice.
+        before, and in two arms.
         """
-        compared: list[tuple[str, str, list[tuple[Answers, Answers]]]] = []
-        for arm, runs in self.arms.items():
-            own = sorted(set.intersection(*(set(run.training["grpo"]) for run in runs)))
-            for old, new in pairwise((0, *own)):
-                places = product(runs, self.shots)
-                cells = [(run.find(old, one), run.find(new, one)) for run, one in places]
-                compared.append((arm, f"{old} → {new}", cells))
+        sides: list[tuple[str, str, Sequence[StudyRun], Sequence[StudyRun], int, int]] = []
+        for (arm, runs), (old, new) in product(self.arms.items(), pairwise((0, *self.epochs))):
+            sides.append((arm, f"{old} → {new}", runs, runs, old, new))
         for (one, two), epoch in product(self.pairs, self.epochs):
-            places = product(self.pair_runs(one, two), self.shots)
-            cells = [(a.find(epoch, shots), b.find(epoch, shots)) for (a, b), shots in places]
-            compared.append((f"{one}, {two}", str(epoch), cells))
-        for arms, epochs, cells in compared:
-            rows = [(a[item], b[item]) for a, b in cells for item in a.keys() & b.keys()]
-            same = [(a, b) for a, b in rows if a.demos == b.demos]
-            num_other = sum((a.answer, a.accuracy) != (b.answer, b.accuracy) for a, b in same)
-            yield arms, epochs, (len(same), len(rows), num_other)
+            named = f"{one}, {two}", str(epoch)
+            sides.append((*named, self.arms[one], self.arms[two], epoch, epoch))
+        for arms, epochs, ours, theirs, old, new in sides:
+            pairs = product(zip(ours, theirs, strict=True), self.shots)
+            cells = [(a.find(old, shots), b.find(new, shots)) for (a, b), shots in pairs]
+            same = [a[x].demos == b[x].demos for a, b in cells for x in a.keys() & b.keys()]
+            yield arms, epochs, sum(same), len(same)
 
-    def average_epochs(self) -> list[EpochRow]:
-        """Return the means over the runs of an arm of the epochs that all of them finished."""
-        found: list[EpochRow] = []
+    def list_epochs(self) -> Iterator[EpochRow]:
+        """Yield the means over the runs of an arm of the epochs that all of them finished."""
         for phase, (arm, runs) in product(("grpo", "rce"), self.arms.items()):
-            tables = [run.training[phase] for run in runs]
-            for epoch in sorted(set.intersection(*map(set, tables))):
-                rows = [table[epoch] for table in tables]
-                keys = [key for key in rows[0] if all(key in row for row in rows)]
-                means = {key: fmean(row[key] for row in rows) for key in keys}
-                groups, dead = means.pop("num_groups"), means.pop("num_dead_groups")
-                means |= {"dead_groups": dead / groups} if groups else {}
-                named: dict[str, Any] = {"step": phase, "num_runs": len(runs)}
-                found.append(EpochRow(system=arm, epoch=epoch, values=means, **named))
-        return found
+            yield from average_epochs(arm, phase, [run.training[phase] for run in runs])
 
 
 def read_study(folders: Sequence[Path]) -> Study:
-    """Return the study of the seeds that all arms have; of all seeds where there are none."""
+    """Return the study of the seeds that runs of every β have."""
     runs = sorted(map(_read_run, folders), key=lambda run: (run.beta, run.seed))
     if not runs or len({(run.beta, run.seed) for run in runs}) < len(runs):
         raise EvaluationError(
@@ -238,16 +200,15 @@ def read_study(folders: Sequence[Path]) -> Study:
             got="no run" if not runs else "two with the same β and seed",
             fix="name the folder of each run once",
         )
-    return keep_shared(runs)
-
-
-def keep_shared(runs: Sequence[StudyRun]) -> Study:
-    """Return the study of runs, by β and seed, whose seeds all arms have; of all if none is."""
-    study = Study(tuple(runs), {})
-    seeds = {arm: {run.seed for run in own} for arm, own in study.arms.items()}
-    if not (shared := set.intersection(*seeds.values())):
-        return study
-    left = {arm: sorted(own - shared) for arm, own in seeds.items() if own - shared}
+    seeds = {arm: {run.seed for run in own} for arm, own in Study(tuple(runs)).arms.items()}
+    shared = set.intersection(*seeds.values())
+    if not shared:
+        raise EvaluationError(
+            "no seed is common to all β",
+            got=seeds,
+            fix="train every β with the same seeds: a seed alone moves the numbers",
+        )
+    left = tuple(run for run in runs if run.seed not in shared)
     return Study(tuple(run for run in runs if run.seed in shared), left)
 
 
@@ -256,15 +217,13 @@ def _read_run(folder: Path) -> StudyRun:
     core.check_records(folder)
     kinds = {path: effect["kind"] for path, effect in manifest.get("effects", {}).items()}
     settings = {**dict(core.flatten_settings(manifest["config"])), **manifest.get("inputs", {})}
-    evaluation, checked = folder / "evaluate", folder / "grpo" / "on_policy.json"
+    evaluation, path = folder / "evaluate", folder / "grpo" / "on_policy.json"
     if BETA not in settings or SEED not in settings:
         raise EvaluationError(f"{folder} is no run of a selector", expected=f"{BETA} and {SEED}")
     if not (evaluation / files.FACTS).is_file():
         raise EvaluationError(f"{folder} was not evaluated", fix="run it to its end")
-    first_gap = None
-    if checked.is_file():
-        found = core.read_json(checked, dict)
-        first_gap = (max(found["max_log_ratio"], found["max_kl"] or 0.0), found["tolerance"])
+    checked = core.read_json(path, dict) if path.is_file() else None
+    gap = None if checked is None else max(checked["max_log_ratio"], checked["max_kl"] or 0.0)
     kept = {key: value for key, value in settings.items() if key not in (BETA, SEED, PLANNED)}
     return StudyRun(
         folder=folder,
@@ -278,36 +237,25 @@ def _read_run(folder: Path) -> StudyRun:
             cell: {row.id: row for row in files.read_cell(evaluation, cell)}
             for cell in files.list_cells(evaluation)
         },
-        first_gap=first_gap,
+        gap=gap,
+        is_on_policy=checked is not None and gap is not None and gap <= checked["tolerance"],
     )
 
 
 def read_epochs(path: Path) -> dict[int, dict[str, float]]:
-    """Return what a ``metrics.jsonl`` has by finished epoch; nothing without the file.
+    """Return the last row of each finished epoch of a ``metrics.jsonl``; none without the file.
 
-    Rows within an epoch are means of its steps and are averaged by their groups. An epoch without
-    its last row was interrupted and is left out. ``eval_loss`` is RCE at τ = 1 with raw rewards,
-    ``ppo_loss`` the clipped surrogate without the penalty, ``kl`` the mean of ρ - 1 - log ρ over
-    the recorded lists. Dead are the groups whose lists all earned the same.
+    ``eval_loss`` is RCE at τ = 1 with raw rewards, ``ppo_loss`` the clipped surrogate without the
+    penalty, ``kl`` the mean of ρ - 1 - log ρ over the recorded lists. Dead are the groups whose
+    lists all earned the same.
     """
-    rows = [row for row in (core.read_jsonl(path) if path.is_file() else ()) if "epoch" in row]
     found: dict[int, dict[str, float]] = {}
-    for number, group in groupby(rows, key=lambda row: max(1, math.ceil(row["epoch"]))):
-        own = list(group)
-        if own[-1]["epoch"] != number:
-            continue
-        values: dict[str, float] = {}
-        for key in ("loss", "ppo_loss", "kl"):
-            if all(key in row for row in own):
-                weights = [row.get("num_groups", 1) for row in own]
-                values[key] = float(np.average([row[key] for row in own], weights=weights))
-        for key in ("eval_loss", "advantage_std", "advantage_max", "beta"):
-            values |= {key: own[-1][key]} if key in own[-1] else {}
-        if values.keys() >= {"ppo_loss", "kl", "beta"}:
-            values[SUM] = values["ppo_loss"] + values["beta"] * values["kl"]
-        for key in ("num_groups", "num_dead_groups"):
-            values[key] = sum(row.get(key, 0) for row in own)
-        found[number] = values
+    for row in core.read_jsonl(path) if path.is_file() else ():
+        if (epoch := row.get("epoch")) and epoch == int(epoch):
+            values = {key: row[key] for key in (*LOGGED, "dead_groups") if key in row}
+            if values.keys() >= {"ppo_loss", "kl", "beta"}:
+                values[SUM] = values["ppo_loss"] + values["beta"] * values["kl"]
+            found[int(epoch)] = values
     return found
 
 
@@ -328,23 +276,21 @@ def compare_settings(study: Study) -> list[SideRow]:
         for size, ids in drawn.subsets.items():
             own["items", size] = f"seed {drawn.seed} · {core.digest_json(ids)[:8]}"
         facts[run] = own
-    unlike: set[tuple[str, str]] = set()
-    for one, two in (pair for names in study.pairs for pair in study.pair_runs(*names)):
-        ours, theirs = facts[one], facts[two]
-        unlike |= {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}
-        same = find_differences(one.evaluated.conditions, two.evaluated.conditions)
-        unlike |= {("conditions", name) for name in same}
-    if len({tuple(run.seed for run in runs) for runs in study.arms.values()}) > 1:
-        unlike.add(("seeds", SEED))
-    facts = {run: {("seeds", SEED): run.seed, **own} for run, own in facts.items()}
+    pairs = [one for a, b in study.pairs for one in zip(study.arms[a], study.arms[b], strict=True)]
+    unlike = {
+        ("conditions", name)
+        for one, two in pairs
+        for name in find_differences(one.evaluated.conditions, two.evaluated.conditions)
+    }
     betas = tuple(f"{runs[0].beta:g}" for runs in study.arms.values())
     rows = [SideRow("config", BETA, betas, "intended" if betas[1:] else None)]
     why = load_phrases(PHRASES)["not_by_beta"]
     for key in sorted({key for own in facts.values() for key in own}):
         known = [[facts[run].get(key) for run in runs] for runs in study.arms.values()]
         texts = [dict.fromkeys(show_value(x) for x in own if x is not None) for own in known]
-        row = SideRow(*key, tuple(", ".join(own) or None for own in texts))
-        rows.append(replace(row, kind="confounding", why=why) if key in unlike else row)
+        is_unlike = key in unlike or any(own != known[0] for own in known)
+        named: dict[str, Any] = {"kind": "confounding", "why": why} if is_unlike else {}
+        rows.append(SideRow(*key, tuple(", ".join(own) or None for own in texts), **named))
     return rows
 
 
@@ -355,46 +301,40 @@ def collect_notices(study: Study, sides: Sequence[SideRow]) -> Iterator[Statemen
         return Statement(kind, values, "warning")
 
     yield from tell_rows(sides)
-    for arm, seeds in study.left_out.items():
-        yield warn("seeds_left_out", arm=arm, seeds=list(map(str, seeds)))
+    if study.left_out:
+        runs = [f"{run.arm}, seed {run.seed}" for run in study.left_out]
+        yield warn("seeds_left_out", runs=runs)
     for run in study.runs:
         seeded: dict[str, Any] = {"arm": run.arm, "seed": run.seed}
         for epoch, row in run.training["grpo"].items():
             if not adds_up(row):
                 told = {"epoch": epoch, "loss": row["loss"], "sum": row[SUM]}
                 yield Statement("loss_differs", seeded | told, "error")
-        if run.first_gap is not None and not run.is_on_policy:
-            yield Statement("off_policy", seeded | {"gap": run.first_gap[0]}, "error")
-        elif run.first_gap is None and run.training["grpo"]:
+        if run.gap is None and run.training["grpo"]:
             yield warn("policy_unchecked", **seeded)
-    epochs = study.average_epochs()
+        elif not run.is_on_policy and run.gap is not None:
+            yield Statement("off_policy", seeded | {"gap": run.gap}, "error")
     for (arm, runs), phase in product(study.arms.items(), ("rce", "grpo")):
         named: dict[str, Any] = {"arm": arm, "phase": phase.upper()}
-        rows = [row for run in runs for row in run.training[phase].values()]
-        dead, groups = (sum(row[key] for row in rows) for key in ("num_dead_groups", "num_groups"))
-        if dead > MANY_DEAD * groups:
-            yield warn("many_dead", **named, share=dead / groups)
+        rows = [row.values for row in study.list_epochs() if (row.system, row.step) == (arm, phase)]
+        dead = [row["dead_groups"] for row in rows if "dead_groups" in row]
+        if dead and max(dead) > MANY_DEAD:
+            yield warn("many_dead", **named, share=max(dead))
         done = min(len(run.training[phase]) for run in runs)
         planned = max(run.evaluated.planned_epochs.get(phase, 0) for run in runs)
         if done < planned:
             yield warn("unfinished", **named, done=done, planned=planned)
-        kl = [
-            x.values["kl"]
-            for x in epochs
-            if (x.system, x.step) == (arm, phase) and "kl" in x.values
-        ]
+        kl = [row["kl"] for row in rows if "kl" in row]
         is_falling = len(kl) > 1 and all(after < before for before, after in pairwise(kl))
         if is_falling and not all(run.is_on_policy for run in runs):
             yield warn("kl_falls", arm=arm, first=kl[0], last=kl[-1])
     lists = list(study.compare_lists())
-    for arms in dict.fromkeys(arms for arms, _, _ in lists):
-        counts = [own for name, _, own in lists if name == arms]
-        if (num := sum(own[1] for own in counts)) and sum(own[0] for own in counts) == num:
-            yield warn(
-                "nothing_changed" if arms in study.arms else "arms_alike", arms=arms, num=num
-            )
-    if num := sum(own[2] for _, _, own in lists):
-        yield warn("other_answers", num=num, all=sum(own[0] for _, _, own in lists))
+    for arms in dict.fromkeys(arms for arms, *_ in lists):
+        counts = [(same, num) for name, _, same, num in lists if name == arms]
+        num = sum(num for _, num in counts)
+        if num and num == sum(same for same, _ in counts):
+            kind = "nothing_changed" if arms in study.arms else "arms_alike"
+            yield warn(kind, arms=arms, num=num)
     places = product(study.runs, (0, *study.epochs), study.shots)
     asked = [row for run, *place in places for row in run.find(*place).values()]
     if failed := sum(row.accuracy is None for row in asked):
@@ -406,44 +346,34 @@ def collect_notices(study: Study, sides: Sequence[SideRow]) -> Iterator[Statemen
 
 
 def judge(study: Study, sides: Sequence[SideRow]) -> tuple[Comparison, Comparison]:
-    """Return the comparison of the arms, and that of each arm with what its GRPO started from.
-
-    Arms that have other seeds or test items are not subtracted.
-    """
-    confounded = {row.aspect for row in sides if row.kind == "confounding"}
-    last = study.epochs[-1:]
-    results = [Result(arm, state="waiting") for arm in study.arms]
-    if "seeds" not in confounded and (shots := study.find_shots(study.runs, last)):
-        results = [*study.tabulate_items([(arm, arm, last[0]) for arm in study.arms], shots)]
-    table = ResultTable(results=tuple(results), measure=MEASURE, is_fair=not confounded)
-    pairs = [] if confounded & {"seeds", "items"} else study.pairs
-    starts: list[Result] = []
-    for arm, runs in study.arms.items() if last else ():
-        both = [(arm, arm, last[0]), (f"RCE ({arm})", arm, 0)]
-        starts += study.tabulate_items(both, study.find_shots(runs, [0, *last]))
-    names = [name for name in study.arms if any(one.system == name for one in starts)]
-    against = [(name, f"RCE ({name})") for name in names]
+    """Return the comparison of the arms, and that of each arm with what its GRPO started from."""
+    results, starts, shots = list[Result](), list[Result](), study.find_shots()
+    for run in study.runs:
+        asked = (0, *study.epochs[-1:])
+        found = [study.score(run, epoch, shots, study.sizes[-1], asked) for epoch in asked]
+        start, last = found if shots else (None, None)
+        if start is None or last is None:
+            results.append(Result(run.arm, seed=run.seed, state="waiting"))
+            continue
+        named: dict[str, Any] = {"seed": run.seed, "baseline": start.value}
+        results.append(Result.of_items(run.arm, last, **named))
+        starts += [results[-1], Result.of_items(f"RCE ({run.arm})", start, **named)]
+    is_fair = all(row.kind != "confounding" for row in sides)
+    table = ResultTable(results=tuple(results), measure=MEASURE, is_fair=is_fair)
     of_starts = replace(table, results=tuple(starts), is_fair=None)
-    return compare_results(table, pairs=pairs), compare_results(of_starts, pairs=against)
+    against = [(arm, f"RCE ({arm})") for arm in study.arms] if starts else []
+    return compare_results(table, pairs=study.pairs), compare_results(of_starts, pairs=against)
 
 
 def list_reasons(study: Study, comparison: Comparison) -> Iterator[Statement]:
-    """Yield what was compared, the evidence, the recommended model, and otherwise what to run."""
-    epochs, best = study.epochs[-1:], comparison.recommended
-    if shots := study.find_shots(study.runs, epochs):
-        values = {"epoch": epochs[0], "size": study.sizes[-1], "shots": list(map(str, shots))}
-        yield Statement("what_is_compared", values)
+    """Yield what was compared, the evidence, and the recommended model."""
+    if shots := study.find_shots():
+        values = {"epoch": study.epochs[-1], "size": study.sizes[-1]}
+        yield Statement("what_is_compared", values | {"shots": list(map(str, shots))})
     yield from comparison.reasons
-    if best is not None:
-        file = f"grpo/epoch-{epochs[0]}.safetensors"
-        yield Statement("model", {"files": [str(run.folder / file) for run in study.arms[best]]})
-    if best is None or not comparison.table.is_of_methods:
-        start = core.repeat_start(study.runs[0].folder, without=(BETA, SEED))
-        betas = ",".join(f"{runs[0].beta:g}" for runs in study.arms.values())
-        num_seeds = max(MIN_SEEDS, *map(len, study.arms.values()))
-        command = ["groupwise", "sweep", *(start or ("demo_selection", "--config", "FILE"))]
-        command += ["--grid", f"{BETA}={betas}", "--seeds", str(num_seeds)]
-        yield Statement("run_again", {"command": shlex.join(command)})
+    for run in study.arms.get(comparison.recommended or "", ()):
+        file = run.folder / "grpo" / f"epoch-{study.epochs[-1]}.safetensors"
+        yield Statement("model", {"file": str(file)})
 
 
 def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en") -> list[str]:
@@ -458,11 +388,13 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     comparison, starts = judge(study, sides)
     finished = {epoch for run in study.runs for epoch in run.training["grpo"]}
     every = compare_results(study.tabulate(sorted({0, *finished})), pairs=[])
-    gaps = compare_results(study.tabulate(study.epochs), pairs=study.pairs)
-    of_grid = [one for one in every.notices if one.kind in ("notice.missing", "notice.nested")]
-    notices = [*collect_notices(study, sides), *comparison.notices, *of_grid]
+    grid = study.tabulate(study.epochs, is_fair=bool(comparison.table.is_fair))
+    gaps = compare_results(grid, pairs=study.pairs)
+    kinds = ("notice.rests_on_few", "notice.missing", "notice.nested")
+    told = [one for one in (*starts.notices, *every.notices) if one.kind in kinds]
+    notices = [*collect_notices(study, sides), *comparison.notices, *told]
     notices.sort(key=lambda one: LEVELS.index(one.level))
-    training = {"sides": tuple(sides), "epochs": tuple(study.average_epochs())}
+    training = {"sides": tuple(sides), "epochs": tuple(study.list_epochs())}
     comparison = replace(
         comparison,
         table=replace(comparison.table, title=say("study_title"), **training),
@@ -473,7 +405,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         lay_out_comparison(one, language, own=PHRASES) for one in (comparison, starts, every, gaps)
     )
     findings, verdict = page.boxes
-    paragraphs = (*findings.paragraphs, *against.boxes[0].paragraphs)
+    paragraphs = tuple(dict.fromkeys((*findings.paragraphs, *against.boxes[0].paragraphs)))
     lead = Block(say("training_lead"))
     parts = [
         replace(one, blocks=(lead, *one.blocks)) if one.name == "training" else one
@@ -484,8 +416,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     parts += [replace(one, name="grid", title=say("grid")) for one in grids]
     lists = Block(say("lists_lead")), _tabulate_lists(study, say)
     parts += [Part("lists", say("lists"), lists)]
-    if study.pairs:
-        parts.append(Part("weighed", say("weighed"), (_weigh_arms(study, gaps, say),)))
+    parts += [Part("weighed", say("weighed"), (_weigh_arms(study, gaps, say),))]
     page = replace(
         page,
         checked=say("study_checked"),
@@ -506,12 +437,9 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
 
 def _tabulate_lists(study: Study, say: Callable[..., str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for arms, epochs, (num_same, num_lists, _) in study.compare_lists():
-        shown = Cell(NOT_RUN)
-        if num_lists:
-            of, share = say("of", part=num_same, all=num_lists), num_same / num_lists
-            shown = Cell(format_share(share), of, share)
-        rows.append((Cell(arms), Cell(epochs), shown))
+    for arms, epochs, same, num in study.compare_lists():
+        share = format_share(same / num) if num else NOT_RUN
+        rows.append((Cell(arms), Cell(epochs), Cell(share, say("of", part=same, all=num))))
     return Table("", tuple(map(say, ("arm", "epoch", "same_lists"))), tuple(rows), num_heads=2)
 
 

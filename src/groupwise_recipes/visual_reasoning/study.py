@@ -6,6 +6,7 @@ are one arm; runs that differ in more are arms of their own. What a table has is
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from groupwise.evaluation.report.phrases import (
     LEVELS,
     Phrases,
     Statement,
+    format_count,
     format_points,
     format_share,
     format_share_interval,
@@ -65,7 +67,7 @@ class _Run(NamedTuple):
     predictions: dict[str, list[Prediction]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Arm:
     """The runs of a row that differ in the seed only, by seed; ``repeated`` are further ones.
 
@@ -86,11 +88,9 @@ class _Filled(NamedTuple):
     results: ResultTable
     pairs: list[tuple[_Arm, _Arm, dict[str, MethodDifference]]]
 
-    def find(self, arm: _Arm, column: Column) -> tuple[Result, int]:
-        """Return what the seeds of an arm come to, and the items of the seed that has most."""
-        place = str(self.arms.index(arm)), (column.name,)
-        sizes = [one.n or 0 for one in self.results.select(*place)]
-        return self.results.summarize(*place), max(sizes, default=0)
+    def find(self, arm: _Arm, column: Column) -> Result:
+        """Return what the seeds of an arm come to."""
+        return self.results.summarize(str(self.arms.index(arm)), (column.name,))
 
 
 def _read_run(folder: Path) -> _Run:
@@ -146,17 +146,21 @@ def _fill_table(table: StudyTable, runs: Sequence[_Run]) -> _Filled:
     """Return a table with its results, and the differences of arms that have their row alone."""
     arms, results = list(_list_arms(table, runs)), list[Result]()
     policies = {run.folder: run.policies for run in runs}
-    for place, arm in enumerate(arms):
-        for column in table.columns:
-            found = [_read_result(str(place), column, one, table.split) for one in arm.runs]
-            applied = ALIGNMENT if column.measure in FAULTS else column.measure
-            silent = [applied in policies[x.folder].find(x.policy).inapplicable for x in arm.runs]
-            done = [one for one in found if one is not None and one.state == "done"]
-            if silent and all(silent):
-                done = [Result(str(place), (column.name,), state="inapplicable")]
-            # A run that was not asked about these items does not stand for one that was.
-            asked = [one for one in found if one is not None]
-            results += done or asked[:1] or [Result(str(place), (column.name,), state="waiting")]
+    for (place, arm), column in product(enumerate(arms), table.columns):
+        applied = ALIGNMENT if column.measure in FAULTS else column.measure
+        found: list[Result] = []
+        for one in arm.runs:
+            if applied in policies[one.folder].find(one.policy).inapplicable:
+                found.append(Result("", state="inapplicable"))
+            else:
+                found.append(_read_result(column, one, table.split))
+        # A run that was not asked about these items does not stand for one that was.
+        states = ("done", "inapplicable", "waiting")
+        known = sorted(found, key=lambda one: states.index(one.state)) or [
+            Result("", state="waiting")
+        ]
+        kept = [one for one in found if one.state == "done"] or known[:1]
+        results += [replace(one, system=str(place), cell=(column.name,)) for one in kept]
     every = ResultTable(results=tuple(results), split=table.split)
     alone = {arm.row.name: arm for arm in arms if not arm.apart}
     filled = _Filled(table, arms, every, [])
@@ -166,8 +170,8 @@ def _fill_table(table: StudyTable, runs: Sequence[_Run]) -> _Filled:
     return filled
 
 
-def _read_result(place: str, column: Column, one: RunFacts, split: str) -> Result | None:
-    """Return what a run has in a column; None if it was asked about no item of its part."""
+def _read_result(column: Column, one: RunFacts, split: str) -> Result:
+    """Return what a run has in a column; it waits if it was asked about no item of its part."""
     rows, name = list(one.answers.get(split, {}).values()), column.measure
     if column.part is not None:
         field, values = column.part
@@ -175,12 +179,11 @@ def _read_result(place: str, column: Column, one: RunFacts, split: str) -> Resul
         rows = rows if have & {*values} else []
         name += f"[{field}={next((value for value in values if value in have), '')}]"
     if not rows:
-        return None
-    named: dict[str, Any] = {"cell": (column.name,), "seed": one.facts[SEED]}
+        return Result("", state="waiting")
     if name not in list_measures(rows):
-        return Result(place, **named, state="inapplicable", error="no_item")
+        return Result("", state="inapplicable", error="no_item")
     items = read_items(rows, policy=one.policy, split=split, measure=name)
-    return Result.of_items(place, items, **named)
+    return Result.of_items("", items, seed=one.facts[SEED])
 
 
 def _subtract(filled: _Filled, first: _Arm, second: _Arm) -> Iterator[tuple[str, MethodDifference]]:
@@ -189,29 +192,26 @@ def _subtract(filled: _Filled, first: _Arm, second: _Arm) -> Iterator[tuple[str,
     Both must have been asked the same items; those that count have a value on both sides, as a
     verdict on reasoning may be missing on one.
     """
-    split = filled.table.split
-    asked = [
-        {
-            (one.facts[SEED], x.example_id, x.cluster, x.label)
-            for one in arm.runs
-            for x in one.answers.get(split, {}).values()
-        }
-        for arm in (first, second)
-    ]
-    other = {seed for seed, *_ in asked[0] ^ asked[1]}
+    asked = [{one.facts[SEED]: _list_items(one, filled) for one in x.runs} for x in (first, second)]
+    seeds = [seed for seed, items in asked[0].items() if items == asked[1].get(seed)]
     for column in filled.table.columns:
         sides = [
             {
                 one.seed: one.items
                 for one in filled.results.select(str(filled.arms.index(arm)), (column.name,))
-                if one.items is not None and one.seed not in other
+                if one.items is not None
             }
             for arm in (first, second)
         ]
-        both = [(sides[0][seed], sides[1][seed]) for seed in sorted({*sides[0]} & {*sides[1]})]
+        both = [[side[x] for side in sides] for x in seeds if all(x in side for side in sides)]
         both = [(a.keep({*b.ids}), b.keep({*a.ids})) for a, b in both if {*a.ids} & {*b.ids}]
         if both:
             yield column.name, compare_methods(*zip(*both, strict=True), is_paired=True)
+
+
+def _list_items(one: RunFacts, filled: _Filled) -> set[tuple[str, str, str | None]]:
+    rows = one.answers.get(filled.table.split, {}).values()
+    return {(row.example_id, row.cluster, row.label) for row in rows}
 
 
 def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en") -> list[str]:
@@ -231,9 +231,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         )
     filled = [_fill_table(table, runs) for table in (shown if len(shown) == 1 else every)]
     phrases = Phrases(language, own=Path(__file__).with_name("phrases.yaml"))
-    notices = sorted(
-        _collect_notices(filled, runs, every, language), key=lambda one: LEVELS.index(one.level)
-    )
+    notices = sorted(_collect_notices(filled, runs, language), key=lambda x: LEVELS.index(x.level))
     sources = Block(points=tuple(mark_code(run.folder) for run in runs))
     page = blocks.Page(
         title=phrases.say("study_title"),
@@ -269,59 +267,51 @@ def _describe(filled: _Filled, arm: _Arm) -> dict[str, Any]:
     """Return the numbers of a row."""
     values: dict[str, Any] = {}
     for column in filled.table.columns:
-        one, most = filled.find(arm, column)
-        known = {name: getattr(one, name) for name in ("value", "low", "high", "limit")}
-        sizes = {"n": one.n or 0, "most": most, "by_seed": one.seeds}
-        values[column.name] = {"state": one.error or one.state, **known, **sizes}
-    sides = {"runs": arm.runs, "repeated": arm.repeated}
-    typed = {"published": arm.row.published, "published_apart": arm.row.published_apart}
+        one = filled.find(arm, column)
+        known = {name: getattr(one, name) for name in ("value", "low", "high", "limit", "n")}
+        values[column.name] = {"state": one.error or one.state, **known, "by_seed": one.seeds}
     return {
         "row": arm.row.name,
         "apart": list(arm.apart),
         "split": filled.table.split,
         "values": values,
-        **{key: [str(one.folder) for one in side] for key, side in sides.items()},
-        **{key: {name: x.model_dump() for name, x in one.items()} for key, one in typed.items()},
+        "runs": [str(one.folder) for one in arm.runs],
+        "repeated": [str(one.folder) for one in arm.repeated],
+        "published": {name: x.model_dump() for name, x in arm.row.published.items()},
     }
 
 
 def _collect_notices(
-    filled: Sequence[_Filled],
-    runs: Sequence[_Run],
-    tables: Sequence[StudyTable],
-    language: Language,
+    filled: Sequence[_Filled], runs: Sequence[_Run], language: Language
 ) -> Iterator[Statement]:
     """Yield what must be known before any number."""
+
+    def warn(kind: str, **values: Any) -> Statement:
+        return Statement(f"study.{kind}", values, "warning")
+
     arms = [arm for one in filled for arm in one.arms]
     shown = {one.folder for arm in arms for one in (*arm.runs, *arm.repeated)}
-    for run in (run for run in runs if run.folder not in shown):
-        studies = [one.title[language] for one in tables if fits_any(one.runs, run.settings)]
-        values: dict[str, Any] = {"folder": str(run.folder), "studies": studies}
-        yield Statement("study.no_row" if studies else "study.no_study", values, "warning")
+    if left := [str(run.folder) for run in runs if run.folder not in shown]:
+        yield warn("no_row", folders=left)
     for table, row in ((one.table, row) for one in filled for row in one.table.rows):
         own = [arm for arm in arms if arm.row is row]
         named = {"row": row.title[language], "table": table.title[language]}
         if len(own) > 1:
             keys = dict.fromkeys(text.partition(" ")[0] for arm in own for text in arm.apart)
-            values = named | {"settings": list(keys)[:_MAX_APART]}
-            yield Statement("study.told_apart", values, "warning")
-        for arm in own:
-            said = {run.facts[SEED]: _list_answers(run) for run in arm.runs}
-            if any(_list_answers(run) != said[run.facts[SEED]] for run in arm.repeated):
-                sides = {"shown": arm.runs, "left": arm.repeated}
-                told = {key: [str(x.folder) for x in side] for key, side in sides.items()}
-                yield Statement("study.repeated", named | told, "warning")
+            yield warn("told_apart", **named, settings=list(keys)[:_MAX_APART])
+        said = {(x, run.facts[SEED]): _list_answers(run) for x in own for run in x.runs}
+        left = [(x, run) for x in own for run in x.repeated]
+        other = [run for x, run in left if _list_answers(run) != said[x, run.facts[SEED]]]
+        if other:
+            yield warn("repeated", **named, left=[str(run.folder) for run in other])
     numbers = [len(arm.runs) for arm in arms]
     if 1 in numbers:
-        yield Statement("study.one_seed", {"num": numbers.count(1)}, "warning")
-    if 2 in numbers:
-        yield Statement("study.few_seeds")
-    places = [
-        (one, arm, column) for one in filled for arm in one.arms for column in one.table.columns
+        yield warn("one_seed", num=numbers.count(1))
+    states = [
+        one.find(arm, x).state for one in filled for arm in one.arms for x in one.table.columns
     ]
-    states = [one.find(arm, column)[0].state for one, arm, column in places]
     if "waiting" in states:
-        yield Statement("study.waiting", {"num": states.count("waiting"), "all": len(states)})
+        yield warn("waiting", num=states.count("waiting"), all=len(states))
 
 
 def _list_answers(one: RunFacts) -> set[tuple[str, str]]:
@@ -331,11 +321,8 @@ def _list_answers(one: RunFacts) -> set[tuple[str, str]]:
 def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     table, say, language = filled.table, phrases.say, phrases.language
     lead = say("study_table_lead", lead=table.lead[language], split=table.split)
-    own: list[blocks.Block | blocks.Table] = [Block(lead), _tabulate(filled, phrases, "published")]
-    if any(arm.row.published_apart for arm in filled.arms):
-        own.append(Block(say("study_apart_lead")))
-        own.append(_tabulate(filled, phrases, "published_apart"))
-    if any(row.published or row.published_apart for row in table.rows):
+    own: list[blocks.Block | blocks.Table] = [Block(lead), _tabulate(filled, phrases)]
+    if any(row.published for row in table.rows):
         own.append(Block(say("study_published_lead")))
     rows = [
         (
@@ -348,52 +335,31 @@ def _lay_out(filled: _Filled, phrases: Phrases) -> blocks.Part:
     if rows:
         head = (say("study_pair"), *(one.title[language] for one in table.columns))
         own += [Block(say("study_pairs_lead")), Table("", head, tuple(rows))]
-    manifests = {one.folder: one.facts for arm in filled.arms for one in arm.runs}
-    trained = (x for x, facts in manifests.items() if facts.get("config/checkpoint") is None)
-    like = next(trained, None)
-    commands = dict.fromkeys(
-        table.write_command(arm.row, like)
-        for arm in filled.arms
-        if any(filled.find(arm, column)[0].state == "waiting" for column in table.columns)
-    )
-    if commands:
-        config = f"configs/{table.config}-qwen2.5-vl-3b.yaml"
-        lead = say("study_commands_lead", seed="--set seed=1", config=config)
-        told = Block(lead), Block("\n".join(commands), "verbatim")
-        own.append(Block(say("study_commands"), "fold", blocks=told))
     return blocks.Part(table.name, table.title[language], tuple(own))
 
 
-def _tabulate(filled: _Filled, phrases: Phrases, kind: str) -> Table:
-    """Return a row per arm: seeds, and each value beside what was published.
-
-    Values published apart have rows and columns of their own.
-    """
-    arms, columns, say = filled.arms, filled.table.columns, phrases.say
-    typed = {name for arm in arms for name in getattr(arm.row, kind)}
-    if kind == "published_apart":
-        arms = [arm for arm in arms if arm.row.published_apart]
-        columns = tuple(column for column in columns if column.name in typed)
+def _tabulate(filled: _Filled, phrases: Phrases) -> Table:
+    """Return a row per arm: seeds, and each value beside what was published."""
+    columns, say = filled.table.columns, phrases.say
+    typed = {name for row in filled.table.rows for name in row.published}
     head = [*phrases.say_each("study_arm", "n_seeds")]
     for title, name in ((column.title[phrases.language], column.name) for column in columns):
         head += [title, *([say("study_published", column=title)] if name in typed else [])]
     rows: list[tuple[Cell, ...]] = []
-    for arm in arms:
+    for arm in filled.arms:
         seeds = [str(one.facts[SEED]) for one in arm.runs]
         row = [Cell(arm.row.title[phrases.language], " · ".join(arm.apart[:_MAX_APART]))]
         counted = phrases.count(len(seeds), "seed")
         row.append(Cell(counted, phrases.join(seeds), len(seeds)) if seeds else Cell(NOT_RUN))
         for column in columns:
-            value, most = filled.find(arm, column)
-            row.append(_show_value(value, most, len(seeds), phrases))
-            published = getattr(arm.row, kind).get(column.name)
+            value, published = filled.find(arm, column), arm.row.published.get(column.name)
+            row.append(_show_value(value, len(seeds), phrases))
             if published is not None:
                 share, notes = published.value / 100, list[str]()
                 if value.value is not None:
                     points = format_points(value.value - share, decimals=2)
                     notes.append(say("study_of_published", points=points))
-                n = NOT_RUN if published.n is None else f"{published.n:,}"
-                notes.append(say("study_published_of", n=n, split=published.split or NOT_RUN))
+                notes.append(f"n {published.n or NOT_RUN}")
                 row.append(Cell(format_share(share, decimals=2), " · ".join(notes), share))
             elif column.name in typed:
                 row.append(Cell(NOT_RUN))
@@ -401,7 +367,7 @@ def _tabulate(filled: _Filled, phrases: Phrases, kind: str) -> Table:
     return Table("", tuple(head), tuple(rows), kind="headline")
 
 
-def _show_value(value: Result, most: int, num_seeds: int, phrases: Phrases) -> Cell:
+def _show_value(value: Result, num_seeds: int, phrases: Phrases) -> Cell:
     if value.value is None:
         note = phrases.say("study_no_item") if value.error else ""
         return Cell(NOT_RUN if value.state == "waiting" else DASH, note)
@@ -411,8 +377,7 @@ def _show_value(value: Result, most: int, num_seeds: int, phrases: Phrases) -> C
     else:
         ends = format_share_interval(min(shares), max(shares), decimals=2)
         notes = [phrases.say("study_range", shares=ends)]
-    kind = "study_n" if value.n == most else "study_n_to"
-    notes.append(phrases.say(kind, n=value.n, most=most))
+    notes.append(f"n {format_count(value.n or 0)}")
     if len(shares) < num_seeds:
         notes.append(phrases.count(len(shares), "seed"))
     by_seed = ", ".join(f"{seed}: {format_share(one, decimals=2)}" for seed, one in value.seeds)

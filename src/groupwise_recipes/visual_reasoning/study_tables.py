@@ -1,13 +1,12 @@
 """What each table of the studies has, as its file says: rows that are arms, columns of measures."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from groupwise.core import Config, load_config, repeat_start
+from groupwise.core import Config, load_config
 from groupwise.evaluation.predictions import Language
 
 FOLDER = Path(__file__).with_name("tables")
@@ -24,7 +23,6 @@ class Wanted(Config):
 
     any_of: tuple[Any, ...] | None = None
     none_of: tuple[Any, ...] = ()
-    above: float | None = None
     given: bool | None = None
 
     def fits(self, settings: Settings, key: str) -> bool:
@@ -32,12 +30,8 @@ class Wanted(Config):
         value = settings.get(key)
         below = (one for name, one in settings.items() if name.startswith(f"{key}."))
         is_given = value is not None or any(one is not None for one in below)
-        return (
-            (self.any_of is None or value in self.any_of)
-            and value not in self.none_of
-            and (self.above is None or (value is not None and value > self.above))
-            and self.given in (None, is_given)
-        )
+        is_allowed = self.any_of is None or value in self.any_of
+        return is_allowed and value not in self.none_of and self.given in (None, is_given)
 
 
 def _want(value: Any) -> Any:
@@ -58,28 +52,24 @@ def fits_any(conditions: Sequence[Condition], settings: Settings) -> bool:
 
 
 class Published(Config):
-    """A published value in percent; of how many items and of which split, where somebody says."""
+    """A published value in percent; of how many items, where somebody says."""
 
     value: float = Field(ge=0, le=100)
     n: int | None = Field(default=None, ge=1)
-    split: str | None = None
 
 
 class Row(Config):
-    """An arm: ``policy`` of the runs whose settings fit ``where``; ``settings`` make such a run.
+    """An arm: ``policy`` of the runs whose settings fit ``where``, and published values by column.
 
-    An extra one is left out as long as no run is there. ``published_apart`` are values by column of
-    other items than those of ``published``; they have a table of their own.
+    An extra one is left out as long as no run is there.
     """
 
     name: str
     title: Title
     policy: str
     where: Conditions = ({},)
-    settings: tuple[str, ...] = ()
     is_extra: bool = False
     published: Mapping[str, Published] = Field(default_factory=dict)
-    published_apart: Mapping[str, Published] = Field(default_factory=dict)
 
 
 class Column(Config):
@@ -95,7 +85,7 @@ class Column(Config):
 
 
 class StudyTable(Config):
-    """One table: runs whose settings fit ``runs``, made by ``config`` and ``settings``.
+    """One table, of runs whose settings fit ``runs``.
 
     ``pairs`` are rows that are compared: what the second has more than the first.
     """
@@ -103,22 +93,11 @@ class StudyTable(Config):
     name: Literal["alignment", "grounding", "transfer", "bias", "prompts"]
     title: Title
     lead: Title
-    config: str
-    settings: tuple[str, ...] = ()
     runs: Conditions
     rows: tuple[Row, ...] = Field(min_length=1)
     columns: tuple[Column, ...] = Field(min_length=1)
     pairs: tuple[tuple[str, str], ...] = ()
     split: str = "test"
-
-    def write_command(self, row: Row, like: Path | None) -> str:
-        """Return the command that makes a run of a row, with the config of a run like it."""
-        settings = (*self.settings, *row.settings)
-        every = [*self.settings, *(one for any_row in self.rows for one in any_row.settings)]
-        own = [one.partition("=")[0] for one in every]
-        start = None if like is None else repeat_start(like, without=own)
-        words = ["groupwise", "run", *(start or ("visual_reasoning", "--config", self.config))]
-        return shlex.join([*words, *(part for one in settings for part in ("--set", one))])
 
 
 def read_tables() -> tuple[StudyTable, ...]:

@@ -1,25 +1,31 @@
 """Run folders and comparisons for the tests of the comparison report."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
-from compared_runs import log_training, make_answers
+from compared_runs import PUBLISHED, log_training, make_answers, make_grid
 from run_folders import VARIED, make_run
 
 from groupwise.evaluation.compare import Comparison, compare_results
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.published import read_published
 from groupwise.evaluation.result_table import GridAxis
 from groupwise.evaluation.sources import Question, Source, read_runs
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "published_beta_table.json"
 THIRD = {**VARIED, "manifest.json:config/grpo/beta": 0.2, "grpo/resolved.json:beta": 0.2}
 
 
 @pytest.fixture
 def published() -> Comparison:
-    return compare_results(read_published(FIXTURE))
+    """The published grid of two β, of which a quarter has run, and both epochs are alike."""
+    axes = {"epoch": ("1", "2"), "size": ("100", "200", "400", "800"), "shots": tuple("1234")}
+    values = {
+        (beta, *place): shares[int(place[2]) - 1] if place[1] == "200" else None
+        for beta, shares in PUBLISHED.items()
+        for place in product(*axes.values())
+    }
+    return compare_results(make_grid(axes, values))
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from tables import read_tables
 
 from groupwise.core import (
     Completion,
-    ConfigError,
     DataError,
     Message,
     Score,
@@ -25,10 +24,8 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.data.example_files import read_examples
-from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy
-from groupwise.evaluation.published import read_published
 from groupwise.inference.engine import Sampling
 from groupwise.inference.opening import ResponderSettings
 from groupwise.models.tiny import write_tiny_policy
@@ -300,27 +297,6 @@ def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(splits):
     assert "reward/stricter-than-metric" in audit(strict, PARSER)
     assert "reward/laxer-than-metric" in audit(PARSER, strict)
     assert audit(PARSER, PARSER) == set()
-
-
-PUBLISHED = GROUNDING.parents[1] / "published" / "alignment.yaml"
-
-
-@pytest.mark.parametrize(
-    ("half", "n", "values"),
-    [("accuracy", 340, [0.7059, 0.8412, 0.8647]), ("rates", 350, [0.8829, None, 0.8286])],
-)
-def test_the_published_table_is_refused_and_its_halves_are_not(half, n, values):
-    with pytest.raises(ConfigError, match=r"n 340 at .*accuracy.* n 350 at .*alignment"):
-        read_published(PUBLISHED)
-    path = PUBLISHED.with_name(f"alignment-{half}.yaml")
-    found = compare_results(read_published(path))
-    assert [cell.n for cell in found.cells] == [n] * 3
-    expected = [one if one is None else pytest.approx(one) for one in values]
-    assert [cell.value for cell in found.cells] == expected
-    assert found.recommended is None
-    for page in ("README.md", "README.zh.md"):
-        told = (PUBLISHED.parents[1] / page).read_text(encoding="utf-8")
-        assert f"report src/groupwise_recipes/visual_reasoning/published/{path.name} " in told
 
 
 TAGS = ("think", "answer")

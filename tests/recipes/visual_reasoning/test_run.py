@@ -282,7 +282,7 @@ def test_a_published_checkpoint_is_measured_by_one_command(vision_folder, comman
         if line.startswith("| GRPO |")
     ]
     assert "| 0.00\u00a0% (0.00–" in line
-    assert "86.47\u00a0% (−86.47 points measured − published · n 340" in line
+    assert "86.47\u00a0% (−86.47 points measured − published · n 340)" in line
     done = command_line("run", "visual_reasoning", "--config", "alignment", *words, "--dry-run")
     assert "grpo steps" not in done.stdout
 

@@ -1,17 +1,17 @@
-"""The page of a comparison: of runs, of methods over seeds, of a sweep, of published cells.
+"""The page of a comparison: of runs, of methods over seeds, of a sweep.
 
-Warnings first, then what the numbers say, a recommendation or the reasons for none, tables and
-plots; HTML, Markdown and JSON of the same data, in English and Chinese. Nothing is computed here
-but means over cells.
+Warnings first, then what the numbers say, a recommendation or the reasons for none, and tables;
+HTML, Markdown and JSON of the same data, in English and Chinese. Nothing is computed here but means
+over cells.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from pydantic_core import to_jsonable_python
 
 from groupwise.core import write_json
@@ -24,11 +24,10 @@ from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Phrases, Statement
 from groupwise.evaluation.report.tables import Scale
-from groupwise.evaluation.result_table import Coordinates, Curve, Result
-from groupwise.evaluation.statistics import PairedComparison
+from groupwise.evaluation.result_table import Coordinates, Result
 
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
-MAX_CURVES, MAX_PAIRS = 12, 6
+MAX_PAIRS, MAX_ITEMS = 6, 20
 _NO_GAP = {"missing": NOT_RUN, "inapplicable": DASH, "other_items": OTHER_ITEMS}
 _NAMED = ("first", "second", "name", "best", "rival", "better")
 """Places of phrases in which a system's name stands."""
@@ -76,19 +75,12 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
             yield Statement("finding.grid", named)
         else:
             ending = Statement("ending.none" if gap.ends is None else "ending.close")
-            won = few = ""
             if gap.is_clear:
                 is_first = table.measure.sign * (gap.difference or 0.0) > 0
                 better = pair.first if is_first else pair.second
                 ending = Statement("ending.clear", {"better": better})
-            if isinstance(gap.test, PairedComparison):
-                wins, losses = gap.test.count_wins(table.measure)
-                won = Statement("finding.won", {**named, "only_first": wins, "only_second": losses})
-                num = round(gap.test.num_carrying or 0)
-                is_on_few = gap.is_clear and gap.test.rests_on_few
-                few = Statement("finding.rests_on_few", {"num": num}) if is_on_few else ""
             named |= {"difference": gap.difference, "interval": gap.state_interval()}
-            yield Statement("finding.gap", named | {"ending": ending, "won": won, "few": few})
+            yield Statement("finding.gap", named | {"ending": ending})
     if len(pairs) > MAX_PAIRS:
         yield Statement("finding.more_pairs", {"num": len(pairs) - MAX_PAIRS})
     if not table.is_of_methods and any(pair.num_tested for pair in pairs):
@@ -109,15 +101,13 @@ def lay_out_comparison(
     kind = "verdict" if name is None else "verdict yes"
     boxes.append(blocks.Box(kind, (), title, tuple(map(layout.say, comparison.reasons))))
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
-    sources = (
-        [Block(say("sources"), "fold", blocks=(Block(points=tuple(folders)),))] if folders else []
-    )
+    sources = Block(say("sources"), "fold", blocks=(Block(points=tuple(folders)),))
     parts = {
         "results": layout.show_results(),
         "values": layout.show_grids(),
         "differences": layout.show_differences(),
         "sides": layout.show_sides(),
-        "discordant": layout.show_discordant(),
+        "discordant": layout.show_items(),
         "training": layout.show_training(),
         "own_reports": layout.show_sections(),
     }
@@ -127,10 +117,9 @@ def lay_out_comparison(
         language=language,
         notices=tuple(blocks.Notice(x.level, layout.say(x)) for x in comparison.notices),
         checked=say("comparison_checked"),
-        legend=tuple(zip(layout.colors, layout.titles.values(), strict=True)),
         boxes=tuple(boxes),
         parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
-        footer=(*sources, Block(say("comparison_footer"), "plain")),
+        footer=(*([sources] if folders else []), Block(say("comparison_footer"), "plain")),
         is_sortable=True,
     )
 
@@ -141,7 +130,6 @@ class ComparisonLayout:
     def __init__(self, comparison: Comparison, phrases: Phrases) -> None:
         self.comparison, self.table, self.phrases = comparison, comparison.table, phrases
         self.names = self.table.systems
-        self.colors = [plots.pick_color(place) for place in range(len(self.names))]
         # Values of an axis are shown with the last part of its key.
         axis = self.table.system_axis.rpartition(".")[2]
         self.titles = {x: f"{axis} {x}" if axis else phrases.title_policy(x) for x in self.names}
@@ -170,10 +158,9 @@ class ComparisonLayout:
             elif key == "why" and isinstance(value, Mapping):
                 why = value[language]  # A clause; a key at its start keeps its letters.
                 values[key] = why[:1].upper() + why[1:] if why.split(" ", 1)[0].isalpha() else why
-            elif key == "pairs":
-                against, between = (" 对 ", "；") if language == "zh" else (" against ", "; ")
-                shown = [(name, against.join(x or NOT_RUN for x in own)) for name, own in value]
-                values[key] = between.join(" ".join(one).strip() for one in shown)
+            elif key == "sides":
+                against = " 对 " if language == "zh" else " against "
+                values[key] = against.join(one or NOT_RUN for one in value)
             elif isinstance(value, Statement):
                 values[key] = self.say(value)
         return self.phrases.say(statement.kind, **values)
@@ -190,9 +177,9 @@ class ComparisonLayout:
         return f"{self.titles[pair.first]} {MINUS} {second}"
 
     def show_results(self) -> list[Block | Table]:
-        """Return a row per system, and a dot per seed."""
+        """Return a row per system, with a value per seed."""
         say_each, axes, seeds = self.phrases.say_each, self.table.axes, list[int]()
-        if self.table.is_of_methods:
+        if self.table.is_of_methods and not axes:
             seeds = sorted({one.seed for one in self.table.results if one.value is not None})
         head = say_each("system", "mean" if seeds or axes else "value")
         head += tuple(self.phrases.say("seed_of", seed=seed) for seed in seeds)
@@ -205,11 +192,12 @@ class ComparisonLayout:
             note = "" if name.endswith(results[0].policy) else results[0].policy
             row = [Cell(self.titles[name], note, is_strong=self.comparison.recommended == name)]
             mean = _average(one.value for one in known)
-            text = words.format_share(mean, decimals=_count_decimals(known))
             note = self.phrases.say("over", part=len(known), all=len(cells))
-            shown = Cell(text, note if axes else _show_interval(cells[0]), mean)
-            row.append(show_value(cells[0]) if mean is None else shown)
-            shares = [_average(x.value for x in results if x.seed == seed) for seed in seeds]
+            note = note if axes else _show_interval(cells[0])
+            row.append(
+                show_value(cells[0]) if mean is None else Cell(words.format_share(mean), note, mean)
+            )
+            shares = [dict(cells[0].seeds).get(seed) for seed in seeds]
             shares.append(_average(one.invalid_rate for one in known))
             row += [_show(share, words.format_share) for share in shares]
             sizes = sorted({one.n for one in results if one.n is not None})
@@ -217,20 +205,12 @@ class ComparisonLayout:
             clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
             note = self.phrases.count(clusters, "cluster") if clusters else ""
             row.append(Cell(ends or DASH, note, sizes[0] if sizes else None))
-            digests = sorted({one.digest for one in results if one.digest})
-            text = " ".join(one[:8] for one in digests[:1])
-            text += f" +{len(digests) - 1}" if digests[1:] else ""
-            row.append(Cell(text or DASH, hint=" ".join(digests), is_code=bool(digests)))
+            digests = sorted({one.digest[:8] for one in results if one.digest})
+            more = f" +{len(digests) - 1}" if digests[1:] else ""
+            row.append(Cell(digests[0] + more if digests else DASH, is_code=bool(digests)))
             rows.append(tuple(row))
-        found: list[Block | Table] = [Block(self.phrases.say("results_lead"))]
-        found.append(Table("", head, tuple(rows), kind="headline", marks=tuple(self.colors)))
-        if seeds and not axes:
-            cells = [one for one in self.comparison.cells if one.seeds]
-            shown = [(self.titles[one.system], [x for _, x in one.seeds]) for one in cells]
-            caption = self.phrases.say("seeds_caption")
-            plot = plots.plot_seeds("seeds", self.title_measure(), shown, caption=caption)
-            found.append(Block(plots=(plot,), kind="forest"))
-        return found
+        table = Table("", head, tuple(rows), kind="headline")
+        return [Block(self.phrases.say("results_lead")), table]
 
     def show_sides(self) -> list[Block | Table]:
         """Return what differs in settings and data, and why that is so; folded what is the same."""
@@ -238,12 +218,9 @@ class ComparisonLayout:
         tables: dict[bool, list[tuple[Cell, ...]]] = {True: [], False: []}
         told = ""
         for row in self.table.sides:
-            tag = say(f"kind.{row.kind}") if row.kind else ""
-            named = {"tag": tag, "tag_kind": row.kind or "", "is_code": True}
-            why = row.why.get(self.phrases.language, "")
-            name = f"{row.aspect}/{row.key}" + (f".{row.part}" if row.part else "")
-            title = Cell(name, "" if why == told else why, **named)
-            told = why
+            why, kind = row.why.get(self.phrases.language, ""), row.kind or ""
+            title = Cell(f"{row.aspect}/{row.key}", "" if why == told else why, is_code=True)
+            title, told = replace(title, tag=kind and say(f"kind.{kind}"), tag_kind=kind), why
             values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
             tables[row.kind is not None].append((title, *values))
         unlike, same = (Table("", head, tuple(rows), kind="wrap sides") for rows in tables.values())
@@ -252,28 +229,8 @@ class ComparisonLayout:
         return [*found, fold] if same.rows else found
 
     def show_training(self) -> list[Block | Table]:
-        """Return curves with a line per system, and the last values of every epoch."""
-        say, title, found = self.phrases.say, self.phrases.title, list[Block | Table]()
-        series: dict[tuple[str, str], list[Curve]] = {}
-        for one in self.table.curves:
-            series.setdefault((one.step_name, one.key), []).append(one)
-        drawn: list[plots.Plot] = []
-        for (step, key), own in series.items():
-            lines = [
-                plots.Line(
-                    self.titles[one.system],
-                    one.steps,
-                    one.mean,
-                    self.colors[self.names.index(one.system)],
-                    *((one.low, one.high) if one.num_runs > 1 else ((), ())),
-                )
-                for one in own
-            ]
-            name = plots.name_file("curve", step, key.replace("/", "-").replace("_", "-"))
-            heading = say("plot_of", key=title("series", key), step=step)
-            drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
-        if drawn:
-            found += [Block(say("curves_lead")), Block(plots=tuple(drawn[:MAX_CURVES]))]
+        """Return the first values and the last of every epoch, a table for each training step."""
+        title, found = self.phrases.title, list[Block | Table]()
         for step in dict.fromkeys(row.step for row in self.table.epochs):
             here = [row for row in self.table.epochs if row.step == step]
             keys = list(dict.fromkeys(key for row in here for key in row.values))
@@ -281,12 +238,12 @@ class ComparisonLayout:
             rows = [
                 (
                     Cell(self.titles[row.system]),
-                    Cell(str(row.epoch), order=row.epoch),
+                    Cell(str(row.epoch or self.phrases.say("first")), order=row.epoch),
                     *(_show(row.values.get(key), words.format_plain) for key in keys),
                 )
                 for row in here
             ]
-            name = say("last_values") + (f" · {step}" if step else "")
+            name = f"{self.phrases.say('last_values')} · {step}"
             found.append(Table(name, head, tuple(rows), num_heads=2))
         return found
 
@@ -294,16 +251,13 @@ class ComparisonLayout:
         """Return a heat map of values per system, all on one scale."""
         if not self.table.axes:
             return []
-        scale = self._span(one.value for one in self.comparison.cells)
+        known = [one.value for one in self.comparison.cells if one.value is not None] or [0.0]
+        scale = Scale(min(known), max(known), self.table.measure.sign)
         shown = {name: dict[Coordinates, Cell]() for name in self.names}
         for one in self.comparison.cells:
             shown[one.system][one.cell] = show_value(one, scale)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
         return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
-
-    def _span(self, values: Iterable[float | None]) -> Scale:
-        known = [value for value in values if value is not None]
-        return Scale(min(known, default=0.0), max(known, default=0.0), self.table.measure.sign)
 
     def _tabulate_grid(self, title: str, shown: Mapping[Coordinates, Cell]) -> Table:
         """Return a grid with the last axis as columns."""
@@ -314,21 +268,20 @@ class ComparisonLayout:
         return Table(title, heads, rows, len(self.axes) - 1, "heat")
 
     def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test; of a grid means by axis and a heat map; a forest plot."""
+        """Return each pair's test and a forest plot; of a grid means by axis, and every cell."""
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
         found: list[Block | Table] = [Block(say("differences_lead"))]
         if self.table.axes:
-            scale = self._span(gap.difference for one in pairs for gap in one.gaps)
             grids = [
                 self._tabulate_grid(
-                    self.name_pair(one), {x.cell: self._show_gap(x, scale) for x in one.gaps}
+                    self.name_pair(pair), {x.cell: self._show_gap(x) for x in pair.gaps}
                 )
-                for one in pairs
+                for pair in pairs
             ]
-            grid = Block(tables=tuple(grids))
-            return [*found, self._tabulate_means(), Block(say("every_cell"), "heading"), grid]
+            every = Block(say("every_cell"), "heading"), Block(tables=tuple(grids))
+            return [*found, self._tabulate_means(), *every]
         table, bars = self._tabulate_tests()
         found.append(table)
         if bars:
@@ -337,17 +290,14 @@ class ComparisonLayout:
             found.append(Block(plots=(plot,), kind="forest"))
         return found
 
-    def _show_gap(self, gap: Gap, scale: Scale | None = None) -> Cell:
+    def _show_gap(self, gap: Gap) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""
         if gap.difference is None:
             return Cell(_NO_GAP[gap.why_none])
         is_strong = gap.is_clear and self.table.is_fair is not False
-        style = scale.shade_difference(gap.difference) if scale else ""
-        note = self.phrases.interval(*gap.ends) if scale and gap.ends else ""
-        shown = show_points(gap.difference, note, style)
-        hint = words.format_p_value(gap.p_holm) if gap.p_holm is not None else ""
-        text = shown.text + (STAR if is_strong else "")
-        return replace(shown, text=text, hint=hint, is_strong=is_strong)
+        note = self.phrases.interval(*gap.ends) if gap.ends and self.table.axes else ""
+        shown = show_points(gap.difference, note)
+        return replace(shown, text=shown.text + STAR * is_strong, is_strong=is_strong)
 
     def _tabulate_tests(self) -> tuple[Table, list[plots.Bar]]:
         """Return per pair a row of difference, interval, p and what it rests on, and a bar."""
@@ -387,56 +337,58 @@ class ComparisonLayout:
 
     def _tabulate_means(self) -> Table:
         """Return by pair the mean difference of all cells and by the values of each axis."""
-        pairs, say = self.comparison.pairs, self.phrases.say
+        pairs, say, sign = self.comparison.pairs, self.phrases.say, self.table.measure.sign
         titles = list(map(self.name_pair, pairs))
-        has_epochs = any(one.has_epochs for one in self.table.axes)
-        trends = titles if has_epochs and self.axes[1:] else []
-        blank = [Cell("")] * len(trends)
-
-        def show(mean: float | None, part: int, num: int) -> Cell:
-            return show_points(mean, say("over", part=part, all=num))
-
-        rows: list[list[Cell]] = [[Cell(say("mean"))], [Cell(say("better_worse_equal"))]]
-        rows += [[Cell(say("survive"))]]
-        for pair in pairs:
-            rows[0].append(show(pair.mean, sum(pair.counts), len(pair.gaps)))
-            rows[1].append(Cell(" : ".join(map(str, pair.counts))))
+        columns: dict[str, dict[str, Cell]] = {title: {} for title in titles}
+        columns |= {f"{say('trend')}\n{title}": {} for title in titles}
+        for pair, title in zip(pairs, titles, strict=True):
+            gains = [sign * gap.difference for gap in pair.gaps if gap.difference is not None]
+            over = say("over", part=len(gains), all=len(pair.gaps))
             clear = say("of", part=sum(pair.clear), all=pair.num_tested)
-            rows[2].append(Cell(clear if pair.num_tested else say("untested")))
-        rows = [[*row, *blank] for row in rows]
-        for place, axis in enumerate(self.table.axes):
-            for means in zip(*(pair.by_axis[place] for pair in pairs), strict=True):
-                cells = [show(one.mean, one.num_compared, one.num_cells) for one in means]
-                own = blank if axis.has_epochs else [show_points(x.trend) for x in means if trends]
-                rows.append([Cell(f"{self.axes[place]} {means[0].value}"), *cells, *own])
-            if axis.has_epochs:
-                cells = [show_points(one.trends[place]) for one in pairs]
-                rows.append([Cell(say("trend")), *cells, *blank])
-        heads = (say("by_axis"), *titles, *(f"{say('trend')}\n{title}" for title in trends))
-        return Table("", heads, tuple(map(tuple, rows)))
+            own, trends = columns[title], columns[f"{say('trend')}\n{title}"]
+            own[say("mean")] = show_points(pair.mean, over)
+            own[say("best_gain")] = show_points(sign * max(gains) if gains else None)
+            own[say("worst_loss")] = show_points(sign * min(gains) if gains else None)
+            own[say("better_worse_equal")] = Cell(" : ".join(map(str, pair.counts)))
+            own[say("survive")] = Cell(clear if pair.num_tested else say("untested"))
+            parts = zip(self.axes, self.table.axes, pair.by_axis, pair.trends, strict=True)
+            for name, axis, means, trend in parts:
+                for one in means:
+                    over = say("over", part=one.num_compared, all=one.num_cells)
+                    own[f"{name} {one.value}"] = show_points(one.mean, over)
+                    if not axis.has_epochs and any(x.has_epochs for x in self.table.axes):
+                        trends[f"{name} {one.value}"] = show_points(one.trend)
+                if axis.has_epochs:
+                    own[say("trend")] = show_points(trend)
+        shown = {title: own for title, own in columns.items() if own}
+        rows = tuple(
+            (Cell(label), *(own.get(label, Cell("")) for own in shown.values()))
+            for label in columns[titles[0]]
+        )
+        return Table("", (say("by_axis"), *shown), rows)
 
-    def show_discordant(self) -> list[Block | Table]:
-        """Return the items that the systems of each pair differ in, with both answers."""
+    def show_items(self) -> list[Block | Table]:
+        """Return the first items that two runs of a pair differ in, with both answers."""
         say, found = self.phrases.say, list[Block | Table]()
-        for pair in [one for one in self.comparison.pairs if one.discordant][:MAX_PAIRS]:
-            named = {"pair": self.name_pair(pair), "at": self.place_after(pair.discordant_cell)}
-            counts = dict(zip(("first", "second", "all"), pair.won, strict=True))
-            lead = say("discordant_lead", **named, **counts, shown=len(pair.discordant))
-            answers = [say("answer_of", name=self.titles[x]) for x in (pair.first, pair.second)]
-            # Open answers have no truth to show.
-            kept = (True, any(one.label for one in pair.discordant), True, True)
-            rows = [
-                (
-                    Cell(one.task or one.id[:8], one.cluster, hint=one.id),
-                    Cell(one.label or ""),
-                    Cell(one.answer_a or say("no_answer"), self._mark(one.value_a)),
-                    Cell(one.answer_b or say("no_answer"), self._mark(one.value_b)),
-                )
-                for one in pair.discordant
-            ]
-            head = tuple(compress((*self.phrases.say_each("item", "truth"), *answers), kept))
-            shown = tuple(tuple(compress(row, kept)) for row in rows)
-            found += [Block(lead), Table("", head, shown, kind="wrap items")]
+        is_grid = self.table.axes or self.table.is_of_methods
+        for pair in () if is_grid else self.comparison.pairs[:MAX_PAIRS]:
+            sides = [one for name in (pair.first, pair.second) for one in self.table.select(name)]
+            a, b = (one.items for one in sides) if pair.num_tested else (None, None)
+            if a is None or b is None or not sides[0].answers:
+                continue
+            rows: list[tuple[Cell, ...]] = []
+            unlike = np.flatnonzero(a.values != b.values).tolist()
+            for place in unlike[:MAX_ITEMS]:
+                row = [Cell(a.ids[place][:8], hint=a.ids[place])]
+                row.append(Cell((a.labels[place] if a.labels else None) or DASH))
+                for side, items in zip(sides, (a, b), strict=True):
+                    answer = side.answers.get(a.ids[place])
+                    text = answer.text if answer else ""
+                    row.append(Cell(text or DASH, self._mark(float(items.values[place]))))
+                rows.append(tuple(row))
+            lead = Block(say("discordant_lead", shown=len(rows), all=len(unlike)))
+            head = (*self.phrases.say_each("item", "truth"), pair.first, pair.second)
+            found += [lead, Table(self.name_pair(pair), head, tuple(rows), kind="wrap items")]
         return found
 
     def _mark(self, value: float) -> str:
@@ -462,19 +414,16 @@ def show_value(one: Result, scale: Scale | None = None) -> Cell:
     """Return the value of a cell, ``?`` where it has not run, a dash where it has none."""
     if one.value is None:
         return Cell(DASH if one.state == "inapplicable" else NOT_RUN, hint=one.error)
-    text = words.format_share(one.value, decimals=_count_decimals([one]))
-    if scale is None:
-        return Cell(text, order=one.value)
-    hint = f"n = {words.format_count(one.n)}" if one.n else ""
-    return Cell(text, _show_interval(one), one.value, scale.shade_value(one.value), hint)
+    style = scale.shade_value(one.value) if scale else ""
+    return Cell(words.format_share(one.value), _show_interval(one), one.value, style)
 
 
-def show_points(value: float | None, note: str = "", style: str = "") -> Cell:
+def show_points(value: float | None, note: str = "") -> Cell:
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
     if value is None:
-        return Cell(NOT_RUN, note, value, style)
+        return Cell(NOT_RUN, note)
     text = f"{words.format_points(value)}{words.NBSP}{words.choose_arrow(value)}"
-    return Cell(text, note, value, style)
+    return Cell(text, note, value)
 
 
 def _show(value: Any, form: Callable[..., str], **named: Any) -> Cell:
@@ -484,11 +433,6 @@ def _show(value: Any, form: Callable[..., str], **named: Any) -> Cell:
 def _average(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-def _count_decimals(cells: Iterable[Result]) -> int:
-    """Return two for what was only reported, as it was typed, else one."""
-    return 2 if all(one.low is None and not one.seeds[1:] for one in cells) else 1
 
 
 def _show_interval(one: Result) -> str:

@@ -21,7 +21,6 @@ from groupwise_recipes.visual_reasoning.study_tables import (
 
 CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
 TABLES = {table.name: table for table in read_tables()}
-ROWS = [(name, row.name) for name, table in TABLES.items() for row in table.rows]
 REL3D = (
     "data.drawn=null",
     "data.rel3d.path=r",
@@ -45,21 +44,9 @@ def list_studies(settings: dict[str, Any]) -> list[str]:
     return [name for name, table in TABLES.items() if fits_any(table.runs, settings)]
 
 
-@pytest.mark.parametrize(("name", "row"), ROWS)
-def test_the_command_of_a_row_makes_a_run_of_it_and_of_no_other_study(name: str, row: str) -> None:
-    table = TABLES[name]
-    found = find(table, row)
-    settings = resolve(table.config, *table.settings, *found.settings)
-    assert fits_any(found.where, settings)
-    assert list_studies(settings) == [name]
-
-
-@pytest.mark.parametrize(("name", "row"), [one for one in ROWS if one[0] in ("bias", "prompts")])
-def test_real_runs_fill_the_rows_of_drawn_ones(name: str, row: str) -> None:
-    found = find(TABLES[name], row)
-    settings = resolve(f"{name}-qwen2.5-vl-3b", *found.settings)
-    assert fits_any(found.where, settings)
-    assert list_studies(settings) == [name]
+@pytest.mark.parametrize("name", ["bias", "prompts"])
+def test_real_configs_are_of_their_study(name: str) -> None:
+    assert list_studies(resolve(f"{name}-qwen2.5-vl-3b")) == [name]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +114,6 @@ def test_trained_on_textured_scenes_is_not_grounding_out_of_the_domain() -> None
     [
         ({"any_of": [1, None]}, [{"a": 1}, {}, {"a": None}], [{"a": 2}, {"a": 0}]),
         ({"none_of": [[]]}, [{"a": ["x"]}, {}], [{"a": []}]),
-        ({"above": 0}, [{"a": 0.1}], [{"a": 0}, {}, {"a": None}]),
         ({"given": True}, [{"a": 0}, {"a.b": 1}], [{}, {"a": None}, {"ab": 1}, {"a.b": None}]),
         ({"given": False}, [{}, {"a": None}], [{"a.b": 1}]),
     ],
@@ -145,21 +131,9 @@ def test_names_are_known_and_stand_once(table: StudyTable) -> None:
     rows, columns = ([one.name for one in listed] for listed in (table.rows, table.columns))
     assert len({*rows}) == len(rows)
     assert len({*columns}) == len(columns)
-    typed = {name for row in table.rows for name in (*row.published, *row.published_apart)}
+    typed = {name for row in table.rows for name in row.published}
     assert typed <= {*columns}
     assert {name for pair in table.pairs for name in pair} <= {*rows}
-
-
-@pytest.mark.parametrize("table", TABLES.values(), ids=NAMES)
-@pytest.mark.parametrize("kind", ["published", "published_apart"])
-def test_published_values_of_one_table_are_of_the_same_items(table: StudyTable, kind: str) -> None:
-    sizes: dict[object, set[int]] = {}
-    for row, column in product(table.rows, table.columns):
-        one = getattr(row, kind).get(column.name)
-        if one is not None and one.n is not None:
-            place = column.part, column.measure == "pair_accuracy"
-            sizes.setdefault(place, set()).add(one.n)
-    assert all(len(found) == 1 for found in sizes.values())
 
 
 def test_a_published_value_is_a_share_in_percent() -> None:
