@@ -73,6 +73,7 @@ class _Marker(BaseModel):
     """What a step left as it ended."""
 
     finished_at: AwareDatetime
+    duration_s: float | None = None
     outputs: dict[str, Any] = {}
     uses: dict[str, Any] = {}  # digest of the outputs of each step that it used
 
@@ -140,6 +141,7 @@ def read_facts(
 def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str, Any]]:
     """Yield what the run's starts, conditions and trainings tell; of its policy's training only."""
     last, conditions = starts[-1], read_conditions(run.folder)
+    markers = _read_markers(run.folder)
     yield "policy/name", run.policy
     yield "time/started_at", last.started_at.isoformat()
     for fact, name in RULES["manifest"].items():
@@ -173,6 +175,8 @@ def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str
         yield "lineage/steps", [one.step for one in run.chain if one.step]
     for step, budget in [(one.step, one.budget) for one in run.chain if one.step]:
         sections[f"budget/{step}."] = budget
+        if step in markers and markers[step].duration_s is not None:
+            yield f"time/{step}.duration_s", markers[step].duration_s
         for name, keys in RULES["of_training"].items():
             path = run.folder / step / f"{name}.json"
             told = read_json(path, dict) if path.is_file() else {}
