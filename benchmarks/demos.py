@@ -15,7 +15,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from groupwise.evaluation.looks import list_looks
+from groupwise.evaluation.results import list_looks
 
 
 def read(path: Path) -> Any:

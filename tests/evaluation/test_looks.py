@@ -1,6 +1,5 @@
 """Looks at a test split: counted by its items over the runs of a folder, whatever it is called."""
 
-import multiprocessing
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,14 +19,14 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.evaluation import looks
+from groupwise.evaluation import results
 from groupwise.evaluation.compare import compare_results
-from groupwise.evaluation.looks import list_looks, record_look, state_looks
 from groupwise.evaluation.metrics import compute_metrics, write_metrics
 from groupwise.evaluation.predictions import Prediction, digest_items, read_predictions
 from groupwise.evaluation.report.comparison import tell_comparison
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.evaluation.report.run import Report
+from groupwise.evaluation.results import list_looks, record_look, state_looks
 from groupwise.evaluation.sources import Question, Source, read_runs
 
 ITEMS = [
@@ -90,11 +89,9 @@ def test_settings_that_changed_between_many_looks_are_a_warning(tmp_path: Path) 
 
 def test_what_goes_on_after_an_interruption_is_the_same_look(tmp_path: Path) -> None:
     run = start(tmp_path / "runs/one")
-    record_look(run, ITEMS)
-    record_look(run, ITEMS, is_continued=True)
-    assert len(list_looks(run, DIGEST)) == 1
-    record_look(run, ITEMS)
-    assert len(list_looks(run, DIGEST)) == 2
+    for is_continued, num in ((False, 1), (True, 1), (False, 2)):
+        record_look(run, ITEMS, is_continued=is_continued)
+        assert len(list_looks(run, DIGEST)) == num
 
 
 def test_cells_of_a_sweep_and_evaluations_inside_a_run_count_with_the_other_runs(
@@ -112,35 +109,18 @@ def test_cells_of_a_sweep_and_evaluations_inside_a_run_count_with_the_other_runs
     assert "2 times by runs in runs" in say(runs / "beta/cells/beta=1")
 
 
-def look_often(run: Path) -> None:
-    for _ in range(40):
-        record_look(run, ITEMS)
-
-
-def test_two_processes_look_at_once_and_none_is_lost(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    runs = [start(tmp_path / f"runs/{number}") for number in range(2)]
-    workers = [context.Process(target=look_often, args=(run,)) for run in runs]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    assert len(read_jsonl(tmp_path / "runs/looks.jsonl")) == 80
-    assert len(list_looks(runs[0], DIGEST)) == 80
-
-
 def test_a_line_is_appended_under_the_lock_of_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """So two processes that look at once lose none."""
     held: list[bool] = []
-    keep = looks.append_jsonl
+    keep = results.append_jsonl
 
     def append(path: Path, row: Mapping[str, Any]) -> None:
         held.append(is_locked(path.with_name(".looks.lock")))
         keep(path, row)
 
-    monkeypatch.setattr(looks, "append_jsonl", append)
+    monkeypatch.setattr(results, "append_jsonl", append)
     record_look(start(tmp_path / "runs/one"), ITEMS)
     assert held == [True, True]
 

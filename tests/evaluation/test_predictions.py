@@ -1,8 +1,7 @@
 """Predictions, the values of a measure by item, policies, and the files of an evaluation."""
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -66,9 +65,19 @@ def test_file_round_trip_keeps_every_field(tmp_path, make_prediction):
     assert read_predictions(tmp_path / "p.jsonl") == rows
 
 
-def test_row_with_other_keys_is_refused_with_its_number(tmp_path):
-    write_jsonl(tmp_path / "p.jsonl", [{"example_id": "a", "guess": "on-task"}])
-    with pytest.raises(EvaluationError, match=r"row 1 is not a prediction.*guess.*probabilities"):
+@pytest.mark.parametrize("later", ["scores samples pair", "scores samples pair picture_digests"])
+def test_rows_of_old_files_are_read(tmp_path, make_prediction, later):
+    write_predictions(tmp_path / "p.jsonl", [make_prediction()])
+    (row,) = read_jsonl(tmp_path / "p.jsonl")
+    write_jsonl(tmp_path / "p.jsonl", [{k: row[k] for k in row if k not in later.split()}])
+    assert read_predictions(tmp_path / "p.jsonl") == [make_prediction()]
+
+
+@pytest.mark.parametrize("dropped", ["example_id", "cluster", "fields", "latency_s", None])
+def test_row_without_an_older_key_or_with_another_is_refused(tmp_path, make_prediction, dropped):
+    row = {key: value for key, value in asdict(make_prediction()).items() if key != dropped}
+    write_jsonl(tmp_path / "p.jsonl", [row if dropped else row | {"guess": "on-task"}])
+    with pytest.raises(EvaluationError, match=r"row 1 is not a prediction.*expected the keys"):
         read_predictions(tmp_path / "p.jsonl")
 
 
@@ -98,19 +107,11 @@ def test_contradictions_are_refused(make_prediction, wrong, words):
         make_prediction(**wrong)
 
 
-def test_invalid_answer_is_wrong_and_has_no_confidence(make_prediction):
-    item = make_prediction(
-        "on-task", None, reason="empty", probabilities={"on-task": 0.9, "off-task": 0.1}
-    )
-    assert not item.is_correct
-    assert item.confidence is None
-
-
-def test_confidence_is_of_the_answer_and_not_of_the_likeliest(make_prediction):
-    item = make_prediction(
-        predicted="off-task", probabilities={"on-task": 0.9, "off-task": 0.1}, label="off-task"
-    )
-    assert item.confidence == 0.1
+def test_an_answer_has_the_probability_of_its_label_and_an_invalid_one_has_none(make_prediction):
+    shares = {"on-task": 0.9, "off-task": 0.1}
+    invalid = make_prediction("on-task", None, reason="empty", probabilities=shares)
+    assert (invalid.is_correct, invalid.confidence) == (False, None)
+    assert make_prediction("off-task", "off-task", probabilities=shares).confidence == 0.1
 
 
 def test_clusters_by_split_and_policy_as_they_come(make_prediction):
@@ -134,15 +135,9 @@ def test_split_digest_is_of_items_and_labels_only(make_prediction):
     assert digest_items([a]) != expected
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"label": "maybe", "predicted": "on-task"},
-        {"label": "on-task", "predicted": "maybe"},
-        {"probabilities": {"on-task": 0.5, "maybe": 0.5}},
-    ],
-)
-def test_label_outside_the_set_is_refused(make_prediction, wrong):
+@pytest.mark.parametrize("part", ["label", "predicted", "probabilities"])
+def test_label_outside_the_set_is_refused(make_prediction, part):
+    wrong = {part: {"maybe": 1.0} if part == "probabilities" else "maybe"}
     with pytest.raises(EvaluationError, match=r"maybe.*on-task.*off-task"):
         check_labels([make_prediction(**wrong)], ("on-task", "off-task"))
 
@@ -153,37 +148,18 @@ def test_label_set_must_have_two_different_labels(labels):
         check_labels([], labels)
 
 
-def test_rows_of_old_files_are_read(tmp_path, make_prediction):
-    write_predictions(tmp_path / "p.jsonl", [make_prediction()])
-    (row,) = read_jsonl(tmp_path / "p.jsonl")
-    old = {key: row[key] for key in row if key not in ("scores", "samples", "pair")}
-    write_jsonl(tmp_path / "old.jsonl", [old])
-    (found,) = read_predictions(tmp_path / "old.jsonl")
-    assert (found.scores, found.samples, found.pair) == ({}, (), "")
-    assert found == make_prediction()
-
-
-@pytest.mark.parametrize("key", ["example_id", "cluster", "fields", "latency_s"])
-def test_row_without_an_older_key_is_refused(tmp_path, make_prediction, key):
-    write_predictions(tmp_path / "p.jsonl", [make_prediction()])
-    (row,) = read_jsonl(tmp_path / "p.jsonl")
-    write_jsonl(tmp_path / "p.jsonl", [{name: row[name] for name in row if name != key}])
-    with pytest.raises(EvaluationError, match="row 1 is not a prediction"):
-        read_predictions(tmp_path / "p.jsonl")
-
-
 def test_accuracy_is_measured_without_near_duplicates(make_prediction):
     rows = [
         make_prediction("on-task", "on-task" if n < 3 else "off-task", example_id=f"e{n}")
         for n in range(4)
     ]
-    marked, slices = mark_items(rows, {"e0", "e1"}, "near_duplicate")
+    marked, slices = mark_items(rows, {"near_duplicate": {"e0", "e1"}})
     metrics = compute_metrics(marked, labels=("on-task", "off-task"), seed=0, slices=slices)
     found = {metric.measure: (metric.value, metric.n) for metric in metrics}
     assert found["accuracy"] == (0.75, 4)
     assert found["accuracy[near_duplicate=no]"] == (0.5, 2)
     assert found["accuracy[near_duplicate=yes]"] == (1.0, 2)
-    assert mark_items(rows, set(), "near_duplicate") == (rows, ())
+    assert mark_items(rows, {"near_duplicate": set()}) == (rows, ())
 
 
 LABELS = ("on-task", "off-task")
@@ -241,7 +217,7 @@ def test_values_by_item(rows, measure, ids, values):
     assert found.split_digest == digest_items(rows)
 
 
-def test_measures_are_listed_and_each_can_be_read(rows):
+def test_each_listed_measure_has_the_values_of_its_metric(rows):
     names = list_measures(rows)
     assert names == (
         *("accuracy", "invalid_rate", "pass@1", "pass@2", "pass@4", "mean@4"),
@@ -251,19 +227,11 @@ def test_measures_are_listed_and_each_can_be_read(rows):
         *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]", "iou[size=0]"),
         *("accuracy[size=1]", "invalid_rate[size=1]", "pair_accuracy[size=1]", "iou[size=1]"),
     )
+    metrics = compute_metrics(rows, labels=LABELS, slices=("language", "size"))
+    known = {metric.measure: metric for metric in metrics}
     for name in names:
-        assert len(read(rows, name).values)
-
-
-def test_values_agree_with_the_metrics(rows):
-    metrics = {
-        metric.measure: metric
-        for metric in compute_metrics(rows, labels=LABELS, slices=("language", "size"))
-    }
-    for name in list_measures(rows):
         found = read(rows, name)
-        assert metrics[name].value == pytest.approx(found.value), name
-        assert metrics[name].n == len(found.values)
+        assert (known[name].value, known[name].n) == (pytest.approx(found.value), len(found.values))
 
 
 def test_what_is_not_there_is_not_listed(make_prediction):
@@ -283,20 +251,18 @@ def test_answers_and_truths_go_along(rows):
     assert found.clusters == ("g0", "g0", "g1")
 
 
-def test_unknown_measure_names_the_nearest_and_all(rows):
-    with pytest.raises(EvaluationError, match=r"'acuracy'.* 'accuracy'.*accuracy, invalid_rate"):
-        read(rows, "acuracy")
-
-
-@pytest.mark.parametrize("measure", ["pass@5", "pass@0", "pass@", "mean@2", "recall:maybe"])
-def test_measures_beyond_the_predictions_are_refused(rows, measure):
-    with pytest.raises(EvaluationError, match="no measure"):
-        read(rows, measure)
-
-
-def test_unknown_policy_or_split_is_refused(rows):
-    with pytest.raises(EvaluationError, match=r"no predictions of sft on test.*grpo on test"):
-        read_items(rows, policy="sft", split="test", measure="accuracy")
+@pytest.mark.parametrize(
+    ("policy", "measure", "words"),
+    [
+        ("grpo", "acuracy", r"'acuracy'.* 'accuracy'.*accuracy, invalid_rate"),
+        ("sft", "accuracy", r"no predictions of sft on test.*grpo on test"),
+        *(("grpo", name, "no measure") for name in ("pass@5", "pass@0", "pass@", "mean@2")),
+        ("grpo", "recall:maybe", "no measure"),
+    ],
+)
+def test_what_was_not_measured_is_refused(rows, policy, measure, words):
+    with pytest.raises(EvaluationError, match=words):
+        read_items(rows, policy=policy, split="test", measure=measure)
 
 
 def test_other_policies_and_splits_are_left_out(rows):
@@ -344,9 +310,16 @@ def test_items_that_would_mislead_are_refused(change, words):
 USUAL = Policies(POLICIES)
 
 
-def test_policies_come_back_as_they_were_written(tmp_path):
+def test_policies_have_titles_places_and_ancestors(tmp_path):
     write_policies(tmp_path, POLICIES)
     assert read_policies(tmp_path) == USUAL
+    assert USUAL.sort(["z", "grpo", "majority", "a"]) == ["majority", "grpo", "z", "a"]
+    assert USUAL.choose_last(["grpo", "z", "majority"]) == "grpo"
+    assert [one.name for one in USUAL.list_ancestors("grpo")] == ["prompt", "sft", "grpo"]
+    assert [one.kind for one in USUAL.list_ancestors("gone")] == ["unknown"]
+    two = Policies((replace(POLICIES[-1], step="rce", trained_from=None),))
+    assert [two.title(name) for name in ("grpo", "rce", "dpo")] == ["GRPO", "GRPO", "dpo"]
+    assert [two.rank(name) for name in ("grpo", "rce", "dpo")] == [0, 0, 1]
 
 
 def test_of_a_run_that_wrote_none_nothing_is_known(tmp_path):
@@ -365,58 +338,30 @@ def test_the_budget_is_what_the_training_step_left(tmp_path):
     assert read_policies(tmp_path).find("rce").budget == counts
 
 
-def test_a_name_or_a_training_step_has_a_title_and_a_place():
-    two = Policies((replace(POLICIES[-1], step="rce", trained_from=None),))
-    assert [two.title(name) for name in ("grpo", "rce", "dpo")] == ["GRPO", "GRPO", "dpo"]
-    assert [two.rank(name) for name in ("grpo", "rce", "dpo")] == [0, 0, 1]
-
-
-def test_known_policies_stand_in_their_order_and_others_behind_them():
-    assert USUAL.sort(["z", "grpo", "majority", "a"]) == ["majority", "grpo", "z", "a"]
-    assert USUAL.choose_last(["grpo", "z", "majority"]) == "grpo"
-
-
-def test_behind_a_policy_stand_all_that_it_was_trained_from():
-    assert [one.name for one in USUAL.list_ancestors("grpo")] == ["prompt", "sft", "grpo"]
-    assert [one.kind for one in USUAL.list_ancestors("gone")] == ["unknown"]
-
-
 @pytest.mark.parametrize("order", [[POLICIES[4]], [POLICIES[0], POLICIES[0]]])
 def test_a_policy_stands_once_and_behind_what_it_was_trained_from(tmp_path, order):
     with pytest.raises(EvaluationError, match="behind the one it was trained from"):
-        write_policies(tmp_path, order)  # pyright: ignore[reportArgumentType]
+        write_policies(tmp_path, order)
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '[{"name": "x"}]', '[{"name": "x", "sees": "all"}]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "{}", '[{"name": "x"}]', '[{"name": "x", "sees": "all"}]'),
+        '[{"name": "x", "title": "x", "title_zh": "x", "kind": "magic"}]',
+    ],
+)
 def test_a_damaged_file_is_one_sentence(tmp_path, text):
     write_text(tmp_path / POLICIES_FILE, text)
-    with pytest.raises(
-        GroupwiseError, match=r"policies\.json is (damaged|not JSON|not a JSON list)"
-    ):
-        read_policies(tmp_path)
-    unknown = [{**json.loads(json.dumps({"name": "x"})), "title": "x", "kind": "magic"}]
-    write_json(tmp_path / POLICIES_FILE, unknown)
-    with pytest.raises(EvaluationError, match=r"policies\.json is damaged"):
+    words = r"policies\.json is (damaged|not JSON|not a JSON list)"
+    with pytest.raises(GroupwiseError, match=words):
         read_policies(tmp_path)
 
 
 NAMES = ("sft", "grpo")
 
 
-def test_policies_are_asked_once_and_then_read(tmp_path, make_prediction):
-    asked: list[str] = []
-
-    def ask(policy: str) -> list[Prediction]:
-        asked.append(policy)
-        return [make_prediction(policy=policy), make_prediction(policy=policy, example_id="b")]
-
-    found = [predict_each(NAMES, ask, folder=tmp_path) for _ in range(2)]
-    assert found[0] == found[1]
-    assert [one.policy for one in found[0]] == ["sft", "sft", "grpo", "grpo"]
-    assert asked == [*NAMES]
-
-
-def test_one_that_breaks_off_is_asked_again_and_the_one_before_is_not(tmp_path, make_prediction):
+def test_policies_are_asked_once_and_one_that_breaks_off_again(tmp_path, make_prediction):
     asked: list[str] = []
 
     def ask(policy: str) -> Iterator[Prediction]:
@@ -424,10 +369,13 @@ def test_one_that_breaks_off_is_asked_again_and_the_one_before_is_not(tmp_path, 
         yield make_prediction(policy=policy)
         if asked == [*NAMES]:
             raise KeyboardInterrupt
+        yield make_prediction(policy=policy, example_id="b")
 
     with pytest.raises(KeyboardInterrupt):
         predict_each(NAMES, ask, folder=tmp_path)
-    assert len(predict_each(NAMES, ask, folder=tmp_path)) == 2
+    found = [predict_each(NAMES, ask, folder=tmp_path) for _ in range(2)]
+    assert found[0] == found[1]
+    assert [one.policy for one in found[0]] == ["sft", "sft", "grpo", "grpo"]
     assert asked == ["sft", "grpo", "grpo"]
 
 

@@ -29,10 +29,10 @@ from groupwise.core import (
 )
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
-from groupwise.evaluation.looks import list_looks
 from groupwise.evaluation.metrics import Temperature, read_metrics, temper
 from groupwise.evaluation.predictions import Measure, Prediction, read_prompts
 from groupwise.evaluation.report.phrases import format_share
+from groupwise.evaluation.results import list_looks
 from groupwise.flow import asking, policies, probing, replaying
 from groupwise.flow.calibrating import make_calibration_sections, read_temperatures
 from groupwise.flow.evaluating import list_slices, list_verbs

@@ -54,8 +54,8 @@ def print_headline(folder: Path, *, first: str = "") -> None:
 
 
 def _print_looks(folder: Path, digests: set[str]) -> None:
-    from groupwise.evaluation.looks import state_looks
     from groupwise.evaluation.report.phrases import Phrases
+    from groupwise.evaluation.results import state_looks
 
     for look in (one for items in sorted(digests) for one in state_looks(folder, items)):
         level = "" if look.level == "info" else f"{look.level}: "

@@ -9,7 +9,7 @@ recorded. Conditions of the evaluation itself follow from nothing.
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise
@@ -47,7 +47,6 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.phrases import LANGUAGES, Level, Statement
 from groupwise.evaluation.results import read_conditions
 
-EVALUATE = "evaluate"
 RULES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 Answers = Mapping[str, Mapping[str, Prediction]]  # by split and item
 DifferenceKind = Literal["confounding", "intended", "harmless"]
@@ -55,16 +54,12 @@ _ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _NOT_NAMEABLE = ("config", "conditions", "policies")
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, extra="allow"):
     """What is read of a manifest; a key may be missing, and there may be others."""
 
     started_at: AwareDatetime
-    recipe: str | None = None
-    seed: int | None = None
     config: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
-    accepted_findings: list[str] | None = None
-    command: list[str] | str | None = None
     git_revision: str | None = None
     python: str | None = None
     packages: dict[str, str | None] = {}
@@ -75,6 +70,8 @@ class Manifest(BaseModel):
 
 
 class _Marker(BaseModel):
+    """What a step left as it ended."""
+
     finished_at: AwareDatetime
     duration_s: float | None = None
     outputs: dict[str, Any] = {}
@@ -113,7 +110,7 @@ def read_facts(
     _check_evaluated(folder, policies)
     rows = predictions
     if rows is None:
-        rows = read_predictions(folder / EVALUATE / "predictions.jsonl")
+        rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
     names = policies.sort(row.policy for row in rows)
     if not names:
         raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
@@ -127,35 +124,29 @@ def read_facts(
     chain = () if any(one.kind == "unknown" for one in chain) else chain
     steps = {one.step for one in chain if one.step}
     starts = find_manifests(folder, sorted(steps))
-    facts = dict(_list_facts(folder, name, chain, starts, answers))
-    others = {one.step for one in policies.listed if one.step} - steps if chain else set[str]()
     plan, effects = starts[-1].plan, starts[-1].effects
-    paths = [one for step in plan if step not in others for one in plan[step].get("reads", ())]
-    used = [f"config/{one}" for one in paths]
+    run = RunFacts(f"{folder}:{name}", folder, name, {}, answers, chain, effects=effects)
+    facts = dict(_list_facts(run, starts))
+    others = {one.step for one in policies.listed} - steps if chain else set[str]()
+    used = [path for step in plan if step not in others for path in plan[step].get("reads", ())]
     unused = frozenset(
         fact
         for fact in facts
         if plan and chain and fact.startswith("config/")
-        if not any(_is_in(fact, one) or _is_in(one, fact) for one in used)
+        if not any(_is_in(fact, f"config/{x}") or _is_in(f"config/{x}", fact) for x in used)
     )
-    return RunFacts(f"{folder}:{name}", folder, name, facts, answers, chain, unused, effects)
+    return replace(run, facts=facts, unused=unused)
 
 
-def _list_facts(
-    folder: Path,
-    policy: str,
-    chain: Sequence[RunPolicy],
-    starts: Sequence[Manifest],
-    answers: Iterable[str],
-) -> Iterator[tuple[str, Any]]:
-    last, conditions = starts[-1], read_conditions(folder)
-    yield "policy/name", policy
+def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str, Any]]:
+    """Yield what the run's starts, conditions and trainings tell; of its policy's training only."""
+    last, conditions = starts[-1], read_conditions(run.folder)
+    markers = _read_markers(run.folder)
+    yield "policy/name", run.policy
     yield "time/started_at", last.started_at.isoformat()
     for fact, name in RULES["manifest"].items():
-        if (value := getattr(last, name)) is not None:
+        if (value := getattr(last, name, None)) is not None:
             yield fact, value
-    config = drop_folders({key: value for key, value in last.config.items() if key != "seed"})
-    sections = {"config/": config, "inputs/": last.inputs, "hardware/": last.hardware}
     versions = [
         {"code/git_revision": start.git_revision, "packages/python": start.python}
         | {f"packages/{name}": version for name, version in start.packages.items()}
@@ -165,38 +156,36 @@ def _list_facts(
         found = list(dict.fromkeys(one.get(fact) for one in versions))
         if found != [None]:
             yield fact, found[0] if len(found) == 1 else found
+    config = drop_folders({key: value for key, value in last.config.items() if key != "seed"})
+    sections = {"config/": config, "inputs/": last.inputs, "hardware/": last.hardware}
     if conditions is None:
         sections["metrics/"] = last.metric_versions
     else:
         yield "conditions/file", "recorded"
-    known = {*answers, *(split for one in chain for split in one.trained_on)}
+    known = {*run.answers, *(split for one in run.chain for split in one.trained_on)}
     for aspect, value in (conditions or {}).items():
-        if aspect in ("data", "prompts"):  # without those of other policies' training
-            yield from ((f"{aspect}/{k}", value[k]) for k in value if k in known or not chain)
+        if aspect in ("data", "prompts"):
+            kept = [name for name in value if name in known or not run.chain]
+            yield from ((f"{aspect}/{name}", value[name]) for name in kept)
         elif aspect != "measures":
-            is_section = isinstance(value, dict)
-            sections[f"{aspect}/"] = (
-                value if is_section else {RULES["whole"].get(aspect, "value"): value}
-            )
-    if chain:
+            whole = {RULES["whole"].get(aspect, "value"): value}
+            sections[f"{aspect}/"] = value if isinstance(value, dict) else whole
+    if run.chain:
         yield "policies/file", "recorded"
-        yield "lineage/steps", [one.step for one in chain if one.step]
-    for one in chain:
-        if one.step is None:
-            continue
-        sections[f"budget/{one.step}."] = one.budget
-        done = _read_marker(folder, one.step)
-        if done and done.duration_s is not None:
-            yield f"time/{one.step}.duration_s", done.duration_s
+        yield "lineage/steps", [one.step for one in run.chain if one.step]
+    for step, budget in [(one.step, one.budget) for one in run.chain if one.step]:
+        sections[f"budget/{step}."] = budget
+        if step in markers and markers[step].duration_s is not None:
+            yield f"time/{step}.duration_s", markers[step].duration_s
         for name, keys in RULES["of_training"].items():
-            path = folder / one.step / f"{name}.json"
-            found = read_json(path, dict) if path.is_file() else {}
-            sections[f"{name}/{one.step}."] = {k: v for k, v in found.items() if re.match(keys, k)}
-        path = folder / one.step / "trainable.json"
+            path = run.folder / step / f"{name}.json"
+            told = read_json(path, dict) if path.is_file() else {}
+            sections[f"{name}/{step}."] = {k: v for k, v in told.items() if re.match(keys, k)}
+        path = run.folder / step / "trainable.json"
         if path.is_file():
             rows = read_as(path, TypeAdapter(list[dict[str, Any]]))
             count = sum(int(row.get("num_trainable", 0)) for row in rows)
-            yield f"trainable/{one.step}.num_trainable", count
+            yield f"trainable/{step}.num_trainable", count
     for prefix, values in sections.items():
         yield from flatten_settings(values, prefix)
 
@@ -204,21 +193,27 @@ def _list_facts(
 def _check_evaluated(folder: Path, policies: Policies) -> None:
     """Refuse a run that is not evaluated, or of which a step was redone since."""
     again = "finish it with the command that started it, and compare then"
+    markers = _read_markers(folder)
     if not (folder / "manifest.json").is_file():
         raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
-    done = _read_marker(folder, EVALUATE)
-    if done is None:
+    if "evaluate" not in markers:
         begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
         where = f" (it is at the step {begun[0]})" if begun else ""
         raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=again)
+    done = markers["evaluate"]
     for step in sorted({*done.uses, *(one.step for one in policies.listed if one.step)}):
-        own = _read_marker(folder, step)
-        is_used = own is not None and (
+        is_used = (own := markers.get(step)) is not None and (
             own.finished_at <= done.finished_at or done.uses.get(step) == digest_json(own.outputs)
         )
         if (folder / step).is_dir() and not is_used:
             older = f"the evaluation in {folder} is older than its step {step}"
             raise EvaluationError(f"{older}, which is being redone", fix=again)
+
+
+def _read_markers(folder: Path) -> dict[str, _Marker]:
+    """Return what each step that ended left behind."""
+    paths = {path.parent.name: path for path in sorted(folder.glob("[!.]*/step.json"))}
+    return {step: read_as(path, TypeAdapter(_Marker), kind=dict) for step, path in paths.items()}
 
 
 def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
@@ -228,21 +223,14 @@ def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
     rows = list(read_jsonl(history)) if history.is_file() else []
     for row in rows:
         check_sealed(row, history)
-    rows = rows or [last]
-    starts = [parse_as(row, TypeAdapter(Manifest), single) for row in rows]
-    found: list[Manifest] = []
-    for step in (*steps, EVALUATE):
-        done = _read_marker(folder, step)
+    starts = [parse_as(row, TypeAdapter(Manifest), single) for row in rows or [last]]
+    markers, found = _read_markers(folder), list[Manifest]()
+    for step in (*steps, "evaluate"):
+        done = markers.get(step)
         begun = [one for one in starts if done and one.started_at <= done.finished_at]
         manifest = (begun or starts[:1])[-1]
         found = [*(one for one in found if one is not manifest), manifest]
     return found
-
-
-def _read_marker(folder: Path, step: str) -> _Marker | None:
-    """Return what a step left as it ended; None if it has not."""
-    path = folder / step / "step.json"
-    return read_as(path, TypeAdapter(_Marker), kind=dict) if path.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,23 +300,22 @@ def check_fairness(
     for one, two in combinations(runs, 2):
         ours, theirs = one.answers[split], two.answers[split]
         both = [(ours[item], theirs[item]) for item in ours.keys() & theirs.keys()]
-        if not both or any(a.predicted != b.predicted for a, b in both):
-            continue
         has_same_text = all(a.text == b.text for a, b in both)
-        do_differ = any(v.get(one.name, ...) != v.get(two.name, ...) for v in counting)
-        if do_differ or any(a.label != b.label for a, b in both):
-            level, name = "warning", "same_predictions" if has_same_text else "same_answers"
-        elif has_same_text:
+        is_apart = any(v.get(one.name, ...) != v.get(two.name, ...) for v in counting)
+        is_apart = is_apart or any(a.label != b.label for a, b in both)
+        has_same_answers = bool(both) and all(a.predicted == b.predicted for a, b in both)
+        if not has_same_answers or not (is_apart or has_same_text):
+            continue
+        level, name = "warning", "same_predictions" if has_same_text else "same_answers"
+        if not is_apart:
             is_same = _are_same(*(_open_weights(run, *run.chain[-1:]) for run in (one, two)))
             names = {True: "identical", False: "identical_other_weights", None: "identical_answers"}
             level, name = "info", names[is_same]
-        else:
-            continue
         remarks.append(_remark(level, name, one=one.name, two=two.name, count=str(len(both))))
     for name in factors:
         if not any(is_named(one.name, [name]) for one in differences):
             remarks.append(_remark("warning", "not_varied", key=name))
-    is_fair = not any(one.kind == "confounding" for one in differences)
+    is_fair = all(one.kind != "confounding" for one in differences)
     is_fair = is_fair and not any(remark.level == "error" for remark in remarks)
     return FairnessVerdict(differences, tuple(remarks), is_fair)
 
@@ -345,10 +332,8 @@ def find_differences(
     """
     for run in runs:
         if split is not None and not run.answers.get(split):
-            what = f"{run.name} has no items in the split {split!r}"
-            raise EvaluationError(
-                what, expected=f"one of {', '.join(sorted(run.answers)) or 'none'}"
-            )
+            have = f"one of {', '.join(sorted(run.answers)) or 'none'}"
+            raise EvaluationError(f"{run.name} has no items in the split {split!r}", expected=have)
     facts = sorted({name for run in runs for name in run.facts})
     for name in factors:
         if name not in ("items", "labels") and not any(is_named(fact, [name]) for fact in facts):
@@ -371,35 +356,34 @@ def find_differences(
     for one in sorted(found, key=lambda one: one.aspect != "data"):  # budgets follow from data
         effects = [find_effect(run.effects, one.key) for run in runs]
         effect = effects[0] if len({one.kind for one in effects}) == 1 else Effect()
-        is_setting = one.aspect in ("config", "inputs")
+        effect = effect if one.aspect in ("config", "inputs") else Effect()
         # What is read of other inputs is more than what is recorded of their content.
         is_place = one.aspect == "config" or effect.reason == "base_weights"
+        is_unused = one.aspect == "config" and not any(_is_in(fact, one.name) for fact in used)
         is_evaluated = one.aspect in ("data", "prompts") and any(one.key in r.answers for r in runs)
         lines = [] if is_evaluated else [(key, f"{one.name} <- {key}") for key in settings]
         causes = [k for k, line in lines if any(re.fullmatch(p, line) for p in RULES["follows"])]
-        kind: DifferenceKind = "harmless"
-        words = {"key": one.key, "runs": ", ".join(one.lacking), "cause": effect.reason}
-        if one in named:
-            kind, reason = "intended", "named"
-        elif has_policy and _is_of_policy(one, runs):
-            kind, reason, words["cause"] = "intended", "follows", "policy"
-        elif causes:
-            kind, reason, words["cause"] = "intended", "follows", causes[0].partition(" ")[0]
-        elif harmless := _find_harmless(one):
-            reason = harmless
-        elif is_setting and is_place and effect.kind == "source" and effect.reason in equal:
-            reason = "same_content"
-        elif is_setting and effect.kind == "harmless":
-            reason, words["cause_zh"] = "field", effect.reason_zh
-        elif one.aspect == "config" and not any(_is_in(fact, one.name) for fact in used):
-            reason = "unused"
-        elif one.lacking and one.name not in RULES["files"]:
-            kind, reason = "confounding", "unknown"
-        else:
-            kind, reason = "confounding", one.aspect if one.aspect in RULES["reasons"] else "other"
-        if one.aspect == "data" and kind == "intended" and not is_evaluated:
-            settings += ["data *"] if words["cause"] != "policy" else []
-        classed.append(replace(one, kind=kind, reason=reason, words={**words, **one.words}))
+        causes = ["policy"] if has_policy and _is_of_policy(one, runs) else causes
+        is_alike = is_place and effect.kind == "source" and effect.reason in equal
+        is_unknown = bool(one.lacking) and one.name not in RULES["files"]
+        harmless = _find_harmless(one)
+        kinds: Sequence[tuple[bool, DifferenceKind, str]] = (  # the first that holds
+            (one in named, "intended", "named"),
+            (bool(causes), "intended", "follows"),
+            (harmless is not None, "harmless", harmless or ""),
+            (is_alike, "harmless", "same_content"),
+            (effect.kind == "harmless", "harmless", "field"),
+            (is_unused, "harmless", "unused"),
+            (is_unknown, "confounding", "unknown"),
+            (True, "confounding", one.aspect if one.aspect in RULES["reasons"] else "other"),
+        )
+        kind, reason = next((kind, reason) for holds, kind, reason in kinds if holds)
+        cause = causes[0].partition(" ")[0] if reason == "follows" else effect.reason
+        words = {"key": one.key, "runs": ", ".join(one.lacking), "cause": cause}
+        words |= {"cause_zh": effect.reason_zh, **one.words}
+        if (one.aspect, kind) == ("data", "intended") and cause != "policy" and not is_evaluated:
+            settings.append("data *")
+        classed.append(replace(one, kind=kind, reason=reason, words=words))
     return tuple(sorted(classed, key=lambda one: (_ORDER.index(one.kind), one.aspect, one.key)))
 
 
@@ -460,13 +444,14 @@ def _compare_items(runs: Sequence[RunFacts], split: str) -> Iterator[Difference]
         }
         words = {"sizes": ", ".join(map(str, sizes)), "shared": str(len(shared))}
         yield Difference("items", split, values, words=words)
-    labels: dict[str, dict[str, Any]] = {}
+    labels: dict[str, dict[str, str | None]] = {}
     for name, own in answers.items():
         for item, answer in own.items():
-            labels.setdefault(item, {})[name] = {"item": item, "label": answer.label}
-    unlike = [k for k in sorted(labels) if len({one["label"] for one in labels[k].values()}) > 1]
-    if unlike:
-        yield Difference("labels", split, labels[unlike[0]], words={"count": str(len(unlike))})
+            labels.setdefault(item, {})[name] = answer.label
+    unlike = sorted(item for item, own in labels.items() if len({*own.values()}) > 1)
+    for item in unlike[:1]:
+        values = {name: {"item": item, "label": label} for name, label in labels[item].items()}
+        yield Difference("labels", split, values, words={"count": str(len(unlike))})
 
 
 def _is_of_policy(found: Difference, runs: Sequence[RunFacts]) -> bool:
@@ -481,18 +466,14 @@ def _is_of_policy(found: Difference, runs: Sequence[RunFacts]) -> bool:
 def _find_harmless(found: Difference) -> str | None:
     """Return why a fact may have any values, or the values that the runs have, or None."""
     values = [*found.values.values(), *(None for _ in found.lacking)]
+    rates = [one for one in values if isinstance(one, int | float)]
     for rule in RULES["harmless"]:
         if not fnmatchcase(found.name, rule["fact"]):
             continue
-        if "within" in rule:
-            rates = [one for one in values if isinstance(one, int | float)]
-            is_harmless = len(rates) == len(values) and max(rates) - min(rates) <= rule["within"]
-        elif "alike" in rule:
-            starts = [re.match(rule["alike"], str(one)) for one in values]
-            is_harmless = all(starts) and len({one[0] for one in starts if one}) == 1
-        else:
-            is_harmless = True
-        if is_harmless:
+        starts = [re.match(rule.get("alike", ""), str(one)) for one in values]
+        is_alike = all(starts) and len({one[0] for one in starts if one}) == 1
+        limit, are_rates = rule.get("within"), len(rates) == len(values)
+        if is_alike and (limit is None or (are_rates and max(rates) - min(rates) <= limit)):
             return rule["reason"]
     return None
 
@@ -546,26 +527,23 @@ def _are_same(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool | None:
     return all(a.shape == b.shape and bool((a == b.to(a.dtype)).all()) for a, b in pairs)
 
 
-def find_same_axes(
-    cells: Sequence[tuple[Mapping[str, str], Hashable]],
-) -> Iterator[Statement]:
+def find_same_axes(cells: Sequence[tuple[Mapping[str, str], Hashable]]) -> Iterator[Statement]:
     """Yield for each axis which of its values gave the same in all cells.
 
     A cell has coordinates by axis, and the digest of its predictions or its value (None: not run).
     A single pair of equal numbers may be chance and says nothing; one of equal digests does.
     """
     for axis in sorted({axis for coordinates, _ in cells for axis in coordinates}):
-        rows: dict[str, dict[Hashable, Hashable]] = {}
+        rows: dict[str, list[tuple[Hashable, Hashable]]] = {}
         for coordinates, result in cells:
             if result is not None and axis in coordinates:
                 rest = frozenset((k, v) for k, v in coordinates.items() if k != axis)
-                rows.setdefault(coordinates[axis], {})[rest] = result
-        groups: dict[Hashable, list[str]] = {}
+                rows.setdefault(coordinates[axis], []).append((rest, result))
+        groups: dict[frozenset[tuple[Hashable, Hashable]], list[str]] = {}
         for value, row in rows.items():
-            groups.setdefault(frozenset(row.items()), []).append(value)
-        for values in groups.values():
-            row = rows[values[0]]
-            is_chance = len(row) == 1 and not isinstance(next(iter(row.values())), str)
+            groups.setdefault(frozenset(row), []).append(value)
+        for row, values in groups.items():
+            is_chance = len(row) == 1 and not all(isinstance(result, str) for _, result in row)
             if len(values) > 1 and not is_chance:
                 is_epoch = any(word in axis.lower() for word in ("epoch", "checkpoint"))
                 words = {"key": axis, "cause": ", ".join(values), "count": str(len(row))}

@@ -7,13 +7,13 @@ by item. Rows are read and checked here, and matched item by item; nothing is av
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
+from pydantic import ConfigDict, TypeAdapter, with_config
 
 from groupwise.core import (
     EvaluationError,
@@ -56,15 +56,11 @@ def parse_as(value: object, shape: TypeAdapter[T], path: Path) -> T:
     return parse_value(value, shape, f"{path} is damaged", error=EvaluationError, fix=fix)
 
 
-def parse_open(value: object, model: type[BaseModel], path: Path) -> dict[str, Any]:
-    """Return a JSON object: keys that a model has are of its types, others stay as they are."""
-    found = parse_as(value, TypeAdapter(model), path)
-    return {name: part for name, part in found if name in found.model_fields_set}
-
-
-def _require(is_right: bool, what: str, got: object = None, expected: object = None) -> None:
+def _require(
+    is_right: bool, what: str, got: object = None, expected: object = None, fix: str | None = None
+) -> None:
     if not is_right:
-        raise EvaluationError(what, got=got, expected=expected)
+        raise EvaluationError(what, got=got, expected=expected, fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +105,9 @@ class Prediction:
         is_time = self.latency_s is None or 0 <= self.latency_s < math.inf
         _require(is_time, f"{where} has a wrong latency", f"{self.latency_s} s")
         for name, value in self.scores.items():
-            if not name or is_builtin(name):
-                taken = f"{where} has a score under a name that is taken"
-                raise EvaluationError(taken, got=repr(name), fix="rename it")
-            got = f"{name} = {value}"
+            is_free, got = bool(name) and find_measure(name) is None, f"{name} = {value}"
+            what = f"{where} has a score under a name that is taken"
+            _require(is_free, what, repr(name), fix="rename it")
             _require(0 <= value <= 1, f"{where} has a wrong score", got, "a value in [0, 1]")
         are_bools = all(type(sample) is bool for sample in self.samples)
         _require(are_bools, f"{where} has wrong samples", [*self.samples], "true or false each")
@@ -176,16 +171,18 @@ def predict_each(
 
 
 def mark_items(
-    predictions: Sequence[Prediction], ids: Collection[str], field: str
+    predictions: Sequence[Prediction], marks: Mapping[str, Collection[str]]
 ) -> tuple[list[Prediction], tuple[str, ...]]:
-    """Return predictions whose ``field`` marks the items of these ids, and what to slice by."""
-    if not ids:
-        return list(predictions), ()
-    marked = [
-        replace(one, fields={**one.fields, field: "yes" if one.example_id in ids else "no"})
-        for one in predictions
-    ]
-    return marked, (field,)
+    """Return predictions with a field by mark that says ``yes`` for its ids, and what to slice by.
+
+    A mark without ids is left out.
+    """
+    known = {name: ids for name, ids in marks.items() if ids}
+    found: list[Prediction] = []
+    for one in predictions:
+        said = {name: "yes" if one.example_id in ids else "no" for name, ids in known.items()}
+        found.append(replace(one, fields={**one.fields, **said}))
+    return found, (*known,)
 
 
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
@@ -199,9 +196,9 @@ def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], 
     found: dict[tuple[str, str], dict[str, Prediction]] = {}
     for one in predictions:
         items = found.setdefault((one.split, one.policy), {})
-        if one.example_id in items:
-            what = f"{one.policy} has two predictions for item {one.example_id} of {one.split}"
-            raise EvaluationError(what, fix="write each item once per policy and split")
+        what = f"{one.policy} has two predictions for item {one.example_id} of {one.split}"
+        fix = "write each item once per policy and split"
+        _require(one.example_id not in items, what, fix=fix)
         items[one.example_id] = one
     keys = sorted(found, key=lambda key: key[0])
     return {key: [found[key][name] for name in sorted(found[key])] for key in keys}
@@ -229,13 +226,9 @@ def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> No
     are_labels = len(allowed) == len(labels) >= 2
     _require(are_labels, "wrong labels", expected, "two or more, each once")
     for one in predictions:
-        where = f"for item {one.example_id}"
-        given = {label for label in (one.label, one.predicted) if label is not None}
-        wrong, shares = sorted(given - allowed), sorted(one.probabilities or ())
-        what = f"{one.policy} has a label outside the set {where}"
-        _require(not wrong, what, wrong, expected)
-        what = f"{one.policy} has probabilities of other labels {where}"
-        _require(set(shares) <= allowed, what, shares, expected)
+        given = {one.label, one.predicted, *(one.probabilities or ())} - {None}
+        what = f"{one.policy} has a label outside the set for item {one.example_id}"
+        _require(given <= allowed, what, sorted(given - allowed), expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +265,6 @@ _FAMILIES = {
     "pass@": ("pass@{}", "pass@{}"),
     "mean@": ("mean@{}", "mean@{}"),
 }
-
-
-def is_builtin(name: str) -> bool:
-    """Whether a measure of Groupwise itself has this name."""
-    return find_measure(name) is not None
 
 
 def choose_headline(names: Collection[str], own: Sequence[Measure]) -> Measure:
@@ -345,12 +333,10 @@ class Items:
 
     def keep(self, ids: Collection[str]) -> "Items":
         """Return the items of these ids."""
-        places = [place for place, one in enumerate(self.ids) if one in ids]
-        parts: dict[str, Any] = {"values": self.values[places]}
-        for name in ("ids", "clusters", "labels", "answers"):
-            whole = getattr(self, name)
-            parts[name] = tuple(whole[place] for place in places) if whole else ()
-        return replace(self, **parts)
+        kept = [one in ids for one in self.ids]
+        names = ("ids", "clusters", "labels", "answers")
+        parts = {name: tuple(compress(getattr(self, name), kept)) for name in names}
+        return replace(self, values=self.values[kept], **parts)
 
 
 def subtract_items(a: Items, b: Items) -> Floats:
@@ -456,9 +442,8 @@ class Policies:
 
     def rank(self, name: str) -> int:
         """Return the place of a policy, or of what a step trains; unknown names come last."""
-        by_name = [n for n, one in enumerate(self.listed) if one.name == name]
-        by_step = [n for n, one in enumerate(self.listed) if one.step == name]
-        return (by_name + by_step + [len(self.listed)])[0]
+        names, steps = [one.name for one in self.listed], [one.step for one in self.listed]
+        return next((one.index(name) for one in (names, steps) if name in one), len(names))
 
     def sort(self, names: Iterable[str]) -> list[str]:
         """Return names in the order of reports; unknown ones follow in the order they came in."""
@@ -503,21 +488,16 @@ def read_policies(run: Path) -> Policies:
         EvaluationError: if it is not one of policies.
     """
     path = run / POLICIES_FILE
-    if not path.is_file():
-        return Policies()
-    found = read_as(path, _POLICIES)
+    found = read_as(path, _POLICIES) if path.is_file() else ()
     _check_order(found, path)
     return Policies(found)
 
 
 def _check_order(policies: Sequence[RunPolicy], path: Path) -> None:
-    seen: set[str] = set()
+    seen: set[str | None] = {None}
     for one in policies:
-        if one.name in seen or (one.trained_from is not None and one.trained_from not in seen):
-            raise EvaluationError(
-                f"{path} is damaged",
-                got=f"{one.name} (trained from {one.trained_from}) among {seen}",
-                expected="each policy once and behind the one it was trained from",
-                fix="run the step evaluate again",
-            )
+        got = f"{one.name} (trained from {one.trained_from}) behind {[*seen]}"
+        expected = "each policy once and behind the one it was trained from"
+        is_right, what = one.name not in seen and one.trained_from in seen, f"{path} is damaged"
+        _require(is_right, what, got, expected, fix="run the step evaluate again")
         seen.add(one.name)

@@ -20,7 +20,6 @@ from groupwise.evaluation.fairness import (
     find_differences,
     read_facts,
 )
-from groupwise.evaluation.looks import state_most_looks
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.predictions import (
     Measure,
@@ -41,7 +40,7 @@ from groupwise.evaluation.result_table import (
     SideRow,
     State,
 )
-from groupwise.evaluation.results import read_measures
+from groupwise.evaluation.results import read_measures, state_most_looks
 
 Facts = Mapping[tuple[str, Coordinates], Sequence[RunFacts]]
 """What stands behind the results, by system and cell."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
 from groupwise.data.audit_files import list_near_examples
-from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
@@ -37,6 +36,7 @@ from groupwise.evaluation.results import (
     describe_examples,
     digest_prompts,
     digest_weights,
+    record_look,
 )
 from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
@@ -166,13 +166,9 @@ def measure_policies(
     """Write the files of an evaluation: scored items, metrics, comparisons, conditions."""
     config, seed = context.config, context.config.seed
     found = task.complete(config, context, predictions, test)
-    slices = list_slices(task, test)
-    for name, ids in marks.items():
-        found, marked = mark_items(found, ids, name)
-        slices += marked
-    metrics = compute_metrics(
-        found, labels=task.parser(config).labels, seed=seed, slices=tuple(slices)
-    )
+    found, marked = mark_items(found, marks)
+    slices = (*list_slices(task, test), *marked)
+    metrics = compute_metrics(found, labels=task.parser(config).labels, seed=seed, slices=slices)
     write_evaluation(
         context.folder,
         found,

@@ -25,7 +25,6 @@ from groupwise.data.audit import DataAudit
 from groupwise.data.audit_files import list_near_examples, write_audit
 from groupwise.data.drops import DropLog
 from groupwise.data.leakage import find_seen
-from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
@@ -41,7 +40,7 @@ from groupwise.evaluation.report.page import Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run_page import write_report
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import describe_examples
+from groupwise.evaluation.results import describe_examples, record_look
 from groupwise.flow.asking import ask_policy, open_policy
 from groupwise.flow.evaluating import measure_policies
 from groupwise.flow.finished import FinishedRun

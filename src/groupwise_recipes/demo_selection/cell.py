@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from groupwise.core import GroupwiseError, RunFolder, load_config
-from groupwise.evaluation.looks import record_look
+from groupwise.evaluation.results import record_look
 from groupwise_recipes.demo_selection.cells import Cell, CellRow, draw_subsets
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.evaluate_stage import make_evaluator

@@ -9,11 +9,10 @@ from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_
 from groupwise.data.audit import DataAudit, audit_data
 from groupwise.data.audit_files import list_near_examples
 from groupwise.data.leakage import find_seen
-from groupwise.evaluation.looks import record_look
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, collect_prompts, mark_items
 from groupwise.evaluation.report.tables import Section
-from groupwise.evaluation.results import Conditions, describe_examples, digest_prompts
+from groupwise.evaluation.results import Conditions, describe_examples, digest_prompts, record_look
 from groupwise.flow.evaluating import write_evaluation
 from groupwise.inference.streaming.groups import StreamLine
 from groupwise.pipeline import StepContext
@@ -215,10 +214,7 @@ def _write(
     """Write the files of an evaluation; ``marks`` and ``describe`` as of ``measure_policies``."""
     config, seed = context.config, context.config.seed
     predictions = make_predictions(splits["test"], cells, shots=config.evaluation.shots)
-    slices: tuple[str, ...] = ()
-    for name, ids in (marks or {}).items():
-        predictions, marked = mark_items(predictions, ids, name)
-        slices += marked
+    predictions, slices = mark_items(predictions, marks or {})
     policies = list_policies({one.policy for one in predictions})
     last = policies[-1].name
     pairs = [(one.name, last) for one in policies[:-1] if one.name != ORACLE]

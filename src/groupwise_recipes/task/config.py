@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data.tables.settings import TableSettings
-from groupwise.evaluation.predictions import REWARD, Measure, is_builtin
+from groupwise.evaluation.predictions import REWARD, Measure, find_measure
 from groupwise.flow.settings import DataSettings, FlowConfig, RivalSettings
 from groupwise.judge_calibration.config import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser
@@ -331,7 +331,7 @@ def _refuse_repeated(what: str, names: Iterable[str]) -> None:
 
 def _refuse_known(what: str, names: Iterable[str]) -> None:
     for name in names:
-        if is_builtin(name) or name == REWARD.name:
+        if find_measure(name) or name == REWARD.name:
             raise ValueError(f"{what}: there is a measure {name} already; rename yours")
 
 

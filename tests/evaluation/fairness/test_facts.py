@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 from pydantic import TypeAdapter
-from run_folders import CONDITIONS, PARTS, make_predictions, make_run, write_weights
+from run_folders import CONDITIONS, make_predictions, make_run, write_weights
 
 from groupwise.core import (
     EvaluationError,
     Example,
     GroupwiseError,
     Message,
-    append_jsonl,
     digest_json,
     make_example,
     write_json,
@@ -57,17 +56,10 @@ def test_conditions_of_another_version_are_kept_as_they_are(tmp_path):
     assert read_conditions(tmp_path) == {"retrieval": {"k": 5}}
 
 
-def test_examples_are_counted_by_label_and_cluster():
-    found = describe_examples(make_items())
-    assert {key: found[key] for key in found if key != "digest"} == {
-        "num_rows": 4,
-        "num_clusters": 2,
-        "num_rows:n": 2,
-        "num_rows:y": 2,
-    }
-
-
-def test_free_answers_are_told_by_a_digest_alone():
+def test_examples_are_counted_by_label_and_cluster_and_free_answers_are_a_digest():
+    few = describe_examples(make_items())
+    counts = {"num_rows": 4, "num_clusters": 2, "num_rows:n": 2, "num_rows:y": 2}
+    assert few == {"digest": few["digest"], **counts}
     [first, *_] = make_items()
     items = [replace(first, id=str(n), label=f"reference {n}") for n in range(30)]
     found = describe_examples(items)
@@ -95,22 +87,14 @@ def test_weights_are_known_by_content_wherever_they_are(tmp_path):
     assert digest_weights(tmp_path) is None
 
 
-def test_the_last_policy_is_compared(tmp_path):
+def test_the_last_policy_is_compared_and_those_that_the_run_describes_come_first(tmp_path):
     run = make_run(tmp_path / "one")
     facts = read_facts(run)
     assert (facts.policy, facts.name) == ("grpo", f"{run}:grpo")
     assert read_facts(run, policy="sft").policy == "sft"
-    with pytest.raises(
-        EvaluationError, match=r"no policy 'ppo'; expected one of prompt, sft, grpo"
-    ):
-        read_facts(run, policy="ppo")
-
-
-def test_policies_that_the_run_describes_come_before_others(tmp_path):
-    rows = make_predictions(policies=("sft", "mine"))
-    assert read_facts(make_run(tmp_path / "one", predictions=rows)).policy == "sft"
-    rows = make_predictions(policies=("a", "mine"))
-    assert read_facts(make_run(tmp_path / "two", predictions=rows)).policy == "mine"
+    for names, last in ((("sft", "mine"), "sft"), (("a", "mine"), "mine")):
+        run = make_run(tmp_path / last, predictions=make_predictions(policies=names))
+        assert read_facts(run).policy == last
 
 
 def test_items_have_the_digest_of_their_metrics(tmp_path):
@@ -123,38 +107,29 @@ def test_items_have_the_digest_of_their_metrics(tmp_path):
     assert values[f"{run}:grpo"] == {"n": 40, "split_digest": digest_items(rows)}
 
 
-def test_an_item_answered_twice_is_refused(tmp_path):
-    rows = make_predictions()
-    run = make_run(tmp_path / "one", predictions=[*rows, rows[-1]])
-    with pytest.raises(EvaluationError, match="two predictions"):
-        read_facts(run)
-
-
-def test_predictions_may_be_given(tmp_path):
+def test_predictions_may_be_given_and_an_item_answered_twice_is_refused(tmp_path):
     run = make_run(tmp_path / "one")
     rows = read_predictions(run / "evaluate/predictions.jsonl")
     (run / "evaluate/predictions.jsonl").unlink()
     assert len(read_facts(run, predictions=rows).answers["test"]) == 40
+    with pytest.raises(EvaluationError, match="two predictions"):
+        read_facts(run, predictions=[*rows, rows[-1]])
 
 
-def test_no_run_and_no_evaluation_are_refused(tmp_path):
+def test_what_is_not_evaluated_or_is_being_redone_is_refused(tmp_path):
     with pytest.raises(EvaluationError, match="holds no run"):
         read_facts(tmp_path / "nothing")
-    run = make_run(tmp_path / "one")
-    (run / "evaluate/step.json").unlink()
-    write_json(run / "grpo/started.json", {"key": "k"})
-    with pytest.raises(EvaluationError, match=r"not evaluated yet \(it is at the step grpo\)"):
-        read_facts(run)
-
-
-def test_a_run_that_is_being_redone_is_refused(tmp_path):
-    run = make_run(tmp_path / "one")
+    run = make_run(tmp_path / "one", {"manifest.json:plan": ...})
     marker = {"key": "k", "outputs": {}, "finished_at": "2026-05-01T11:00:00+00:00"}
     write_json(run / "grpo/step.json", marker)
     with pytest.raises(EvaluationError, match="older than its step grpo"):
         read_facts(run)
     (run / "grpo/step.json").unlink()
     with pytest.raises(EvaluationError, match="older than its step grpo"):
+        read_facts(run)
+    (run / "evaluate/step.json").unlink()
+    write_json(run / "grpo/started.json", {"key": "k"})
+    with pytest.raises(EvaluationError, match=r"not evaluated yet \(it is at the step grpo\)"):
         read_facts(run)
 
 
@@ -169,43 +144,6 @@ def test_a_step_that_was_redone_with_the_same_outputs_leaves_the_run_comparable(
     write_json(run / "grpo/step.json", {**marker, "outputs": {"grpo/a": "e"}})
     with pytest.raises(EvaluationError, match="older than its step grpo"):
         read_facts(run)
-
-
-def test_a_run_without_a_plan_is_checked_by_its_training_steps(tmp_path):
-    run = make_run(tmp_path / "one", {"manifest.json:plan": ...})
-    append_jsonl(run / "grpo/metrics.jsonl", {"step": 1})
-    read_facts(run)
-    (run / "grpo/step.json").unlink()
-    with pytest.raises(EvaluationError, match="older than its step grpo"):
-        read_facts(run)
-
-
-def test_the_start_that_was_evaluated_counts_and_not_the_last_one(tmp_path):
-    run = make_run(tmp_path / "one")
-    later = {
-        **PARTS["manifest.json"],
-        "config": {"grpo": {"beta": 9}},
-        "packages": {"trl": "9.0"},
-        "started_at": "2026-05-02T00:00:00+00:00",
-    }
-    write_json(run / "manifest.json", later)
-    append_jsonl(run / "history.jsonl", later)
-    facts = read_facts(run).facts
-    assert facts["config/grpo.beta"] == 0.12
-    assert facts["packages/trl"] == "1.16.0"
-
-
-def test_versions_of_all_starts_that_trained_are_kept(tmp_path):
-    run = make_run(tmp_path / "one")
-    later = {
-        **PARTS["manifest.json"],
-        "packages": {**PARTS["manifest.json"]["packages"], "trl": "1.17.0"},
-        "started_at": "2026-05-01T10:02:30+00:00",
-    }
-    append_jsonl(run / "history.jsonl", later)
-    facts = read_facts(run).facts
-    assert facts["packages/trl"] == ["1.16.0", "1.17.0"]
-    assert facts["packages/groupwise"] == "0.1.0"
 
 
 @pytest.mark.parametrize(
@@ -231,24 +169,9 @@ def test_a_damaged_file_is_one_sentence(tmp_path, path, text):
     assert path in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["data", "prompts", "parser"])
-def test_conditions_of_another_shape_are_refused(tmp_path, name):
-    run = make_run(tmp_path / "one", {f"evaluate/conditions.json:{name}": 3})
-    with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
+@pytest.mark.parametrize("name", ["data", "prompts", "parser", "packages"])
+def test_a_file_of_another_shape_is_refused(tmp_path, name):
+    file = "manifest.json" if name == "packages" else CONDITIONS_FILE
+    run = make_run(tmp_path / "one", {f"{file}:{name}": 3})
+    with pytest.raises(EvaluationError, match=f"{file} is damaged; got {name}"):
         read_facts(run)
-    with pytest.raises(EvaluationError, match=f"conditions.json is damaged; got {name}"):
-        read_conditions(run)
-
-
-def test_a_manifest_of_another_shape_is_refused(tmp_path):
-    run = make_run(tmp_path / "one", {"manifest.json:packages": 3})
-    with pytest.raises(EvaluationError, match="damaged"):
-        read_facts(run)
-
-
-def test_metric_versions_of_the_manifest_count_without_conditions(tmp_path):
-    old = {"evaluate/conditions.json": None, "manifest.json:metric_versions": {"accuracy": 1}}
-    facts = read_facts(make_run(tmp_path / "one", old)).facts
-    assert facts["metrics/accuracy"] == 1
-    both = {"manifest.json:metric_versions": {"gone": 1}}
-    assert "metrics/gone" not in read_facts(make_run(tmp_path / "two", both)).facts

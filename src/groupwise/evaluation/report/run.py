@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from groupwise.core import EvaluationError, check_records, read_json, read_jsonl, read_manifest
 from groupwise.evaluation.alarms import History, find_alarms
-from groupwise.evaluation.looks import state_looks
 from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
     ACCURACY,
@@ -27,7 +26,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.phrases import LEVELS, Statement, format_share_interval
 from groupwise.evaluation.report.tables import read_sections
-from groupwise.evaluation.results import read_measures
+from groupwise.evaluation.results import read_measures, state_looks
 from groupwise.evaluation.statistics import PairedComparison, read_comparisons
 
 T = TypeVar("T")
