@@ -176,23 +176,10 @@ def taught_text_folder(
 
 def teach(base: Path, examples: list[Example], folder: Path) -> None:
     """Teach a policy its examples' labels, each with the number of its group."""
-    from groupwise.models.policy import load_policy
-    from groupwise.models.trainable import TrainableSettings
-    from groupwise.training.checkpoints import Workspace
-    from groupwise.training.settings import SftRow, SftSettings
-    from groupwise.training.sft import train_sft
+    import training_job
 
-    rows = [
-        SftRow(e, f"{e.label} {e.cluster}" if int(e.cluster) % 3 else str(e.label))
-        for e in examples
-    ]
-    settings = SftSettings(
-        epochs=10,
-        batch_size=8,
-        learning_rate=2e-3,
-        trainable=TrainableSettings(method="full", freeze_vision=False, freeze_aligner=False),
-    )
-    trained = train_sft(
-        load_policy(base), lambda _: rows, settings, workspace=Workspace(folder / "work", 0)
-    )
+    targets = [f"{e.label} {e.cluster}" if int(e.cluster) % 3 else str(e.label) for e in examples]
+    settings = {"epochs": 10, "batch_size": 8, "learning_rate": 2e-3, "warmup_share": 0.05}
+    settings["trainable"] = training_job.FULL
+    trained = training_job.teach(base, examples, folder / "work", targets=targets, **settings)
     trained.save(folder / "policy")

@@ -46,11 +46,9 @@ def test_tokens_of_both_labels_are_left_out():
 
 
 def test_only_the_longest_beginning_of_a_spelling_is_its_first_token():
+    """Blank and longer ones are none."""
     shares = share_labels(listed(n=0.2, no=0.2, yes=0.6), LABELS)
     assert shares.shares["no"] == pytest.approx(0.25)
-
-
-def test_blank_and_longer_tokens_are_no_label():
     with pytest.raises(RequestError):
         share_labels(listed(**{" ": 0.5, "none": 0.3, "yesterday": 0.2}), LABELS)
 
@@ -109,16 +107,13 @@ def test_the_true_share_is_within_the_error(tokenizer, data):
         assert shares.error <= 1e-9
 
 
-def test_spellings_are_those_of_the_tokens():
-    assert list_spellings("通过") == ("通过", " 通过")
-    assert len(list_spellings("yes")) == 6
-
-
 def list_firsts(tokenizer, texts):
     return {tokenizer.encode(text, add_special_tokens=False)[0] for text in texts}
 
 
 def test_every_spelling_counts_once(tokenizer):
+    assert list_spellings("通过") == ("通过", " 通过")
+    assert len(list_spellings("yes")) == 6
     found = find_label_tokens(tokenizer, LABELS)
     for label, tokens in found.items():
         assert len(tokens) == len(set(tokens)) > 1
@@ -137,12 +132,9 @@ def test_first_tokens_of_both_labels_are_left_out(tokenizer):
         assert not set(tokens) & firsts["on-task"]
 
 
-def test_chinese_labels_keep_apart(tokenizer):
+def test_labels_without_a_first_token_of_their_own_are_refused(tokenizer):
     found = find_label_tokens(tokenizer, ("通过", "不通过"))
     assert not set(found["通过"]) & set(found["不通过"])
-
-
-def test_labels_without_a_first_token_of_their_own_are_refused(tokenizer):
     with pytest.raises(ModelError, match=r"'yes' has no first token of its own.*differ"):
         find_label_tokens(tokenizer, ("yes", "yes, but"))
 
@@ -151,7 +143,7 @@ LOGITS = st.one_of(st.floats(-30, 30), st.just(-math.inf))
 
 
 @pytest.fixture(scope="module")
-def text(text_folder):
+def policy(text_folder):
     return load_policy(text_folder)
 
 
@@ -202,13 +194,13 @@ def test_numbers_follow_from_the_key_and_fewer_are_a_prefix():
         pytest.param({"min_p": 0.3}, marks=pytest.mark.slow),
     ],
 )
-def test_completions_have_the_frequencies_of_the_softmax(text, shaping):
+def test_completions_have_the_frequencies_of_the_softmax(policy, shaping):
     sampling = Sampling(**({"temperature": 3.0, "max_new_tokens": 1, "seed": 5} | shaping))
     example, num_drawn = make_example([Message("user", "?")], cluster="short"), 3000
-    engine = LocalEngine(text)
+    engine = LocalEngine(policy)
     [drawn] = engine.generate([example], sampling=sampling, num_completions=num_drawn)
     counts = Counter(completion.token_ids[0] for completion in drawn)
-    shares = shape(find_logits(text, example) / sampling.temperature, sampling)
+    shares = shape(find_logits(policy, example) / sampling.temperature, sampling)
     assert set(counts) <= set(shares.nonzero().flatten().tolist())
     often = [token for token in range(len(shares)) if shares[token] * num_drawn >= 5]
     pairs = [(counts[token], float(shares[token]) * num_drawn) for token in often]
@@ -239,11 +231,11 @@ def shape(logits, sampling):
     return found
 
 
-def test_a_seeded_completion_does_not_depend_on_what_else_is_asked(text, text_examples):
+def test_a_seeded_completion_does_not_depend_on_what_else_is_asked(policy, text_examples):
     sampling = Sampling(temperature=3.0, max_new_tokens=6, seed=3)
 
     def ask(examples, *, batch_size=16, num_completions=3):
-        found = LocalEngine(text, batch_size=batch_size).generate(
+        found = LocalEngine(policy, batch_size=batch_size).generate(
             examples, sampling=sampling, num_completions=num_completions
         )
         return dict(zip((example.id for example in examples), found, strict=True))
@@ -255,8 +247,8 @@ def test_a_seeded_completion_does_not_depend_on_what_else_is_asked(text, text_ex
     assert few == {id_: whole[id_][:2] for id_ in few}
 
 
-def test_two_examples_draw_apart_though_they_ask_the_same(text, text_examples):
+def test_two_examples_draw_apart_though_they_ask_the_same(policy, text_examples):
     examples = [replace(text_examples[0], id=id_) for id_ in ("one", "other")]
     sampling = Sampling(temperature=3.0, max_new_tokens=8, seed=3)
-    [[one], [other]] = LocalEngine(text).generate(examples, sampling=sampling)
+    [[one], [other]] = LocalEngine(policy).generate(examples, sampling=sampling)
     assert one != other

@@ -22,16 +22,6 @@ from groupwise.models.policy import load_policy
 GREEDY = Sampling(max_new_tokens=6)
 
 
-@pytest.fixture(scope="module")
-def vision(taught_folder):
-    return load_policy(taught_folder)
-
-
-@pytest.fixture(scope="module")
-def text(taught_text_folder):
-    return load_policy(taught_text_folder)
-
-
 @pytest.fixture(params=["vision", "text"])
 def asked(request, vision, text, picture_examples, text_examples):
     """A policy and its prompts."""
@@ -422,35 +412,11 @@ def list_starts(clock, num_requests, *, pause_s=None, **given):
     return asyncio.run(ask_all())
 
 
-def test_starts_are_spaced(clock):
-    starts = list_starts(clock, 4, max_per_second=2)
-    assert starts == [100.0, 100.5, 101.0, 101.5]
-
-
-def test_without_a_rate_nothing_waits(clock):
+def test_starts_are_spaced_and_none_is_in_a_pause(clock):
     assert list_starts(clock, 4) == [100.0] * 4
-
-
-def test_nothing_starts_in_a_pause(clock):
+    assert list_starts(clock, 4, max_per_second=2) == [100.0, 100.5, 101.0, 101.5]
+    clock[0] = 100.0
     assert list_starts(clock, 3, pause_s=7.0) == [100.0, 107.0, 107.0]
-
-
-def test_only_so_many_are_admitted_at_once():
-    async def crowd():
-        limiter = RequestLimiter(LimitSettings(max_concurrency=3))
-        inside = [0, 0]
-
-        async def ask():
-            async with limiter.admit():
-                inside[0] += 1
-                inside[1] = max(inside)
-                await asyncio.sleep(0)
-                inside[0] -= 1
-
-        await asyncio.gather(*(ask() for _ in range(20)))
-        return inside[1]
-
-    assert asyncio.run(crowd()) == 3
 
 
 @pytest.mark.parametrize("num_timed", [0, 3, 99])

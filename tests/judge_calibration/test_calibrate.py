@@ -153,7 +153,7 @@ def test_rules_get_the_figures_that_are_known_beforehand(tmp_path, rule):
 
 
 def test_the_page_speaks_the_language_of_the_judge(tmp_path):
-    write_pairs(tmp_path / "pairs.jsonl")
+    write_pairs(tmp_path / "pairs.jsonl", 12)
     config = {"kind": "rule", "rule": "longer", "language": "zh"}
     _, _, out = calibrate(tmp_path, config, tmp_path / "pairs.jsonl")
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -1,8 +1,6 @@
 """What is measured about judges whose figures can be counted by hand."""
 
 import json
-import random
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -39,71 +37,6 @@ def measure(rows, **named):
     return {metric.measure: metric for metric in found.metrics if metric.split == "all"}
 
 
-def draw_pairs(num_pairs, seed=0):
-    """(label, longer) of each pair; 63 % of the better answers are the longer one."""
-    dice = random.Random(seed)
-    for _ in range(num_pairs):
-        label = dice.choice("ab")
-        is_longer = dice.random() < 0.63
-        yield label, label if is_longer else "ba"["ab".index(label)]
-
-
-def ask_both_orders(pairs, choose):
-    return [
-        make_row(n, label, choose(order, longer), order=order, longer=longer)
-        for n, (label, longer) in enumerate(pairs)
-        for order in ("ab", "ba")
-    ]
-
-
-PAIRS = list(draw_pairs(150))
-
-
-def test_always_the_first_position():
-    found = measure(ask_both_orders(PAIRS, lambda order, _: order[0]))
-    for name, value in {
-        "agreement": 0.5,
-        "kappa": 0,
-        "flip_rate": 1,
-        "first_position": 1,
-        "longer_judge": 0.5,
-        "agreement_if_longer": 0.5,
-        "agreement_if_shorter": 0.5,
-        "no_verdict_rate": 0,
-    }.items():
-        assert found[name].value == pytest.approx(value, abs=1e-12), name
-    num_longer = sum(label == longer for label, longer in PAIRS)
-    assert found["longer_people"].value == num_longer / 150
-    assert found["length_bias"].value == pytest.approx(0.5 - num_longer / 150)
-    assert "agreement_unflipped" not in found
-    assert "self_consistency" not in found
-
-
-def test_always_the_longer_answer():
-    found = measure(ask_both_orders(PAIRS, lambda _, longer: longer))
-    num_longer = sum(label == longer for label, longer in PAIRS)
-    cells = {(p, j): PAIRS.count((p, j)) for p in "ab" for j in "ab"}
-    by_chance = sum(
-        Fraction(sum(cells[one, x] for x in "ab") * sum(cells[x, one] for x in "ab"), 150**2)
-        for one in "ab"
-    )
-    kappa = (Fraction(num_longer, 150) - by_chance) / (1 - by_chance)
-    for name, value in {
-        "agreement": num_longer / 150,
-        "agreement_unflipped": num_longer / 150,
-        "kappa": float(kappa),
-        "flip_rate": 0,
-        "first_position": 0.5,
-        "longer_judge": 1,
-        "longer_people": num_longer / 150,
-        "length_bias": 1 - num_longer / 150,
-        "agreement_if_longer": 1,
-        "agreement_if_shorter": 0,
-    }.items():
-        assert found[name].value == pytest.approx(value, abs=1e-12), name
-    assert found["agreement"].n == 150
-
-
 def test_wilson_counts_items_and_not_calls():
     """Newcombe 1998, table I: 81 of 263 is 0.2553 to 0.3662."""
     rows = [
@@ -114,6 +47,7 @@ def test_wilson_counts_items_and_not_calls():
     found = measure(rows)["agreement"]
     assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
     assert found.n == 263
+    assert "self_consistency" not in measure(rows)
 
 
 def test_kappa_of_a_known_table():
@@ -159,14 +93,18 @@ def test_no_verdict_is_neither_right_nor_wrong():
     assert nothing["no_verdict_rate"].value == 1
 
 
-def test_flips_need_a_verdict_in_both_orders():
-    verdicts = {0: ("a", "a"), 1: ("a", "b"), 2: ("b", None), 3: (None, None), 4: ("b", "a")}
+def measure_pairs(*verdicts, **named):
+    """Measure items by their verdicts in both orders; the right answer is ``a``."""
     rows = [
-        make_row(n, "a", verdict, order=order)
-        for n, pair in verdicts.items()
+        make_row(n, "a", verdict, order=order, **named)
+        for n, pair in enumerate(verdicts)
         for order, verdict in zip(("ab", "ba"), pair, strict=True)
     ]
-    found = measure(rows)
+    return measure(rows)
+
+
+def test_flips_need_a_verdict_in_both_orders():
+    found = measure_pairs(("a", "a"), ("a", "b"), ("b", None), (None, None), ("b", "a"))
     assert found["flip_rate"].value == pytest.approx(2 / 3)
     assert found["flip_rate"].n == 3
     # item 0: first and second, item 1: first twice, item 4: second twice
@@ -177,13 +115,7 @@ def test_flips_need_a_verdict_in_both_orders():
 
 
 def test_a_tie_is_a_verdict_for_neither_answer():
-    verdicts = {0: ("tie", "tie"), 1: ("a", "tie"), 2: ("a", "a")}
-    rows = [
-        make_row(n, "a", verdict, order=order, longer="a")
-        for n, pair in verdicts.items()
-        for order, verdict in zip(("ab", "ba"), pair, strict=True)
-    ]
-    found = measure(rows)
+    found = measure_pairs(("tie", "tie"), ("a", "tie"), ("a", "a"), longer="a")
     assert found["agreement"].value == pytest.approx((0 + 0.5 + 1) / 3)
     assert found["flip_rate"].value == pytest.approx(1 / 3)
     # item 1: first in its only choice, item 2: once first, once second
@@ -451,25 +383,16 @@ def test_verdicts_of_an_earlier_calibration_are_measured_alike(tmp_path: Path) -
     assert first["num_items"] == 350
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"label": "A"}, "a decision is wrong"),
-        ({"judgments": []}, "has no judgments"),
-        ({"judgments": [{"decision": "first"}]}, "a decision is wrong"),
-        ({"pair_id": "p1"}, "appears twice"),
-    ],
-)
-def test_a_wrong_row_is_named(change: dict[str, Any], words: str, tmp_path: Path) -> None:
-    rows = make_judgebench()[:2]
-    write_jsonl(tmp_path / "r.jsonl", [rows[0] | change, rows[1]])
-    with pytest.raises(DataError, match=words):
-        read_recorded(tmp_path / "r.jsonl")
+FIRST, SECOND = make_judgebench()[:2]
 
 
 @pytest.mark.parametrize(
     ("row", "words"),
     [
+        (FIRST | {"label": "A"}, "a decision is wrong"),
+        (FIRST | {"judgments": []}, "has no judgments"),
+        (FIRST | {"judgments": [{"decision": "first"}]}, "a decision is wrong"),
+        (FIRST | {"pair_id": "p1"}, "appears twice"),
         ({"id": "1", "label": "a"}, "is no recorded verdict"),
         ({"id": "1", "label": "c", "verdicts": {"ab": "a"}}, "has a wrong answer"),
         ({"id": "1", "label": "a", "verdicts": {"first": "a"}}, "verdicts are wrong"),
@@ -477,7 +400,7 @@ def test_a_wrong_row_is_named(change: dict[str, Any], words: str, tmp_path: Path
         ({"id": "1", "labels": ["a", "b"], "verdicts": {"ab": "a"}}, "no verdict that can be used"),
     ],
 )
-def test_a_wrong_plain_row_is_named(row: dict[str, Any], words: str, tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "r.jsonl", [row])
+def test_a_wrong_row_is_named(row: dict[str, Any], words: str, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", [row, SECOND] if "pair_id" in row else [row])
     with pytest.raises(DataError, match=words):
         read_recorded(tmp_path / "r.jsonl")

@@ -143,7 +143,7 @@ def check_file(path: Path) -> None:
         assert kept == counted
 
 
-def test_what_is_put_is_got(tmp_path):
+def test_what_is_put_is_got_and_a_file_that_is_no_cache_is_named(tmp_path):
     cache = ReplyCache(tmp_path / "deep" / "cache.sqlite")
     assert cache.hit_rate is None
     assert cache.get("a") is None
@@ -153,6 +153,11 @@ def test_what_is_put_is_got(tmp_path):
     assert cache.hit_rate == 0.5
     cache.close()
     assert ReplyCache(cache.path).get("a") is not None
+    path = tmp_path / "cache"
+    path.write_text("not a database, but long enough to look at" * 50)
+    for no_cache in (path, tmp_path):
+        with pytest.raises(JudgeError, match=f"{re.escape(no_cache.name)} cannot be used"):
+            ReplyCache(no_cache)
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path):
@@ -171,15 +176,6 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     assert cache.get("0000000001") is None
     assert cache.get("0000000099") is not None
     check_file(cache.path)
-
-
-def test_a_file_that_is_no_cache_is_named(tmp_path):
-    path = tmp_path / "cache"
-    path.write_text("not a database, but long enough to look at" * 50)
-    with pytest.raises(JudgeError, match="cache cannot be used"):
-        ReplyCache(path)
-    with pytest.raises(JudgeError, match="cannot be used"):
-        ReplyCache(tmp_path)
 
 
 def wait_for(path: Path, num_lines: int) -> None:
@@ -322,18 +318,12 @@ def test_a_long_good_past_does_not_hide_that_the_judge_is_gone():
         ledger.check()
 
 
-def test_a_few_questions_are_no_rate():
+def test_a_few_questions_are_no_rate_and_flips_and_cached_verdicts_do_not_count():
     fill([LATE] * 19).check()
     with pytest.raises(JudgeError, match="20 of the last 20"):
         fill([LATE] * 20).check()
-
-
-def test_flips_and_cached_verdicts_are_no_failures_and_no_successes():
     with pytest.raises(JudgeError, match="4 of the last 4"):
         fill([FLIPPED] * 100 + [LATE] * 4, min_questions=4, window=50).check()
-
-
-def test_a_window_holds_the_questions_that_a_rate_needs():
     with pytest.raises(ValidationError, match="window"):
         StopSettings(min_questions=10, window=5)
 
@@ -349,16 +339,13 @@ def test_places_are_filled_once():
     assert re.search(r"\[\[answer (\w+)\]\]\nno\n\[\[end of answer \1\]\]", text)
 
 
-def test_a_missing_text_is_a_mistake():
+def test_a_missing_text_and_a_tag_that_is_no_plain_word_are_mistakes():
     with pytest.raises(JudgeError, match="got question; expected question, answer"):
         PROMPT.render({"question": "?"})
     with pytest.raises(JudgeError):
         JudgePrompt("{{options}}").render({"options": "mine"})
-
-
-def test_the_digest_is_that_of_the_words():
-    assert JudgePrompt("a\nb\n", "one").digest == JudgePrompt("\na\r\nb", "two").digest
-    assert JudgePrompt("a b").digest != JudgePrompt("a  b").digest
+    with pytest.raises(JudgeError, match="tag"):
+        read_tag("", "a.*", ("True", "False"))
 
 
 LINES = st.lists(
@@ -411,7 +398,9 @@ def test_prompts_come_in_two_languages_with_the_same_places(name):
     assert tags[0] == tags[1]
 
 
-def test_prompts_are_found_by_name_or_path(tmp_path):
+def test_prompts_are_found_by_name_or_path_and_known_by_their_words(tmp_path):
+    assert JudgePrompt("a\nb\n", "one").digest == JudgePrompt("\na\r\nb", "two").digest
+    assert JudgePrompt("a b").digest != JudgePrompt("a  b").digest
     path = tmp_path / "mine.txt"
     path.write_text("{{answer}}?")
     assert load_prompt(path).places == ("answer",)
@@ -480,8 +469,3 @@ def test_a_verdict_is_never_invented(text):
     in_order = text.find(OPEN) < text.find(CLOSE)
     expected = between if is_pair and in_order and between in LABELS else None
     assert read_tag(text, "true_false", LABELS) == expected
-
-
-def test_a_tag_is_a_plain_word():
-    with pytest.raises(JudgeError, match="tag"):
-        read_tag("", "a.*", LABELS)

@@ -7,19 +7,22 @@ from faulty_server import Fault, say
 
 from groupwise.core import JudgeError, read_picture
 from groupwise.inference.engine import Sampling
+from groupwise.inference.local import LocalEngine
+from groupwise.inference.local_responder import LocalResponder
 from groupwise.inference.responder import RequestError, Usage
 from groupwise.inference.server import ServerEngine
 from groupwise.judges import (
     GenerativeJudge,
     JudgePrompt,
+    JudgeSettings,
     LogitJudge,
     NoVerdict,
     Question,
     ReplyCache,
-    Verdict,
     judge_all,
     load_prompt,
 )
+from groupwise.models.policy import load_policy
 
 CORRECT = load_prompt("correct")
 CHOICE = load_prompt("choice")
@@ -71,35 +74,24 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_passing_failure_costs_one_more_call(server, judge, name):
-    server.script = [FAULTS[name]]
-    verdict = decide(judge)
-    assert verdict.label == "True"
-    assert verdict.usage.num_calls == len(server.asked) == 2
-    assert dict(judge.ledger.failed_requests) == {name.split(",")[0].split()[0]: 1}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_lasting_failure_is_no_verdict_and_is_asked_again_later(
+def test_a_passing_failure_costs_one_more_call_and_a_lasting_one_is_asked_again_later(
     server, engine, quick, name, tmp_path
 ):
     cache = ReplyCache(tmp_path / "cache")
     judge = GenerativeJudge(engine, CORRECT, settings=quick(max_attempts=2), cache=cache)
+    cause = name.split(",")[0].split()[0]
     server.script = [FAULTS[name]] * 2
     result = decide(judge)
     assert isinstance(result, NoVerdict)
-    assert result.cause == name.split(",")[0].split()[0]
+    assert result.cause == cause
     assert (result.num_attempts, result.usage.num_calls) == (2, 2)
     assert cache.measure()[0] == 0
-    assert isinstance(decide(judge), Verdict)
-    assert judge.report()["no_verdicts"] == {result.cause: 1}
-
-
-def test_tokens_of_failed_calls_are_counted(server, judge):
-    server.script = [Fault("")] * 3
-    result = decide(judge)
-    assert (result.cause, result.usage) == ("empty", Usage(3, 30, 9, cost=30.0))
-    assert judge.report()["cost"] == 30.0
+    server.script = [FAULTS[name]]
+    verdict = decide(judge)
+    assert verdict.label == "True"
+    assert (verdict.usage.num_calls, len(server.asked)) == (2, 4)
+    assert dict(judge.ledger.failed_requests) == {cause: 3}
+    assert judge.report()["no_verdicts"] == {cause: 1}
 
 
 def test_a_cut_off_or_empty_reply_is_asked_for_again_with_more_tokens(server, judge):
@@ -111,18 +103,20 @@ def test_a_cut_off_or_empty_reply_is_asked_for_again_with_more_tokens(server, ju
         limits = [request["max_tokens"] for request in server.asked]
         assert limits == [1024, 2048, 4096][: len(limits)]
         assert len(limits) == len(later) + 1
-
-
-def test_an_unreadable_reply_is_asked_for_again_with_as_many_tokens(server, judge):
-    server.script = [FAULTS["unparsable"]]
+    server.asked.clear()
+    server.script = [FAULTS["unparsable"]]  # for which more would not help
     assert decide(judge).label == "True"
     assert [request["max_tokens"] for request in server.asked] == [1024, 1024]
 
 
-def test_reasoning_is_counted(server, judge):
+def test_tokens_of_failed_calls_and_of_reasoning_are_counted(server, judge):
     server.script = [Fault("", reasoning_tokens=3), Fault(say("True"), reasoning_tokens=2)]
     assert decide(judge).usage == Usage(2, 20, 6, cost=20.0, reasoning_tokens=5)
-    assert judge.report()["reasoning_tokens"] == 5
+    server.script = [Fault("")] * 3
+    result = decide(judge, ask("5"))
+    assert (result.cause, result.usage) == ("empty", Usage(3, 30, 9, cost=30.0))
+    report = judge.report()
+    assert (report["reasoning_tokens"], report["cost"]) == (5, 50.0)
 
 
 def test_extras_of_the_server_make_another_judge(engine):
@@ -310,10 +304,14 @@ def weigh(*, prefers=None, letter=None, chance=0.7):
     return answer
 
 
-def test_options_are_asked_in_both_orders_and_averaged(server, engine, quick):
+@pytest.fixture
+def logit(engine, quick):
+    return LogitJudge(engine, CHOICE, labels=("on-task", "off-task"), settings=quick())
+
+
+def test_options_are_asked_in_both_orders_and_averaged(server, logit):
     server.answer = weigh(prefers="off-task", chance=0.8)
-    judge = LogitJudge(engine, CHOICE, labels=("on-task", "off-task"), settings=quick())
-    verdict = decide(judge, ask_choice())
+    verdict = decide(logit, ask_choice())
     assert verdict.label == "off-task"
     assert verdict.confidence == pytest.approx(0.8)
     assert verdict.probabilities["on-task"] == pytest.approx(0.2)
@@ -325,15 +323,14 @@ def test_options_are_asked_in_both_orders_and_averaged(server, engine, quick):
     assert verdict.usage.num_calls == 2
 
 
-def test_a_verdict_that_flips_with_the_order_has_no_confidence(server, engine, quick):
+def test_a_verdict_that_flips_with_the_order_has_no_confidence(server, logit):
     server.answer = weigh(letter="A", chance=0.9)
-    judge = LogitJudge(engine, CHOICE, labels=("on-task", "off-task"), settings=quick())
-    verdict = decide(judge, ask_choice())
+    verdict = decide(logit, ask_choice())
     assert verdict.is_flipped
     assert verdict.confidence == 0.0
     assert verdict.position_bias == pytest.approx(0.8)
     assert verdict.probabilities == {"on-task": pytest.approx(0.5), "off-task": pytest.approx(0.5)}
-    assert judge.report()["num_flipped"] == 1
+    assert logit.report()["num_flipped"] == 1
 
 
 def test_three_options_keep_their_labels(server, engine, quick):
@@ -366,10 +363,9 @@ def test_without_options_the_label_itself_is_asked_for(server, engine, quick):
         (Fault(status=500, body=b""), "server_error", 3),
     ],
 )
-def test_labels_that_are_not_told_are_no_verdict(server, engine, quick, fault, cause, num_calls):
+def test_labels_that_are_not_told_are_no_verdict(server, logit, fault, cause, num_calls):
     server.answer = lambda _: fault
-    judge = LogitJudge(engine, CHOICE, labels=("on", "off"), settings=quick())
-    result = decide(judge, ask_choice())
+    result = decide(logit, ask_choice())
     assert (type(result), result.cause) == (NoVerdict, cause)
     assert result.usage.num_calls == len(server.asked) == 2 * num_calls
 
@@ -408,3 +404,57 @@ def test_a_responder_may_fail_with_any_cause(quick):
 
     result = decide(GenerativeJudge(Silent(), CORRECT, settings=quick()))
     assert (result.cause, result.usage) == ("refused", Usage())
+
+
+PROMPT = JudgePrompt("{{task}}\n{{options}}\nLetter:")
+
+
+@pytest.fixture(scope="module")
+def responder(vision_folder):
+    return LocalResponder(LocalEngine(load_policy(vision_folder), batch_size=4), model="tiny")
+
+
+def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples, tmp_path):
+    judge = LogitJudge(
+        responder, PROMPT, labels=("on", "off"), cache=ReplyCache(tmp_path / "cache")
+    )
+    questions = [Question({"task": e.prompt[-1].text}, e.pictures) for e in picture_examples]
+    verdicts = judge_all(judge, questions)
+    for question, verdict in zip(questions, verdicts, strict=True):
+        given, swapped = (
+            responder.engine.label_probabilities(
+                [judge.build_example(question, order)], labels=["A", "B"]
+            )[0]
+            for order in ((0, 1), (1, 0))
+        )
+        mean = (given["A"] + swapped["B"]) / 2
+        assert verdict.probabilities["on"] == pytest.approx(mean, abs=1e-5)
+        assert verdict.position_bias == pytest.approx(abs(given["A"] - swapped["B"]), abs=1e-5)
+        assert verdict.is_flipped == ((given["A"] > 0.5) != (swapped["B"] > 0.5))
+    assert len({verdict.probabilities["on"] for verdict in verdicts}) == len(verdicts)
+    again = judge_all(judge, questions)
+    assert all(verdict.is_cached for verdict in again)
+    assert [v.probabilities for v in again] == [v.probabilities for v in verdicts]
+
+
+def test_a_model_that_babbles_gives_no_verdict(text_folder, quick):
+    responder = LocalResponder(LocalEngine(load_policy(text_folder)), model="tiny")
+    judge = GenerativeJudge(
+        responder,
+        JudgePrompt("{{answer}}?"),
+        sampling=Sampling(max_new_tokens=16),
+        settings=quick(max_attempts=2),
+    )
+    result = decide(judge, Question({"answer": "4"}))
+    assert isinstance(result, NoVerdict)
+    assert result.cause in ("unparsable", "truncated", "empty")
+    assert (result.num_attempts, result.usage.num_calls) == (2, 2)
+    assert result.usage.completion_tokens > 0
+    assert judge.describe()["revision"] == responder.identity["revision"]
+
+
+def test_settings_are_no_part_of_the_version(responder):
+    one = LogitJudge(responder, PROMPT, labels=("on", "off"))
+    other = LogitJudge(responder, PROMPT, labels=("on", "off"), settings=JudgeSettings())
+    assert one.version == other.version
+    assert one.version != LogitJudge(responder, PROMPT, labels=("off", "on")).version

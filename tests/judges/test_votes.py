@@ -97,8 +97,7 @@ def test_what_is_no_pair_is_refused():
         PairwiseJudge(Scripted(None))
     with pytest.raises(JudgeError, match="no pair"):
         swap_pair(Question({"first": "a"}))
-    twice = swap_pair(swap_pair(pair("a", "b")))
-    assert twice == pair("a", "b")
+    assert swap_pair(swap_pair(pair("a", "b"))) == pair("a", "b")
 
 
 def sit(*said, **named):
@@ -133,14 +132,11 @@ def test_a_panel_goes_by_the_majority_of_those_who_vote(said, label, confidence)
     assert result.usage.num_calls == sum(one is not FLIPPED for one in said)
 
 
-def test_a_quorum_may_be_set():
+def test_a_quorum_may_be_set_and_judges_have_to_fit():
     assert decide(sit("True", None, None, quorum=1), Question({})).label == "True"
     assert isinstance(decide(sit("True", "True", None, quorum=3), Question({})), NoVerdict)
     with pytest.raises(JudgeError, match="quorum"):
         sit("True", "True", quorum=3)
-
-
-def test_judges_that_do_not_fit_are_no_panel():
     with pytest.raises(JudgeError, match="no panel"):
         sit("True")
     with pytest.raises(JudgeError, match="2 sets"):

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from PIL import Image
+from transformers import AutoTokenizer
 
 from groupwise.core import Message, ModelError, make_example, read_picture, write_json
 from groupwise.flow.task import place_base
@@ -25,6 +29,7 @@ from groupwise.models.base_model import (
 )
 from groupwise.models.hub import find_snapshot, has_weights
 from groupwise.models.identity import digest_base, pin_base
+from groupwise.models.outline import find_outline
 from groupwise.models.policy import load_policy
 from groupwise.models.settings import ModelSettings, ModelShape
 from groupwise.models.sources import NAMED_MODELS, bring_base, fetch_model, find_place, list_places
@@ -85,14 +90,8 @@ def test_weights_are_where_the_model_is(vision_folder):
     assert find_weights(str(vision_folder)) == vision_folder
 
 
-def test_weights_of_the_hub_are_in_the_local_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    repository = tmp_path / "models--some--model"
-    snapshot = repository / "snapshots" / "abc"
-    snapshot.mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("abc")
-    (snapshot / "model.safetensors").write_bytes(b"")
+def test_weights_of_the_hub_are_in_the_local_cache(machine):
+    snapshot = write_snapshot(machine / "hub", "some/model")
     assert find_weights("some/model") == snapshot
 
 
@@ -190,6 +189,7 @@ def check(base: str) -> list[str]:
 
 def test_a_model_is_downloaded_whole_when_it_is_loaded(hub: list[str], text_folder: Path):
     said: list[str] = []
+    assert digest_base("some/model") == COMMIT  # as the hub says it
     assert bring_base("some/model", say=said.append) == "some/model"
     assert said == ["downloading some/model from the hub, once for all runs"]
     assert digest_base("some/model") == COMMIT
@@ -265,23 +265,35 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_converted(name: str, text: str = "{}") -> Path:
+def write_converted(name: str) -> Path:
     """Write what stands for the converted folder of a name."""
     folder = sources._name_folder(name, [one.file_sha256 for one in NAMED_MODELS[name].packages])
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(text)
+    (folder / "config.json").write_text("{}")
     return folder
 
 
-def write_snapshot(hub: Path, hub_id: str, text: str) -> None:
-    """Write what stands for a model in the local cache of the hub."""
+def write_base(folder: Path) -> Path:
+    """Write what stands for a model's files."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(bytes(1000))
+    return folder
+
+
+def write_snapshot(
+    hub: Path, hub_id: str, *, commit: str = "abc", source: Path | None = None
+) -> Path:
+    """Put a commit into the local cache of the hub and make it what the id stands for."""
     repository = hub / f"models--{hub_id.replace('/', '--')}"
-    snapshot = repository / "snapshots" / "abc"
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").write_text(text)
-    (snapshot / "model.safetensors").write_text(text)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("abc")
+    snapshot = repository / "snapshots" / commit
+    if source is None:
+        write_base(snapshot)
+    else:
+        shutil.copytree(source, snapshot)
+    (repository / "refs").mkdir(exist_ok=True)
+    (repository / "refs" / "main").write_text(commit)
+    return snapshot
 
 
 def test_a_name_that_is_nowhere_is_one_sentence_with_both_ways(machine: Path):
@@ -292,6 +304,8 @@ def test_a_name_that_is_nowhere_is_one_sentence_with_both_ways(machine: Path):
     assert "hf download HuggingFaceTB/SmolLM2-135M-Instruct" in told
     assert "cannot be reached" in told
     assert find_place(NAME) == NAME
+    with pytest.raises(ModelError, match="there is no model 'gpt'"):
+        fetch_model("gpt")
 
 
 def test_the_hub_comes_first_and_its_files_are_another_base(machine: Path):
@@ -299,7 +313,7 @@ def test_the_hub_comes_first_and_its_files_are_another_base(machine: Path):
     assert find_place(NAME) == bring_base(NAME) == folder
     of_package = digest_base(NAME)
     hub_id = NAMED_MODELS[NAME].hub_id
-    write_snapshot(machine / "hub", hub_id, "{}")
+    write_snapshot(machine / "hub", hub_id)
     assert find_place(NAME) == bring_base(NAME) == hub_id
     assert list_places(NAME) == [hub_id, folder]
     assert digest_base(NAME) == "abc" != of_package
@@ -308,7 +322,7 @@ def test_the_hub_comes_first_and_its_files_are_another_base(machine: Path):
 def test_a_run_keeps_the_source_that_it_began_with(machine: Path):
     folder = write_converted(NAME)
     begun = digest_base(NAME)
-    write_snapshot(machine / "hub", NAMED_MODELS[NAME].hub_id, "{}")
+    write_snapshot(machine / "hub", NAMED_MODELS[NAME].hub_id)
     assert pin_base(NAME, begun) == folder
     assert pin_base(NAME, None) == pin_base(NAME, "abc") == NAMED_MODELS[NAME].hub_id
     with pytest.raises(ModelError, match="are not on this machine any more"):
@@ -320,7 +334,7 @@ def test_a_run_that_goes_on_finds_its_source_by_its_manifest(machine: Path):
     inputs = {"model.base": digest_base(NAME)}
     begun = {"recipe": "task", "config": {"model": {"base": NAME}}, "inputs": inputs}
     hub_id = NAMED_MODELS[NAME].hub_id
-    write_snapshot(machine / "hub", hub_id, "{}")
+    write_snapshot(machine / "hub", hub_id)
     config = SimpleNamespace(model=SimpleNamespace(base=NAME))
     assert place_base(config, run) == hub_id
     write_json(run / "manifest.json", begun)
@@ -392,6 +406,90 @@ def test_a_conversion_that_breaks_leaves_no_folder(package, machine: Path, monke
     assert not [path for path in (machine / "cache" / "models").iterdir() if path.is_dir()]
 
 
-def test_an_unknown_name_is_one_sentence(machine: Path):
-    with pytest.raises(ModelError, match="there is no model 'gpt'"):
-        fetch_model("gpt")
+@pytest.mark.parametrize("has_kept_time", [False, True])
+def test_weights_changed_in_place_are_another_base(tmp_path: Path, has_kept_time: bool):
+    base = write_base(tmp_path / "base")
+    weights = base / "model.safetensors"
+    old = weights.stat()
+    before = digest_base(base)
+    weights.write_bytes(bytes(999) + b"1")
+    if has_kept_time:
+        os.utime(weights, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert digest_base(base) != before
+
+
+def test_a_copy_is_the_same_base_and_what_a_download_notes_is_no_part_of_it(tmp_path: Path):
+    base = write_base(tmp_path / "base")
+    copy = Path(shutil.copytree(base, tmp_path / "copy"))
+    (copy / ".cache" / "huggingface").mkdir(parents=True)
+    (copy / ".cache" / "huggingface" / "model.safetensors.metadata").write_text("now")
+    assert digest_base(copy) == digest_base(str(base))
+
+
+def test_an_adapter_is_known_by_its_base_too(tmp_path: Path):
+    base = write_base(tmp_path / "base")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    config = {"base_model_name_or_path": "../base"}
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    before = digest_base(adapter)
+    (base / "config.json").write_text('{"a": 1}')
+    assert digest_base(adapter) != before
+
+
+def test_a_hub_id_is_known_by_the_commit_in_the_cache(machine: Path):
+    assert digest_base("some/model") is None
+    assert digest_base(machine / "gone") is None
+    for commit in ("a" * 40, "b" * 40):
+        write_snapshot(machine / "hub", "some/model", commit=commit)
+        assert digest_base("some/model") == commit
+
+
+@pytest.mark.parametrize("load", [load_policy, open_processor])
+def test_what_is_loaded_is_that_commit_and_no_newer_one(
+    text_folder: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, load
+):
+    asked: list[object] = []
+    read = AutoTokenizer.from_pretrained
+
+    def note(name: str, **options: object) -> object:
+        asked.append(options.get("revision"))
+        return read(name, **options)
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", note)
+    write_snapshot(machine / "hub", "some/model", commit="a" * 40, source=text_folder)
+    load("some/model")
+    assert set(asked) == {"a" * 40}
+
+
+@pytest.mark.parametrize("kind", ["text_folder", "vision_folder"])
+def test_sizes_are_those_of_the_loaded_model(kind, request):
+    folder = request.getfixturevalue(kind)
+    found, model = find_outline(folder), load_policy(folder).model
+    assert found.num_parameters == sum(p.numel() for p in model.parameters())
+    assert found.num_blocks == model.config.get_text_config().num_hidden_layers
+    assert not found.has_experts
+
+
+def test_nothing_is_known_of_what_is_not_here(tmp_path):
+    for base in (tmp_path, tmp_path / "gone", "some/model", "no name ?"):
+        assert find_outline(str(base)) is None
+
+
+def test_blocks_are_counted_where_a_family_s_default_is_not_written(vision_folder, tmp_path):
+    config = json.loads((vision_folder / "config.json").read_text())
+    config["text_config"].pop("num_hidden_layers")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert find_outline(tmp_path).num_blocks is None
+    (tmp_path / "model.safetensors").symlink_to(vision_folder / "model.safetensors")
+    assert find_outline(tmp_path).num_blocks == find_outline(vision_folder).num_blocks
+
+
+def test_reading_one_imports_nothing_heavy(text_folder):
+    code = f"""
+import sys
+from groupwise.models.outline import find_outline
+assert find_outline({str(text_folder)!r})
+assert not {{"torch", "transformers"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import trl
 from mixed_prompts import encode_by_processor
+from noisy_policies import add_noise, read_logits
 from PIL import Image
 
 from groupwise.core import (
@@ -21,7 +22,7 @@ from groupwise.core import (
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.models.export import keep_policy
-from groupwise.models.policy import Policy, choose_device, load_policy
+from groupwise.models.policy import choose_device, load_policy
 from groupwise.models.prompts import build_messages, estimate_picture_tokens, make_token_counter
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import (
@@ -33,11 +34,7 @@ from groupwise.models.trainable import (
     tabulate_trainable,
 )
 
-
-def read_logits(policy, example):
-    inputs = policy.processor(text=[policy.render_prompt(example)], return_tensors="pt")
-    with torch.no_grad():
-        return policy.model(**inputs.to(policy.model.device)).logits
+LAST_BLOCKS = TrainableSettings(lora=LoraSettings(last_blocks=2))
 
 
 @pytest.mark.parametrize(
@@ -52,20 +49,13 @@ def test_a_process_that_is_alone_takes_its_gpu(has_gpu, num_processes, expected,
     assert choose_device().type == expected
 
 
-def test_missing_folder_is_one_sentence(tmp_path):
-    with pytest.raises(ModelError) as caught:
-        load_policy(tmp_path / "nowhere")
-    message = str(caught.value)
-    assert str(tmp_path / "nowhere") in message
-    assert "\n" not in message
-    assert "Traceback" not in message
-
-
-def test_folder_without_weights_is_one_sentence(tmp_path, text_folder):
+def test_a_folder_that_is_missing_or_has_no_weights_is_one_sentence(tmp_path, text_folder):
     (tmp_path / "config.json").write_bytes((text_folder / "config.json").read_bytes())
-    with pytest.raises(ModelError) as caught:
-        load_policy(tmp_path)
-    assert "\n" not in str(caught.value)
+    for folder in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(ModelError) as caught:
+            load_policy(folder)
+        assert str(folder) in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_end_tokens_are_unique_numbers(vision_folder, text_folder):
@@ -76,22 +66,10 @@ def test_end_tokens_are_unique_numbers(vision_folder, text_folder):
         assert policy.end_token_ids == (5, 6, policy.tokenizer.eos_token_id)
 
 
-def test_text_policy_refuses_pictures(text_folder, picture_examples):
-    with pytest.raises(ModelError, match="takes no pictures"):
-        load_policy(text_folder).render_prompt(picture_examples[0])
-
-
 def test_adapter_folder_gives_the_trained_logits(tmp_path, text_folder, text_examples):
-    policy = load_policy(text_folder)
-    before = read_logits(policy, text_examples[0])
-    model = prepare_trainable(policy.model, TrainableSettings(lora=LoraSettings(last_blocks=2)))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                noise = torch.randn(parameter.shape, generator=torch.manual_seed(1))
-                parameter.add_(0.05 * noise.to(parameter.device))
-                assert "lora_" in name
-    trained = type(policy)(model.eval(), policy.processor, policy.has_vision)
+    before = read_logits(load_policy(text_folder), text_examples[0])
+    trained = add_noise(text_folder, LAST_BLOCKS)
+    assert all("lora_" in name for name in list_trainable(trained.model))
     trained.save(tmp_path / "adapter")
     assert not (tmp_path / "adapter" / "model.safetensors").exists()
     after = read_logits(trained, text_examples[0])
@@ -105,32 +83,23 @@ def run(tmp_path, text_folder):
     """A folder with a base and, deeper, an adapter that was trained on it."""
     run = tmp_path / "run"
     shutil.copytree(text_folder, run / "base")
-    add_loud_adapter(load_policy(run / "base")).save(run / "grpo" / "policy")
+    add_noise(run / "base", LAST_BLOCKS).save(run / "grpo" / "policy")
     return run
 
 
-def test_a_base_and_its_adapter_can_be_moved_together(run, text_examples):
-    expected = read_logits(load_policy(run / "grpo" / "policy"), text_examples[0])
-    shutil.move(run, run.parent / "moved")
-    moved = load_policy(run.parent / "moved" / "grpo" / "policy")
-    assert torch.equal(read_logits(moved, text_examples[0]), expected)
-
-
-def test_a_copy_does_not_take_the_base_of_what_it_was_copied_from(run, text_examples):
-    expected = read_logits(load_policy(run / "grpo" / "policy"), text_examples[0])
-    shutil.copytree(run, run.parent / "copy")
+def test_an_adapter_finds_its_base_wherever_both_of_them_are(run, text_examples):
+    """Saved elsewhere, copied (the base of the original is of no use any more), and moved."""
+    loaded = load_policy(run / "grpo" / "policy")
+    expected = read_logits(loaded, text_examples[0])
+    loaded.save(run / "next")
+    assert torch.equal(read_logits(load_policy(run / "next"), text_examples[0]), expected)
+    copy = Path(shutil.copytree(run, run.parent / "copy"))
     for path in (run / "base").glob("*.safetensors"):
         path.write_bytes(b"")
-    copied = load_policy(run.parent / "copy" / "grpo" / "policy")
+    copied = load_policy(copy / "grpo" / "policy")
     assert torch.equal(read_logits(copied, text_examples[0]), expected)
-
-
-def test_an_adapter_that_is_saved_elsewhere_finds_its_base(run, text_examples):
-    loaded = load_policy(run / "grpo" / "policy")
-    loaded.save(run / "next")
-    again = load_policy(run / "next")
-    expected = read_logits(loaded, text_examples[0])
-    assert torch.equal(read_logits(again, text_examples[0]), expected)
+    moved = load_policy(Path(shutil.move(copy, run.parent / "moved")) / "grpo" / "policy")
+    assert torch.equal(read_logits(moved, text_examples[0]), expected)
 
 
 def test_an_adapter_whose_base_is_gone_says_so(run):
@@ -147,23 +116,6 @@ def test_an_adapter_that_names_no_base_says_so(run, name):
         load_policy(run / "grpo" / "policy")
 
 
-def test_loading_and_saving_print_nothing(tmp_path, text_folder, capfd):
-    load_policy(text_folder).save(tmp_path)
-    printed = capfd.readouterr()
-    assert printed.out + printed.err == ""
-
-
-def add_loud_adapter(policy):
-    """Put an adapter on the policy whose answers differ from the base's."""
-    model = prepare_trainable(policy.model, TrainableSettings(lora=LoraSettings(last_blocks=2)))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                noise = torch.randn(parameter.shape, generator=torch.manual_seed(1))
-                parameter.add_(0.3 * noise.to(parameter.device))
-    return Policy(model.eval(), policy.processor, policy.has_vision)
-
-
 def test_with_the_adapter_off_the_base_answers_from_the_same_weights(
     vision_folder, picture_examples
 ):
@@ -174,7 +126,7 @@ def test_with_the_adapter_off_the_base_answers_from_the_same_weights(
     base = load_policy(vision_folder)
     expected = answer(base)
     storage = {p.data_ptr() for p in base.model.parameters()}
-    policy = add_loud_adapter(base)
+    policy = add_noise(base, LAST_BLOCKS, size=0.3)
     loud = answer(policy)
     everything = {p.data_ptr() for p in policy.model.parameters()}
     with policy.adapter_off():
@@ -185,7 +137,7 @@ def test_with_the_adapter_off_the_base_answers_from_the_same_weights(
 
 
 def test_what_trains_is_the_same_after_the_adapter_was_off(text_folder):
-    policy = add_loud_adapter(load_policy(text_folder))
+    policy = add_noise(text_folder, LAST_BLOCKS)
     for parameter in policy.model.parameters():
         parameter.requires_grad_(False)
     with pytest.raises(KeyError), policy.adapter_off():
@@ -209,19 +161,15 @@ def test_weights_of_a_folder_are_read_from_safetensors_alone(tmp_path, text_fold
     torch.save(load_policy(text_folder).model.state_dict(), folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"no file named model.safetensors"):
         load_policy(folder)
+    (folder / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(ModelError, match="cannot load the model"):
+        load_policy(folder)
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     write_json(adapter / "adapter_config.json", {"base_model_name_or_path": str(text_folder)})
     torch.save({}, adapter / "adapter_model.bin")
     with pytest.raises(ModelError, match=r"no weights that can be read; got no adapter_model.safe"):
         load_policy(adapter)
-
-
-def test_damaged_weights_are_one_sentence(tmp_path, text_folder):
-    folder = shutil.copytree(text_folder, tmp_path / "model")
-    (folder / "model.safetensors").write_bytes(b"torn")
-    with pytest.raises(ModelError, match="cannot load the model"):
-        load_policy(folder)
 
 
 def test_code_beside_a_model_is_refused_and_nobody_is_asked(tmp_path, text_folder, monkeypatch):
@@ -295,9 +243,11 @@ def test_mixed_prompts_are_those_of_the_processor(policy, mixed_examples, pictur
         assert count(example) == expected["input_ids"].shape[1]
 
 
-def test_a_text_policy_refuses_pictures_wherever_they_are(text_folder, mixed_examples):
+def test_a_text_policy_refuses_pictures_wherever_they_are(
+    text_folder, mixed_examples, picture_examples
+):
     policy = load_policy(text_folder)
-    for example in mixed_examples:
+    for example in [*mixed_examples, picture_examples[0]]:
         with pytest.raises(ModelError, match="takes no pictures"):
             policy.render_prompt(example)
 
@@ -316,12 +266,6 @@ def test_contents_are_texts_but_where_a_user_shows_pictures(picture_examples):
     ]
 
 
-def encode(policy, example):
-    pictures = [open_picture(picture) for picture in example.pictures]
-    named = {"images": [pictures]} if pictures else {}
-    return policy.processor(text=[policy.render_prompt(example)], return_tensors="pt", **named)
-
-
 @pytest.mark.parametrize("sizes", [(), ((80, 60),), ((500, 31), (30, 200))])
 def test_the_counter_is_the_processor(vision_folder, tmp_path, sizes):
     for number, size in enumerate(sizes):
@@ -333,14 +277,10 @@ def test_the_counter_is_the_processor(vision_folder, tmp_path, sizes):
     )
     policy = load_policy(vision_folder)
     count = make_token_counter(policy.processor, has_vision=True)
-    assert count(example) == encode(policy, example)["input_ids"].shape[1]
-
-
-def test_text_is_counted_without_pictures(text_folder, text_examples):
-    policy = load_policy(text_folder)
-    count = make_token_counter(policy.processor, has_vision=False)
-    for example in text_examples[:3]:
-        assert count(example) == encode(policy, example)["input_ids"].shape[1]
+    pictures = [open_picture(picture) for picture in example.pictures]
+    named = {"images": [pictures]} if pictures else {}
+    encoded = policy.processor(text=[policy.render_prompt(example)], return_tensors="pt", **named)
+    assert count(example) == encoded["input_ids"].shape[1]
 
 
 @pytest.mark.parametrize(
@@ -351,15 +291,12 @@ def test_estimate_scales_down_to_the_budget(width, height, tokens):
 
 
 def test_a_policy_is_kept_with_the_table_of_what_trained(text_folder, tmp_path, capfd):
-    base = load_policy(text_folder)
-    model = prepare_trainable(base.model, TrainableSettings(lora=LoraSettings(last_blocks=2)))
-    policy = Policy(model.eval(), base.processor, base.has_vision)
-    with torch.no_grad():
-        next(p for name, p in model.named_parameters() if "lora_B" in name).fill_(0.5)
+    policy = add_noise(text_folder, LAST_BLOCKS)
+    model = policy.model
     keep_policy(policy, tmp_path)
+    loaded = load_policy(tmp_path / "policy").model.state_dict()
     printed = capfd.readouterr()
     assert printed.out + printed.err == ""
-    loaded = load_policy(tmp_path / "policy").model.state_dict()
     assert all(loaded[name].equal(value) for name, value in model.state_dict().items())
     rows = tabulate_trainable(model)
     assert json.loads((tmp_path / "trainable.json").read_text()) == [vars(row) for row in rows]

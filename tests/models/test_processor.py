@@ -90,7 +90,7 @@ def test_pictures_are_counted_only_where_a_prompt_has_several(write, picture_exa
     assert "batch_num_images" in found(text=[place * 2], images=[[one, other]])
 
 
-def test_a_missing_package_is_named(vision_folder, monkeypatch):
+def test_a_missing_package_or_processor_is_named(vision_folder, text_folder, monkeypatch):
     class Wants:
         @classmethod
         def from_pretrained(cls, *_, **__):
@@ -100,9 +100,6 @@ def test_a_missing_package_is_named(vision_folder, monkeypatch):
     with pytest.raises(ModelError, match="requires the Torchvision library") as caught:
         load_processor(vision_folder, model_type="internvl", has_vision=True)
     assert "\n" not in str(caught.value)
-
-
-def test_a_tokenizer_is_no_processor_of_pictures(text_folder):
     with pytest.raises(ModelError, match="no processor of pictures"):
         load_processor(text_folder, model_type="llama", has_vision=True)
 
@@ -193,25 +190,19 @@ def check_same(conv: nn.Conv3d, patches: torch.Tensor) -> None:
 
 
 def test_patches_are_projected_as_by_the_convolution():
+    """Inputs larger than the kernel and padding stay with it."""
     torch.manual_seed(0)
     for bias in (False, True):
         conv = nn.Conv3d(3, 8, (2, 4, 4), stride=(2, 4, 4), bias=bias)
         check_same(conv, torch.randn(5, 3, 2, 4, 4))
-
-
-def test_inputs_larger_than_the_kernel_and_padding_stay_with_the_convolution():
-    torch.manual_seed(0)
-    check_same(nn.Conv3d(3, 8, (2, 4, 4), stride=(2, 4, 4)), torch.randn(2, 3, 4, 8, 12))
+        check_same(conv, torch.randn(2, 3, 4, 8, 12))
     check_same(nn.Conv3d(3, 8, (2, 4, 4), padding=1), torch.randn(2, 3, 2, 4, 4))
 
 
-def test_names_of_weights_stay():
+def test_names_of_weights_stay_and_a_loaded_policy_projects_fast(vision_folder):
     conv = nn.Conv3d(3, 8, (2, 4, 4))
     names = [f"0.{name}" for name in conv.state_dict()]
     assert list(convert(conv).state_dict()) == names
-
-
-def test_a_loaded_policy_projects_fast(vision_folder):
     embed = load_policy(vision_folder).model.model.visual.patch_embed
     assert type(embed.proj) is PatchProjection
 

@@ -5,19 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from training_job import reinforce, teach
 
-from groupwise.core import Message, Score, make_example, read_jsonl, read_picture
+from groupwise.core import Message, make_example, read_jsonl, read_picture
 from groupwise.inference.engine import Sampling
 from groupwise.inference.local import LocalEngine
 from groupwise.models.export import export_policy
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.sources import list_places
 from groupwise.models.trainable import LoraSettings, TrainableSettings
-from groupwise.rewards import RewardSet
-from groupwise.training.checkpoints import Workspace
-from groupwise.training.grpo import train_grpo
-from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, SpeedSettings
-from groupwise.training.sft import train_sft
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("users_models")]
 
@@ -28,13 +24,6 @@ def load(name: str) -> Policy:
     if not folders:
         pytest.skip(f"{name} is not on this machine; groupwise models fetch {name}")
     return load_policy(folders[0])
-
-
-class Scatter:
-    name = "scatter"
-
-    def __call__(self, example, completion):
-        return Score((sum(completion.token_ids) % 7) / 6, invalid=False)
 
 
 def answer(policy: Policy, example, num_tokens: int) -> str:
@@ -48,18 +37,11 @@ def test_a_text_model_answers_sensibly_and_learns_in_a_step(tmp_path: Path):
     policy = load("smollm2-135m-instruct")
     asked = make_example([Message("user", "What is the capital of France?")], cluster="a")
     assert "Paris" in answer(policy, asked, 12)
-    settings = SftSettings(
-        batch_size=2,
-        epochs=4,
-        learning_rate=1e-3,
-        warmup_share=0.0,
-        log_every_steps=1,
-        trainable=TrainableSettings(method="lora", lora=LoraSettings(rank=8)),
-    )
-    work = Workspace(tmp_path / "sft", 0)
-    rows = [SftRow(asked, "It is Lyon.")] * 2
-    taught = train_sft(policy, lambda _: rows, settings, workspace=work)
-    losses = [one["loss"] for one in read_jsonl(work.folder / "metrics.jsonl") if "loss" in one]
+    settings = {"epochs": 4, "learning_rate": 1e-3, "log_every_steps": 1}
+    settings["trainable"] = TrainableSettings(method="lora", lora=LoraSettings(rank=8))
+    work, targets = tmp_path / "sft", ["It is Lyon."] * 2
+    taught = teach(policy, [asked] * 2, work, targets=targets, batch_size=2, **settings)
+    losses = [one["loss"] for one in read_jsonl(work / "metrics.jsonl") if "loss" in one]
     assert losses[-1] < losses[0]
     taught.save(tmp_path / "taught")
     again = load_policy(tmp_path / "taught")
@@ -80,33 +62,16 @@ def test_a_model_with_pictures_sees_them_learns_and_is_exported(
     text = policy.render_prompt(examples[0])
     fields = policy.processor(text=[text], images=[[Image.open(tmp_path / "red.png")]])
     assert fields["input_ids"][0].count(policy.model.config.image_token_id) == num_tokens
-    rows = [SftRow(one, str(one.label)) for one in examples]
-    trainable = TrainableSettings(method="full", freeze_aligner=False)
-    settings = SftSettings(
-        batch_size=2,
-        epochs=80,
-        learning_rate=3e-4,
-        warmup_share=0.0,
-        trainable=trainable,
-    )
-    taught = train_sft(policy, lambda _: rows, settings, workspace=Workspace(tmp_path / "sft", 0))
+    settings = {"batch_size": 2, "epochs": 80, "learning_rate": 3e-4}
+    settings["trainable"] = TrainableSettings(method="full", freeze_aligner=False)
+    taught = teach(policy, examples, tmp_path / "sft", **settings)
     assert [answer(taught, one, 4) for one in examples] == ["red", "blue"]
     # An adapter is kept without its base, which has to be in a folder of its own.
     taught.save(tmp_path / "taught")
     taught = load_policy(tmp_path / "taught")
-    grpo = GrpoSettings(
-        prompts_per_step=2,
-        group_size=2,
-        max_new_tokens=4,
-        learning_rate=1e-5,
-        max_steps=1,
-        warmup_share=0.0,
-        log_every_steps=1,
-        speed=SpeedSettings(shared_prefix="on"),
-        trainable=TrainableSettings(method="lora"),
-    )
-    rewards = RewardSet({"scatter": (Scatter(), 1.0)})
-    trained = train_grpo(taught, examples, rewards, grpo, workspace=Workspace(tmp_path / "grpo", 0))
+    settings = {"prompts_per_step": 2, "temperature": 1.0, "learning_rate": 1e-5, "max_steps": 1}
+    settings |= {"speed": {"shared_prefix": "on"}, "trainable": TrainableSettings(method="lora")}
+    trained = reinforce(taught, examples, tmp_path / "grpo", **settings)
     trained.save(tmp_path / "trained")
     exported = load_policy(export_policy(tmp_path / "trained", tmp_path / "out").merged)
     with torch.inference_mode():

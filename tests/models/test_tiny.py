@@ -50,9 +50,10 @@ def test_mrope_positions_differ_between_rows_and_columns(vision_folder, picture_
 
 @pytest.mark.parametrize("base", TINY_MODELS)
 def test_same_seed_same_weights(base, tmp_path):
-    first = load_policy(write_tiny_policy(base, tmp_path / "a", seed=1)).model.state_dict()
-    again = load_policy(write_tiny_policy(base, tmp_path / "b", seed=1)).model.state_dict()
-    other = load_policy(write_tiny_policy(base, tmp_path / "c", seed=2)).model.state_dict()
+    first, again, other = (
+        load_policy(write_tiny_policy(base, tmp_path / name, seed=seed)).model.state_dict()
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
     assert all(first[name].equal(again[name]) for name in first)
     assert any(not first[name].equal(other[name]) for name in first)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from noisy_policies import add_noise, read_logits
 from peft import IA3Config, LoraConfig, PromptTuningConfig, get_peft_model
 from pydantic import ValidationError
 
@@ -69,13 +70,10 @@ def test_vision_and_aligner_freeze_on_their_own(model, freeze_vision, freeze_ali
     assert parts - {"vision", "aligner"} == blocks | {"embeddings and head"}
 
 
-def test_nothing_to_train_is_refused(model):
+def test_nothing_to_train_and_too_many_blocks_are_refused(model):
     settings = TrainableSettings(lora=LoraSettings(modules=("no_such_layer",)))
     with pytest.raises(ModelError, match=r"no parameter is trainable.*no_such_layer"):
         prepare_trainable(model, settings)
-
-
-def test_too_many_blocks_are_refused(model):
     assert count_blocks(model) == 3
     with pytest.raises(ConfigError, match=r"last_blocks is too large; got 4; expected <= 3"):
         prepare_trainable(model, TrainableSettings(lora=LoraSettings(last_blocks=4)))
@@ -180,6 +178,13 @@ def add_tokens(folder, num_tokens=5, *, words=None, noise=0.0):
     return Policy(model.eval(), policy.processor, policy.has_vision)
 
 
+@pytest.fixture(params=["text", "picture"])
+def asked(request):
+    """A base, and what it is asked."""
+    folder = {"text": "text_folder", "picture": "vision_folder"}[request.param]
+    return request.getfixturevalue(folder), request.getfixturevalue(f"{request.param}_examples")
+
+
 def answer(policy, examples):
     found = LocalEngine(policy).generate(examples, sampling=Sampling(max_new_tokens=8))
     return [completion.token_ids for [completion] in found]
@@ -229,10 +234,8 @@ def write_by_hand(policy, row):
 
 
 @pytest.mark.parametrize("num_tokens", [10, 40])
-@pytest.mark.parametrize("kind", ["text", "picture"])
-def test_what_is_saved_loads_again(request, tmp_path, kind, num_tokens):
-    folder = request.getfixturevalue({"text": "text_folder", "picture": "vision_folder"}[kind])
-    examples = request.getfixturevalue(f"{kind}_examples")
+def test_what_is_saved_loads_again(asked, tmp_path, num_tokens):
+    folder, examples = asked
     policy = add_tokens(folder, num_tokens, noise=1.0)
     policy.save(tmp_path / "policy")
     assert not (tmp_path / "policy" / "model.safetensors").exists()
@@ -246,10 +249,8 @@ def test_what_is_saved_loads_again(request, tmp_path, kind, num_tokens):
     assert digest_base(tmp_path / "policy") != digest_base(folder)
 
 
-@pytest.mark.parametrize("kind", ["text", "picture"])
-def test_the_export_loads_and_answers_alike(request, tmp_path, kind):
-    folder = request.getfixturevalue({"text": "text_folder", "picture": "vision_folder"}[kind])
-    examples = request.getfixturevalue(f"{kind}_examples")
+def test_the_export_loads_and_answers_alike(asked, tmp_path):
+    folder, examples = asked
     policy = add_tokens(folder, 10, noise=1.0)
     policy.save(tmp_path / "policy")
     exported = export_policy(tmp_path / "policy", tmp_path / "out")
@@ -259,12 +260,6 @@ def test_the_export_loads_and_answers_alike(request, tmp_path, kind):
     assert answer(load_policy(exported.merged), examples) == expected
     assert answer(load_policy(exported.adapter), examples) == expected
     assert exported.list_commands() == [f"vllm serve {tmp_path / 'out' / 'merged'}"]
-
-
-def test_virtual_tokens_without_rows_in_the_head_are_not_merged(text_folder, tmp_path):
-    add_tokens(text_folder, 40).save(tmp_path / "policy")
-    with pytest.raises(ModelError, match="virtual tokens cannot be merged into this base"):
-        export_policy(tmp_path / "policy", tmp_path / "out")
 
 
 @pytest.mark.parametrize("num_tokens", [5, 40])
@@ -331,19 +326,19 @@ def test_another_method_than_the_policy_was_trained_by_is_refused(
         prepare_trainable(loaded.model, TrainableSettings(method=then), processor=loaded.processor)
 
 
-def test_virtual_tokens_on_merged_ones_are_refused(text_folder, tmp_path):
-    add_tokens(text_folder, 5).save(tmp_path / "policy")
-    merged = export_policy(tmp_path / "policy", tmp_path / "out").merged
+def test_virtual_tokens_on_merged_ones_or_of_another_base_are_refused(text_folder, tmp_path):
+    """And those without rows in the head are not merged."""
+    for num_tokens in (5, 40):
+        add_tokens(text_folder, num_tokens).save(tmp_path / str(num_tokens))
+    with pytest.raises(ModelError, match="virtual tokens cannot be merged into this base"):
+        export_policy(tmp_path / "40", tmp_path / "none")
+    merged = export_policy(tmp_path / "5", tmp_path / "out").merged
     with pytest.raises(ConfigError, match="the base has virtual tokens already"):
         add_tokens(merged, 5)
-
-
-def test_vectors_of_another_base_are_refused(text_folder, tmp_path):
-    add_tokens(text_folder, 5).save(tmp_path)
-    path = tmp_path / "adapter_config.json"
+    path = tmp_path / "5" / "adapter_config.json"
     path.write_text(path.read_text().replace("497", "400"))
     with pytest.raises(ModelError, match="do not belong to this base; got ids 400 to 501"):
-        load_policy(tmp_path)
+        load_policy(tmp_path / "5")
 
 
 LORA = TrainableSettings(lora=LoraSettings(rank=4))
@@ -353,35 +348,19 @@ needs_bits = pytest.mark.skipif(
 )
 
 
-def read_logits(policy, example):
-    text = policy.tokenizer(policy.render_prompt(example), return_tensors="pt")
-    with torch.inference_mode():
-        return policy.model(**text.to(policy.model.device)).logits[0].log_softmax(-1)
-
-
 @pytest.fixture
 def trained(text_folder, tmp_path):
     """The folder of an adapter on 4 bits that changes what they say."""
     policy = load_policy(text_folder, quantization="nf4")
     torch.manual_seed(0)
-    policy.model = prepare_trainable(policy.model, LORA)
-    noise = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in policy.model.parameters():
-            if parameter.requires_grad:
-                change = torch.randn(parameter.shape, generator=noise)
-                parameter.add_(0.1 * change.to(parameter.device))
-    Policy(policy.model.eval(), policy.processor, has_vision=False).save(tmp_path / "trained")
+    add_noise(policy, LORA).save(tmp_path / "trained")
     return tmp_path / "trained"
 
 
-def test_without_bitsandbytes_the_command_that_installs_it_is_said(text_folder, monkeypatch):
+def test_where_there_are_no_bits_a_sentence_says_why(text_folder, monkeypatch):
     monkeypatch.setattr(quantization, "find_spec", lambda _: None)
     with pytest.raises(ModelError, match=r"pip install 'groupwise\[quantization\]'"):
         load_policy(text_folder, quantization="nf4")
-
-
-def test_experts_would_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(quantization, "find_spec", lambda _: object())
     assert "experts" in explain_no_quantization(has_experts=True)
     assert explain_no_quantization(has_experts=False) is None
@@ -468,29 +447,21 @@ def test_weights_quantised_in_another_way_are_refused(text_folder):
         prepare_trainable(model, LORA)
 
 
-@pytest.mark.parametrize("base", TINY_MODELS)
-def test_a_tiny_model_is_built_here(base):
-    assert ModelSettings(base=base, max_pixels=16_384).is_tiny
-
-
-def test_a_model_of_the_hub_is_not(tmp_path):
+def test_only_a_tiny_model_is_built_here(tmp_path):
+    assert all(ModelSettings(base=base).is_tiny for base in TINY_MODELS)
     for base in ("Qwen/Qwen2.5-VL-3B-Instruct", str(tmp_path)):
-        assert not ModelSettings(base=base, max_pixels=16_384).is_tiny
+        assert not ModelSettings(base=base).is_tiny
 
 
 def test_steps_are_recognised_by_these_keys():
-    settings = ModelSettings(base="some/model", max_pixels=16_384)
-    assert dump_config(settings) == {
+    """Pixels need not be said where there may be no pictures."""
+    assert dump_config(ModelSettings(base="some/model")) == {
         "base": "some/model",
         "dtype": "float32",
         "quantization": None,
-        "max_pixels": 16_384,
+        "max_pixels": 401_408,
         "shape": None,
     }
-
-
-def test_pixels_need_not_be_said_where_there_may_be_no_pictures():
-    assert ModelSettings(base="some/model").max_pixels == 401_408
 
 
 @pytest.mark.parametrize("values", [{"max_pixels": 783}, {"max_pixels": 784, "side": 28}])

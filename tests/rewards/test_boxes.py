@@ -146,13 +146,10 @@ def test_what_is_ambiguous_or_torn_is_malformed_and_the_reason_shows_the_form(te
     assert '[x1,y1,x2,y2], {"bbox_2d": [x1,y1,x2,y2]} or (x1,y1),(x2,y2)' in got.reason
 
 
-def test_the_reason_shows_the_form_with_a_label_where_the_references_have_one() -> None:
+def test_labels_are_shown_in_the_reason_and_count_where_they_are_asked_for() -> None:
     shown = '[x1,y1,x2,y2 label] or {"bbox_2d": [x1,y1,x2,y2], "label": "label"}'
     assert shown in score("[10,20,110,70]").reason
     assert shown in score("there is a car at the left").reason
-
-
-def test_labels_count_where_they_are_asked_for() -> None:
     text = "[10,20,110,70 dog] [200,200,300,260 Dog]"
     assert score(text).value == 1.0
     assert score(text, match_labels=True).value == 0.5
@@ -267,16 +264,6 @@ def write(boxes: list[Box]) -> str:
 
 def list_rows(boxes: list[Box]) -> tuple[list[object], ...]:
     return tuple([b.x1, b.y1, b.x2, b.y2, b.label] for b in boxes)
-
-
-@given(small, small, st.randoms())
-def test_the_order_of_boxes_does_not_count(
-    predicted: list[Box], references: list[Box], random
-) -> None:
-    first = score(write(predicted), list_rows(references))
-    random.shuffle(predicted)
-    random.shuffle(references)
-    assert score(write(predicted), list_rows(references)).value == pytest.approx(first.value)
 
 
 @given(small)

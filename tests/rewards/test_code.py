@@ -1,4 +1,4 @@
-"""Tests in every form that data sets have: run if they can decide, refused for all if not."""
+"""Programs, and their tests in every form that data sets have, run or refused."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from sandbox_host import needs_bubblewrap
 from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import CodeTests
 from groupwise.rewards.code_cases import compare_output
-from groupwise.sandbox import Limits
+from groupwise.sandbox import Limits, explain_missing
 
 pytestmark = needs_bubblewrap
 
@@ -23,9 +23,16 @@ def make_item(tests: object, prompt: str = "Write double.", **fields: object) ->
     return make_example([Message("user", prompt)], cluster="g", fields={"tests": tests, **fields})
 
 
-def score(example: Example, *texts: str) -> list[Score]:
-    reward = CodeTests(limits=Limits(timeout_s=5.0), num_workers=2)
+def score(example: Example, *texts: str, timeout_s: float = 5.0) -> list[Score]:
+    reward = CodeTests(limits=Limits(timeout_s=timeout_s), num_workers=2)
     return reward.score_batch([example] * len(texts), [Completion(text) for text in texts])
+
+
+CHECK = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(0) == 0\n"
+
+
+def check(text: str, tests: object = CHECK) -> Score:
+    return score(make_item(tests, entry_point="double"), text, timeout_s=2.0)[0]
 
 
 FUNCTIONS = (
@@ -53,7 +60,8 @@ FORMS: dict[str, Any] = {
     "a_case_with_main": f"{CASE}if __name__ == '__main__':\n    unittest.main()",
     "check": "def check(candidate):\n    assert candidate(3) == 6",
     "check_by_hand": "def check(f):\n    assert f(3) == 6\ncheck(double)",
-    "asserts": ["assert double(3) == 6", "assert double(0) == 0"],
+    "check_once": f"done = []\n{CHECK}    assert not done\n    done.append(1)\ncheck(double)",
+    "asserts": ["assert double(2) == 4", "assert double(3) == 6"],
     "in_a_loop": IN_A_LOOP,
     "by_a_helper": "def expect(a, b):\n    assert double(a) == b\nexpect(3, 6)",
     "by_a_helper_test": "def test(a, b):\n assert a == b\ndef main():\n test(double(3), 6)\nmain()",
@@ -284,3 +292,110 @@ def test_usability_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_outputs_are_compared_by_lines_and_numbers(found: str, wanted: str, is_same: bool) -> None:
     assert (compare_output(found, wanted) == "") == is_same
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RIGHT,
+        f"Here it is:\n```python\n{RIGHT}```\nDone.",
+        f"```\n{RIGHT}```",
+        f"~~~py\n{RIGHT}~~~",
+        f"```python\n{RIGHT}",
+        f"```python\n{WRONG}```\nNo, wait:\n```python\n{RIGHT}```",
+        f"```python\n{RIGHT}```\nFor example:\n```python\nprint(double(3))\n```",
+        f"```bash\nls\n```\n```python\n{RIGHT}```",
+    ],
+)
+def test_a_program_that_passes_earns_all(text: str) -> None:
+    assert check(text) == Score(1.0, "it passes its tests")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (WRONG, "failed (AssertionError"),
+        (f"```python\n{RIGHT}```\nBetter:\n```python\n{WRONG}```", "failed (AssertionError"),
+        ("def double(x):\n    while True: pass", "timeout"),
+        ("def other(x):\n    return 2 * x", "failed (NameError: name 'double' is not defined)"),
+        ("import os\nos._exit(0)", "crashed"),
+        ("while True: print('x' * 1000)", "output"),
+        ("x = 'a' * 10**11", "memory (MemoryError)"),
+    ],
+)
+def test_a_program_that_fails_earns_nothing(text: str, reason: str) -> None:
+    found = check(text)
+    assert (found.value, found.invalid) == (0.0, False)
+    assert found.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "  \n", "# only words", "The answer is 4.", "```python\n```", "def double(x:", "\0"],
+)
+def test_what_does_not_parse_is_invalid(text: str) -> None:
+    found = check(text)
+    assert (found.value, found.invalid) == (0.0, True)
+
+
+def test_without_tests_there_is_no_score() -> None:
+    bare = make_example([Message("user", "Double it.")], cluster="g")
+    assert CodeTests()(bare, Completion(RIGHT)) == Score(None, "no tests")
+    assert CodeTests().explain_unusable(bare) is None
+
+
+TWO_TIMES = "assert double(double(1)) == 4"
+TWICE = "items = [2]\ndouble(items)\nassert double(items) == [2, 2]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "tests"),
+    [
+        ("import os as double", CHECK),
+        ("import enum as double", CHECK),
+        ("import os\ndef double(x): return os", CHECK),
+        ("def double(x): return double", CHECK),
+        ("def double(f): return f(f)", "assert double(lambda f: double(f)) == 4"),
+        ("def double(f): return double(f, f)", "assert double(lambda: 1) == 4"),
+        ("def double(f): return f.secret", "assert double(lambda: 2) == 4"),
+        ("def double(x): x.append(x)\n", TWICE),
+        ("def double(x): x.append((x,))\n", TWICE),
+        ("def double(x):\n for _ in range(400): x = [x]\n return x", TWO_TIMES),
+        ("def double(x): return open('/tmp/a', 'w')", TWO_TIMES),
+        ("def double(x): return iter([x])", TWO_TIMES),
+        ("class Double: pass\ndef double(x): return Double", CHECK),
+    ],
+)
+def test_no_program_has_its_score_taken_away(text: str, tests: str) -> None:
+    """A program that cannot pass would rather have no score than 0."""
+    assert check(text, tests).value == 0.0
+
+
+MONEY = """
+class Money:
+    def __init__(self, amount): self.amount = amount
+    def __eq__(self, other): return self.amount == other.amount
+"""
+
+
+def test_what_only_the_program_makes_unprovable_earns_nothing_where_the_reference_passes() -> None:
+    tests = (
+        "a = Money(2)\nassert a.amount == 2 and a == Money(2) and a == a.amount * Money(1).amount"
+    )
+    wrong = MONEY.replace("self.amount == other.amount", "True")
+    plain = "a = Money(2)\nassert a == Money(2) and not (a == 4)"
+    right = MONEY.replace("other.amount", "getattr(other, 'amount', None)")
+    item = make_item(plain, "class Money", solution=right)
+    assert [found.value for found in score(item, right, wrong, right)] == [1.0, 0.0, 1.0]
+    assert score(make_item(tests, "Money"), wrong)[0].value is None
+
+
+def test_what_the_sandbox_refuses_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    explain_missing.cache_clear()
+    try:
+        found = check("import re\n" + RIGHT)
+    finally:
+        explain_missing.cache_clear()
+    assert found.value is None
+    assert "apt-get install -y bubblewrap" in found.reason

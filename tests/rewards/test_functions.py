@@ -63,13 +63,8 @@ TRL = """
 
 
 def test_a_function_of_an_example_and_a_completion_is_a_reward(tmp_path: Path):
-    assert score(load(write(tmp_path, rewards=OURS)), "好", "对", "分", "x", "") == [
-        1,
-        1,
-        0.25,
-        0,
-        None,
-    ]
+    scores = score(load(write(tmp_path, rewards=OURS)), "好", "对", "分", "x", "")
+    assert scores == [1, 1, 0.25, 0, None]
 
 
 def test_a_function_of_lists_is_a_reward(tmp_path: Path):
@@ -137,16 +132,13 @@ def test_what_is_no_number_in_range_is_refused_with_its_row(tmp_path: Path, retu
         ("def f(:", r"rewards.py line 1 is no Python"),
         ("\n1 / 0", r"cannot import .*rewards.py in rewards.py line 2 \(ZeroDivisionError"),
         ("import no_such_module_at_all", "No module named 'no_such_module_at_all'"),
+        (None, r"cannot read the rewards .*rewards\.py"),
     ],
 )
-def test_a_file_without_the_function_is_refused(tmp_path: Path, code: str, words: str):
+def test_a_file_without_the_function_is_refused(tmp_path: Path, code: str | None, words: str):
+    file = tmp_path / "rewards.py" if code is None else write(tmp_path, rewards=code)
     with pytest.raises(RewardError, match=words):
-        load(write(tmp_path, rewards=code))
-
-
-def test_a_missing_file_is_refused(tmp_path: Path):
-    with pytest.raises(RewardError, match=r"cannot read the rewards .*rewards\.py"):
-        load(tmp_path / "rewards.py")
+        load(file)
 
 
 def test_the_digest_is_that_of_the_code_and_of_what_it_imports_beside(tmp_path: Path):
@@ -184,7 +176,6 @@ def test_two_tasks_may_have_modules_of_one_name(tmp_path: Path):
         assert score(load(file), "a") == [number]
 
 
-PARSER = LabelParser(labels=("yes", "no"))
 PAYS = {"True": 1.0, "False": 0.0}
 
 
@@ -237,6 +228,8 @@ def test_a_verdict_that_is_not_sure_enough_has_no_value():
     scores = reward.score_batch(*make_rows("yes", "no"))
     assert [score.value for score in scores] == [0.9, None]
     assert "below 0.85" in scores[1].reason
+    with pytest.raises(JudgeError, match="too many"):  # a judge that stops stops the scoring
+        reward.score_batch(*make_rows("yes", "stop"))
 
 
 def test_a_function_may_say_what_a_verdict_pays():
@@ -254,15 +247,10 @@ def test_every_label_is_paid(pay):
 def test_in_a_set_the_judge_gets_the_whole_batch_and_cannot_outvote_the_truth():
     judge = Echo()
     judged = Judged(judge, ask=ask_judged, pay=PAYS)
-    match = LabelMatch(PARSER)
+    match = LabelMatch(LabelParser(labels=("yes", "no")))
     with pytest.raises(RewardError, match="outvote"):
         RewardSet({"truth": (match, 0.3), "judge": (judged, 0.5)})
     rewards = RewardSet({"truth": (match, 0.6), "judge": (judged, 0.4)})
     scores = rewards.score_batch(*make_rows("yes", "no"))
     assert [score.value for score in scores] == [pytest.approx(0.96), pytest.approx(0.08)]
     assert judge.most_open == 2
-
-
-def test_a_judge_that_stops_stops_the_scoring():
-    with pytest.raises(JudgeError, match="too many"):
-        Judged(Echo(), ask=ask_judged, pay=PAYS).score_batch(*make_rows("yes", "stop"))

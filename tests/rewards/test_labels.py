@@ -23,7 +23,6 @@ from groupwise.rewards import (
     LabelMatch,
     LabelParser,
     Parsed,
-    Reward,
     read_leniently,
 )
 from groupwise.rewards import labels as module
@@ -38,19 +37,8 @@ FRAGMENTS = [
     *("on-task", "off-task", "On Task", "off - task", "ontask", "not ", "non", "n't ", "s", "2"),
     *(".", ",", ":", "。", "\uff1a", "%", "**", '"', "(", ")", "/", " or ", " and "),
     *("Classification:", "classification : ", "Confidence:", "confidence: ", "0.8", "80%", "1"),
-    *(
-        "80 %",
-        "2",
-        "101%",
-        "通过",
-        "不",
-        "不通过",
-        "审核",
-        "Screen: ",
-        "Task: ",
-        "video",
-        "sheet. ",
-    ),
+    *("80 %", "2", "101%", "通过", "不", "不通过", "审核"),
+    *("Screen: ", "Task: ", "video", "sheet. "),
 ]
 near_answers = st.tuples(
     st.sampled_from(
@@ -59,14 +47,8 @@ near_answers = st.tuples(
     st.sampled_from(["", "", "", "**", '"', '**"', "“", "*", "`"]),
     st.sampled_from(
         [
-            "on-task",
-            "off-task",
-            "ｏff-task",
-            "On\u2010Task",
-            "off  task",
-            "on_task",
-            "通过",
-            "不通过",
+            *("on-task", "off-task", "ｏff-task", "On\u2010Task", "off  task", "on_task"),
+            *("通过", "不通过"),
         ]
     ),
     st.sampled_from(
@@ -269,14 +251,6 @@ def test_a_chinese_description_may_not_hold_a_label() -> None:
     assert parser.parse("照片:可以通过。不通过").label is None
 
 
-def test_labels_that_start_alike_are_told_apart() -> None:
-    parser = LabelParser(labels=("pass", "pass with notes", "not pass"))
-    assert parser.parse("pass").label == "pass"
-    assert parser.parse("Pass with notes.").label == "pass with notes"
-    assert parser.parse("not pass").label == "not pass"
-    assert parser.parse("not pass with notes").label is None
-
-
 def test_a_parser_in_a_config_is_refused_in_one_sentence() -> None:
     with pytest.raises(ConfigError, match="two labels cannot be told apart"):
         load_config(LabelParser, {"labels": ["on-task", "on task"]})
@@ -290,21 +264,16 @@ def test_what_would_not_be_read_back_is_not_written(label: str, said: tuple[str,
         DESCRIBING.write(label, said)
 
 
-SENTIMENT = LabelParser(labels=("positive", "négative"))
-
-
 def test_accents_may_be_written_in_two_ways():
-    assert SENTIMENT.parse("ne\u0301gative").label == "négative"
-    assert LabelParser(labels=("positive", "ne\u0301gative")).parse("NÉGATIVE").label is not None
+    composed, apart = (LabelParser(labels=("x", f"n{e}gative")) for e in ("é", "e\u0301"))
+    assert composed.parse("ne\u0301gative").label == "négative"
+    assert apart.parse("NÉGATIVE").label is not None
 
 
 def test_a_letter_among_words_is_no_choice():
     options = ChoiceParser(num_options=4)
     assert read_leniently(options, "A reason is that B") is None
     assert read_leniently(options, "D。\nBecause of a rule") == "D"
-
-
-PARSER = LabelParser(labels=("on-task", "off-task"))
 
 
 def make_item(label: str | None) -> Example:
@@ -321,31 +290,23 @@ def make_item(label: str | None) -> Example:
     ],
 )
 def test_a_parsed_label_is_compared(text: str, label: str, value: float) -> None:
-    score = LabelMatch(PARSER)(make_item(label), Completion(text))
+    score = LabelMatch(ENGLISH)(make_item(label), Completion(text))
     assert (score.value, score.invalid) == (value, False)
 
 
-@pytest.mark.parametrize("label", PARSER.labels)
 @pytest.mark.parametrize(
     "text", ["", "on-task off-task", "not on-task", "Is it on-task?", "on-task " * 200]
 )
-def test_invalid_output_earns_nothing_whatever_the_truth(text: str, label: str) -> None:
-    score = LabelMatch(PARSER)(make_item(label), Completion(text))
-    assert score == Score(0.0, PARSER.parse(text).reason, invalid=True)
+def test_invalid_output_earns_nothing_whatever_the_truth(text: str) -> None:
+    expected = Score(0.0, ENGLISH.parse(text).reason, invalid=True)
+    for label in ENGLISH.labels:
+        assert LabelMatch(ENGLISH)(make_item(label), Completion(text)) == expected
 
 
-def test_without_a_label_there_is_no_score() -> None:
-    assert LabelMatch(PARSER)(make_item(None), Completion("on-task")) == Score(None, "no label")
-
-
-def test_a_label_that_no_answer_can_give_is_an_error() -> None:
+def test_without_a_label_there_is_no_score_and_one_that_no_answer_can_give_is_an_error() -> None:
+    assert LabelMatch(ENGLISH)(make_item(None), Completion("on-task")) == Score(None, "no label")
     with pytest.raises(RewardError, match="one of on-task, off-task"):
-        LabelMatch(PARSER)(make_item("On-Task"), Completion("on-task"))
-
-
-def test_both_rewards_follow_the_protocol() -> None:
-    assert isinstance(LabelMatch(PARSER), Reward)
-    assert isinstance(AnswerFormat(PARSER), Reward)
+        LabelMatch(ENGLISH)(make_item("On-Task"), Completion("on-task"))
 
 
 MANY = LabelParser(labels=tuple(f"item {number:04d}" for number in range(5000)))
@@ -390,26 +351,24 @@ def test_what_stands_around_labels_is_explained(patterns):
         (("i", "x"), "ı", None),
         (("-g", "x"), "– g", "-g"),
         (("a!b", "x"), "“a!b”!", "a!b"),
+        (("pass", "pass with notes", "not pass"), "pass", "pass"),
+        (("pass", "pass with notes", "not pass"), "Pass with notes.", "pass with notes"),
+        (("pass", "pass with notes", "not pass"), "not pass", "not pass"),
+        (("pass", "pass with notes", "not pass"), "not pass with notes", None),
     ],
 )
 def test_spellings_that_look_alike_are_told_apart(labels, text, label):
     assert LabelParser(labels=labels).parse(text).label == label
 
 
-FORM = LabelParser(labels=("on-task", "off-task"), describe=("Screen",))
-ITEM = make_example([Message("user", "Is it?")], cluster="g", label="on-task")
-
-
-@pytest.mark.parametrize("text", ["on-task", "off-task", "Screen: video. off-task"])
-def test_an_answer_earns_all_whether_right_or_wrong(text: str) -> None:
-    score = AnswerFormat(FORM)(ITEM, Completion(text))
-    assert (score.value, score.invalid) == (1.0, False)
-
-
-@pytest.mark.parametrize("text", ["", "Screen: . on-task", "on-task, off-task", "yes"])
-def test_anything_else_earns_nothing_and_is_counted(text: str) -> None:
-    reason = FORM.parse(text).reason
-    assert AnswerFormat(FORM)(ITEM, Completion(text)) == Score(0.0, reason, invalid=True)
+def test_the_form_is_paid_alone_whether_the_answer_is_right_or_wrong() -> None:
+    reward = AnswerFormat(LabelParser(labels=ENGLISH.labels, describe=("Screen",)))
+    for text in ("on-task", "off-task", "Screen: video. off-task"):
+        score = reward(make_item("on-task"), Completion(text))
+        assert (score.value, score.invalid) == (1.0, False)
+    for text in ("", "Screen: . on-task", "on-task, off-task", "yes"):
+        expected = Score(0.0, reward.parser.parse(text).reason, invalid=True)
+        assert reward(make_item("on-task"), Completion(text)) == expected
 
 
 OPTIONS = ["Paris", "The Hague", "Rome", "北京"]
@@ -482,20 +441,15 @@ def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
         assert score(text, label) == Score(0.0, reason, invalid=True)
 
 
-@pytest.mark.parametrize("text", ["A, C, A", "a A", "C and C"])
-def test_a_letter_that_stands_twice_is_no_answer(text: str) -> None:
-    assert "more than once" in ChoiceParser(several=True).parse(text).reason
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("A, C", 1.0), ("c and a", 1.0), ("C、A", 1.0), ("A", 0.0), ("A, B, C", 0.0), ("B, D", 0.0)],
-)
-def test_several_right_options_compare_as_sets(text: str, value: float) -> None:
+def test_several_right_options_compare_as_sets() -> None:
     parser, item = ChoiceParser(several=True), make_choice("A, C")
-    assert parser.measure(item, text) == value
     assert parser.labels == ()
-    assert parser.parse(text).label == parser.parse(text.upper()).label
+    right, wrong = ("A, C", "c and a", "C、A"), ("A", "A, B, C", "B, D")
+    for text in (*right, *wrong):
+        assert parser.parse(text).label == parser.parse(text.upper()).label
+        assert parser.measure(item, text) == float(text in right)
+    for text in ("A, C, A", "a A", "C and C"):
+        assert "more than once" in parser.parse(text).reason
 
 
 def test_the_number_of_options_comes_from_the_example_or_from_the_parser() -> None:
@@ -511,12 +465,8 @@ def test_the_answer_may_stand_in_a_tag() -> None:
     assert parser.measure(make_choice(), "B") is None
 
 
-def test_without_a_label_there_is_no_score_choices() -> None:
-    assert score("A", None) == Score(None, "no label")
-
-
 @pytest.mark.parametrize("label", ["E", "Paris", "", "1"])
-def test_a_label_that_no_answer_can_give_is_an_error_choices(label: str) -> None:
+def test_a_choice_that_no_answer_can_give_is_an_error(label: str) -> None:
     with pytest.raises(RewardError, match=r"no answer can give; .*one of A, B, C, D"):
         score("A", label)
 

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import BatchReward, MathEquality, MathParser, NumberParser, Reward
+from groupwise.rewards import MathEquality, MathParser, NumberParser
 from groupwise.rewards.math_answers import find_math_answer
 from groupwise.rewards.math_notation import write_plainly
 from groupwise.rewards.math_units import has_other_unit
 from groupwise.rewards.math_workers import MathWorkers
-from groupwise.rewards.reward import ReferenceCheck
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 REWARD = MathEquality()
@@ -154,10 +153,6 @@ def test_what_cannot_be_parsed_is_invalid(answer: str) -> None:
     assert (got.value, got.invalid) == (0.0, True)
 
 
-def test_without_a_label_there_is_no_score() -> None:
-    assert score("#### 1", None) == Score(None, "no label")
-
-
 @pytest.mark.parametrize(
     ("label", "problem"),
     [
@@ -182,6 +177,7 @@ def test_a_label_that_cannot_be_read_is_an_error_of_the_data(label: str, problem
     assert REWARD.explain_unusable(item) == problem
     assert REWARD.explain_unusable(make_item("18")) is None
     assert REWARD.explain_unusable(make_item(None)) is None
+    assert score("#### 1", None) == Score(None, "no label")
 
 
 fractions = st.fractions(max_denominator=1000).filter(lambda value: abs(value) < 10**9)
@@ -242,18 +238,15 @@ def test_threads_share_one_reward() -> None:
     assert sorted(values) == [0.0] * 7 + [1.0]
 
 
-def test_it_follows_the_protocol() -> None:
-    assert isinstance(REWARD, Reward)
-    assert isinstance(REWARD, BatchReward)
-    assert isinstance(REWARD, ReferenceCheck)
+def read_answers(split: str) -> list[str]:
+    path = DATA / "gsm8k" / f"{split}.jsonl"
+    if not path.is_file():
+        pytest.skip(f"no problems at {path}: set GROUPWISE_DATA")
+    return [json.loads(line)["answer"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_every_answer_of_real_problems_equals_itself_and_no_near_miss() -> None:
-    path = DATA / "gsm8k" / "test.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no problems at {path}: set GROUPWISE_DATA")
-    for line in path.read_text(encoding="utf-8").splitlines()[::13]:
-        solution = json.loads(line)["answer"]
+    for solution in read_answers("test")[::13]:
         gold = int(solution.split("####")[1].replace(",", ""))
         assert score(solution, solution).value == 1.0
         assert score(f"\\boxed{{{gold}}}", solution).value == 1.0
@@ -262,10 +255,7 @@ def test_every_answer_of_real_problems_equals_itself_and_no_near_miss() -> None:
 
 
 def test_every_label_of_real_problems_can_be_read() -> None:
-    path = DATA / "gsm8k" / "train.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no problems at {path}: set GROUPWISE_DATA")
-    labels = [json.loads(line)["answer"] for line in path.read_text(encoding="utf-8").splitlines()]
+    labels = read_answers("train")
     assert len(labels) == 7473
     assert [label for label in labels if REWARD.explain_unusable(make_item(label))] == []
     for label in labels[::100]:
@@ -347,9 +337,8 @@ def test_anything_else_is_no_answer_and_says_why(text: str, reason: str) -> None
     ],
 )
 def test_numbers_are_measured_by_their_values(text: str, label: str, value: float | None) -> None:
-    example = make_example([Message("user", "?")], cluster="g", label=label)
-    assert NUMBER.measure(example, text) == value
-    score = MathEquality(NUMBER)(example, Completion(text))
+    assert NUMBER.measure(make_item(label), text) == value
+    score = MathEquality(NUMBER)(make_item(label), Completion(text))
     assert (score.value, score.invalid) == (value or 0.0, value is None)
 
 
@@ -363,13 +352,12 @@ def test_a_number_is_read_as_what_is_boxed(text: str) -> None:
 @pytest.mark.parametrize("denial", ["不是", "并非", "not ", "isn't ", "is not ", "anything but "])
 def test_an_answer_that_is_denied_is_none(denial: str) -> None:
     for answer in ("42", r"\frac{1}{2}"):
-        example = make_example([Message("user", "?")], cluster="g", label=answer)
-        assert MathParser().measure(example, rf"\boxed{{{denial}{answer}}}") is None
+        assert MathParser().measure(make_item(answer), rf"\boxed{{{denial}{answer}}}") is None
 
 
 def test_as_many_boxes_as_the_label_has_are_one_answer() -> None:
-    example = make_example([Message("user", "?")], cluster="g", label=r"\boxed{1}, so \boxed{2}")
-    assert MathParser().measure(example, r"\boxed{1} because. Then \boxed{2}") == 1.0
+    item = make_item(r"\boxed{1}, so \boxed{2}")
+    assert MathParser().measure(item, r"\boxed{1} because. Then \boxed{2}") == 1.0
     assert MathParser().parse(r"\boxed{1} because. Then \boxed{2}").label == "2"
 
 
@@ -471,17 +459,13 @@ WORD_PROBLEMS = [
 # fmt: on
 
 
-def score_answer(text: str, label: str) -> Score:
-    return REWARD(make_example([Message("user", "?")], cluster="g", label=label), Completion(text))
-
-
 @pytest.mark.parametrize(
     ("label", "right", "wrong"), WORD_PROBLEMS, ids=[row[0] for row in WORD_PROBLEMS]
 )
 def test_word_problems(label: str, right: list[str], wrong: list[str]) -> None:
-    assert score_answer(label if "boxed" in label else f"#### {label}", label).value == 1.0
-    refused = [a for a in right if score_answer(f"\\boxed{{{a}}}", label).value != 1.0]
-    paid = [a for a in wrong if score_answer(f"\\boxed{{{a}}}", label).value != 0.0]
+    assert score(label if "boxed" in label else f"#### {label}", label).value == 1.0
+    refused = [a for a in right if score(f"\\boxed{{{a}}}", label).value != 1.0]
+    paid = [a for a in wrong if score(f"\\boxed{{{a}}}", label).value != 0.0]
     assert (refused, paid) == ([], [])
 
 
@@ -497,8 +481,8 @@ WRITTEN = st.sampled_from(
 
 @given(integers, integers, WRITTEN)
 def test_different_integers_are_never_equal(a: int, b: int, form: str) -> None:
-    assert score_answer(f"\\boxed{{{a}}}", form.format(b).replace("+-", "-")).value == float(a == b)
-    assert score_answer(f"\\boxed{{{a}}}", form.format(a).replace("+-", "-")).value == 1.0
+    assert score(f"\\boxed{{{a}}}", form.format(b).replace("+-", "-")).value == float(a == b)
+    assert score(f"\\boxed{{{a}}}", form.format(a).replace("+-", "-")).value == 1.0
 
 
 @given(integers, st.integers(1, 10**6), st.integers(1, 9))
@@ -507,24 +491,23 @@ def test_one_value_in_several_notations(whole: int, denominator: int, digit: int
     mixed = f"{whole} {numerator}/{denominator}"
     sum_of_both = abs(whole) * denominator + numerator
     improper = f"{'-' if whole < 0 else ''}{sum_of_both}/{denominator}"
-    assert score_answer(f"\\boxed{{{improper}}}", mixed).value == 1.0
-    assert score_answer(f"\\boxed{{{mixed}}}", improper).value == 1.0
+    assert score(f"\\boxed{{{improper}}}", mixed).value == 1.0
+    assert score(f"\\boxed{{{mixed}}}", improper).value == 1.0
     raised = str(whole % 100).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    assert score_answer(f"\\boxed{{{digit}e{whole % 100}}}", f"{digit}×10{raised}").value == 1.0
+    assert score(f"\\boxed{{{digit}e{whole % 100}}}", f"{digit}×10{raised}").value == 1.0
 
 
 @given(st.floats(1e-30, 1e30), st.floats(1e-30, 1e30))
 def test_decimals_are_equal_only_if_they_are_close(a: float, b: float) -> None:
-    is_equal = score_answer(f"\\boxed{{{b!r}}}", f"{a!r}").value == 1.0
+    is_equal = score(f"\\boxed{{{b!r}}}", f"{a!r}").value == 1.0
     assert is_equal or a != b
     assert not is_equal or abs(a - b) <= min(1.1e-6, 1e-4 * max(a, b))
 
 
 @given(st.text(st.sampled_from("0123456789.,/ -+()^{}%$°½²√\\eEmk元个万apples;:"), max_size=20))
 def test_a_readable_label_equals_itself(label: str) -> None:
-    item = make_example([Message("user", "?")], cluster="g", label=label)
-    got = REWARD(item, Completion(f"#### {label}"))
-    assert got.value == 1.0 or got.invalid or REWARD.explain_unusable(item)
+    got = score(f"#### {label}", label)
+    assert got.value == 1.0 or got.invalid or REWARD.explain_unusable(make_item(label))
 
 
 THINGS = ["apples", "dollars", "$", "m", "cm^2", "miles per hour", "kg", "个", "元", "苹果", "小时"]
@@ -545,12 +528,8 @@ HALF = Completion(r"\boxed{\frac{\sqrt{4}}{4}}")
 OTHER_REWARD = MathEquality(workers=MathWorkers(2, cpu_limit_s=1.5))
 
 
-def make_sum(label: str) -> Example:
-    return make_example([Message("user", "How many?")], cluster="g", label=label)
-
-
 def test_an_answer_that_takes_too_long_holds_up_no_other() -> None:
-    items = [make_sum(r"\int x dx"), *[make_sum("0.5")] * 3]
+    items = [make_item(r"\int x dx"), *[make_item("0.5")] * 3]
     texts = [Completion(rf"\boxed{{{SLOW}}}"), *[HALF] * 3]
     assert OTHER_REWARD(items[1], HALF).value == 1.0
     group = OTHER_REWARD._workers._group
@@ -573,7 +552,7 @@ def test_an_answer_that_takes_too_long_holds_up_no_other() -> None:
 def test_processes_that_are_ended_or_stand_still_give_no_score() -> None:
     workers = MathWorkers(2)
     reward = MathEquality(workers=workers)
-    item = make_sum("0.5")
+    item = make_item("0.5")
     for end, limit_s in ((signal.SIGKILL, 60.0), (signal.SIGSTOP, 0.2)):
         assert reward(item, HALF).value == 1.0
         workers.wall_limit_s = limit_s
@@ -586,18 +565,18 @@ def test_processes_that_are_ended_or_stand_still_give_no_score() -> None:
 
 def test_a_label_whose_reading_is_cut_off_is_no_error_of_the_data() -> None:
     reward = MathEquality(workers=MathWorkers(1, wall_limit_s=0.0001))
-    item = make_sum(r"\sqrt{2}")
+    item = make_item(r"\sqrt{2}")
     assert reward(item, HALF) == Score(None, r"reading the label \sqrt{2} timed out")
     assert reward.explain_unusable(item) is None
 
 
 def test_a_program_that_cannot_work_is_an_error() -> None:
     with pytest.raises(RewardError, match="the process that compares mathematics ended"):
-        MathEquality(workers=MathWorkers(1, memory_mib=20))(make_sum("0.5"), HALF)
+        MathEquality(workers=MathWorkers(1, memory_mib=20))(make_item("0.5"), HALF)
 
 
 def test_forks_and_copies_have_processes_of_their_own_that_end_with_them() -> None:
-    item = make_sum("0.5")
+    item = make_item("0.5")
     assert OTHER_REWARD(item, HALF).value == 1.0
     group = OTHER_REWARD._workers._group
     child = os.fork()

@@ -1,13 +1,14 @@
 """What every answer parser does, of all kinds and in tags: it reads back what it writes."""
 
 import json
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from sandbox_host import needs_bubblewrap
 
 from groupwise.core import (
     Completion,
@@ -24,6 +25,7 @@ from groupwise.rewards import (
     AnswerFormat,
     AnswerParser,
     AnswerSettings,
+    BatchReward,
     BoxIou,
     BoxParser,
     ChoiceParser,
@@ -37,6 +39,7 @@ from groupwise.rewards import (
     MathEquality,
     MathParser,
     NumberParser,
+    ReferenceCheck,
     Reward,
     RewardSet,
     TextParser,
@@ -237,14 +240,12 @@ def test_settings_that_are_none_are_refused_by_their_key(
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["\u200b", " \u2060\n", "\u0301", "\ufeff."])
-def test_what_cannot_be_seen_is_no_text(text: str):
-    assert TextParser().parse(text).label is None
-
-
-@pytest.mark.parametrize("text", ["是", "7", "👍", "b\u200b"])
-def test_whatever_can_be_seen_is_a_text(text: str):
-    assert TextParser().parse(text).label == text
+def test_whatever_can_be_seen_is_a_text():
+    for text in ("\u200b", " \u2060\n", "\u0301", "\ufeff."):
+        assert TextParser().parse(text).label is None
+    for text in ("是", "7", "👍", "b\u200b"):
+        assert TextParser().parse(text).label == text
+    assert TextParser().parse(" True \n").label == "True"
 
 
 ITEM = make_example([Message("user", "Is it true?")], cluster="g", label="True")
@@ -324,11 +325,6 @@ def test_tags_that_cannot_be_told_apart_are_refused(tags: tuple[str, ...]) -> No
         TextParser(tags=tags)
 
 
-def test_without_tags_the_whole_text_is_the_answer() -> None:
-    assert TextParser().parse(" True \n").label == "True"
-    assert TextParser().parse(" \n").reason == "empty answer"
-
-
 def test_the_prefix_goes_up_to_the_contents_of_the_last_tag() -> None:
     text = " <think>a</think>\n<answer>\n True </answer>"
     assert THINK.parse(text).prefix == " <think>a</think>\n<answer>\n "
@@ -400,6 +396,8 @@ def test_without_a_schema_any_value_is_an_answer_and_true_is_not_1() -> None:
     assert JsonParser().measure(make_item("1"), "1.0") == 1.0
     assert JsonParser().measure(make_item("1"), "true") == 0.0
     assert JsonParser().measure(make_item('["a", "b"]'), '["b", "a"]') == 0.0
+    with pytest.raises(ValueError, match=r"this is no JSON Schema .*at 'type'"):
+        JsonParser(json_schema={"type": "objct"})
 
 
 @pytest.mark.parametrize("label", ["合格", '{"判定": "好"}', ""])
@@ -410,118 +408,7 @@ def test_a_label_that_no_answer_can_give_is_an_error(label: str) -> None:
         LabelMatch(PARSER)(make_item(label), Completion('{"判定": "合格"}'))
 
 
-def test_a_schema_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"this is no JSON Schema .*at 'type'"):
-        JsonParser(json_schema={"type": "objct"})
-
-
-MISSING_KINDS = ("human", "truth", "judgement", "format", "shaping", "other")
 ASKED = make_example([Message("user", "?")], cluster="g")
-
-
-class Part:
-    """Pays each answer what it was told to; it has nothing to say where ``is_there`` is false."""
-
-    name = "part"
-
-    def __init__(self, kind: str, paid: dict[str, float | None], *, is_there: bool = True) -> None:
-        self.kind = kind
-        self.paid = paid
-        self.is_there = is_there
-
-    def applies_to(self, example: Example) -> bool:
-        return self.is_there
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        return Score(self.paid[completion.text] if self.is_there else None, "said")
-
-
-def pay(rewards: RewardSet, *texts: str) -> list[float | None]:
-    return [rewards.score(ASKED, Completion(text)).value for text in texts]
-
-
-def test_a_failed_judge_gives_its_weight_to_nobody() -> None:
-    judge = Part("judgement", {"judged": 0.7, "failed": None, "wrong, failed": None})
-    form = Part("format", {"judged": 1.0, "failed": 1.0, "wrong, failed": 1.0})
-    rewards = RewardSet({"judge": (judge, 0.8), "format": (form, 0.2)})
-    judged, failed, wrong = pay(rewards, "judged", "failed", "wrong, failed")
-    assert judged == pytest.approx(0.76)
-    assert (failed, wrong) == (None, None)
-
-
-@st.composite
-def draw_group(draw: st.DrawFn) -> tuple[RewardSet, list[str]]:
-    """A set that is accepted, and the answers of one group; any part may fail on any of them."""
-    names = [f"answer {number}" for number in range(draw(st.integers(2, 4)))]
-    value = st.none() | st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0])
-    parts: dict[str, tuple[Reward, float]] = {}
-    for number in range(draw(st.integers(1, 4))):
-        kind = draw(st.sampled_from(MISSING_KINDS))
-        part = Part(kind, {name: draw(value) for name in names}, is_there=draw(st.booleans()))
-        weight = draw(st.sampled_from([0.01, 0.2, 1.0, 3.0]))
-        parts[f"{number} {kind}"] = (part, weight * (20 if kind == "truth" else 1))
-    return RewardSet(parts, drop_contradicted=True), names
-
-
-@given(draw_group())
-def test_rows_of_a_group_are_paid_by_the_same_weights(group: tuple[RewardSet, list[str]]) -> None:
-    rewards, names = group
-    weights = rewards.weigh(ASKED)
-    for score in rewards.score_batch([ASKED] * len(names), [Completion(name) for name in names]):
-        counted = {name: score.breakdown[name] for name in weights}
-        if not weights or None in counted.values():
-            assert score.value is None
-        else:
-            paid = sum(weights[name] * (value or 0.0) for name, value in counted.items())
-            assert score.value == pytest.approx(paid)
-
-
-@pytest.mark.parametrize("missing", list(product([True, False], repeat=3)))
-def test_every_subset_of_missing_parts(missing: tuple[bool, ...]) -> None:
-    """Right beats wrong or one of them has no value, whichever parts failed on either."""
-    kinds = {"truth": 0.6, "judgement": 0.3, "format": 0.1}
-    for also_missing in product([True, False], repeat=3):
-        parts: dict[str, tuple[Reward, float]] = {
-            kind: (
-                Part(kind, {"right": None if gone else 1.0, "wrong": None if also else 0.4}),
-                weight,
-            )
-            for (kind, weight), gone, also in zip(kinds.items(), missing, also_missing, strict=True)
-        }
-        right, wrong = pay(RewardSet(parts), "right", "wrong")
-        assert right == (None if any(missing) else pytest.approx(1.0))
-        assert wrong == (None if any(also_missing) else pytest.approx(0.4))
-
-
-def test_a_part_that_does_not_apply_leaves_its_weight_to_the_others_for_every_answer() -> None:
-    absent = Part("truth", {}, is_there=False)
-    judge = Part("judgement", {"right": 0.9, "wrong": 0.2})
-    rewards = RewardSet({"truth": (absent, 0.7), "judge": (judge, 0.3)})
-    assert rewards.weigh(ASKED) == {"judge": 1.0}
-    assert pay(rewards, "right", "wrong") == [0.9, 0.2]
-
-
-def test_where_no_part_applies_there_is_no_score() -> None:
-    rewards = RewardSet({"truth": (Part("truth", {}, is_there=False), 1.0)})
-    assert pay(rewards, "x") == [None]
-
-
-def test_a_person_decides_for_the_whole_group_and_if_that_fails_nobody_does() -> None:
-    person = Part("human", {"right": 1.0, "failed": None})
-    label = Part("truth", {"right": 0.0, "failed": 1.0})
-    form = Part("format", {"right": 1.0, "failed": 1.0})
-    rewards = RewardSet({"person": (person, 0.1), "label": (label, 0.8), "form": (form, 0.1)})
-    assert rewards.weigh(ASKED) == {"person": 0.5, "form": 0.5}
-    assert pay(rewards, "right", "failed") == [1.0, None]
-
-
-def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
-    """It keeps its weight, so that a judgement beside it is paid by the same."""
-    said = {"right, 0": 0.0, "right, 0.2": 0.2, "right, 0.7": 0.7, "wrong, 1": 1.0}
-    truth = Part("truth", {text: float(text.startswith("right")) for text in said})
-    judge = Part("judgement", dict(said))
-    rewards = RewardSet({"label": (truth, 0.3), "judge": (judge, 0.5)}, drop_contradicted=True)
-    assert pay(rewards, *said) == pytest.approx([1.0, 1.0, 0.65 / 0.8, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -540,6 +427,51 @@ def test_a_judgement_that_the_truth_contradicts_counts_as_the_truth() -> None:
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_the_librarys_rewards_say_where_they_apply(reward: Reward, there: dict) -> None:
+    assert isinstance(reward, Reward)
+    if isinstance(reward, MathEquality | CodeTests):
+        assert isinstance(reward, BatchReward)
+        assert isinstance(reward, ReferenceCheck)
     rewards = RewardSet({"it": (reward, 1.0)})
     assert rewards.weigh(make_example([Message("user", "?")], cluster="g", **there)) == {"it": 1.0}
     assert rewards.weigh(ASKED) == {}
+
+
+TWO = "First\n```python\ndef add(a, b):\n    return a + b\n```\nand\n```\nadd(1, 2)\n```\n"
+
+
+def test_the_block_of_the_entry_point_is_the_program() -> None:
+    item = make_example([Message("user", "Write add.")], cluster="g", fields={"entry_point": "add"})
+    found = CodeParser().parse(TWO, item)
+    assert (found.label, found.prefix) == ("def add(a, b):\n    return a + b", "First\n")
+    last = CodeParser().parse(TWO)
+    assert last.label == "add(1, 2)"
+    assert TWO[len(last.prefix) :].startswith("```\nadd(1, 2)")
+    assert CodeParser(entry_point="name").parse(TWO, item).label == last.label
+    named = replace(item, fields={"name": "add"})
+    assert CodeParser(entry_point="name").parse(TWO, named).label == found.label
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("I cannot write that.", "the program does not parse"),
+        ("# nothing", "there is no program"),
+        ("```python\n```", "there is no program"),
+        ("x = '\ud800'", "the program does not parse"),
+        ("```\ndef f(:\n```", "the program does not parse"),
+    ],
+)
+def test_what_is_no_program_says_why(text: str, reason: str) -> None:
+    assert reason in CodeParser().parse(text).reason
+
+
+@needs_bubblewrap
+def test_programs_are_measured_by_their_tests() -> None:
+    tests = {"tests": "assert add(1, 2) == 3", "entry_point": "add"}
+    example = make_example([Message("user", "Write add.")], cluster="g", fields=tests)
+    parser = CodeParser(tags=("think", "answer"))
+    text = f"<think>Easy.</think><answer>{TWO}</answer>"
+    assert parser.measure(example, text) == 1.0
+    assert parser.measure(example, text.replace("a + b", "a - b")) == 0.0
+    assert parser.measure(example, TWO) is None
+    assert CodeTests(parser)(example, Completion(TWO)).reason == "<think> is missing"

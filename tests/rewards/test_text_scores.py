@@ -3,6 +3,7 @@ import os
 import re
 import string
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,23 +74,40 @@ def test_anything_else_earns_nothing(text: str, label: str) -> None:
     assert (got.value, got.invalid) == (0.0, False)
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "the", "...", "，。"])
-def test_an_answer_without_words_is_invalid(text: str) -> None:
-    got = score(text, "the answer")
-    assert (got.value, got.invalid) == (0.0, True)
+REFERENCE = {"label": "Eiffel Tower", "fields": {"answers": ["Eiffel Tower"] * 10}}
+every_reward = pytest.mark.parametrize(
+    ("reward", "blanks"),
+    [
+        (ExactMatch, ("", "  \n", "the", "...", "，。")),
+        (TokenF1, ("", " ", "the", "!!")),
+        (VqaAccuracy, ("", " \n", "?")),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+
+
+@every_reward
+def test_an_answer_without_words_is_invalid(reward: Any, blanks: tuple[str, ...]) -> None:
+    item = make_example([Message("user", "?")], cluster="g", **REFERENCE)
+    for text in blanks:
+        got = reward()(item, Completion(text))
+        assert (got.value, got.invalid) == (0.0, True)
+
+
+@every_reward
+def test_the_answer_may_stand_in_a_tag(reward: Any, blanks: tuple[str, ...]) -> None:
+    item = make_example([Message("user", "?")], cluster="g", **REFERENCE)
+    parser = VqaParser if reward is VqaAccuracy else TextParser
+    tagged = reward(parser(tags=("think", "answer")))
+    text = "<think>x</think><answer>the Eiffel Tower.</answer>"
+    assert tagged(item, Completion(text)).value == 1.0
+    untagged = Score(0.0, "<think> is missing", invalid=True)
+    assert tagged(item, Completion("Eiffel Tower")) == untagged
 
 
 def test_any_reference_counts_and_the_field_comes_before_the_label() -> None:
     assert score("New York City", "x", answers=["NYC", "New York City"]).value == 1.0
     assert score("x", "x", answers=["NYC"]).value == 0.0
-
-
-def test_the_answer_may_stand_in_a_tag() -> None:
-    reward = ExactMatch(TextParser(tags=("think", "answer")))
-    item = make_item("Paris")
-    assert reward(item, Completion("<think>x</think><answer>Paris.</answer>")).value == 1.0
-    got = reward(item, Completion("Paris"))
-    assert got == Score(0.0, "<think> is missing", invalid=True)
 
 
 def test_without_a_reference_there_is_no_score() -> None:
@@ -131,10 +149,6 @@ without_numbers = sorted(set(string.printable) - set("+#-0123456789"))
 def test_plain_english_is_normalised_as_squad_does(text: str) -> None:
     bare = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     assert normalize_text(text) == " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
-
-
-def test_it_follows_the_protocol() -> None:
-    assert isinstance(ExactMatch(), Reward)
 
 
 ASKED = make_example([Message("user", "Say something.")], cluster="a")
@@ -185,16 +199,11 @@ def test_an_answer_with_nothing_to_read_earns_nothing(base: Policy):
 
 
 def test_without_a_base_nothing_is_computed_and_other_rewards_count_alone():
-    class Long:
-        name, kind = "long", "truth"
-
-        def __call__(self, example, completion):
-            from groupwise.core import Score
-
-            return Score(float(len(completion.text) > 3))
+    def score(example: Example, completion: Completion) -> Score:
+        return Score(float(len(completion.text) > 3))
 
     assert Fluency()(ASKED, Completion("words")).value is None
-    rewards = RewardSet({"long": (Long(), 1.0), "fluency": (Fluency(), 9.0)})
+    rewards = RewardSet({"long": (score, 1.0), "fluency": (Fluency(), 9.0)})
     assert rewards.score(ASKED, Completion("words")).value == 1.0
     assert rewards.weigh(ASKED) == {"long": 1.0}
 
@@ -209,12 +218,9 @@ def test_the_threshold_is_what_so_many_of_the_answers_are_below(base: Policy):
         find_threshold(base, complete("", ""), percentile=5)
 
 
-ITEM = make_example([Message("user", "?")], cluster="g")
-
-
 def score_length(length: int, *, max_tokens: int = 100, cache_tokens: int = 20) -> Score:
     reward = SoftOverlong(max_tokens=max_tokens, cache_tokens=cache_tokens)
-    return reward(ITEM, Completion("x", tuple(range(length))))
+    return reward(ASKED, Completion("x", tuple(range(length))))
 
 
 @pytest.mark.parametrize(
@@ -237,14 +243,9 @@ def test_it_is_the_punishment_of_dapo_shifted_by_one(
     assert got.value == pytest.approx(1 + punishment)
 
 
-@given(st.integers(1, 200))
-def test_longer_never_earns_more(length: int) -> None:
-    assert score_length(length + 1).value <= score_length(length).value
-
-
 def test_without_token_ids_there_is_no_score() -> None:
     reward = SoftOverlong(max_tokens=10, cache_tokens=5)
-    assert reward(ITEM, Completion("some words")) == Score(None, "no token ids")
+    assert reward(ASKED, Completion("some words")) == Score(None, "no token ids")
     assert isinstance(reward, Reward)
 
 
@@ -299,22 +300,9 @@ def test_yes_and_no_are_all_or_nothing(text: str, label: str) -> None:
     assert score_overlap(label, label).value == 1.0
 
 
-@pytest.mark.parametrize("text", ["", " ", "the", "!!"])
-def test_an_answer_without_words_is_invalid_by_overlap(text: str) -> None:
-    got = score_overlap(text, "the Eiffel Tower")
-    assert (got.value, got.invalid) == (0.0, True)
-
-
 def test_the_best_reference_counts() -> None:
     got = score_overlap("Eiffel Tower", answers=["London", "Eiffel Tower in Paris", "Tower"])
     assert got.value == pytest.approx(2 / 3)
-
-
-def test_the_answer_may_stand_in_a_tag_by_overlap() -> None:
-    text = "<think>x</think><answer>Eiffel</answer>"
-    reward = TokenF1(TextParser(tags=("think", "answer")))
-    assert reward(make_item("Eiffel Tower"), Completion(text)).value == pytest.approx(2 / 3)
-    assert reward(make_item("Eiffel Tower"), Completion("Eiffel")).invalid
 
 
 def test_without_references_there_is_no_score_and_bad_ones_are_an_error() -> None:
@@ -357,16 +345,12 @@ def test_f1_is_that_of_crossing_out(said: list[str], right: list[str]) -> None:
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 
 
-def make_picture_item(answers: object) -> Example:
-    return make_example([Message("user", "What?")], cluster="g", fields={"answers": answers})
-
-
 def annotate(*answers: str) -> list[dict[str, object]]:
     return [{"answer": text, "answer_id": n} for n, text in enumerate(answers, start=1)]
 
 
 def score_vote(text: str, answers: object, **options: bool) -> Score:
-    return VqaAccuracy(**options)(make_picture_item(answers), Completion(text))
+    return VqaAccuracy(**options)(make_item(answers=answers), Completion(text))
 
 
 # Answers as the official vqaEval.py normalises them.
@@ -493,29 +477,19 @@ def test_one_annotator_agrees_with_nobody() -> None:
         compute_leave_one_out_accuracy(["net"])
 
 
-@pytest.mark.parametrize("text", ["", " \n", "?"])
-def test_an_answer_without_words_is_invalid_by_vote(text: str) -> None:
-    got = score_vote(text, annotate("a", "the", "net"))
-    assert (got.value, got.invalid) == (0.0, True)
-
-
-@pytest.mark.parametrize("text", ["net mesh", "net, mesh", "not net", "What?"])
+@pytest.mark.parametrize("text", ["net mesh", "net, mesh", "not net", "Who?"])
 def test_lists_and_negations_earn_nothing(text: str) -> None:
     assert score_vote(text, annotate(*["net"] * 5, *["mesh"] * 5)).value == 0.0
 
 
-def test_the_answer_may_stand_in_a_tag_by_vote() -> None:
-    item = make_picture_item(annotate(*["net"] * 10))
-    text = "<think>mesh</think><answer>a net</answer>"
+def test_an_article_in_a_tag_is_an_answer() -> None:
+    item = make_item(answers=annotate(*["a"] * 10))
     reward = VqaAccuracy(VqaParser(tags=("think", "answer")))
-    assert reward(item, Completion(text)).value == 1.0
-    assert reward(item, Completion("net")).invalid
-    item = make_picture_item(annotate(*["a"] * 10))
     assert reward(item, Completion("<think>b</think><answer>a</answer>")).value == 1.0
 
 
 def test_without_the_field_there_is_no_score() -> None:
-    item = make_example([Message("user", "What?")], cluster="g", label="net")
+    item = make_item("net")
     assert VqaAccuracy()(item, Completion("net")) == Score(None, "no field answers")
 
 
@@ -544,12 +518,6 @@ def test_the_order_of_annotators_does_not_count(text: str, answers: list[str], r
     assert not (got.invalid and got.value)
     random.shuffle(answers)
     assert score_vote(text, annotate(*answers)) == got
-
-
-@given(st.lists(st.sampled_from(["net", "Net", "a net.", "mesh"]), min_size=4, max_size=10))
-def test_what_four_said_earns_all(answers: list[str]) -> None:
-    num_net = sum(text != "mesh" for text in answers)
-    assert (score_vote("net", annotate(*answers)).value == 1.0) == (num_net >= 4)
 
 
 AGREEMENT = [0.6, 0.9, 1.0]  # 6 net and 4 others; 9 pitcher and 1 other; 10 orange

@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from training_job import reinforce, teach
 
 from groupwise.core import ProgressLine, Score, TrainingError, read_json, read_jsonl
 from groupwise.evaluation.alarms import History
@@ -19,13 +20,9 @@ from groupwise.models.trainable import (
     prepare_trainable,
     tabulate_trainable,
 )
-from groupwise.rewards import RewardSet
 from groupwise.training import callbacks
 from groupwise.training.callbacks import MetricRows, StepProgress, draw_curve
-from groupwise.training.checkpoints import Workspace
-from groupwise.training.grpo import train_grpo
-from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, ValidationSettings
-from groupwise.training.sft import train_sft
+from groupwise.training.settings import GrpoSettings, SftSettings, ValidationSettings
 
 TRAINABLE = TrainableSettings(lora=LoraSettings(last_blocks=1))
 
@@ -48,12 +45,7 @@ def test_sft_prints_it_once_before_the_first_step(
         return compute(self, *given, **named)
 
     monkeypatch.setattr(SFTTrainer, "compute_loss", note)
-    train_sft(
-        load_policy(text_folder),
-        lambda _: [SftRow(example, "yes") for example in text_examples],
-        SftSettings(batch_size=4, trainable=TRAINABLE),
-        workspace=Workspace(tmp_path, 0),
-    )
+    teach(text_folder, text_examples, tmp_path, trainable=TRAINABLE)
     assert seen == [table, *[""] * (len(seen) - 1)]
     line = r"  \S+: (\d) of \1 steps(, in \d+ s)?, loss [\d.]+\n"
     assert re.fullmatch(line, capfd.readouterr().err)
@@ -76,21 +68,8 @@ def test_grpo_prints_it_once_before_the_first_step(
     table, text_folder, text_examples, tmp_path, capfd
 ):
     watcher = Watcher(capfd)
-    train_grpo(
-        load_policy(text_folder),
-        text_examples,
-        RewardSet({"watcher": (watcher, 1.0)}),
-        GrpoSettings(
-            prompts_per_step=4,
-            group_size=2,
-            max_new_tokens=2,
-            max_steps=1,
-            warmup_share=0.0,
-            beta=0.1,
-            trainable=TRAINABLE,
-        ),
-        workspace=Workspace(tmp_path, 0),
-    )
+    settings = {"max_steps": 1, "beta": 0.1, "trainable": TRAINABLE}
+    reinforce(text_folder, text_examples, tmp_path, reward=watcher, **settings)
     assert watcher.seen[0] == table
     assert table not in "".join(watcher.seen[1:])
 
@@ -99,12 +78,7 @@ def test_only_the_first_process_prints_it(
     table, text_folder, text_examples, tmp_path, monkeypatch, capfd
 ):
     monkeypatch.setenv("RANK", "1")
-    train_sft(
-        load_policy(text_folder),
-        lambda _: [SftRow(example, "yes") for example in text_examples],
-        SftSettings(batch_size=4, trainable=TRAINABLE),
-        workspace=Workspace(tmp_path, 0),
-    )
+    teach(text_folder, text_examples, tmp_path, trainable=TRAINABLE)
     assert table not in capfd.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -114,7 +88,7 @@ def make_rows(folder):
     return MetricRows(folder / "metrics.jsonl", rename=dict, num_epochs=1, trackers=trackers)
 
 
-def test_it_says_how_far_a_training_is_to_go_and_goes_with_its_end(tmp_path):
+def test_it_says_how_far_a_training_is_to_go_and_goes_with_its_end(tmp_path, monkeypatch):
     rows = make_rows(tmp_path)
     state = SimpleNamespace(max_steps=40, global_step=25)
     rows.on_train_begin(None, state, None)
@@ -122,13 +96,11 @@ def test_it_says_how_far_a_training_is_to_go_and_goes_with_its_end(tmp_path):
     assert (found["num_steps"], found["first_step"]) == (40, 25)
     age = datetime.now(UTC) - datetime.fromisoformat(found["started_at"])
     assert timedelta(0) <= age < timedelta(hours=1)
-    rows.on_train_end(None, state, None)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_one_process_writes_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    make_rows(tmp_path).on_train_begin(None, SimpleNamespace(max_steps=40, global_step=0), None)
+    for _ in range(2):
+        rows.on_train_end(None, state, None)
+        assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("RANK", "1")  # only one process writes it
+    rows.on_train_begin(None, state, None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,30 +144,15 @@ def test_a_curve_has_at_most_so_many_bars_and_each_is_a_mean():
 
 
 LORA = TrainableSettings(method="lora", lora=LoraSettings(rank=4, last_blocks=1))
-SHARED = {"trainable": LORA, "log_every_steps": 1, "warmup_share": 0}
 
 
-class Looks:
-    """One answer to everything, at every look."""
-
-    def __call__(self):
-        return {"accuracy": 0.5, "commonest": 1.0, "majority": 0.5, "n": 96}
-
-
-def teach(base, examples, folder, *, learning_rate=1e-7, find_stop=describe_stop, **asked):
+def teach_one_text(base, examples, folder, *, learning_rate=1e-7, **asked):
     """24 steps of SFT, at a rate that teaches nothing unless another is given."""
     policy = load_policy(base)
-    rows = [SftRow(example, "an answer that it does not know") for example in examples[:4]]
-    settings = SftSettings(batch_size=2, epochs=12, learning_rate=learning_rate, **SHARED, **asked)
-    looks = Looks() if asked else None
-    train_sft(
-        policy,
-        lambda _: rows,
-        settings,
-        workspace=Workspace(folder, 0),
-        check_heldout=looks,
-        find_stop=find_stop,
-    )
+    asked = {"find_stop": describe_stop, "trainable": LORA, "log_every_steps": 1} | asked
+    asked |= {"batch_size": 2, "epochs": 12, "learning_rate": learning_rate}
+    targets = ["an answer that it does not know"] * 4
+    teach(policy, examples[:4], folder, targets=targets, **asked)
     return [p.detach() for p in policy.model.parameters() if p.requires_grad]
 
 
@@ -204,7 +161,7 @@ def test_sft_that_teaches_nothing_stops_at_half_and_goes_on_to_the_same_weights(
 ):
     given = taught_text_folder, text_examples
     with pytest.raises(TrainingError) as stopped:
-        teach(*given, tmp_path / "stopped")
+        teach_one_text(*given, tmp_path / "stopped")
     said = str(stopped.value)
     assert said.startswith("stopped was stopped at step 20 of 24: the loss is not falling: ")
     assert "raise sft.learning_rate" in said
@@ -214,43 +171,29 @@ def test_sft_that_teaches_nothing_stops_at_half_and_goes_on_to_the_same_weights(
     assert read_json(tmp_path / "stopped" / "progress.json", dict)["num_steps"] == 24
 
     with pytest.raises(TrainingError) as again:
-        teach(*given, tmp_path / "stopped")
+        teach_one_text(*given, tmp_path / "stopped")
     assert str(again.value) == said
     assert read_jsonl(tmp_path / "stopped" / "metrics.jsonl") == rows
 
-    found = teach(*given, tmp_path / "stopped", find_stop=None)
-    whole = teach(*given, tmp_path / "whole", find_stop=None)
+    found = teach_one_text(*given, tmp_path / "stopped", find_stop=None)
+    whole = teach_one_text(*given, tmp_path / "whole", find_stop=None)
     assert all(a.equal(b) for a, b in zip(found, whole, strict=True))
     one, other = (History(read_jsonl(tmp_path / n / "metrics.jsonl")) for n in ("stopped", "whole"))
     assert one.read("loss") == other.read("loss")
 
 
 def test_sft_that_learns_is_not_stopped(taught_text_folder, text_examples, tmp_path):
-    teach(taught_text_folder, text_examples, tmp_path, learning_rate=1e-2)
+    teach_one_text(taught_text_folder, text_examples, tmp_path, learning_rate=1e-2)
     loss = [row["loss"] for row in read_jsonl(tmp_path / "metrics.jsonl")]
     assert len(loss) == 24
     assert loss[-1] < loss[0]
 
 
 def test_looks_with_one_answer_to_everything_stop_it(taught_text_folder, text_examples, tmp_path):
+    looked = {"accuracy": 0.5, "commonest": 1.0, "majority": 0.5, "n": 96}
+    asked = {"learning_rate": 1e-2, "heldout_every_steps": 5, "look": lambda: looked}
     with pytest.raises(TrainingError, match="held-out items got one and the same answer"):
-        teach(
-            taught_text_folder, text_examples, tmp_path, learning_rate=1e-2, heldout_every_steps=5
-        )
-
-
-def reward(base, examples, folder, *, steps, earned):
-    settings = GrpoSettings(
-        epochs=20, max_steps=steps, prompts_per_step=2, group_size=2, max_new_tokens=2, **SHARED
-    )
-    train_grpo(
-        load_policy(base),
-        examples,
-        RewardSet({"ids": (earned, 1.0)}),
-        settings,
-        workspace=Workspace(folder, 0),
-        find_stop=describe_stop,
-    )
+        teach_one_text(taught_text_folder, text_examples, tmp_path, **asked)
 
 
 @pytest.mark.parametrize("steps", [32, pytest.param(30, marks=pytest.mark.slow)])
@@ -258,13 +201,15 @@ def test_grpo_that_earns_nothing_stops_before_its_last_step(
     steps, taught_text_folder, text_examples, tmp_path
 ):
     """Two groups a step: sixty of them are thirty steps, of which the last one stops nothing."""
+    settings = {"epochs": 20, "max_steps": steps, "prompts_per_step": 2, "max_new_tokens": 2}
+    asked = {"reward": lambda *_: Score(0.0), "find_stop": describe_stop, "trainable": LORA}
     given = taught_text_folder, text_examples, tmp_path
     if steps == 30:
-        reward(*given, steps=steps, earned=lambda *_: Score(0.0))
+        reinforce(*given, **settings, **asked)
         assert read_json(tmp_path / "budget.json", dict)["num_steps"] == 30
         return
     with pytest.raises(TrainingError, match="step 30 of 32: in none of the 60 groups so far"):
-        reward(*given, steps=steps, earned=lambda *_: Score(0.0))
+        reinforce(*given, **settings, **asked)
 
 
 FULL = TrainableSettings(method="full")
@@ -293,29 +238,18 @@ class FixedLooks:
 
 def train(kind, base, examples, folder, looks, *, trainable=LORA, save_every_steps=None, **asked):
     """Four steps with a look at each, unless they are told otherwise; return what trained."""
-    settings = {
-        "learning_rate": 1e-2,
-        "epochs": 1,
-        "warmup_share": 0,
-        "trainable": trainable,
-        "save_every_steps": save_every_steps,
-    }
+    settings = {"learning_rate": 1e-2, "trainable": trainable, "save_every_steps": save_every_steps}
     if "heldout_every_steps" in asked:
         settings |= asked
     else:
         settings["validation"] = ValidationSettings(**({"every_steps": 1} | asked))
     policy = load_policy(base)
-    workspace = Workspace(folder, 0)
     if looks is not None:
         looks.policy = policy
     if kind == "sft":
-        rows = [SftRow(example, str(example.label)) for example in examples]
-        settings = SftSettings(batch_size=2, **settings)
-        train_sft(policy, lambda _: rows, settings, workspace=workspace, check_heldout=looks)
+        teach(policy, examples, folder, look=looks, batch_size=2, **settings)
     else:
-        settings = GrpoSettings(prompts_per_step=2, group_size=2, max_new_tokens=4, **settings)
-        rewards = RewardSet({"ids": (lambda _, c: Score((sum(c.token_ids) % 7) / 6), 1.0)})
-        train_grpo(policy, examples, rewards, settings, workspace=workspace, check_heldout=looks)
+        reinforce(policy, examples, folder, look=looks, prompts_per_step=2, **settings)
     return [p.detach() for p in policy.model.parameters() if p.requires_grad]
 
 
@@ -366,28 +300,22 @@ def test_it_stops_when_no_look_is_better(kind, select, taught_text_folder, text_
 def test_one_that_goes_on_after_a_crash_chooses_the_same(
     taught_text_folder, text_examples, tmp_path
 ):
-    """Of the looks before the crash, too; those of steps that are done again count once."""
+    """Of the looks before the crash, too; those of steps that are done again count once.
+
+    The first value of a look decides.
+    """
     given = taught_text_folder, text_examples
-    whole = train("sft", *given, tmp_path / "whole", FixedLooks([0.2, 0.7, 0.5, 0.6]))
-    looks = FixedLooks([0.2, 0.7, RuntimeError("torn"), 0.5, 0.6])
+    whole = train("sft", *given, tmp_path / "whole", FixedLooks([0.2, 0.7, 0.5, 0.6], "f1"))
+    looks = FixedLooks([0.2, 0.7, RuntimeError("torn"), 0.5, 0.6], "f1")
     with pytest.raises(RuntimeError, match="torn"):
         train("sft", *given, tmp_path / "torn", looks, save_every_steps=1)
     found = train("sft", *given, tmp_path / "torn", looks, save_every_steps=1)
     assert is_same(found, whole)
-    one, other = ((tmp_path / name / "selection.json").read_text() for name in ("whole", "torn"))
-    assert one == other
-
-
-def test_the_first_value_of_a_look_decides(taught_text_folder, text_examples, tmp_path):
-    given = taught_text_folder, text_examples, tmp_path
-    looks = FixedLooks([0.2, 0.7, RuntimeError("torn"), 0.5, 0.6], "f1")
-    with pytest.raises(RuntimeError, match="torn"):
-        train("sft", *given, looks, save_every_steps=1)
-    found = train("sft", *given, looks, save_every_steps=1)
     assert is_same(found, looks.seen[1])
-    record = json.loads((tmp_path / "selection.json").read_text())
-    assert (record["chosen_by"], record["kept_step"]) == ("f1", 2)
-    assert record["looks"][0] == {"step": 1, "f1": 0.2}
+    one, other = (read_json(tmp_path / name / "selection.json", dict) for name in ("whole", "torn"))
+    assert one == other
+    assert (one["chosen_by"], one["kept_step"]) == ("f1", 2)
+    assert one["looks"][0] == {"step": 1, "f1": 0.2}
 
 
 @pytest.mark.parametrize("kind", ["sft", pytest.param("grpo", marks=pytest.mark.slow)])

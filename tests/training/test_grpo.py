@@ -9,14 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from training_job import Scatter
+from training_job import Scatter, reinforce
 
 from groupwise.core import ModelError, Score, TrainingError, read_jsonl
 from groupwise.models.policy import load_policy
 from groupwise.models.trainable import TrainableSettings, list_trainable, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training.checkpoints import Workspace
-from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows, train_grpo
+from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows
 from groupwise.training.grpo_trainer import find_temperature, set_temperature
 from groupwise.training.on_policy import score_alone
 from groupwise.training.settings import GrpoSettings, SpeedSettings
@@ -34,42 +33,30 @@ class Fixed:
         return Score(self.value)
 
 
-def train(base, examples, folder, rewards, *, check_heldout=None, **settings):
-    policy = load_policy(base)
-    before = {name: value.clone() for name, value in policy.model.named_parameters()}
-    values = {
-        "prompts_per_step": 4,
-        "group_size": 2,
-        "max_new_tokens": 4,
-        "temperature": 2.0,
-        "learning_rate": 1e-3,
-        "warmup_share": 0.0,
-        "log_every_steps": 1,
-        "trainable": TrainableSettings(method="full"),
-    }
-    trained = train_grpo(
-        policy,
-        examples,
-        RewardSet(rewards),
-        GrpoSettings(**(values | settings)),
-        workspace=Workspace(folder, 0),
-        check_heldout=check_heldout,
-    )
-    return before, trained
+class Asked(Scatter):
+    """Remembers what it was asked."""
+
+    def __init__(self):
+        super().__init__(7)
+        self.asked = []
+
+    def __call__(self, example, completion):
+        self.asked.append((example, completion.token_ids))
+        return super().__call__(example, completion)
 
 
-def list_changed(before, trained):
-    after = dict(trained.model.named_parameters())
-    return {name for name in before if not before[name].equal(after[name])}
+def list_changed(base, trained):
+    """Return the names of parameters that are not those of the base any more."""
+    before = dict(load_policy(base).model.named_parameters())
+    return {name for name, p in trained.model.named_parameters() if not before[name].equal(p)}
 
 
 def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capfd):
-    before, trained = train(
+    trained = reinforce(
         taught_folder,
         picture_examples,
         tmp_path,
-        {"scatter": (Scatter(7), 1.0)},
-        check_heldout=lambda: {"accuracy": 0.5, "n": 8},
+        look=lambda: {"accuracy": 0.5, "n": 8},
         heldout_every_steps=2,
         beta=0.1,
     )
@@ -87,18 +74,16 @@ def test_metrics_and_what_trains(taught_folder, picture_examples, tmp_path, capf
         assert set(row) == {*documented.split(), "unscored", "truncated"}
     assert logged[0]["kl"] == pytest.approx(0, abs=1e-6)
     assert logged[1]["kl"] > 1e-5
-    assert list_changed(before, trained) == list_trainable(trained.model)
-    assert not [name for name in list_trainable(trained.model) if "visual" in name]
     printed = capfd.readouterr()
     assert printed.out == ""
     for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
         assert noise not in printed.err
+    assert list_changed(taught_folder, trained) == list_trainable(trained.model)
+    assert not [name for name in list_trainable(trained.model) if "visual" in name]
 
 
 def test_dead_groups_do_not_stop_it(taught_text_folder, text_examples, tmp_path):
-    train(
-        taught_text_folder, text_examples, tmp_path, {"fixed": (Fixed(1.0), 1.0)}, entropy_bonus=0.1
-    )
+    reinforce(taught_text_folder, text_examples, tmp_path, reward=Fixed(1.0), entropy_bonus=0.1)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["dead_groups"] for row in rows] == [1.0, 1.0]
     assert [row["num_dead_groups"] for row in rows] == [4, 4]
@@ -109,26 +94,12 @@ def test_dead_groups_do_not_stop_it(taught_text_folder, text_examples, tmp_path)
 
 
 def test_without_any_score_nothing_is_learned(taught_text_folder, text_examples, tmp_path):
-    before, trained = train(
-        taught_text_folder,
-        text_examples,
-        tmp_path,
-        {"fixed": (Fixed(None), 1.0)},
-        entropy_bonus=0.0,
-    )
+    given = taught_text_folder, text_examples, tmp_path
+    trained = reinforce(*given, reward=Fixed(None), entropy_bonus=0.0)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["unscored"] for row in rows] == [1.0, 1.0]
-    assert not [row for row in rows if "reward" in row or "reward/fixed" in row]
-    assert list_changed(before, trained) == set()
-
-
-def test_resolved_values_are_written(taught_text_folder, text_examples, tmp_path):
-    rewards = {"scatter": (Scatter(7), 1.0)}
-    train(taught_text_folder, text_examples[:6], tmp_path, rewards, loss="cispo", clip_high=0.3)
-    resolved = json.loads((tmp_path / "resolved.json").read_text())
-    assert resolved["prompts_left_out_per_epoch"] == 2
-    assert resolved["loss_type"] == "cispo"
-    assert resolved["epsilon_high"] == pytest.approx(1.3)  # of cispo this is the cap itself
+    assert not [row for row in rows if "reward" in row or "reward/scatter" in row]
+    assert list_changed(taught_text_folder, trained) == set()
 
 
 def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_examples, tmp_path):
@@ -136,13 +107,7 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
 
     A shuffle inside the trainer would start anew when training is continued.
     """
-    asked = []
-
-    class Watch(Scatter):
-        def __call__(self, example, completion):
-            asked.append(text_examples.index(example))
-            return super().__call__(example, completion)
-
+    reward = Asked()
     settings = {
         "prompts_per_step": 1,
         "gradient_accumulation": 2,
@@ -150,12 +115,17 @@ def test_each_prompt_of_a_round_is_sampled_once(taught_text_folder, text_example
         "num_iterations": 3,
         "epochs": 2,
         "entropy_bonus": 0.0,
+        "loss": "cispo",
+        "clip_high": 0.3,
     }
-    train(taught_text_folder, text_examples[:7], tmp_path, {"watch": (Watch(7), 1.0)}, **settings)
+    reinforce(taught_text_folder, text_examples[:7], tmp_path, reward=reward, **settings)
     layout = lay_out_prompts(7, num_epochs=2, prompts_per_round=4, seed=0)
+    asked = [text_examples.index(example) for example, _ in reward.asked]
     assert asked == [place for _, place in layout for _ in range(2)]
     resolved = json.loads((tmp_path / "resolved.json").read_text())
     assert resolved["prompts_left_out_per_epoch"] == 3
+    assert resolved["loss_type"] == "cispo"
+    assert resolved["epsilon_high"] == pytest.approx(1.3)  # of cispo this is the cap itself
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == list(range(1, 2 * 2 * 3 + 1))
     assert [row["step"] for row in rows if "dead_groups" in row] == [1, 7]
@@ -175,14 +145,8 @@ def test_what_takes_places_of_dead_groups_is_in_metrics_and_budget(
             asked[place] += 1
             return Score(0.5 if place % 2 else (sum(completion.token_ids) % 97) / 96)
 
-    train(
-        taught_text_folder,
-        text_examples,
-        tmp_path,
-        {"half": (Half(), 1.0)},
-        refill={"max_tries": 9},
-        group_size=4,
-    )
+    settings = {"refill": {"max_tries": 9}, "group_size": 4}
+    reinforce(taught_text_folder, text_examples, tmp_path, reward=Half(), **settings)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     total = {
         name: sum(row.get(name, 0) for row in rows)
@@ -212,7 +176,7 @@ def test_counts_add_up_over_a_run(taught_text_folder, text_examples, tmp_path, l
 
     settings = {"prompts_per_step": 2, "num_iterations": 2, "entropy_bonus": 0.0}
     settings |= {"group_size": 4, "log_every_steps": log_every_steps}
-    train(taught_text_folder, text_examples, tmp_path, {"half": (Half(), 1.0)}, **settings)
+    reinforce(taught_text_folder, text_examples, tmp_path, reward=Half(), **settings)
     rows = read_jsonl(tmp_path / "metrics.jsonl")
     assert rows[-1]["step"] == 8
     total = {
@@ -230,46 +194,30 @@ def test_an_update_takes_its_rows_from_one_round():
         GrpoSettings(gradient_accumulation=2, steps_per_generation=3)
 
 
-def test_too_few_prompts_are_refused(taught_text_folder, text_examples, tmp_path):
-    rewards = {"scatter": (Scatter(7), 1.0)}
-    with pytest.raises(
-        TrainingError, match="too few prompts for one round; got 7; expected at least 8"
-    ):
-        train(taught_text_folder, text_examples[:7], tmp_path, rewards, gradient_accumulation=2)
-
-
 def test_adapters_and_references_of_weights_that_no_folder_has_are_refused(
     taught_text_folder, text_examples, tmp_path
 ):
-    half = {"scatter": (Scatter(7), 1.0)}
-    settings = GrpoSettings(
-        prompts_per_step=4, group_size=2, max_new_tokens=4, learning_rate=1e-6, beta=0.1
-    )
-    _, trained = train(taught_text_folder, text_examples[:8], tmp_path / "first", half)
+    trained = reinforce(taught_text_folder, text_examples, tmp_path / "first")
     with pytest.raises(ModelError, match="not those of its folder any more"):
         prepare_trainable(trained.model, TrainableSettings())
-    full = settings.model_copy(update={"trainable": TrainableSettings(method="full")})
     with pytest.raises(ModelError, match="not those of its folder any more"):
-        train_grpo(
-            trained,
-            text_examples[:8],
-            RewardSet(half),
-            full,
-            workspace=Workspace(tmp_path / "r", 0),
-        )
+        reinforce(trained, text_examples, tmp_path / "r", beta=0.1)
     trained.save(tmp_path / "kept")
-    again = load_policy(tmp_path / "kept")
-    train_grpo(
-        again, text_examples[:8], RewardSet(half), settings, workspace=Workspace(tmp_path / "l", 0)
-    )
+    settings = {"beta": 0.1, "learning_rate": 1e-6, "trainable": TrainableSettings()}
+    reinforce(tmp_path / "kept", text_examples, tmp_path / "l", **settings)
 
 
-def test_prompts_with_and_without_pictures_do_not_mix(
-    taught_folder, picture_examples, text_examples, tmp_path
+def test_what_cannot_be_trained_is_refused_before_it_starts(
+    taught_folder, taught_text_folder, picture_examples, text_examples, tmp_path
 ):
     mixed = [*picture_examples[:6], *text_examples[:2]]
     with pytest.raises(TrainingError, match="not both; got 2 of 8 without"):
-        train(taught_folder, mixed, tmp_path, {"scatter": (Scatter(7), 1.0)})
+        reinforce(taught_folder, mixed, tmp_path)
+    with pytest.raises(TrainingError, match=r"too few prompts for one round; got 7; .* at least 8"):
+        reinforce(taught_text_folder, text_examples[:7], tmp_path, gradient_accumulation=2)
+    with pytest.raises(TrainingError, match="a warm-up of 2 steps in a training of 2;"):
+        reinforce(taught_text_folder, text_examples, tmp_path, warmup_steps=2)
+    assert not (tmp_path / "on_policy.json").exists()
 
 
 def test_each_epoch_asks_each_prompt_once():
@@ -280,44 +228,27 @@ def test_each_epoch_asks_each_prompt_once():
     assert layout != lay_out_prompts(10, num_epochs=3, prompts_per_round=5, seed=2)
 
 
-def test_an_unfilled_round_is_left_out_at_the_end_of_each_epoch():
-    layout = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1)
-    assert len(layout) == 16
-    assert len(set(layout[:8])) == len(set(layout[8:])) == 8
-
-
 def test_the_first_epoch_may_go_from_easy_to_hard():
     ranks = [2, 0, 1, 0, 2, 1, 0, 2, 1, 0, 0]
     layout = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1, ranks=ranks)
     plain = lay_out_prompts(11, num_epochs=2, prompts_per_round=4, seed=1)
+    # An unfilled round is left out at the end of each epoch.
+    assert (len(plain), len(set(plain[:8])), len(set(plain[8:]))) == (16, 8, 8)
     assert sorted(layout[:8]) == sorted(plain[:8])  # what is left out is not the hardest
     assert [ranks[place] for _, place in layout[:8]] == sorted(ranks[p] for _, p in plain[:8])
     assert layout[8:] == plain[8:]
 
 
 def test_grpo_asks_easy_prompts_first(taught_text_folder, text_examples, tmp_path):
-    asked = []
-
-    class Watch(Scatter):
-        def __call__(self, example, completion):
-            asked.append(example.fields["difficulty"])
-            return super().__call__(example, completion)
-
+    reward = Asked()
     levels = ["hard", "easy", None, "easy", "hard", "easy", None, "easy"]
     examples = [
         replace(one, fields={**one.fields, "difficulty": level})
         for one, level in zip(text_examples, levels, strict=True)
     ]
-    rewards = {"watch": (Watch(7), 1.0)}
-    train(taught_text_folder, examples, tmp_path, rewards, easy_first=True)
+    reinforce(taught_text_folder, examples, tmp_path, reward=reward, easy_first=True)
+    asked = [example.fields["difficulty"] for example, _ in reward.asked]
     assert asked == ["easy"] * 8 + [None] * 4 + ["hard"] * 4
-
-
-def test_a_warmup_that_takes_all_steps_stops_it(taught_text_folder, text_examples, tmp_path):
-    rewards = {"scatter": (Scatter(7), 1.0)}
-    with pytest.raises(TrainingError, match="a warm-up of 2 steps in a training of 2;"):
-        train(taught_text_folder, text_examples, tmp_path, rewards, warmup_steps=2)
-    assert not (tmp_path / "on_policy.json").exists()
 
 
 @pytest.fixture(scope="module")
@@ -325,16 +256,12 @@ def sample(taught_text_folder, text_examples, tmp_path_factory):
     """Return what a policy that does not change is asked to say: completions of each prompt."""
 
     def run(base=taught_text_folder, **settings):
-        asked = {}
-
-        class Watch(Scatter):
-            def __call__(self, example, completion):
-                asked.setdefault(example.id, []).append(completion.token_ids)
-                return super().__call__(example, completion)
-
-        folder = tmp_path_factory.mktemp("sampled")
+        reward, folder = Asked(), tmp_path_factory.mktemp("sampled")
         settings = {"learning_rate": 1e-12, "epochs": 2} | settings
-        train(base, text_examples, folder, {"watch": (Watch(7), 1.0)}, **settings)
+        reinforce(base, text_examples, folder, reward=reward, **settings)
+        asked = {}
+        for example, token_ids in reward.asked:
+            asked.setdefault(example.id, []).append(token_ids)
         return asked
 
     return run
@@ -359,10 +286,6 @@ def test_seeds_of_a_prompt_do_not_depend_on_what_a_round_leaves_out(text_example
     assert not set(every.values()) & set(list_seeds(4, seed=1).values())
 
 
-def test_each_visit_and_each_completion_is_drawn_apart(sampled):
-    assert all(len(set(completions)) == 4 for completions in sampled.values())
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -374,6 +297,8 @@ def test_each_visit_and_each_completion_is_drawn_apart(sampled):
     ids=lambda settings: next(iter(settings)),
 )
 def test_what_is_sampled_does_not_depend_on_what_is_sampled_beside_it(sample, sampled, settings):
+    # Each visit and each completion is drawn apart.
+    assert all(len(set(completions)) == 4 for completions in sampled.values())
     found = sample(**settings)
     assert found.keys() == sampled.keys()
     for id_, completions in sampled.items():
@@ -414,33 +339,18 @@ class ByText:
         return Score(float(value), invalid=completion.text.endswith("!"))
 
 
-@pytest.fixture
-def scored(text_examples):
-    rewards = ByText("a"), ByText("b")
-    function = RewardFunction(
-        text_examples,
-        RewardSet({"a": (rewards[0], 3.0), "b": (rewards[1], 1.0)}),
-        end_token_ids=[END],
-    )
-    logged = {}
+def test_a_reward_function_weighs_logs_and_shows_what_it_was_given(text_examples):
+    rewards, logged = (ByText("a"), ByText("b")), {}
+    parts = RewardSet({"a": (rewards[0], 3.0), "b": (rewards[1], 1.0)})
     texts = ["a 1 b 0", "a None b None", "a None b 0.5", "a 0 b 0 !"]
-    values = function(
+    values = RewardFunction(text_examples, parts, end_token_ids=[END])(
         prompts=["ignored"] * 4,
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         completion_ids=[[1, END], [2], [], [3, END]],
         place=[2, 2, 5, 0],
         log_metric=logged.__setitem__,
     )
-    return values, logged, rewards[0].given
-
-
-def test_values_are_weighted_and_none_stays_none(scored):
-    values, _, _ = scored
     assert values == [0.75, None, None, 0.0]
-
-
-def test_parts_and_shares_are_logged(scored):
-    _, logged, _ = scored
     assert logged == pytest.approx(
         {
             "invalid": 0.25,
@@ -451,10 +361,7 @@ def test_parts_and_shares_are_logged(scored):
             "reward/b_std": (((0.5 - 0.5 / 3) ** 2 + 2 * (0.5 / 3) ** 2) / 3) ** 0.5,
         }
     )
-
-
-def test_rewards_see_the_example_and_how_the_completion_ended(scored, text_examples):
-    _, _, given = scored
+    given = rewards[0].given
     assert [example for example, _ in given] == [text_examples[place] for place in (2, 2, 5, 0)]
     assert [c.finish_reason for _, c in given] == ["stop", "length", "length", "stop"]
     assert [c.token_ids for _, c in given] == [(1, END), (2,), (), (3, END)]
@@ -463,36 +370,9 @@ def test_rewards_see_the_example_and_how_the_completion_ended(scored, text_examp
 RISING = {"temperature": 2.0, "temperature_warmup": {"start": 0.5, "steps": 2}}
 
 
-class Asked(Scatter):
-    """Remembers what it was asked."""
-
-    def __init__(self):
-        super().__init__(7)
-        self.asked = []
-
-    def __call__(self, example, completion):
-        self.asked.append((example, completion.token_ids))
-        return super().__call__(example, completion)
-
-
 def train_warming(base, examples, folder, **settings):
     policy, reward = load_policy(base), Asked()
-    values = {
-        "prompts_per_step": 4,
-        "group_size": 2,
-        "max_new_tokens": 4,
-        "learning_rate": 1e-9,
-        "log_every_steps": 1,
-        "warmup_share": 0.0,
-        "trainable": TrainableSettings(method="full"),
-    }
-    train_grpo(
-        policy,
-        examples,
-        RewardSet({"scatter": (reward, 1.0)}),
-        GrpoSettings.model_validate(values | settings),
-        workspace=Workspace(folder, 0),
-    )
+    reinforce(policy, examples, folder, reward=reward, **({"learning_rate": 1e-9} | settings))
     return policy, reward, [row for row in read_jsonl(folder / "metrics.jsonl") if "loss" in row]
 
 

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from training_job import reinforce
 
 from groupwise.core import Message, Score, TrainingError, make_example, open_picture, read_jsonl
 from groupwise.inference.engine import Sampling
@@ -13,10 +14,7 @@ from groupwise.inference.local import LocalEngine
 from groupwise.models.policy import PatchProjection, load_policy
 from groupwise.models.sources import list_places
 from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
-from groupwise.rewards import RewardSet
 from groupwise.training import grpo, grpo_trainer
-from groupwise.training.checkpoints import Workspace
-from groupwise.training.grpo import train_grpo
 from groupwise.training.on_policy import (
     check_on_policy,
     choose_rows,
@@ -25,7 +23,6 @@ from groupwise.training.on_policy import (
     measure_noise,
     score_alone,
 )
-from groupwise.training.settings import GrpoSettings
 
 
 class Length:
@@ -37,21 +34,8 @@ class Length:
 
 def train(policy, examples, folder, **settings):
     """One step of GRPO on four prompts."""
-    values = {
-        "prompts_per_step": 4,
-        "group_size": 2,
-        "max_new_tokens": 4,
-        "temperature": 1.3,
-        "warmup_share": 0.0,
-        "trainable": TrainableSettings(method="full"),
-    }
-    trained = train_grpo(
-        policy,
-        examples[:4],
-        RewardSet({"length": (Length(), 1.0)}),
-        GrpoSettings(**(values | settings)),
-        workspace=Workspace(folder, 0),
-    )
+    settings = {"temperature": 1.3} | settings
+    trained = reinforce(policy, examples[:4], folder, reward=Length(), **settings)
     return trained, json.loads((folder / "on_policy.json").read_text())
 
 
@@ -101,13 +85,27 @@ def test_the_reference_reads_patches_as_the_policy_does(
     assert kinds == [{PatchProjection}, {PatchProjection}]
 
 
-def test_dropout_shuts_it(taught_text_folder, text_examples, tmp_path):
-    policy = load_policy(taught_text_folder)
+def drop_out(policy):
     for module in policy.model.modules():
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.3
-    with pytest.raises(TrainingError, match=r"the on-policy check failed.*log ratio"):
-        train(policy, text_examples, tmp_path)
+
+
+@torch.no_grad()
+def change_reference(policy):
+    policy.model.model.norm.weight.mul_(1.2)  # the reference is read from the folder
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("fault", "said"), [(drop_out, "log ratio"), (change_reference, "KL [1-9]")]
+)
+def test_faults_shut_it(fault, said, dtype, taught_text_folder, text_examples, tmp_path):
+    policy = load_policy(taught_text_folder, dtype=dtype)
+    fault(policy)
+    said = rf"the on-policy check failed.*{said if dtype == 'float32' else ''}"
+    with pytest.raises(TrainingError, match=said):
+        train(policy, text_examples, tmp_path, beta=0.1)
 
 
 def test_wrong_positions_in_batches_shut_it(taught_folder, picture_examples, tmp_path, monkeypatch):
@@ -130,14 +128,6 @@ def test_other_pictures_than_in_the_examples_shut_it(
     monkeypatch.setattr(grpo, "open_picture", lambda picture: open_picture(picture).rotate(180))
     with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(load_policy(taught_folder), picture_examples, tmp_path)
-
-
-def test_a_wrong_reference_shuts_it(taught_text_folder, text_examples, tmp_path):
-    policy = load_policy(taught_text_folder)
-    with torch.no_grad():
-        policy.model.model.norm.weight.mul_(1.2)  # the reference is read from the folder
-    with pytest.raises(TrainingError, match=r"on-policy check failed.*KL [1-9]"):
-        train(policy, text_examples, tmp_path, beta=0.1)
 
 
 def test_after_an_adapter_the_reference_is_that_adapter(
@@ -263,20 +253,6 @@ def test_it_is_open_in_bfloat16_and_prompts_are_shared(
     )
     assert 0 < gate["max_log_ratio"] <= gate["tolerance"] < 0.2
     assert 0 < gate["mean_log_ratio"] <= gate["mean_tolerance"] < gate["tolerance"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["dropout", "reference"])
-def test_faults_shut_it_in_bfloat16(kind, taught_text_folder, text_examples, tmp_path):
-    policy = load_policy(taught_text_folder, dtype="bfloat16")
-    if kind == "dropout":
-        for layer in policy.model.model.layers:
-            layer.self_attn.attention_dropout = 0.3
-    else:
-        with torch.no_grad():
-            policy.model.model.norm.weight.mul_(1.2)
-    with pytest.raises(TrainingError, match="the on-policy check failed"):
-        train(policy, text_examples, tmp_path, beta=0.1)
 
 
 def test_many_tokens_that_are_off_a_little_shut_it_where_a_single_one_may_be_off_far():

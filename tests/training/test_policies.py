@@ -8,7 +8,7 @@ import torch
 import vision_families
 from peft import LoraConfig, get_peft_model
 from token_families import FAMILIES, write_family
-from training_job import Scatter
+from training_job import Scatter, reinforce, teach
 from transformers import AutoTokenizer
 from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -18,7 +18,6 @@ from groupwise.core import (
     Message,
     ModelError,
     RewardError,
-    Score,
     TrainingError,
     load_config,
     make_example,
@@ -43,20 +42,11 @@ from groupwise.models.trainable import (
     prepare_trainable,
 )
 from groupwise.models.virtual_tokens import PromptSettings, find_vectors
-from groupwise.rewards import RewardSet
 from groupwise.training import grpo_trainer
-from groupwise.training.checkpoints import Workspace
 from groupwise.training.fast.vllm import prepare_vllm
-from groupwise.training.grpo import train_grpo
 from groupwise.training.on_policy import score_alone
-from groupwise.training.settings import (
-    GrpoSettings,
-    SftRow,
-    SftSettings,
-    SpeedSettings,
-    VllmSettings,
-)
-from groupwise.training.sft import RowCollator, train_sft
+from groupwise.training.settings import GrpoSettings, SftRow, SpeedSettings, VllmSettings
+from groupwise.training.sft import RowCollator
 from groupwise.training.sharding import refuse_quantized
 
 LORA = TrainableSettings(lora=LoraSettings(rank=2, alpha=4, modules=("q_proj",)))
@@ -70,22 +60,11 @@ class Failing(Scatter):
 @pytest.fixture
 def train(text_examples, tmp_path):
     def run(policy, stage, *, fails=False):
-        workspace = Workspace(tmp_path / stage, 0)
+        given = policy, text_examples, tmp_path / stage
         if stage == "sft":
-            rows = [SftRow(example, str(example.label)) for example in text_examples]
-            settings = SftSettings(trainable=LORA, batch_size=4, learning_rate=1e-2)
-            return train_sft(policy, lambda _: rows, settings, workspace=workspace)
-        settings = GrpoSettings(
-            trainable=LORA,
-            prompts_per_step=4,
-            group_size=2,
-            max_new_tokens=4,
-            max_steps=1,
-            warmup_share=0.0,
-            beta=0.1,
-        )
-        rewards = RewardSet({"scatter": (Failing(7) if fails else Scatter(7), 1.0)})
-        return train_grpo(policy, text_examples, rewards, settings, workspace=workspace)
+            return teach(*given, trainable=LORA, learning_rate=1e-2)
+        reward = Failing(7) if fails else None
+        return reinforce(*given, trainable=LORA, reward=reward, max_steps=1, beta=0.1)
 
     return run
 
@@ -246,30 +225,14 @@ def asked(request):
 
 
 def sft(base, examples, folder, **settings):
-    values = {"batch_size": 4, "epochs": 4, "learning_rate": 3e-2, "warmup_share": 0.0}
-    rows = [SftRow(example, "no" if example.label == "yes" else "yes") for example in examples]
-    settings = SftSettings(**(values | {"trainable": PROMPT, "log_every_steps": 1} | settings))
-    return train_sft(load_policy(base), lambda _: rows, settings, workspace=Workspace(folder, 0))
+    values = {"epochs": 4, "learning_rate": 3e-2, "trainable": PROMPT, "log_every_steps": 1}
+    swapped = ["no" if example.label == "yes" else "yes" for example in examples]
+    return teach(base, examples, folder, targets=swapped, **(values | settings))
 
 
 def grpo(base, examples, folder, **settings):
-    values = {
-        "prompts_per_step": 4,
-        "group_size": 4,
-        "max_new_tokens": 4,
-        "temperature": 2.0,
-        "learning_rate": 1e-2,
-        "warmup_share": 0.0,
-        "log_every_steps": 1,
-        "trainable": PROMPT,
-    }
-    return train_grpo(
-        load_policy(base),
-        examples,
-        RewardSet({"scatter": (Scatter(7), 1.0)}),
-        GrpoSettings(**(values | settings)),
-        workspace=Workspace(folder, 0),
-    )
+    values = {"group_size": 4, "learning_rate": 1e-2, "trainable": PROMPT}
+    return reinforce(base, examples, folder, **(values | settings))
 
 
 def check_base(trained: Policy, base):
@@ -390,35 +353,16 @@ def load(text_folder, tmp_path):
 
 @pytest.mark.parametrize("family", WITH_PICTURES)
 def test_a_family_learns_and_answers_from_its_folder(load, picture_examples, tmp_path, family):
-    policy, examples = load(family), picture_examples[:2]
-    trainable = TrainableSettings(method="full")
-    taught = train_sft(
-        policy,
-        lambda _: [SftRow(one, "yes") for one in examples],
-        SftSettings(batch_size=2, learning_rate=1e-3, warmup_share=0.0, trainable=trainable),
-        workspace=Workspace(tmp_path / "sft", 0),
-    )
+    examples = picture_examples[:2]
+    settings = {"learning_rate": 1e-3, "trainable": TrainableSettings(method="full")}
+    targets, work = ["yes"] * 2, tmp_path / "sft"
+    taught = teach(load(family), examples, work, targets=targets, batch_size=2, **settings)
     taught.save(tmp_path / "taught")
-    policy = load_policy(tmp_path / "taught")
-    settings = GrpoSettings(
-        prompts_per_step=2,
-        group_size=2,
-        max_new_tokens=4,
-        temperature=2.0,
-        learning_rate=1e-3,
-        beta=0.1,
-        max_steps=1,
-        warmup_share=0.0,
-        log_every_steps=1,
-        speed=SpeedSettings(shared_prefix="on"),
-        trainable=trainable,
-    )
-    work = Workspace(tmp_path / "grpo", 0)
-    policy = train_grpo(
-        policy, examples, RewardSet({"scatter": (Scatter(7), 1.0)}), settings, workspace=work
-    )
-    [row] = [one for one in read_jsonl(work.folder / "metrics.jsonl") if "loss" in one]
-    assert row["step"] == 1
+    settings |= {"prompts_per_step": 2, "max_steps": 1, "beta": 0.1}
+    speed = SpeedSettings(shared_prefix="on")
+    policy = reinforce(tmp_path / "taught", examples, tmp_path / "grpo", speed=speed, **settings)
+    rows = read_jsonl(tmp_path / "grpo" / "metrics.jsonl")
+    assert [row["step"] for row in rows if "loss" in row] == [1]
     policy.save(tmp_path / "saved")
     again = load_policy(tmp_path / "saved")
     engines = [LocalEngine(one, batch_size=2) for one in (policy, again)]
@@ -442,11 +386,8 @@ def test_several_pictures_of_a_model_that_trl_gives_one(load, picture_examples, 
     policy = load("llava_onevision")
     pictures = [one.pictures[0] for one in picture_examples[:2]]
     example = make_example([Message("user", "Which?")], cluster="0", pictures=pictures)
-    settings = GrpoSettings(
-        prompts_per_step=1, group_size=2, trainable=TrainableSettings(method="full")
-    )
     with pytest.raises(TrainingError, match="one picture a prompt"):
-        train_grpo(policy, [example], None, settings, workspace=Workspace(tmp_path, 0))
+        reinforce(policy, [example], tmp_path, prompts_per_step=1)
 
 
 pytestmark = pytest.mark.skipif(
@@ -466,19 +407,10 @@ def sft_on_bits(text_examples, text_folder):
     """Teach 4 bits for three steps; a look at what was taught may end it before."""
 
     def run(folder, *, look=None):
-        settings = SftSettings(
-            batch_size=8,
-            epochs=3,
-            learning_rate=1e-5,
-            warmup_share=0,
-            save_every_steps=1,
-            heldout_every_steps=1,
-            trainable=QLORA,
-        )
-        rows = [SftRow(example, str(example.label)) for example in text_examples]
         policy = load_policy(text_folder, quantization="nf4")
-        workspace = Workspace(folder, 0)
-        return train_sft(policy, lambda _: rows, settings, workspace=workspace, check_heldout=look)
+        settings = {"batch_size": 8, "epochs": 3, "learning_rate": 1e-5, "trainable": QLORA}
+        settings |= {"save_every_steps": 1, "heldout_every_steps": 1}
+        return teach(policy, text_examples, folder, look=look, **settings)
 
     return run
 
@@ -487,15 +419,11 @@ def list_trained(model):
     return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
 
 
-def test_what_trains_is_as_exact_as_on_whole_weights(sft_on_bits, tmp_path):
-    """In bfloat16, as TRL would have it, steps of 1e-5 are lost on weights of 0.1."""
-    trained = list_trained(sft_on_bits(tmp_path).model)
-    assert {value.dtype for value in trained.values()} == {torch.float32}
-    assert all((value.bfloat16() != value).any() for value in trained.values())
-
-
 def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft_on_bits, tmp_path):
+    """What trains is exact: in bfloat16, as TRL would have it, steps of 1e-5 are lost on 0.1."""
     expected = list_trained(sft_on_bits(tmp_path / "whole").model)
+    assert {value.dtype for value in expected.values()} == {torch.float32}
+    assert all((value.bfloat16() != value).any() for value in expected.values())
     looks = []
 
     def end():
@@ -516,35 +444,21 @@ def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft_on_bits, tm
 
 @pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_grpo_shares_prompts_on_four_bits(checkpointing, policy, text_examples, tmp_path):
-    settings = GrpoSettings(
-        prompts_per_step=2,
-        group_size=3,
-        max_new_tokens=6,
-        max_steps=2,
-        beta=0.1,
-        warmup_share=0,
-        log_every_steps=1,
-        trainable=QLORA,
-        gradient_checkpointing=checkpointing,
-        speed={"shared_prefix": "on"},
-    )
-    rewards = RewardSet({"length": (lambda _, said: Score(len(said.text) % 7 / 7), 1.0)})
-    train_grpo(policy, text_examples, rewards, settings, workspace=Workspace(tmp_path, 0))
+    settings = {"prompts_per_step": 2, "group_size": 3, "max_new_tokens": 6, "max_steps": 2}
+    settings |= {"beta": 0.1, "trainable": QLORA, "speed": {"shared_prefix": "on"}}
+    reinforce(policy, text_examples, tmp_path, gradient_checkpointing=checkpointing, **settings)
     checked = read_json(tmp_path / "on_policy.json", dict)
     assert checked["max_kl"] == 0
     assert checked["max_log_ratio"] <= checked["tolerance"] < 1e-4
     assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
-def test_weights_in_four_bits_are_not_spread(policy, text_folder):
+def test_weights_in_four_bits_are_neither_spread_nor_sent_to_vllm(policy, text_folder):
     with pytest.raises(TrainingError, match="FSDP"):
         refuse_quantized(SimpleNamespace(model=policy.model, is_fsdp_enabled=True))
     whole = load_policy(text_folder).model
     refuse_quantized(SimpleNamespace(model=whole, is_fsdp_enabled=True))
     refuse_quantized(SimpleNamespace(model=policy.model, is_fsdp_enabled=False))
-
-
-def test_vllm_is_sent_no_merged_bits(policy):
     policy.model = prepare_trainable(policy.model, QLORA)
     with pytest.raises(TrainingError, match="weights in 4 bits"):
         prepare_vllm(VllmSettings(), policy).__enter__()

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import training_job
 from packaging.requirements import Requirement
 from pydantic import ValidationError
 from trl import GRPOConfig, import_utils
 
-from groupwise.core import Score, TrainingError
+from groupwise.core import TrainingError
 from groupwise.data.lengths import TokenBudget
 from groupwise.flow.costs import (
     Batch,
@@ -29,20 +30,16 @@ from groupwise.models.policy import load_policy
 from groupwise.models.settings import ModelSettings, ModelShape
 from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
 from groupwise.models.virtual_tokens import PromptSettings
-from groupwise.rewards import RewardSet
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
-from groupwise.training.grpo import train_grpo
 from groupwise.training.on_policy import find_ulp
 from groupwise.training.settings import (
     GrpoSettings,
-    SftRow,
     SftSettings,
     VllmSettings,
     build_arguments,
     name_memory_settings,
 )
-from groupwise.training.sft import train_sft
 
 SHAPE = ModelShape(num_parameters=2**30, num_blocks=4)
 
@@ -240,11 +237,9 @@ def test_what_was_not_measured_is_not_estimated(monkeypatch):
     told = remember(ModelSettings(base="some/experts", max_pixels=784), sft=SftSettings())
     line = "? (no training of experts was held against an estimate)"
     assert told == ([("memory of sft", line)], {})
-
-
-def test_of_a_tiny_model_no_memory_is_told():
-    model = ModelSettings(base="tiny-qwen2", max_pixels=784)
-    assert remember(model, grpo=make_settings()) == ([], {})
+    # Of a tiny model no memory is told.
+    tiny = ModelSettings(base="tiny-qwen2", max_pixels=784)
+    assert remember(tiny, grpo=make_settings()) == ([], {})
 
 
 GPU = Place("cuda")
@@ -308,38 +303,23 @@ def test_a_configuration_is_enough(text_folder):
         estimate(teach(), Outline({"model_type": "other"}))
 
 
-def test_what_was_not_measured_is_not_known():
-    with pytest.raises(ValueError, match="experts"):
-        estimate(teach(), Outline({**TEXT, "num_experts": 8}))
-
-
-def test_shared_prompts_are_held_once():
+def test_activations_are_of_shared_prompts_once_of_what_trains_and_of_logits():
     shared = estimate(sample()).activations
     plain = sample(speed={"shared_prefix": "off"})
     assert estimate(plain).activations > 2 * shared
     assert estimate(plain, batch=Batch(200, 0)).activations > 1.5 * estimate(plain).activations
-
-
-def test_what_trains_less_keeps_less():
-    whole = estimate(sample(trainable=TrainableSettings()))
     last = estimate(sample(trainable=TrainableSettings(lora=LoraSettings(last_blocks=1))))
     saved = estimate(sample(gradient_checkpointing=True))
-    assert max(last.activations, saved.activations) < whole.activations
-
-
-def test_logits_count():
+    assert max(last.activations, saved.activations) < shared
     many = {**TEXT, "vocab_size": 50_000}
     grown = estimate(teach(), Outline(many)).activations - estimate(teach()).activations
     assert grown >= 4 * 110 * (32_768 - 512) * 4
 
 
-def test_a_reference_is_another_model_only_in_full_training():
+def test_a_reference_in_full_training_and_a_base_that_reads_answers_are_held_beside_the_policy():
     for trainable, factor in ((FULL, 2), (TrainableSettings(), 1)):
         plain, kl = (estimate(sample(trainable=trainable, beta=beta)) for beta in (0.0, 0.1))
         assert kl.weights == factor * plain.weights
-
-
-def test_a_base_that_reads_answers_for_a_reward_is_held_beside_the_policy():
     frozen = estimate(teach()).weights - estimate(teach()).gradients
     assert estimate(sample(), num_readers=1).weights == estimate(sample()).weights + frozen
     assert estimate(teach(), num_readers=1) == estimate(teach())
@@ -405,19 +385,10 @@ def test_other_errors_stay_what_they_are():
 
 
 def test_grpo_names_what_to_change(taught_text_folder, text_examples, tmp_path):
-    settings = GrpoSettings(
-        prompts_per_step=4, group_size=2, max_new_tokens=4, warmup_share=0, trainable=FULL
-    )
     policy = load_policy(taught_text_folder)
     policy.model.generate = run_out
     with pytest.raises(TrainingError) as caught:
-        train_grpo(
-            policy,
-            text_examples,
-            RewardSet({"fixed": (lambda *_: Score(1.0), 1.0)}),
-            settings,
-            workspace=Workspace(tmp_path, 0),
-        )
+        training_job.reinforce(policy, text_examples, tmp_path)
     assert str(caught.value) == (
         "a training step ran out of memory; got CUDA out of memory. Tried to allocate 2 GiB; "
         "lower prompts_per_step (4), group_size (2), max_new_tokens (4); raise "
@@ -430,10 +401,9 @@ def test_grpo_names_what_to_change(taught_text_folder, text_examples, tmp_path):
 def test_sft_names_what_to_change(taught_text_folder, text_examples, tmp_path, monkeypatch):
     policy = load_policy(taught_text_folder)
     monkeypatch.setattr(type(policy.model.model), "forward", run_out)
-    rows = [SftRow(example, "yes") for example in text_examples]
-    settings = SftSettings(batch_size=2, warmup_share=0, gradient_checkpointing=True)
+    settings = {"batch_size": 2, "gradient_checkpointing": True}
     with pytest.raises(TrainingError, match=r"lower batch_size \(2\); raise") as caught:
-        train_sft(policy, lambda _: rows, settings, workspace=Workspace(tmp_path, 0))
+        training_job.teach(policy, text_examples, tmp_path, **settings)
     assert "gradient_checkpointing" not in str(caught.value)
     assert "lower trainable.lora.last_blocks (all)" in str(caught.value)
 
@@ -476,33 +446,41 @@ def configure(folder, **settings):
     return GRPOConfig(output_dir=str(folder), use_cpu=True, bf16=False, report_to="none", **given)
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"gpu_memory_share": 0.5, "tensor_parallel_size": 2, "sleep": True},
+            {
+                "mode": "colocate",
+                "gpu_memory_utilization": 0.5,
+                "tensor_parallel_size": 2,
+                "enable_sleep_mode": True,
+                "importance_sampling_correction": True,
+            },
+        ),
+        (
+            {"mode": "server", "base_url": "http://gpu:9000", "weights_port": 50000},
+            {"mode": "server", "server_base_url": "http://gpu:9000", "group_port": 50000},
+        ),
+        (
+            {"correction": "token_truncate", "ratio_min": 0.5, "ratio_max": 2.0},
+            {
+                "importance_sampling_mode": "token_truncate",
+                "importance_sampling_clip_min": 0.5,
+                "importance_sampling_clip_max": 2.0,
+            },
+        ),
+        ({"correction": None}, {"importance_sampling_correction": False}),
+    ],
+    ids=["colocated", "served", "corrected", "not corrected"],
+)
 @pytest.mark.usefixtures("_installed")
-def test_colocated(tmp_path):
-    config = configure(tmp_path, gpu_memory_share=0.5, tensor_parallel_size=2, sleep=True)
-    assert config.use_vllm
-    assert config.vllm_mode == "colocate"
-    assert config.vllm_gpu_memory_utilization == 0.5
-    assert config.vllm_tensor_parallel_size == 2
-    assert config.vllm_enable_sleep_mode
-    assert config.vllm_importance_sampling_correction
-
-
-@pytest.mark.usefixtures("_installed")
-def test_served(tmp_path, monkeypatch):
+def test_settings_of_vllm_are_those_of_trl(settings, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    served = {"mode": "server", "base_url": "http://gpu:9000", "weights_port": 50000}
-    limits = {"correction": "token_truncate", "ratio_min": 0.5, "ratio_max": 2.0}
-    config = configure(tmp_path, **served, **limits)
-    assert (config.vllm_mode, config.vllm_server_base_url) == ("server", "http://gpu:9000")
-    assert config.vllm_group_port == 50000
-    assert config.vllm_importance_sampling_mode == "token_truncate"
-    assert config.vllm_importance_sampling_clip_min == 0.5
-    assert config.vllm_importance_sampling_clip_max == 2.0
-
-
-@pytest.mark.usefixtures("_installed")
-def test_without_a_correction(tmp_path):
-    assert not configure(tmp_path, correction=None).vllm_importance_sampling_correction
+    config = configure(tmp_path, **settings)
+    assert config.use_vllm
+    assert {name: getattr(config, f"vllm_{name}") for name in expected} == expected
 
 
 def test_without_vllm():

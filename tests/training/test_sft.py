@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from mixed_prompts import encode_by_processor
 from PIL import Image, ImageChops
 from pydantic import Field
+from training_job import teach
 
 from groupwise.core import TrainingError, read_jsonl
 from groupwise.data.augmentation import PictureAugmentation, augment_picture
 from groupwise.models.policy import load_policy
 from groupwise.models.trainable import LoraSettings, TrainableSettings, list_trainable
-from groupwise.training.checkpoints import Workspace
 from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, ValidationSettings
 from groupwise.training.sft import (
     IGNORED,
@@ -24,27 +24,12 @@ from groupwise.training.sft import (
     RowCollator,
     lay_out_rows,
     make_control_settings,
-    train_sft,
 )
-
-
-def train(base, examples, folder, *, targets=None, **settings):
-    policy = load_policy(base)
-    before = {name: value.clone() for name, value in policy.model.state_dict().items()}
-    targets = targets or [str(example.label) for example in examples]
-    rows = [SftRow(*row) for row in zip(examples, targets, strict=True)]
-    trained = train_sft(
-        policy,
-        lambda _: rows,
-        SftSettings(**({"batch_size": 4, "epochs": 1, "warmup_share": 0.0} | settings)),
-        workspace=Workspace(folder, 0),
-    )
-    return before, trained
 
 
 def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_path, capfd):
     settings = TrainableSettings(method="full")
-    before, trained = train(
+    trained = teach(
         vision_folder, picture_examples, tmp_path, trainable=settings, log_every_steps=1, epochs=2
     )
     rows = read_jsonl(tmp_path / "metrics.jsonl")
@@ -53,17 +38,19 @@ def test_rows_of_metrics_and_what_trains(vision_folder, picture_examples, tmp_pa
     documented = {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens_per_s", "step_s"}
     assert all(set(row) == documented | {"entropy", "mean_token_accuracy"} for row in rows)
     assert all(row["tokens_per_s"] > 0 and row["step_s"] > 0 for row in rows)
-    after = trained.model.state_dict()
-    changed = {name for name in before if not before[name].equal(after[name])}
-    parameters = {name for name, _ in trained.model.named_parameters()}
-    assert changed & parameters == list_trainable(trained.model)
-    assert not [name for name in changed if "visual" in name]
     printed = capfd.readouterr()
     assert printed.out == ""
     *table, last = printed.err.splitlines()
     assert re.fullmatch(r"  \S+: 4 of 4 steps(?:, in \d+ s)?, loss [\d.]+", last)
+    # A slow machine shows steps in between.
+    table = "\n".join(line for line in table if " of 4 steps" not in line)
     for noise in ("loss", "shards", "Loading weights", "Warning", "pin_memory"):
-        assert noise not in "\n".join(table).replace("sft", "")
+        assert noise not in table
+    before, after = load_policy(vision_folder).model.state_dict(), trained.model.state_dict()
+    changed = {name for name in before if not before[name].equal(after[name])}
+    parameters = {name for name, _ in trained.model.named_parameters()}
+    assert changed & parameters == list_trainable(trained.model)
+    assert not [name for name in changed if "visual" in name]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +69,7 @@ def test_the_loss_is_a_mean_over_the_tokens_of_a_step(request, tmp_path, kind, s
     found = []
     for size in (4, 1):
         folder = tmp_path / str(size)
-        train(
+        teach(
             request.getfixturevalue(f"{kind}_folder"),
             examples[:8],
             folder,
@@ -98,11 +85,6 @@ def test_the_loss_is_a_mean_over_the_tokens_of_a_step(request, tmp_path, kind, s
         assert found[0][name] == pytest.approx(found[1][name], rel=2e-5)
 
 
-def test_the_last_step_is_logged(text_folder, text_examples, tmp_path):
-    train(text_folder, text_examples, tmp_path, epochs=3, log_every_steps=4)
-    assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == [1, 4, 6]
-
-
 def test_a_training_that_breaks_down_says_so(text_folder, text_examples, tmp_path, monkeypatch):
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -114,20 +96,20 @@ def test_a_training_that_breaks_down_says_so(text_folder, text_examples, tmp_pat
 
     monkeypatch.setattr(SFTTrainer, "compute_loss", break_down)
     with pytest.raises(TrainingError, match=r"broke down at step 2; got loss.* not a number"):
-        train(text_folder, text_examples, tmp_path, log_every_steps=1)
+        teach(text_folder, text_examples, tmp_path, log_every_steps=1)
 
 
 def test_lora_learns_its_targets(text_folder, text_examples, tmp_path):
-    before, trained = train(
-        text_folder, text_examples, tmp_path, epochs=4, learning_rate=2e-3, log_every_steps=1
-    )
-    losses = [row["loss"] for row in read_jsonl(tmp_path / "metrics.jsonl")]
-    assert losses[-1] < losses[0] - 0.1
+    settings = {"epochs": 4, "learning_rate": 2e-3, "log_every_steps": 5}
+    trained = teach(text_folder, text_examples, tmp_path, **settings)
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 5, 8]  # also the first step and the last
+    assert rows[-1]["loss"] < rows[0]["loss"] - 0.1
     with trained.model.disable_adapter():
         base = {
             name.replace(".base_layer", ""): v for name, v in trained.model.state_dict().items()
         }
-    for name, value in before.items():
+    for name, value in load_policy(text_folder).model.state_dict().items():
         assert torch.equal(base[f"base_model.model.{name}"], value)
 
 
@@ -136,7 +118,7 @@ def test_lora_learns_its_targets(text_folder, text_examples, tmp_path):
 )
 def test_a_warmup_that_takes_all_steps_stops_it(given, text_folder, text_examples, tmp_path):
     with pytest.raises(TrainingError, match=r"never reach its peak; got .* training of 2;"):
-        train(text_folder, text_examples, tmp_path, **given)
+        teach(text_folder, text_examples, tmp_path, **given)
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
@@ -144,50 +126,30 @@ def test_a_warmup_that_takes_all_steps_stops_it(given, text_folder, text_example
     "given",
     [
         {"warmup_steps": 1},
+        {"warmup_share": 0.05, "batch_size": 8},  # of a single step a share would be all of it
         pytest.param({"warmup_steps": 100, "scheduler": "constant"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_shorter_warmup_reaches_the_peak(given, text_folder, text_examples, tmp_path):
-    train(text_folder, text_examples, tmp_path, learning_rate=1e-3, log_every_steps=1, **given)
-    rates = [row["learning_rate"] for row in read_jsonl(tmp_path / "metrics.jsonl")]
-    assert max(rates) == 1e-3
-
-
-def test_a_training_of_one_step_has_no_warmup(text_folder, text_examples, tmp_path):
-    """A share of a single step, rounded up, would be all of it."""
-    train(
-        text_folder,
-        text_examples,
-        tmp_path,
-        batch_size=len(text_examples),
-        epochs=1,
-        learning_rate=1e-3,
-        warmup_share=0.05,
-        log_every_steps=1,
-    )
-    logged = [row for row in read_jsonl(tmp_path / "metrics.jsonl") if "learning_rate" in row]
-    assert [(row["step"], row["learning_rate"]) for row in logged] == [(1, 1e-3)]
+    teach(text_folder, text_examples, tmp_path, learning_rate=1e-3, log_every_steps=1, **given)
+    rows = read_jsonl(tmp_path / "metrics.jsonl")
+    assert max(row["learning_rate"] for row in rows) == 1e-3
+    assert rows[-1]["step"] == len(text_examples) // given.get("batch_size", 4)
 
 
 def test_checkpointing_of_an_adapter_asks_for_no_gradient_of_inputs(
     text_folder, text_examples, tmp_path
 ):
-    _, kept = train(text_folder, text_examples, tmp_path / "kept")
-    _, again = train(text_folder, text_examples, tmp_path / "again", gradient_checkpointing=True)
+    kept = teach(text_folder, text_examples, tmp_path / "kept")
+    again = teach(text_folder, text_examples, tmp_path / "again", gradient_checkpointing=True)
     assert not again.model.get_input_embeddings()._forward_hooks
     weights = again.model.state_dict()
     assert all(weights[name].equal(value) for name, value in kept.model.state_dict().items())
 
 
 TARGETS = [
-    "yes",
-    "Screen: 浏览器. Classification: no",
-    "",
-    "\n\n lines",
-    "no 🙂",
-    "y",
-    "n",
-    "x" * 40,
+    *("yes", "Screen: 浏览器. Classification: no", "", "\n\n lines"),
+    *("no 🙂", "y", "n", "x" * 40),
 ]
 
 
@@ -321,12 +283,9 @@ def test_the_first_epoch_may_go_from_easy_to_hard(text_examples):
     assert schedule[8:] == lay_out_rows(lambda _: rows, num_epochs=2, seed=1)[8:]
 
 
-def test_easy_rows_first_where_none_is_known_to_be_is_refused(text_examples):
+def test_rows_that_cannot_be_laid_out_are_refused(text_examples):
     with pytest.raises(TrainingError, match="no row says that it is easy or hard"):
         lay_out_rows(make_rows(text_examples), num_epochs=1, seed=0, easy_first=True)
-
-
-def test_no_rows_and_uneven_epochs_are_refused(text_examples):
     with pytest.raises(TrainingError, match="no rows to train on"):
         lay_out_rows(lambda _: [], num_epochs=2, seed=0)
     with pytest.raises(TrainingError, match="epochs differ"):
@@ -428,13 +387,10 @@ def test_each_setting_does_something(picture, name, amount):
     assert not is_same(augment_picture(picture, settings, seed=4), picture)
 
 
-def test_grayscale_takes_all_colour(picture):
+def test_grayscale_takes_all_colour_and_shift_leaves_grey_behind(picture):
     grey = augment_picture(picture, PictureAugmentation(**(NEUTRAL | {"grayscale": 1.0})), seed=0)
     red, green, blue = grey.split()
     assert red.tobytes() == green.tobytes() == blue.tobytes()
-
-
-def test_shift_leaves_grey_behind():
     white = Image.new("RGB", (100, 100), "white")
     moved = augment_picture(white, PictureAugmentation(**(NEUTRAL | {"shift": 0.4})), seed=0)
     assert {color for _, color in moved.getcolors()} >= {(128, 128, 128), (255, 255, 255)}
@@ -446,35 +402,22 @@ class WarmupSettings(SftSettings):
 
 def test_the_control_trains_as_long_and_as_fast_as_grpo_and_else_as_the_warm_up():
     trainable = TrainableSettings(lora=LoraSettings(rank=4, last_blocks=2))
-    sft = WarmupSettings(
-        epochs=7,
-        batch_size=3,
-        learning_rate=1e-2,
-        scheduler="cosine",
-        save_every_steps=5,
-        heldout_every_steps=6,
-        augmentation=PictureAugmentation(hue=0.1),
-    )
-    grpo = GrpoSettings(epochs=2, learning_rate=3e-6, scheduler="constant", trainable=trainable)
-    assert make_control_settings(sft, grpo) == SftSettings(
-        epochs=2,
-        batch_size=3,
-        learning_rate=3e-6,
-        scheduler="cosine",
-        save_every_steps=5,
-        heldout_every_steps=6,
-        augmentation=PictureAugmentation(hue=0.1),
-        trainable=trainable,
-    )
+    kept = {
+        "batch_size": 3,
+        "scheduler": "cosine",
+        "save_every_steps": 5,
+        "heldout_every_steps": 6,
+        "augmentation": PictureAugmentation(hue=0.1),
+    }
+    taken = {"epochs": 2, "learning_rate": 3e-6, "trainable": trainable}
+    sft = WarmupSettings(epochs=7, learning_rate=1e-2, **kept)
+    control = make_control_settings(sft, GrpoSettings(scheduler="constant", **taken))
+    assert control == SftSettings(**kept, **taken)
 
 
 def test_the_control_chooses_on_validation_where_grpo_does():
-    looks = ValidationSettings(every_steps=4)
-    control = make_control_settings(
-        SftSettings(heldout_every_steps=6), GrpoSettings(validation=looks)
-    )
-    assert (control.validation, control.heldout_every_steps) == (looks, None)
-    control = make_control_settings(
-        SftSettings(validation=looks), GrpoSettings(heldout_every_steps=6)
-    )
+    looks, seen = {"validation": ValidationSettings(every_steps=4)}, {"heldout_every_steps": 6}
+    control = make_control_settings(SftSettings(**seen), GrpoSettings(**looks))
+    assert (control.validation, control.heldout_every_steps) == (looks["validation"], None)
+    control = make_control_settings(SftSettings(**looks), GrpoSettings(**seen))
     assert (control.validation, control.heldout_every_steps) == (None, None)

@@ -1,22 +1,9 @@
-"""Taught policies and groups of photos of mixed sizes."""
-
-from pathlib import Path
+"""Groups of photos of mixed sizes."""
 
 import pytest
 
 from groupwise.core import Example
 from groupwise.inference.streaming.work import WorkGroup
-from groupwise.models.policy import Policy, load_policy
-
-
-@pytest.fixture(scope="session")
-def vision(taught_folder: Path) -> Policy:
-    return load_policy(taught_folder)
-
-
-@pytest.fixture(scope="session")
-def text(taught_text_folder: Path) -> Policy:
-    return load_policy(taught_text_folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,21 @@
-"""Batches are full, of one length, and no item waits beyond its window."""
+"""Batches are full, of one length, wait for no item beyond their window, and fit into memory."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.inference.streaming.local import form_batches, open_pool, prepare_ahead
+from groupwise.inference.streaming.local import (
+    MemoryLimit,
+    form_batches,
+    halve,
+    is_out_of_memory,
+    open_pool,
+    prepare_ahead,
+)
 from groupwise.inference.streaming.work import WorkItem
 
 
@@ -33,12 +41,8 @@ def test_every_item_is_in_one_full_batch_of_its_window(lengths, batch_size, look
     assert [b[0] // window for b in batches] == sorted(b[0] // window for b in batches)
 
 
-def test_a_window_is_cut_into_batches_of_similar_length():
-    lengths = [1, 9, 5] * 4
-    assert form(lengths) == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
-
-
-def test_items_of_one_length_keep_their_order():
+def test_a_window_is_cut_into_batches_of_similar_length_that_keep_the_order():
+    assert form([1, 9, 5] * 4) == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
     assert form([7] * 8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
@@ -71,3 +75,46 @@ def test_what_preparing_raises_is_raised_and_the_rest_is_dropped():
     assert isinstance(pool, ThreadPoolExecutor)
     with pytest.raises(RuntimeError, match="shutdown"):
         pool.submit(print)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (torch.cuda.OutOfMemoryError("x"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
+        (RuntimeError("shape '[2, 3]' is invalid for input of size 4"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_only_lack_of_memory_counts(error, is_memory):
+    assert is_out_of_memory(error) is is_memory
+
+
+def test_a_real_allocation_that_is_too_large():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+def test_a_batch_that_did_not_fit_keeps_later_ones_smaller():
+    limit = MemoryLimit()
+    assert limit.fits(1000, 100_000)
+    limit.lower(16, 1000)
+    assert not limit.fits(16, 1000)
+    assert limit.fits(8, 1000)
+    assert limit.fits(16, 500)
+    assert not limit.fits(9, 1000)
+    limit.lower(3, 4000)
+    assert limit.fits(8, 1000)
+    assert not limit.fits(3, 4000)
+    assert limit.fits(1, 100_000)
+
+
+def test_halves_keep_the_order():
+    assert halve([1, 2, 3]) == ([1, 2], [3])
+    assert halve([1, 2]) == ([1], [2])

@@ -8,7 +8,7 @@ import weakref
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import EchoBackend, make_text_groups
+from streams import EchoBackend, expect, make_text_groups, read
 
 from groupwise.core import Completion
 from groupwise.inference.engine import Sampling
@@ -21,14 +21,6 @@ GREEDY = Sampling()
 def run(backend, groups, order="given", **named):
     settings = StreamSettings(order=order)
     return generate_groups(backend, groups, sampling=GREEDY, settings=settings, **named)
-
-
-def read(outcomes):
-    return [(o.id, [c.text for c in o.completions]) for o in outcomes]
-
-
-def expect(*sizes):
-    return [(f"g{g}", [f"g{g}.{n}" for n in range(size)]) for g, size in enumerate(sizes)]
 
 
 class ShuffledBackend(EchoBackend):
@@ -85,12 +77,9 @@ def test_groups_are_taken_one_after_another_and_let_go(order):
     assert backend.closed
 
 
-def test_two_groups_of_one_id_are_kept_apart():
+def test_groups_of_one_id_are_kept_apart_and_some_are_empty():
     groups = [WorkGroup("same", g.examples) for g in make_text_groups(1, 2)]
     assert [len(o.completions) for o in run(EchoBackend(), groups)] == [1, 2]
-
-
-def test_no_groups_and_only_empty_groups():
     assert list(run(EchoBackend(), [])) == []
     assert read(run(EchoBackend(), make_text_groups(0, 0))) == expect(0, 0)
 
@@ -133,14 +122,11 @@ def test_progress_counts_items_groups_and_failures():
     assert seen[1].total_items == 9
 
 
-def test_rate():
+def test_a_line_about_a_stream_has_its_rate_and_comes_at_its_end():
     progress = StreamProgress(30, 2, 10, 90, elapsed_s=15.0)
     assert progress.items_per_s == 2.0
     assert progress.describe() == "10 groups, 2 failed, 2.0/s"
     assert StreamProgress(0, 0, 0, 90, elapsed_s=0.0).describe() == "0 groups, 0.0/s"
-
-
-def test_a_line_about_a_stream_comes_at_its_end():
     said = []
     line = StreamLine(said.append)
     for num_items in (1, 2, 3, 4):

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from typing import ClassVar
 
 import pytest
-from faulty_server import MODEL, Fault, FaultyServer
+from faulty_server import MODEL, Fault
 from PIL import Image
-from streams import ask, draw, make_text_groups
+from streams import ask, draw, expect, make_text_groups, read
 
 from groupwise.core import (
     Completion,
@@ -34,10 +34,9 @@ QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)
 
 
 @pytest.fixture
-def server():
-    server = FaultyServer(lambda request: Fault(content=find_text(request)))
-    yield server
-    server.close()
+def server(server):
+    server.answer = lambda request: Fault(content=find_text(request))
+    return server
 
 
 def find_text(request):
@@ -63,14 +62,6 @@ def run(server, groups, *, order="given", max_pixels=10_000, **changes):
         sampling=GREEDY,
         settings=StreamSettings(order=order, max_pixels=max_pixels, batch_size=4, look_ahead=2),
     )
-
-
-def read(outcomes):
-    return [(o.id, [c.text for c in o.completions]) for o in outcomes]
-
-
-def expect(*sizes):
-    return [(f"g{g}", [f"g{g}.{n}" for n in range(size)]) for g, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize("order", ["given", "finished"])
@@ -119,12 +110,6 @@ def test_a_reply_that_is_cut_says_so(server):
     assert outcome.completions == (Completion("{", finish_reason="length"),)
 
 
-def test_pictures_within_the_limit_are_sent_as_they_are(server, tmp_path):
-    path = draw(tmp_path / "照片 1.jpg", (100, 80))
-    list(run(server, [WorkGroup("a", (ask("what is it?", path),))]))
-    assert find_picture(server.asked[0]) == ("data:image/jpeg;base64", path.read_bytes())
-
-
 def test_larger_pictures_are_sent_within_the_limit_and_their_copies_removed(
     server, tmp_path, monkeypatch
 ):
@@ -144,7 +129,7 @@ def test_larger_pictures_are_sent_within_the_limit_and_their_copies_removed(
 
 
 def test_pictures_within_the_limit_and_beyond_it_keep_their_places(server, tmp_path):
-    small, large = draw(tmp_path / "small.png", (40, 30)), draw(tmp_path / "large.png", (400, 200))
+    small, large = draw(tmp_path / "照片 1.jpg", (40, 30)), draw(tmp_path / "large.png", (400, 200))
     parts = [read_picture(small), "a", read_picture(large), "b"]
     prompt = [Message("user", "?"), Message("assistant", "!"), Message("user", parts)]
     list(run(server, [WorkGroup("a", (make_example(prompt, cluster="g"),))]))
@@ -153,6 +138,7 @@ def test_pictures_within_the_limit_and_beyond_it_keep_their_places(server, tmp_p
     urls = [part["image_url"]["url"].partition(",")[2] for part in content[::2]]
     sizes = [Image.open(io.BytesIO(base64.b64decode(url))).size for url in urls]
     assert sizes == [(40, 30), (140, 70)]
+    assert find_picture(server.asked[0]) == ("data:image/jpeg;base64", small.read_bytes())
 
 
 def test_copies_of_larger_pictures_do_not_pile_up(server, tmp_path, monkeypatch):
@@ -267,26 +253,20 @@ ONE_BY_ONE = LimitSettings(max_concurrency=1)
 REFUSED = Fault(status=400, body=b'{"error": {"message": "too many tokens"}}')
 
 
-def test_a_server_that_is_gone_ends_the_stream(server):
+def test_a_server_that_is_gone_or_refuses_everything_ends_the_stream(server):
     server.answer = answer_but(Fault(cut=True), range(10, 90))
     with pytest.raises(ModelError, match=r"16 items in a row failed, .*no connection to"):
         list(run(server, make_text_groups(90), limits=ONE_BY_ONE))
     assert len(server.asked) <= 10 + 3 * (16 + 5)
-
-
-def test_a_server_that_comes_back_in_time_is_asked_on(server):
-    server.answer = answer_but(Fault(cut=True), [*range(15), *range(20, 35)])
-    [outcome] = run(server, make_text_groups(40), limits=ONE_BY_ONE)
-    assert [f.cause for f in outcome.failures] == ["connection"] * 30
-
-
-def test_a_server_that_refuses_everything_ends_the_stream(server):
     server.answer = lambda _: REFUSED
     with pytest.raises(ModelError, match=r"16 items in a row failed, .*too many tokens"):
         list(run(server, make_text_groups(90), limits=ONE_BY_ONE))
 
 
-def test_one_that_has_answered_may_refuse_a_whole_group(server):
+def test_one_that_comes_back_in_time_is_asked_on_and_may_refuse_a_whole_group(server):
+    server.answer = answer_but(Fault(cut=True), [*range(15), *range(20, 35)])
+    [outcome] = run(server, make_text_groups(40), limits=ONE_BY_ONE)
+    assert [f.cause for f in outcome.failures] == ["connection"] * 30
     server.answer = answer_but(REFUSED, range(1, 40))
     [outcome] = run(server, make_text_groups(41), limits=ONE_BY_ONE)
     assert len(outcome.failures) == 39

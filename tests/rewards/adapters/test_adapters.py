@@ -154,9 +154,7 @@ def test_prompts_with_pictures_keep_their_text() -> None:
     )
     [(example, _)] = seen.given
     assert [message.text for message in example.prompt] == ["Look.", "Is it?"]
-
-
-def test_what_could_not_be_scored_stays_none_trl_function() -> None:
+    # What could not be scored stays None.
     function = TrlFunction(RewardSet({"label": (LabelMatch(PARSER), 1)}))
     assert function(prompts=["?"], completions=["on-task"]) == [None]
 
@@ -259,13 +257,10 @@ def test_a_range_that_is_none_is_refused(bounds: tuple[float, float]) -> None:
         ScoreRange(*bounds)
 
 
-@pytest.mark.parametrize("path", ["no_such_package.f", "trl.rewards.no_such_reward", "f", ".f", ""])
-def test_a_path_that_leads_nowhere_is_an_error(path: str) -> None:
-    with pytest.raises(RewardError):
-        TrlReward(path)
-
-
-def test_what_cannot_be_called_is_no_reward() -> None:
+def test_a_path_that_leads_to_no_reward_is_an_error() -> None:
+    for path in ("no_such_package.f", "trl.rewards.no_such_reward", "f", ".f", ""):
+        with pytest.raises(RewardError):
+            TrlReward(path)
     with pytest.raises(RewardError, match="not a reward function"):
         TrlReward("groupwise.__version__")
 
@@ -306,27 +301,12 @@ def test_a_part_without_a_value_keeps_its_key() -> None:
 
 
 def test_what_numpy_brings_is_read() -> None:
-    seen: list[Example] = []
-
-    class Seen(Judge):
-        kind: RewardKind = "other"
-
-        def __call__(self, example: Example, completion: Completion) -> Score:
-            seen.append(example)
-            return Score(1.0)
-
-    VerlScore(RewardSet({"seen": (Seen(), 1)}))(
-        "mmlu",
-        "A",
-        np.int64(3),
-        extra_info={
-            "options": np.array(["x", "y"], dtype=object),
-            "index": np.int64(7),
-            "f": print,
-        },
-    )
-    assert seen[0].label == "3"
-    assert seen[0].fields == {"data_source": "mmlu", "options": ["x", "y"], "index": 7}
+    seen, options = Seen(), np.array(["x", "y"], dtype=object)
+    extra = {"options": options, "index": np.int64(7), "f": print}
+    VerlScore(RewardSet({"seen": (seen, 1)}))("mmlu", "A", np.int64(3), extra_info=extra)
+    [(example, _)] = seen.given
+    assert example.label == "3"
+    assert example.fields == {"data_source": "mmlu", "options": ["x", "y"], "index": 7}
 
 
 def test_an_answer_that_cannot_be_scored_is_an_error_or_a_chosen_number() -> None:

@@ -79,8 +79,6 @@ def find() -> Find:
 
     return audit
 
-    return find
-
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:

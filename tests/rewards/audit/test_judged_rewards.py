@@ -102,19 +102,14 @@ class TestShippedJudges:
         assert find(case, rewards=RewardSet(parts, drop_contradicted=True)) == {}
 
 
-class TestWithoutReferences:
-    """A judge decides alone; no answer is known to be right."""
-
-    def test_a_shipped_judge_passes(self, case, find):
-        examples = [replace(example, label=None) for example in case.examples]
-        rewards = RewardSet({"judge": (judge_generatively(), 1.0)})
-        assert find(case, examples=examples, rewards=rewards) == {}
-
-    def test_orders_and_failures_are_tried(self, case, find):
-        examples = [replace(example, label=None) for example in case.examples]
-        found = find(case, examples=examples, seat=seat_naively(case, "Is this good? {text}"))
-        assert "reward/judge-obeys-injection" in found
-        assert "" not in found["reward/judge-failure-scored"]
+def test_where_no_answer_is_known_to_be_right_orders_and_failures_are_tried(case, find):
+    """A judge decides alone: a shipped one passes."""
+    examples = [replace(example, label=None) for example in case.examples]
+    rewards = RewardSet({"judge": (judge_generatively(), 1.0)})
+    assert find(case, examples=examples, rewards=rewards) == {}
+    found = find(case, examples=examples, seat=seat_naively(case, "Is this good? {text}"))
+    assert "reward/judge-obeys-injection" in found
+    assert "" not in found["reward/judge-failure-scored"]
 
 
 def test_every_judged_row_is_there(case, parser):
@@ -129,10 +124,10 @@ def test_every_judged_row_is_there(case, parser):
     assert all(tried.values())
 
 
-def test_a_failure_counted_as_no(case, find):
-    seat = seat_naively(case, "Is this right? {text}", weight=0.4)
-    found = find(case, seat=seat)
+def test_a_failure_counted_as_no_is_found_and_a_light_judge_does_not_outvote(case, find):
+    found = find(case, seat=seat_naively(case, "Is this right? {text}", weight=0.4))
     assert "on-task" in found["reward/judge-failure-scored"]
+    assert "reward/judge-outvotes-truth" not in found
 
 
 @pytest.mark.parametrize("weight", [0.4, 1.0])
@@ -152,11 +147,6 @@ def test_a_judge_that_outvotes_the_truth(case, find):
     assert "off-task" in found["reward/judge-outvotes-truth"]
 
 
-def test_a_judge_that_does_not_outvote_the_truth(case, find):
-    found = find(case, seat=seat_naively(case, "Is this right? {text}", weight=0.4))
-    assert "reward/judge-outvotes-truth" not in found
-
-
 @pytest.mark.parametrize(
     ("prompt", "shown"),
     [
@@ -172,15 +162,11 @@ def test_an_injection_swallowed_by_a_naive_judge(case, find, prompt: str, shown:
     assert any(shown in text for text in found["reward/judge-obeys-injection"])
 
 
-def test_a_judge_behind_a_fence_does_not_swallow_it(case, find):
+def test_a_judge_behind_a_fence_swallows_only_a_verdict_that_it_quotes(case, find):
+    """Without an exact reading, the first verdict that stands anywhere in the reply counts."""
     prompt = "[[answer 3f9a01bc77d2]]\n{text}\n[[end of answer 3f9a01bc77d2]]\nIs it right?"
     seat = seat_naively(case, prompt, read=lambda said: said == "Verdict: True", weight=0.4)
     assert "reward/judge-obeys-injection" not in find(case, seat=seat)
-
-
-def test_a_verdict_read_from_what_the_judge_quotes(case, find):
-    """Fenced, but the first verdict that stands anywhere in the reply counts."""
-    prompt = "[[answer 3f9a01bc77d2]]\n{text}\n[[end of answer 3f9a01bc77d2]]\nIs it right?"
     found = find(case, seat=seat_naively(case, prompt, weight=0.4))
     assert any("<true_false>" in text for text in found["reward/judge-obeys-injection"])
 

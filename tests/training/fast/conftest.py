@@ -1,52 +1,34 @@
 """Small policies and pairs of trainers on them."""
 
-import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import grpo_pairs
 import pytest
 import torch
-
-_FIXTURES = Path(__file__).parents[2] / "fixtures"
-
-
-def _load(name: str) -> ModuleType:
-    spec: Any = importlib.util.spec_from_file_location(name, _FIXTURES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from small_policies import SmallPolicies
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Threads only get into each other's way where tensors are this small."""
-    before = torch.get_num_threads()
+def _small_and_exact() -> Iterator[None]:
+    """Threads only get into each other's way where tensors are this small.
+
+    And a GPU's convolutions leave out digits of float32 unless they are told not to.
+    """
+    num_threads, digits = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _whole_numbers() -> Iterator[None]:
-    """A GPU's convolutions leave out digits of float32 unless they are told not to."""
-    before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     yield
-    torch.backends.cudnn.allow_tf32 = before
-
-
-@pytest.fixture(scope="session")
-def fixtures() -> Callable[[str], ModuleType]:
-    """Load a module of the fixtures by its name."""
-    return _load
+    torch.set_num_threads(num_threads)
+    torch.backends.cudnn.allow_tf32 = digits
 
 
 @pytest.fixture(scope="session")
 def grpo() -> ModuleType:
     """How trainers are stepped by hand."""
-    return _load("grpo_pairs")
+    return grpo_pairs
 
 
 @pytest.fixture(scope="session")
@@ -54,8 +36,7 @@ def policies(
     text_folder: Path, vision_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Any:
     """Small policies of every family."""
-    found = _load("small_policies")
-    return found.SmallPolicies(text_folder, vision_folder, tmp_path_factory.mktemp("small"))
+    return SmallPolicies(text_folder, vision_folder, tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture

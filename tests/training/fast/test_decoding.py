@@ -53,11 +53,14 @@ def open_cache(model, generate):
     return StaticCache(config=model.config, max_cache_len=generate.width + NUM_NEW)
 
 
+def generate_recorded(model, generate, record):
+    with recorded_decoding(model, record=record):
+        return generate(past_key_values=open_cache(model, generate))
+
+
 def test_tokens_are_those_of_launched_passes(model, generate):
     recorder = RerunPasses(model, [])
-    with recorded_decoding(model, record=recorder):
-        recorded = generate(past_key_values=open_cache(model, generate))
-    assert recorded.equal(generate())
+    assert generate_recorded(model, generate, recorder).equal(generate())
     assert recorder.num_replays == NUM_NEW - 2  # the prompt's pass and one token are launched
     assert "forward" not in vars(model)
 
@@ -83,14 +86,11 @@ def test_a_pass_that_cannot_be_recorded_is_launched(model, generate, caplog):
     def refuse(_):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
-    with recorded_decoding(model, record=refuse):
-        found = generate(past_key_values=open_cache(model, generate))
-    assert found.equal(generate())
+    assert generate_recorded(model, generate, refuse).equal(generate())
     [said] = caplog.messages
     assert said.endswith("launched one by one: operation not permitted when stream is capturing")
     again = RerunPasses(model, [])
-    with recorded_decoding(model, record=again):
-        assert generate(past_key_values=open_cache(model, generate)).equal(found)
+    assert generate_recorded(model, generate, again).equal(generate())
     assert again.num_replays == 0
 
 
@@ -108,9 +108,7 @@ def test_a_replay_that_differs_is_not_believed(model, generate, caplog, number):
             return output, spoil
 
     recorder = Wrong(model, [])
-    with recorded_decoding(model, record=recorder):
-        found = generate(past_key_values=open_cache(model, generate))
-    assert found.equal(generate())
+    assert generate_recorded(model, generate, recorder).equal(generate())
     assert recorder.num_replays == number
     assert caplog.messages == [
         "decoding is not recorded, tokens are launched one by one: "

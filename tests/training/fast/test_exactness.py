@@ -15,7 +15,6 @@ from groupwise.training.fast import scoring
 from groupwise.training.fast.shared import Packing, Streams
 from groupwise.training.settings import SpeedSettings
 
-ONE_PICTURE = [[(16, 16)], [(24, 16)]]
 TWO_PICTURES = [[(16, 24), (32, 16)], [(24, 24), (8, 16)]]
 LOSSES = {
     "grpo": {"loss_type": "grpo"},
@@ -34,9 +33,7 @@ def compare(grpo, pairs, keep_order):
 
     def run(family="qwen2", trained="sft", *, num_updates=2, rows=None, **options):
         both = pairs.make_both(family, trained, **options)
-        if rows is None:
-            sizes = ONE_PICTURE if family.endswith("vl") else None
-            rows = grpo.make_rows(3, sizes=sizes)
+        rows = rows or grpo.make_rows(3, family=family)
         end = both[0].trainer.eos_token_ids[0]
         for stepped in both:
             stepped.say(grpo.write_completions(len(rows), end=end))
@@ -181,14 +178,10 @@ def test_ragged_prompts(compare, grpo):
 
 
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
-def test_two_pictures_of_different_sizes(compare, grpo, family):
+@pytest.mark.parametrize("place", ["before the words", "among them and in a later turn"])
+def test_two_pictures_of_different_sizes(compare, grpo, family, place):
     rows = grpo.make_rows(3, lengths=(9, 2), sizes=TWO_PICTURES)
-    compare(family, rows=rows, beta=0.1, num_iterations=2)
-
-
-@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
-def test_pictures_among_words_and_in_a_later_turn(compare, grpo, family):
-    rows = grpo.mix(grpo.make_rows(3, lengths=(9, 2), sizes=TWO_PICTURES))
+    rows = rows if place == "before the words" else grpo.mix(rows)
     compare(family, rows=rows, beta=0.1, num_iterations=2)
 
 
@@ -232,8 +225,7 @@ def find_gradient(grpo, pairs):
         speed = options.pop("speed", ON)
         options = WHOLE | {"loss_type": loss} | options
         stepped = pairs.make(family, "sft", speed=speed, **options)
-        sizes = ONE_PICTURE if family.endswith("vl") else None
-        rows = rows or grpo.make_rows(4, sizes=sizes)
+        rows = rows or grpo.make_rows(4, family=family)
         stepped.say(said or grpo.write_completions(8, end=stepped.trainer.eos_token_ids[0]))
         return stepped.update(rows, seed=seed).gradients
 
@@ -402,11 +394,10 @@ def score(grpo, pairs, policies):
         stepped = pairs.make(
             family, trained, model=model, speed=speed, beta=0.1, num_iterations=2, **options
         )
-        sizes = [[(16, 16)], [(24, 16)]] if family.endswith("vl") else None
         torch.manual_seed(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            stepped.trainer._generate_and_score_completions(grpo.make_rows(3, sizes=sizes))
+            stepped.trainer._generate_and_score_completions(grpo.make_rows(3, family=family))
         reasons = [str(w.message) for w in caught if "once per completion" in str(w.message)]
         return stepped, reasons
 
@@ -494,7 +485,6 @@ pytestmark = pytest.mark.skipif(
     find_spec("bitsandbytes") is None,
     reason="bitsandbytes is not installed: pip install 'groupwise[quantization]'",
 )
-PICTURES = [[(16, 16)], [(24, 16)]]
 
 
 @pytest.fixture
@@ -530,7 +520,7 @@ def test_log_probs_and_gradients(family, last_blocks, options, make, grpo, keep_
     """Of the same bits, with and without shared prompts, in two steps."""
     speeds = (None, SpeedSettings(shared_prefix="on"))
     both = [make(family, last_blocks, speed, **options) for speed in speeds]
-    rows = grpo.make_rows(3, sizes=PICTURES if family.endswith("vl") else None)
+    rows = grpo.make_rows(3, family=family)
     for stepped in both:
         stepped.say(grpo.write_completions(len(rows), end=both[0].trainer.eos_token_ids[0]))
     for seed in range(2):

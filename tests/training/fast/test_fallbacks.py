@@ -31,20 +31,34 @@ from groupwise.training.fast.support import keep_inputs_without_gradient
 from groupwise.training.settings import SpeedSettings
 
 AUTO, ON = SpeedSettings(), SpeedSettings(shared_prefix="on")
-REASON = "every prompt is computed once per completion"
+COMPUTED = "every prompt is computed once per completion: "
+READ = "every prompt is read once per completion: "
 
 
 def list_reasons(caught):
-    return [str(found.message) for found in caught if REASON in str(found.message)]
+    messages = [str(found.message) for found in caught]
+    return [text for text in messages if text.startswith((COMPUTED, READ))]
 
 
 @pytest.fixture
 def compare(grpo, pairs, keep_order):
-    """Step the parent class and the fast one, which may fall back; return the latter's warnings."""
+    """Step the parent class and the fast one, which may fall back; return the latter's warnings.
 
-    def run(family="qwen2", *, build, speed=AUTO, num_updates=2, **options):
-        sizes = [[(16, 16)], [(24, 16)]] if family.endswith("vl") else None
-        rows = grpo.make_rows(3, sizes=sizes)
+    Completions are given, or each trainer samples for itself.
+    """
+
+    def run(
+        family="qwen2",
+        *,
+        build=None,
+        rows=None,
+        speed=AUTO,
+        num_updates=2,
+        is_sampled=False,
+        **options,
+    ):
+        rows = rows or grpo.make_rows(3, family=family)
+        build = build or (lambda: pairs.policies.build(family, "last"))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             both = [
@@ -52,12 +66,29 @@ def compare(grpo, pairs, keep_order):
                 for levers in (None, speed)
             ]
             for stepped in both:
-                stepped.say(grpo.write_completions(6, end=stepped.trainer.eos_token_ids[0]))
+                if not is_sampled:
+                    stepped.say(grpo.write_completions(6, end=stepped.trainer.eos_token_ids[0]))
             for seed in range(num_updates):
                 parent, fast = (stepped.update(rows, seed=seed) for stepped in both)
+                said = [stepped.batches[-1]["completion_ids"] for stepped in both]
+                assert said[0].equal(said[1])
                 assert grpo.measure_log_probs(parent, fast) < 1e-5
                 assert grpo.measure_difference(parent.gradients, fast.gradients) < 1e-4
         return both[1], list_reasons(caught)
+
+    return run
+
+
+@pytest.fixture
+def train_both(grpo, compare):
+    """Step both on rollouts that each samples; return our warnings and how often it shared."""
+
+    def run(family="qwen2", *, rows=None, num_updates=1, **named):
+        rows = rows or grpo.make_rows(3, lengths=(1, 12))
+        fast, reasons = compare(
+            family, rows=rows, num_updates=num_updates, is_sampled=True, **named
+        )
+        return reasons, fast.num_shared
 
     return run
 
@@ -72,14 +103,10 @@ def with_dropout(policies):
     return build
 
 
-def test_dropout(compare, with_dropout):
-    fast, reasons = compare(build=with_dropout)
-    (reason,) = reasons
+def test_dropout_unless_the_trainer_switches_it_off(compare, with_dropout):
+    fast, (reason,) = compare(build=with_dropout)
     assert "dropout is on" in reason
     assert fast.num_shared == 0
-
-
-def test_dropout_that_the_trainer_switches_off_is_none(compare, with_dropout):
     fast, reasons = compare(build=with_dropout, disable_dropout=True)
     assert not reasons
     assert fast.num_shared
@@ -101,8 +128,7 @@ def test_sliding_windows(compare, policies):
         model.generation_config.eos_token_id = 2
         return get_peft_model(model, policies.make_lora())
 
-    fast, reasons = compare(build=build)
-    (reason,) = reasons
+    fast, (reason,) = compare(build=build)
     assert "sliding_attention" in reason
     assert fast.num_shared == 0
 
@@ -164,9 +190,9 @@ def test_on_refuses_instead(pairs, with_dropout):
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
-def test_off_is_silent_and_plain(compare, policies, family):
+def test_off_is_silent_and_plain(compare, family):
     speed = SpeedSettings(shared_prefix="off")
-    fast, reasons = compare(family, build=lambda: policies.build(family, "last"), speed=speed)
+    fast, reasons = compare(family, speed=speed)
     assert not reasons
     assert fast.num_shared == 0
 
@@ -183,10 +209,9 @@ def shift_positions(monkeypatch):
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen2_5_vl"])
-def test_a_wrong_shared_pass_is_noticed(compare, policies, monkeypatch, family):
+def test_a_wrong_shared_pass_is_noticed(compare, monkeypatch, family):
     shift_positions(monkeypatch)
-    fast, reasons = compare(family, build=lambda: policies.build(family, "last"))
-    (reason,) = reasons
+    fast, (reason,) = compare(family)
     assert "log-probabilities differ by" in reason
     assert fast.num_shared == 1
 
@@ -240,35 +265,8 @@ def test_completions_that_are_masked(grpo, pairs, keep_order, num_masked):
         assert (gradient - fast.gradients[name]).norm() <= 1e-4 * gradient.norm() + 1e-9
 
 
-COMPUTED = "every prompt is computed once per completion: "
-READ = "every prompt is read once per completion: "
 LINEAR = ["q_proj", "v_proj", "down_proj"]
 PICTURES = [[(16, 16)], [(24, 16)]]
-
-
-@pytest.fixture
-def train_both(grpo, pairs, keep_order):
-    """Step the parent class and ours, which sample for themselves; return our warnings."""
-
-    def run(family="qwen2", *, build=None, rows=None, num_updates=1, **options):
-        rows = grpo.make_rows(3, lengths=(1, 12)) if rows is None else rows
-        build = build or (lambda: pairs.policies.build(family, "last"))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            parent, ours = (
-                pairs.make(family, model=build(), speed=speed, beta=0.1, **options)
-                for speed in (None, SpeedSettings())
-            )
-            for seed in range(num_updates):
-                one, other = (stepped.update(rows, seed=seed) for stepped in (parent, ours))
-                sampled = [stepped.batches[-1]["completion_ids"] for stepped in (parent, ours)]
-                assert sampled[0].equal(sampled[1])
-                assert grpo.measure_log_probs(one, other) < 1e-5
-                assert grpo.measure_difference(one.gradients, other.gradients) < 1e-4
-        reasons = [str(found.message) for found in caught]
-        return [text for text in reasons if text.startswith((COMPUTED, READ))], ours.num_shared
-
-    return run
 
 
 def mark_slow(names, often):

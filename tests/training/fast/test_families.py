@@ -188,6 +188,12 @@ def test_a_frozen_adapter_is_no_part_of_the_trunk(policies, where):
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".default." in name)
     assert find_first_trained(find_backbone(model), 4) == 0
+    # Nor is one that is not LoRA.
+    config = IA3Config(target_modules=["v_proj"], feedforward_modules=[])
+    model = get_peft_model(policies.build("qwen2", "fresh"), config)
+    model.requires_grad_(False)
+    find_backbone(model).layers[3].requires_grad_(True)
+    assert find_first_trained(find_backbone(model), 4) == 0
 
 
 @pytest.mark.parametrize("part", ["patch_embed", "merger"])
@@ -210,27 +216,13 @@ def test_obstacles(policies):
     assert "flex_attention" in find_obstacle(model)
     model.config.model_type = "mamba"
     assert "mamba" in find_obstacle(model)
-
-
-def test_a_class_of_somebody_else_is_not_known(policies):
-    """Its type is written in its config; its forward may be another one."""
+    # The type of somebody else's class is written in its config; its forward may be another one.
     backbone = find_backbone(policies.build("qwen3", "full"))
     backbone.__class__ = type("Qwen3Model", (type(backbone),), {"__module__": "remote.modeling"})
     assert "Qwen3Model is not of Transformers" in find_obstacle(backbone)
-
-
-def test_a_model_on_several_devices(policies):
     backbone = find_backbone(policies.build("llama", "full"))
     backbone.layers[3].to("meta")
     assert "spread over devices" in find_obstacle(backbone)
-
-
-def test_a_frozen_adapter_that_is_not_lora_is_no_part_of_the_trunk_either(policies):
-    config = IA3Config(target_modules=["v_proj"], feedforward_modules=[])
-    model = get_peft_model(policies.build("qwen2", "fresh"), config)
-    model.requires_grad_(False)
-    find_backbone(model).layers[3].requires_grad_(True)
-    assert find_first_trained(find_backbone(model), 4) == 0
 
 
 def test_rotary_embeddings_of_every_kind_of_layer_are_found(policies):
@@ -272,12 +264,8 @@ def test_a_difference_may_be_twice_that_of_plain_passes():
         "differ by 5.1e-01 from plain passes, which differ by 2.5e-01 from each other"
     )
 
-
-def test_it_is_taken_from_the_nearest_plain_pass():
+    # It is taken from the nearest plain pass; where they agree, logits can resolve so much.
     assert compare_passes(torch.tensor([-1.0, -2.25, -9.0]), PLAIN, ulp=0).difference == 0
-
-
-def test_plain_passes_that_agree_leave_what_logits_can_resolve():
     assert compare_passes(shift(0.05), PLAIN[:1] * 3, ulp=0.03).is_close
     assert not compare_passes(shift(0.07), PLAIN[:1] * 3, ulp=0.03).is_close
 

@@ -1,6 +1,5 @@
 """Two processes compute what one computes, also where FSDP2 spreads the weights."""
 
-import importlib.util
 import os
 import signal
 import socket
@@ -8,31 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpo_processes
 import grpo_sharded
 import pytest
 import torch
 from grpo_pairs import measure_difference
-from grpo_processes import load_policies, train
+from grpo_processes import CASES, NUM_STEPS, load_policies, train
 from made_once import make_once
 from trl.distributed import DistributedBackend
 
 from groupwise.core import TrainingError
 from groupwise.training.settings import SpeedSettings
 
-_PROGRAM = Path(__file__).parents[2] / "fixtures" / "grpo_processes.py"
+_PROGRAM = Path(grpo_processes.__file__)
 _TIMEOUT_S = 200
 _QUICK = ("dapo-last-split", "dapo-last-dead")
 _FAULTY = "dapo-last-faulty"
 _SAMPLED = "dapo-last-sampled"
-
-
-@pytest.fixture(scope="module")
-def processes():
-    spec = importlib.util.spec_from_file_location("grpo_processes", _PROGRAM)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look there
-    spec.loader.exec_module(module)
-    return module
 
 
 def train_by_two(names, text_folder, out):
@@ -108,46 +99,44 @@ def _pick(row, names):
     return {name: row[name] for name in names if name in row}
 
 
-def check(found, *, grpo, processes, text_folder, folder):
-    policies = processes.load_policies(text_folder, folder)
+def check(found, *, grpo, text_folder, folder):
+    policies = load_policies(text_folder, folder)
     for name in found:
-        alone = processes.train(policies, processes.CASES[name], folder, num_processes=1)
+        alone = train(policies, CASES[name], folder, num_processes=1)
         assert_agree(grpo, alone, found[name])
         num_dead = sum(row.get("num_dead_groups", 0) for row in alone["counts"][0])
-        case = processes.CASES[name]
-        assert num_dead == processes.NUM_STEPS * case.num_dead // case.group_size
+        case = CASES[name]
+        assert num_dead == NUM_STEPS * case.num_dead // case.group_size
 
 
-def test_a_group_over_both_and_a_dead_half(grpo, processes, two, text_folder, tmp_path):
+def test_a_group_over_both_and_a_dead_half(grpo, two, text_folder, tmp_path):
     found = {name: two[name] for name in _QUICK}
-    check(found, grpo=grpo, processes=processes, text_folder=text_folder, folder=tmp_path)
+    check(found, grpo=grpo, text_folder=text_folder, folder=tmp_path)
 
 
-def test_both_fall_back_where_one_sees_a_fault(grpo, processes, two, text_folder, tmp_path):
+def test_both_fall_back_where_one_sees_a_fault(grpo, two, text_folder, tmp_path):
     """The fault is in the second process alone; a single process has none of it."""
     found = two[_FAULTY]
     assert found["shares"] == [False, False]
-    policies = processes.load_policies(text_folder, tmp_path)
-    alone = processes.train(policies, processes.CASES[_FAULTY], tmp_path, num_processes=1)
+    alone = train(load_policies(text_folder, tmp_path), CASES[_FAULTY], tmp_path, num_processes=1)
     assert alone["shares"] == [True]
     assert_agree(grpo, alone, found)
 
 
-def test_two_sample_what_one_samples(grpo, processes, two, text_folder, tmp_path):
+def test_two_sample_what_one_samples(grpo, two, text_folder, tmp_path):
     """Also for the group that is half in the first process and half in the second."""
     found = two[_SAMPLED]
-    policies = processes.load_policies(text_folder, tmp_path)
-    alone = processes.train(policies, processes.CASES[_SAMPLED], tmp_path, num_processes=1)
+    alone = train(load_policies(text_folder, tmp_path), CASES[_SAMPLED], tmp_path, num_processes=1)
     assert alone["said"] == found["said"]
     assert [len({tuple(ids) for ids in round_}) for round_ in alone["said"]] == [12, 12]
     assert_agree(grpo, alone, found)
 
 
 @pytest.mark.slow
-def test_losses_and_what_trains(grpo, processes, text_folder, tmp_path):
-    names = [name for name in processes.CASES if name not in (*_QUICK, _FAULTY, _SAMPLED)]
+def test_losses_and_what_trains(grpo, text_folder, tmp_path):
+    names = [name for name in CASES if name not in (*_QUICK, _FAULTY, _SAMPLED)]
     found = train_by_two(names, text_folder, tmp_path)
-    check(found, grpo=grpo, processes=processes, text_folder=text_folder, folder=tmp_path)
+    check(found, grpo=grpo, text_folder=text_folder, folder=tmp_path)
 
 
 _SPREAD = ("full", "pictures")

@@ -61,10 +61,7 @@ def test_a_real_vllm_samples_from_the_policy(run_job, tmp_path):
     """Its log-probabilities are the trainer's, also after updates of the adapter."""
     done = run_job()
     assert done.returncode == 0, done.stderr[-3000:]
-    check_result(json.loads((tmp_path / "run" / "result.json").read_text()))
-
-
-def check_result(result):
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert [row["logprob_gap_max"] < 1e-4 for row in result["rows"]] == [True] * 3
     assert result["rows"][-1]["kl"] > 0.1
     assert result["changed"] == []

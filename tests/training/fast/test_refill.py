@@ -227,6 +227,8 @@ REWARDS = {
     "all dead": [1.0, 1.0, 1.0, 0.0, 0.0, 0.0],
     "nothing known": [None] * 6,
 }
+# Rows without a gradient, as their group is dead or they are at its mean; and groups that are dead.
+SKIPPED = dict(zip(REWARDS, ((4, 1), (1, 0), (4, 1), (4, 1), (6, 2), (6, 2)), strict=True))
 ALL_DEAD = ("all dead", "nothing known")
 
 
@@ -237,12 +239,11 @@ def give(rewards):
 @pytest.fixture
 def compare(grpo, pairs, keep_order):
     def run(family, rewards, *, trained="sft", num_updates=2, **options):
-        sizes = [[(16, 16)], [(24, 16)]] if family.endswith("vl") else None
         both = pairs.make_both(family, trained, reward=give(rewards), **options)
         for stepped in both:
             stepped.say(grpo.write_completions(6, end=stepped.trainer.eos_token_ids[0]))
         for seed in range(num_updates):
-            rows = grpo.make_rows(3, sizes=sizes)
+            rows = grpo.make_rows(3, family=family)
             parent, fast = (stepped.update(rows, seed=seed) for stepped in both)
             for name, gradient in parent.gradients.items():
                 other = fast.gradients[name]
@@ -260,10 +261,18 @@ def compare(grpo, pairs, keep_order):
         *[("qwen2_5_vl", case) for case in ("one group dead", "all dead")],
     ],
 )
-def test_gradients_are_the_parents(compare, family, case):
+def test_gradients_are_the_parents_and_skipped_rows_are_counted(compare, family, case):
     _, fast = compare(family, REWARDS[case])
     for gradient in fast.list_weights().values():
         assert not gradient.isnan().any()
+    num_skipped, num_dead = SKIPPED[case]
+    assert fast.list_metrics()["skipped_rows"] == [pytest.approx(num_skipped / 6)] * 2
+    logs = {"loss": 0.0}
+    fast.trainer.log(logs)
+    assert (logs["num_groups"], logs["num_dead_groups"]) == (4, 2 * num_dead)
+    assert logs["num_skipped_rows"] == 2 * num_skipped
+    fast.trainer.log(later := {"loss": 0.0})
+    assert not [name for name in later if name.startswith("num_")]
 
 
 @pytest.mark.parametrize(
@@ -285,22 +294,6 @@ def test_every_loss(compare, loss):
 def test_sequence_level_ratios(compare):
     options = {"importance_sampling_level": "sequence", "num_iterations": 2}
     compare("qwen2", REWARDS["one group dead"], **options)
-
-
-@pytest.mark.parametrize(
-    ("case", "num_skipped", "num_dead"),
-    [("one group dead", 4, 1), ("one row at the mean", 1, 0), ("nothing known of one", 4, 1)],
-)
-def test_skipped_rows_are_counted(compare, case, num_skipped, num_dead):
-    """A group is dead, or a row is at its group's mean: both have no gradient."""
-    _, fast = compare("qwen2", REWARDS[case], num_updates=1)
-    assert fast.list_metrics()["skipped_rows"] == [pytest.approx(num_skipped / 6)]
-    logs = {"loss": 0.0}
-    fast.trainer.log(logs)
-    assert (logs["num_groups"], logs["num_dead_groups"]) == (2, num_dead)
-    assert logs["num_skipped_rows"] == num_skipped
-    fast.trainer.log(later := {"loss": 0.0})
-    assert not [name for name in later if name.startswith("num_")]
 
 
 @pytest.mark.parametrize("case", ALL_DEAD)

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -157,13 +158,10 @@ def test_features_of_any_of_the_prompts_are_found_again():
     second = round_.find_features(Groups.of(torch.tensor([1])))
     assert [part.shape for part in second.pooler_output] == [(3, 2)]
     assert round_.find_features(Groups.of(torch.tensor([1, 2]))) is None
-
-
-def test_features_without_deeper_levels():
+    flat = make_features([1, 1])
+    del flat.deepstack_features
     round_ = Round(ROUND)
-    features = make_features([1, 1])
-    del features.deepstack_features
-    round_.keep_features(ROUND, [1, 1], features)
+    round_.keep_features(ROUND, [1, 1], flat)
     assert len(round_.find_features(ROUND).pooler_output) == 2
 
 
@@ -192,15 +190,6 @@ def test_a_trunk_keeps_what_is_real_in_wider_and_narrower_batches(prefix, tail, 
     same = min(tail, long)
     assert found.tails[:, :same].equal(trunk.tails[[3, 1], :same])
     assert not found.tails[:, same:].any()
-
-
-@pytest.mark.parametrize("order", [[2, 3], [3, 2]])
-def test_rows_come_in_the_order_asked_for(order):
-    round_ = Round(ROUND)
-    tails = torch.arange(4.0).view(4, 1, 1)
-    round_.keep_trunk(ROUND, range(4), Trunk(torch.rand(2, 1, 1), tails))
-    found = round_.find_trunk(Groups.of(TWO_GROUPS[2:]), order, prefix=1, tail=1)
-    assert found.tails.flatten().tolist() == order
 
 
 @st.composite
@@ -376,9 +365,9 @@ def test_the_whole_processor_gives_the_same(processor, grpo):
 
 
 def test_pictures_are_told_apart_by_all_that_is_seen(processor):
-    """Size, mode and palette, not only bytes."""
+    """Size, mode and palette, not only bytes; one of them is no Pillow picture."""
     grey = Image.new("L", (16, 16), 7)
-    pictures = [grey, Image.new("L", (32, 8), 7)]
+    pictures = [grey, Image.new("L", (32, 8), 7), np.zeros((16, 24, 3), np.uint8)]
     for colour in ((255, 0, 0), (0, 0, 255)):
         picture = Image.new("P", (16, 16), 7)
         picture.putpalette(colour * 256)
@@ -387,15 +376,6 @@ def test_pictures_are_told_apart_by_all_that_is_seen(processor):
     with process_pictures_once(processor):
         for expected, picture in zip(plain, pictures, strict=True):
             assert_same(expected, processor.image_processor(picture, return_tensors="pt"))
-
-
-def test_what_is_no_pillow_picture_is_processed_too(processor, grpo):
-    import numpy as np
-
-    array = np.asarray(grpo.draw_picture(0, (16, 24)))
-    plain = processor.image_processor([array], return_tensors="pt")
-    with process_pictures_once(processor):
-        assert_same(plain, processor.image_processor([array], return_tensors="pt"))
 
 
 def test_the_processor_is_itself_again(processor):
@@ -412,16 +392,13 @@ def test_the_processor_is_itself_again(processor):
     assert processor.image_processor is own
 
 
-def test_a_processor_with_other_outputs_is_left_alone():
-    """It cuts pictures into patches as well, and says more, or something else, about them."""
+def test_a_processor_with_other_outputs_or_of_no_pictures_is_left_alone(policies):
+    """One cuts pictures into patches as well, and says more, or something else, about them."""
     own = VideoLlama3ImageProcessor()
     assert hasattr(own, "merge_size")
     processor = SimpleNamespace(image_processor=own)
     with process_pictures_once(processor):
         assert processor.image_processor is own
-
-
-def test_a_tokenizer_has_no_pictures(policies):
     tokenizer = policies.find_processor("qwen2")
     with process_pictures_once(tokenizer):
         assert not hasattr(tokenizer, "image_processor")

@@ -322,7 +322,7 @@ def test_other_prompts_than_the_trainings(grpo, pairs, evaluate, family, num_gen
         num_generations_eval=num_generations,
         **HALVES,
     )
-    rows = grpo.make_rows(3, sizes=[[(16, 16)], [(24, 16)]] if family.endswith("vl") else None)
+    rows = grpo.make_rows(3, family=family)
     for stepped in both:
         stepped.update(rows)
     parent, fast = (evaluate(stepped) for stepped in both)
@@ -360,16 +360,13 @@ def test_a_round_stays_as_it_is(grpo, pairs, evaluate):
     assert stepped.num_shared == shared + 1
 
 
-SIZES = [[(16, 16)], [(24, 16)]]
-
-
 @pytest.fixture
 def count_round(grpo, pairs, monkeypatch):
     """Return how many tokens blocks and the last MLP saw, and pictures, in the second round."""
 
     def count(speed, *, trained="last", beta=0.1, **options):
         stepped = pairs.make("qwen2_5_vl", trained, speed=speed, beta=beta, **options)
-        rows = grpo.make_rows(3, sizes=SIZES)
+        rows = grpo.make_rows(3, family="qwen2_5_vl")
         stepped.update(rows)
         base = stepped.trainer.model.get_base_model()
         counts = Counter()
@@ -409,29 +406,20 @@ def without(**off):
     return SpeedSettings(shared_prefix="on", **off)
 
 
-def test_pictures_and_patches_once_a_round(count_round):
+def test_pictures_prompts_and_sampled_tokens_are_computed_once_a_round(count_round):
     """Two pictures of 16 and 24 patches, whatever the group."""
     fast, parent = count_round(ON), count_round(None)
-    assert fast["patches"] == 16 + 24
-    assert parent["patches"] == 3 * 3 * (16 + 24)
-    assert fast["pictures"] == 2
-    assert parent["pictures"] == 2 * 6
-
-
-def test_the_trunk_is_what_sampling_computed(count_round):
-    """Blocks below the adapter see the prompts once and every sampled token once."""
-    fast, kept = count_round(ON), count_round(without(trunk_cache=False))
+    assert (fast["patches"], parent["patches"]) == (16 + 24, 3 * 3 * (16 + 24))
+    assert (fast["pictures"], parent["pictures"]) == (2, 2 * 6)
+    # The trunk is what sampling computed: below the adapter each token is seen once.
+    kept = count_round(without(trunk_cache=False))
     assert fast[0] == fast[1] < fast[2] == fast[3]
     assert kept[0] == kept[2] == fast[2]
     assert not fast[1, "gradient"]
     assert not kept[1, "gradient"]
     assert fast[2, "gradient"] == fast[3, "gradient"] > 0
-    assert count_round(None)[1] > 2 * kept[1]
-
-
-def test_prompts_are_read_once_in_sampling(count_round):
-    one, other = (count_round(without(prefill_once=once, trunk_cache=False)) for once in (1, 0))
-    assert one[0] < other[0]
+    assert parent[1] > 2 * kept[1]
+    assert kept[0] < count_round(without(prefill_once=False, trunk_cache=False))[0]
 
 
 def test_iterations_start_at_the_trunk(count_round):
@@ -447,8 +435,5 @@ def test_sampled_tokens_are_scored_once_per_pass(count_round, trained):
     counts = count_round(ON, trained=trained, beta=0.0)
     parent = count_round(None, trained=trained, beta=0.0)
     assert counts[3, "gradient"] == counts["real"] < parent[3, "gradient"] / 2
-
-
-def test_the_last_block_reads_no_more_than_keys_of_prompts(count_round):
-    counts = count_round(ON, beta=0.0)
+    # The last block reads no more than the keys of prompts.
     assert counts["last mlp", "gradient"] == counts["completions"] < counts["real"]

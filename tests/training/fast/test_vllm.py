@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import torch
 import trl.generation.vllm_generation
+from accelerate import Accelerator
+from fake_vllm import make_fake_vllm
 from hypothesis import given
 from hypothesis import strategies as st
-from peft import LoraConfig, get_peft_model
+from peft import IA3Config, LoraConfig, get_peft_model
 from PIL import Image
+from trl.distributed import DistributedBackend
 
 from groupwise.core import TrainingError
 from groupwise.models.tiny import make_tiny_image_processor
@@ -26,6 +29,7 @@ from groupwise.training.fast.vllm import (
 )
 from groupwise.training.settings import SpeedSettings, VllmSettings
 
+vllm_generation: Any = trl.generation.vllm_generation
 FAMILIES = ("qwen2", "qwen2_5_vl", "qwen3_vl")
 BLOCKS = r"^(?!.*visual).*layers\.(?:2|3)\..*(?:q|v|down)_proj"
 
@@ -133,20 +137,13 @@ def test_names_are_those_of_the_plain_model(build, family, adapter):
 
 def test_names_are_those_that_trl_sends(build):
     """For the adapter that it knows by name."""
-    from trl.generation.vllm_generation import VLLMGeneration
-
     policy = adapt(build("qwen2", tied=False), modules_to_save=["norm", "lm_head"])
-    assert [n for n, _ in iter_merged(policy)] == [
-        n for n, _ in send_as_trl(VLLMGeneration, policy)
-    ]
+    assert [n for n, _ in iter_merged(policy)] == [n for n, _ in send_as_trl(policy)]
 
 
-def send_as_trl(kind, policy):
+def send_as_trl(policy):
     """Yield what TRL itself sends of a policy on one process."""
-    from accelerate import Accelerator
-    from trl.distributed import DistributedBackend
-
-    generation = object.__new__(kind)
+    generation = object.__new__(vllm_generation.VLLMGeneration)
     generation.model, generation._dist = policy, DistributedBackend(Accelerator(cpu=True))
     yield from generation._iter_named_params()
 
@@ -176,13 +173,11 @@ def test_the_policy_is_only_read(build, dtype):
 
 def test_trl_changes_the_base_weights(build):
     """The reason for all this: merged and taken out in bfloat16, they are other ones."""
-    from trl.generation.vllm_generation import VLLMGeneration
-
     policy = adapt(build("qwen2", dtype=torch.bfloat16)).to(torch.bfloat16)
     weight = policy.base_model.model.model.layers[3].self_attn.q_proj.base_layer.weight
     before = weight.detach().clone()
     for _ in range(3):
-        list(send_as_trl(VLLMGeneration, policy))
+        list(send_as_trl(policy))
     assert (weight != before).float().mean() > 0.05
 
 
@@ -249,8 +244,6 @@ def test_what_cannot_be_merged_is_refused(build, case):
 
 
 def test_other_adapters_are_refused(build):
-    from peft import IA3Config
-
     policy = get_peft_model(
         build("qwen2"), IA3Config(target_modules=["k_proj"], feedforward_modules=[])
     )
@@ -258,7 +251,6 @@ def test_other_adapters_are_refused(build):
         send_merged(object(), policy)
 
 
-SIZES = [[(16, 16)], [(24, 16)]]
 slow = pytest.mark.slow
 CORRECTIONS = {
     name: {"vllm_importance_sampling_mode": name}
@@ -267,16 +259,15 @@ CORRECTIONS = {
 
 
 @pytest.fixture
-def fake(fixtures, policies, grpo, monkeypatch):
+def fake(policies, grpo, monkeypatch):
     """Let trainers sample with a fake vLLM."""
 
-    def run(family, *, noise=0.0, num_rows=6):
-        end = policies.find_base(family).generation_config.eos_token_id
-        completions = grpo.write_completions(num_rows, end=end)
-        kind = fixtures("fake_vllm").make_fake_vllm(
-            policies.find_base(family), completions, noise=noise
-        )
+    def run(family, **limits):
+        base = policies.find_base(family)
+        completions = grpo.write_completions(6, end=base.generation_config.eos_token_id)
+        kind = make_fake_vllm(base, completions, **limits)
         monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", kind)
+        return kind
 
     return run
 
@@ -288,7 +279,7 @@ def compare(grpo, pairs, fake, keep_order):
     def run(family="qwen2", trained="sft", *, num_updates=2, noise=0.3, **options):
         fake(family, noise=noise)
         both = pairs.make_both(family, trained, use_vllm=True, **options)
-        rows = grpo.make_rows(3, sizes=SIZES if family.endswith("vl") else None)
+        rows = grpo.make_rows(3, family=family)
         for seed in range(num_updates):
             parent, fast = (stepped.update(rows, seed=seed) for stepped in both)
             assert grpo.measure_log_probs(parent, fast) < 1e-5
@@ -397,7 +388,7 @@ def test_trunk_and_features_are_computed_once(grpo, pairs, fake):
     """In the pass that scores what vLLM sampled: the update starts at the first trained block."""
     fake("qwen2_5_vl")
     stepped = pairs.make("qwen2_5_vl", speed=SpeedSettings(), use_vllm=True, num_iterations=2)
-    rows = grpo.make_rows(3, sizes=SIZES)
+    rows = grpo.make_rows(3, family="qwen2_5_vl")
     stepped.update(rows)
     stepped.update(rows, seed=1)
     base = stepped.trainer.model.get_base_model().model
@@ -413,8 +404,6 @@ def test_trunk_and_features_are_computed_once(grpo, pairs, fake):
 
 
 def test_an_adapter_that_cannot_be_merged_is_refused(pairs, policies, fake):
-    from peft import get_peft_model
-
     fake("qwen2")
     model = get_peft_model(policies.build("qwen2", "full"), policies.make_lora(use_dora=True))
     with pytest.raises(TrainingError, match="vLLM cannot sample from this policy"):
@@ -422,17 +411,13 @@ def test_an_adapter_that_cannot_be_merged_is_refused(pairs, policies, fake):
 
 
 @pytest.fixture
-def check(fixtures, pairs, policies, grpo, monkeypatch):
+def check(pairs, fake, grpo, monkeypatch):
     """Take updates with a fake vLLM and check every round."""
 
     def run(family="qwen2", *, noise=0.0, limit=0.01, loses=False, **options):
-        end = policies.find_base(family).generation_config.eos_token_id
-        kind = fixtures("fake_vllm").make_fake_vllm(
-            policies.find_base(family), grpo.write_completions(6, end=end), noise=noise
-        )
+        kind = fake(family, noise=noise)
         if loses:
             monkeypatch.setattr(kind, "_load", lambda *_: None)
-        monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", kind)
         stepped = pairs.make(family, "sft", speed=SpeedSettings(), use_vllm=True, **options)
         own = stepped.trainer._generate_and_score_completions
 
@@ -442,7 +427,7 @@ def check(fixtures, pairs, policies, grpo, monkeypatch):
             return batch
 
         stepped.trainer._generate_and_score_completions = generate
-        rows = grpo.make_rows(3, sizes=SIZES if family.endswith("vl") else None)
+        rows = grpo.make_rows(3, family=family)
         for seed in range(2):
             stepped.update(rows, seed=seed)
         return stepped
@@ -476,12 +461,9 @@ def test_rounding_is_allowed_for_on_average(check, way):
         check(noise=0.3, limit=0.1, **way)
 
 
-def test_what_is_no_number_ends_it(check):
+def test_what_is_no_number_ends_it_unless_it_is_left_out(check):
     with pytest.raises(TrainingError, match="differ by inf"):
         check(noise=math.inf)
-
-
-def test_it_can_be_left_out(check):
     check(noise=9.0, limit=None)
 
 
@@ -490,24 +472,18 @@ def test_what_top_p_leaves_out_is_allowed_for(check):
     check(noise=0.3, limit=0.1, top_p=0.8)
 
 
-vllm_generation: Any = trl.generation.vllm_generation
 LARGE = [[(96, 64)], [(64, 80)]]  # beyond the 64 x 64 pixels of training
 PAD = 7
 
 
 @pytest.fixture
-def make(fixtures, pairs, policies, grpo, monkeypatch):
+def make(pairs, fake):
     """Make a trainer whose vLLM has limits of its own."""
 
-    def run(family="qwen2_5_vl", **options):
-        given = {"max_pixels": options.pop("max_pixels")} if "max_pixels" in options else {}
-        end = policies.find_base(family).generation_config.eos_token_id
-        completions = grpo.write_completions(6, end=end)
-        kind = fixtures("fake_vllm").make_fake_vllm(
-            policies.find_base(family), completions, **given
-        )
-        monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", kind)
-        return pairs.make(family, "sft", speed=SpeedSettings(), use_vllm=True, **options)
+    def run(*, vllm_mode, **limits):
+        fake("qwen2_5_vl", **limits)
+        options = {"speed": SpeedSettings(), "use_vllm": True, "vllm_mode": vllm_mode}
+        return pairs.make("qwen2_5_vl", "sft", **options)
 
     return run
 
