@@ -201,7 +201,6 @@ def rows(make_prediction: Make) -> list[Prediction]:
             cluster=f"g{n // 4}",
             fields={"language": ("zh", "en", None)[n % 3], "size": n // 3},
             scores={"iou": n / 10},
-            samples=(True,) * (n % 3) + (False,) * (4 - n % 3),
             pair=f"p{n // 2}",
         )
         for n, answer in enumerate(answers)
@@ -223,10 +222,6 @@ def read(rows: list[Prediction], measure: str) -> Items:
         ("invalid_rate[size=1]", "i3 i4 i5", [1, 0, 0]),
         ("pair_accuracy[size=0]", "p0", [1]),
         ("pair_accuracy[size=1]", "p2", [1]),
-        ("mean@4", "i0 i1 i2 i3 i4 i5", [0, 0.25, 0.5, 0, 0.25, 0.5]),
-        ("pass@2", "i0 i1 i2 i3 i4 i5", [0, 1 / 2, 5 / 6, 0, 1 / 2, 5 / 6]),
-        ("pass@3", "i0 i1 i2 i3 i4 i5", [0, 3 / 4, 1, 0, 3 / 4, 1]),
-        ("pass@4", "i0 i1 i2 i3 i4 i5", [0, 1, 1, 0, 1, 1]),
         ("pair_accuracy", "p0 p1 p2", [1, 0, 1]),
         ("iou", "i0 i1 i2 i3 i4 i5", [0, 0.1, 0.2, 0.3, 0.4, 0.5]),
         ("iou[language=en]", "i1 i4", [0.1, 0.4]),
@@ -244,8 +239,8 @@ def test_values_by_item(rows, measure, ids, values):
 def test_measures_are_listed_and_each_can_be_read(rows):
     names = list_measures(rows)
     assert names == (
-        *("accuracy", "invalid_rate", "pass@1", "pass@2", "pass@4", "mean@4"),
-        *("pair_accuracy", "iou", "recall:off-task", "recall:on-task"),
+        *("accuracy", "invalid_rate", "pair_accuracy", "iou"),
+        *("recall:off-task", "recall:on-task"),
         *("accuracy[language=en]", "invalid_rate[language=en]", "iou[language=en]"),
         *("accuracy[language=zh]", "invalid_rate[language=zh]", "iou[language=zh]"),
         *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]", "iou[size=0]"),
@@ -288,10 +283,9 @@ def test_unknown_measure_names_the_nearest_and_all(rows):
         read(rows, "acuracy")
 
 
-@pytest.mark.parametrize("measure", ["pass@5", "pass@0", "pass@", "mean@2", "recall:maybe"])
-def test_measures_beyond_the_predictions_are_refused(rows, measure):
+def test_measures_beyond_the_predictions_are_refused(rows):
     with pytest.raises(EvaluationError, match="no measure"):
-        read(rows, measure)
+        read(rows, "recall:maybe")
 
 
 def test_unknown_policy_or_split_is_refused(rows):
