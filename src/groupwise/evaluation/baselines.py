@@ -6,9 +6,9 @@ an example has no label, and where what it learns from is missing or does not di
 
 The joint baseline sees everything that a policy sees. Its candidates are small models of
 scikit-learn: on words, on pairs of words in their order, on thumbnails, on thumbnails and words
-together, and, where training examples say what a picture shows and what a text is about, one that
-learns both and answers by whether they agree. Words that were read in the pictures and that a
-policy is given belong to the thumbnails; of features of published models (hidden states of the
+together, and, where training examples say what a picture shows and what a text is about, models
+that learn both and answer by whether they agree. Where words were read in the pictures and a policy
+is given them, more candidates see them, too; of features of published models (hidden states of the
 base, embeddings), logistic regression on each is a candidate. The best by cross-validation is
 taken. Folds divide clusters: items that resemble each other never stand on both sides.
 """
@@ -268,12 +268,17 @@ def _list_models(features: Features, seed: int) -> dict[str, Learn]:
         models["nothing"] = _learn_shares
     if not (have_pixels and have_texts):
         return models
-    parts = ("pixels", "words") if "words" in features else ("pixels",)
-    models["pictures and words"] = partial(trees, parts=(*parts, "texts"))
+    models["pictures and words"] = partial(trees, parts=("pixels", "texts"))
+    showing: dict[str, Learn] = {"picture": models["pictures"]}
+    if "words" in features:
+        every = partial(trees, parts=("pixels", "words", "texts"))
+        models["pictures, words in them and words"] = every
+        showing["words in the picture"] = partial(counts, part="words", strength=30.0)
+        showing["picture with its words"] = partial(trees, parts=("pixels", "words"))
     # Of what is held out, the rest is divided again.
     if "shown" in features and len(set(features["clusters"].tolist())) > 2:
-        look = partial(trees, parts=parts)
-        models["whether picture and text agree"] = partial(_learn_agreement, learn=look)
+        for name, learn in showing.items():
+            models[f"whether {name} and text agree"] = partial(_learn_agreement, learn=learn)
     return models
 
 
