@@ -31,7 +31,7 @@ import numpy as np
 from agreement import revision
 
 from groupwise.core import Example, Message, describe_machine, read_jsonl, read_picture, write_json
-from groupwise.evaluation.baselines import rank_joint_candidates, read_features
+from groupwise.evaluation.baselines import Candidate, predict_joint, read_features
 from groupwise.flow.probing import Probes
 from groupwise.models.settings import ModelSettings
 from groupwise.pipeline import StepContext
@@ -178,7 +178,8 @@ def rate_seed(
     winners = {how: Counter[str]() for how in ("without", "with")}
     hits: dict[str, list[bool]] = {how: [] for how in winners}
     for train, test in divide(examples, seed):
-        ranked = rank_joint_candidates(train, seed=seed, embed=embed)
+        ranked: list[Candidate] = []
+        predict_joint(train, (), split="train", seed=seed, embed=embed, record=ranked.extend)
         before = next(one for one in ranked if one.name not in features)
         sights, labels = read_features(train, embed=embed), np.asarray([one.label for one in train])
         shown = read_features(test, like=sights, embed=embed)

@@ -31,6 +31,11 @@ MESSAGES = (
     "Where is my order?",
 )
 PHOTOS = Path(__file__).parent / "golden" / "cases" / "group_qc" / "photos" / "BBU接地线检查"
+GONE = {"test", "effect_size", "design_effect", "num_items_needed", "num_effective_clusters"}
+"""Of comparisons that old runs have: what said how many items it would take, and which test it was.
+
+Quantiles of latency are in their metrics, too; the seconds stand in the predictions.
+"""
 ANSWER = ("text", "answer", "reason", "confidence", "needs_person", "details", "failed", "row")
 
 
@@ -124,7 +129,9 @@ class TestStatistics:
         write_comparisons(tmp_path / "comparisons.json", compare_pairs(predictions, pairs, seed=0))
         for name in ("metrics", "comparisons"):
             now = json.loads((tmp_path / f"{name}.json").read_text())
-            assert now == json.loads((run / "evaluate" / f"{name}.json").read_text())
+            then = json.loads((run / "evaluate" / f"{name}.json").read_text())
+            then = [one for one in then if "/latency_p" not in one.get("name", "")]
+            assert now == [{k: v for k, v in one.items() if k not in GONE} for one in then]
 
     def test_report_of_a_run(self, tmp_path: Path, command_line: CommandLine) -> None:
         run = unpack("labels", tmp_path)

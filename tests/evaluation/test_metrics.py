@@ -1,4 +1,4 @@
-"""Metrics of whole splits and of labels, and what they are estimated by."""
+"""Metrics of whole splits and of labels, what they are estimated by, and temperatures."""
 
 import itertools
 from collections import Counter
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.stats import hypergeom
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import (
     balanced_accuracy_score,
@@ -24,18 +23,18 @@ from statsmodels.stats.proportion import proportion_confint
 from groupwise.core import EvaluationError, GroupwiseError
 from groupwise.evaluation.metrics import (
     METRIC_VERSIONS,
+    MIN_ITEMS,
     Metric,
     ReliabilityBin,
     bin_reliability,
     compute_metrics,
     count_confusion,
-    estimate_pass,
     fill_cells,
-    list_measures,
+    fit_temperature,
     measure_labels,
-    read_items,
     read_metrics,
     score_cells,
+    temper,
     write_metrics,
 )
 from groupwise.evaluation.predictions import (
@@ -58,7 +57,7 @@ ROW = st.tuples(
 
 
 def predict(rows: Sequence[tuple[str, str | None, int, float | None]]) -> list[Prediction]:
-    """Predictions from (truth, answer, cluster, probability of on-task and latency)."""
+    """Predictions from (truth, answer, cluster, probability of on-task)."""
     return [
         Prediction(
             f"i{n:04}",
@@ -69,7 +68,6 @@ def predict(rows: Sequence[tuple[str, str | None, int, float | None]]) -> list[P
             answer,
             "" if answer else "invalid",
             probabilities=None if p is None else {ON: p, OFF: 1 - p},
-            latency_s=p,
         )
         for n, (truth, answer, cluster, p) in enumerate(rows)
     ]
@@ -257,16 +255,6 @@ def test_too_many_slices_are_refused(make_prediction):
         compute_metrics(items, labels=LABELS, slices=("task",))
 
 
-def test_latency_quantiles_are_in_seconds(make_table):
-    items = [
-        replace(item, cluster=f"g{n % 20}", latency_s=n / 1000)
-        for n, item in enumerate(make_table([(ON, ON)] * 101))
-    ]
-    half, most = (measure(items, f"latency_p{number}_s") for number in (50, 95))
-    assert (half.value, most.value) == pytest.approx((0.050, 0.095))
-    assert 0.04 < half.low < 0.05
-
-
 def test_order_of_rows_and_other_policies_change_nothing(full_run):
     rows = read_predictions(full_run / "evaluate/predictions.jsonl")
     grpo = [row for row in rows if row.policy == "grpo"]
@@ -301,45 +289,26 @@ def test_label_outside_a_large_set_is_refused(make_table):
 
 
 @pytest.mark.parametrize("labels", [LABELS, ()])
-def test_samples_pairs_and_scores_have_means_with_intervals(make_table, labels):
+def test_pairs_and_scores_have_means_with_intervals(make_table, labels):
     items = [
         replace(
             item,
             cluster=f"g{n // 8:02}",
-            samples=(n % 3 == 0, n % 2 == 0),
             pair=f"p{n // 2:03}",
             scores={"similarity": (n % 10) / 10} if n < 80 else {},
         )
         for n, item in enumerate(make_table([(ON, ON if n % 4 else OFF) for n in range(160)]))
     ]
     metrics = {m.measure: m for m in compute_metrics(items, labels=labels)}
-    right = np.asarray([[n % 3 == 0, n % 2 == 0] for n in range(160)])
-    expected = {
-        "pass@1": (right.mean(), 160),
-        "mean@2": (right.mean(), 160),
-        "pass@2": (right.any(axis=1).mean(), 160),
-        "pair_accuracy": (0.5, 80),
-        "similarity": (0.45, 80),
-    }
+    expected = {"pair_accuracy": (0.5, 80), "similarity": (0.45, 80)}
     assert {name: (metrics[name].value, metrics[name].n) for name in expected} == {
         name: (pytest.approx(value), n) for name, (value, n) in expected.items()
     }
-    assert metrics["pass@1"].low < metrics["pass@1"].value < metrics["pass@1"].high
     assert metrics["similarity"].high - metrics["similarity"].low < 0.2
 
 
-def test_sampled_interval_is_by_clusters_and_not_by_samples(make_table):
-    # Ten clusters that are wholly right or wrong: ten observations, whatever is sampled.
-    items = [
-        replace(item, cluster=f"g{n // 10}", samples=(n // 10 < 7,) * 16)
-        for n, item in enumerate(make_table([(ON, ON)] * 100))
-    ]
-    found = measure(items, "mean@16")
-    assert found.high - found.low > 2 * 1.96 * np.sqrt(0.7 * 0.3 / 10)
-
-
 def test_every_family_of_metrics_has_a_version(make_table):
-    more = {"latency_s": 1.0, "samples": (True,), "scores": {"iou": 0.5}, "probabilities": {ON: 1}}
+    more = {"scores": {"iou": 0.5}, "probabilities": {ON: 1}}
     items = [
         replace(p, cluster="g0" if n < 2 else p.cluster, pair="p" if n < 2 else "")
         for n, p in enumerate(make_table([(ON, ON)] * 4, fields={"language": "zh"}, **more))
@@ -352,19 +321,15 @@ def test_every_family_of_metrics_has_a_version(make_table):
         "pair_accuracy[language=zh]": "slices",
         "iou[language=zh]": "slices",
         "iou": "scores",
-        "latency_p50_s": "latency",
-        "latency_p95_s": "latency",
-        "mean@1": "mean@k",
-        "pass@1": "pass@k",
     }
     assert {renamed.get(name, name) for name in families} == {*METRIC_VERSIONS} - {"comparison"}
 
 
 def test_a_policy_without_a_valid_answer_is_perfect_in_nothing(make_table):
-    rows = make_table([(ON, None), (OFF, None)] * 2, cluster="g", samples=(False,))
+    rows = make_table([(ON, None), (OFF, None)] * 2, cluster="g")
     rows = [replace(p, pair=f"p{n // 2}") for n, p in enumerate(rows)]
     found = {m.measure: m.value for m in compute_metrics(rows, labels=LABELS)}
-    assert {"pair_accuracy", "pass@1", "mean@1", "f1:on-task", "recall:on-task"} <= set(found)
+    assert {"pair_accuracy", "f1:on-task", "recall:on-task"} <= set(found)
     assert not {name for name in found if name.startswith(("precision:", "brier", "ece"))}
     for name, value in found.items():
         known = find_measure(name)
@@ -407,55 +372,6 @@ def test_broken_file_is_named(tmp_path, text):
     words = r"metrics\.json is (damaged|not JSON|not a JSON list)"
     with pytest.raises(GroupwiseError, match=words):
         read_metrics(tmp_path / "metrics.json")
-
-
-CASES = [(n, c, k) for n in (1, 2, 5, 8) for c in range(n + 1) for k in range(1, n + 1)]
-
-
-@pytest.mark.parametrize(("num_samples", "num_right", "k"), CASES)
-def test_pass_is_the_share_of_all_choices_of_k(num_samples, num_right, k):
-    samples = [n < num_right for n in range(num_samples)]
-    shares = [any(chosen) for chosen in itertools.combinations(samples, k)]
-    assert estimate_pass(num_samples, num_right, k) == pytest.approx(np.mean(shares))
-
-
-def test_pass_is_the_product_of_the_paper_and_the_hypergeometric_chance():
-    for n, c, k in ((100, 3, 10), (200, 40, 100), (1000, 1, 1)):
-        product = 1 - np.prod(1 - k / np.arange(n - c + 1, n + 1))
-        assert estimate_pass(n, c, k) == pytest.approx(product)
-        assert estimate_pass(n, c, k) == pytest.approx(hypergeom.sf(0, n, c, k))
-    assert estimate_pass(200, 0, 100) == 0.0
-    assert estimate_pass(200, 101, 100) == 1.0
-
-
-def test_estimate_has_no_bias():
-    # k answers drawn afresh are right with 1 - (1 - p)^k; 8 samples estimate it for k = 4.
-    num_right = np.random.default_rng(0).binomial(8, 0.2, size=20_000)
-    mean = np.mean([estimate_pass(8, int(c), 4) for c in num_right])
-    assert mean == pytest.approx(1 - 0.8**4, abs=0.006)
-    plugged_in = np.mean(1 - (1 - num_right / 8) ** 4)
-    assert plugged_in < mean - 0.02
-
-
-@pytest.mark.parametrize(
-    ("counts", "names"),
-    [
-        ((8, 6, 0), ("pass@1", "pass@2", "pass@4", "pass@6", "mean@6")),
-        ((4,), ("pass@1", "pass@2", "pass@4", "mean@4")),
-        ((1,), ("pass@1", "mean@1")),
-        ((0,), ()),
-    ],
-)
-def test_measures_are_powers_of_two_and_the_fewest_samples(make_prediction, counts, names):
-    rows = [make_prediction(samples=(True,) * n, label=None) for n in counts]
-    assert list_measures(rows) == ("invalid_rate", *names)
-
-
-def test_item_without_samples_has_no_score(make_prediction):
-    rows = [make_prediction(), make_prediction(example_id="b", samples=(True, False, False, False))]
-    for name, value in {"mean@4": 0.25, "pass@1": 0.25, "pass@4": 1.0}.items():
-        items = read_items(rows, policy=rows[0].policy, split=rows[0].split, measure=name)
-        assert (items.ids, items.values.tolist()) == (("b",), [value])
 
 
 def test_bins_of_a_hand_made_table():
@@ -577,3 +493,83 @@ def test_a_constant_answer_is_not_certain_to_be_at_chance(make_table):
     # Ten of each label: Wilson's ends of 10 of 10 and 0 of 10 are 0.28 from 1 and 0.
     assert found.low == pytest.approx(0.5 - 0.2775 / 2, abs=1e-3)
     assert found.high == pytest.approx(0.5 + 0.2775 / 2, abs=1e-3)
+
+
+THREE = ("a", "b", "c")
+SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=5).filter(lambda one: sum(one) > 0.01)
+
+
+def draw_too_sure(num_items, value, *, seed):
+    """Return shares that are ``value`` times too sure, and truths drawn from the honest ones."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.5, (num_items, len(THREE)))
+    honest = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    said = np.exp(value * logits) / np.exp(value * logits).sum(axis=1, keepdims=True)
+    truths = [str(rng.choice(THREE, p=row)) for row in honest]
+    return [dict(zip(THREE, row.tolist(), strict=True)) for row in said], truths
+
+
+@pytest.mark.parametrize("value", [0.4, 1.0, 3.0])
+def test_it_finds_how_much_too_sure_somebody_is(value):
+    fitted = fit_temperature(*draw_too_sure(4000, value, seed=1))
+    assert fitted.value == pytest.approx(value, rel=0.1)
+    assert (fitted.num_items, fitted.reason) == (4000, "")
+    assert 0 < fitted.num_mistakes < 4000
+
+
+def test_fitted_on_some_items_it_is_right_about_others(make_table):
+    value = fit_temperature(*draw_too_sure(500, 3.0, seed=1)).value
+    shares, truths = draw_too_sure(4000, 3.0, seed=2)
+    rows = make_table([(t, max(one, key=one.get)) for t, one in zip(truths, shares, strict=True)])
+    errors: list[float] = []
+    for each in (shares, [temper(one, value) for one in shares]):
+        said = [replace(p, probabilities=one) for p, one in zip(rows, each, strict=True)]
+        metrics = compute_metrics(said, labels=THREE)
+        errors += [one.value for one in metrics if one.measure == "ece"]
+    assert errors[0] > 0.15
+    assert errors[1] < 0.03
+
+
+@given(shares=SHARES, value=st.floats(0.05, 20))
+def test_it_changes_no_answer_and_at_one_nothing(shares, value):
+    total = sum(shares)
+    before = {str(n): one / total for n, one in enumerate(shares)}
+    after = temper(before, value)
+    assert sum(after.values()) == pytest.approx(1)
+    assert list(after) == list(before)
+    for one, other in itertools.product(before, before):
+        assert before[one] < before[other] or after[one] >= after[other]
+    assert temper(before, 1.0) == pytest.approx(before, abs=1e-9)
+
+
+def test_no_other_temperature_fits_better():
+    shares, truths = draw_too_sure(200, 2.0, seed=3)
+
+    def lose(value):
+        likely = [temper(one, value)[truth] for one, truth in zip(shares, truths, strict=True)]
+        return -np.log(likely).mean()
+
+    best = lose(fit_temperature(shares, truths).value)
+    assert all(lose(value) >= best - 1e-6 for value in np.geomspace(0.05, 20, 100))
+
+
+def test_certainty_that_is_wrong_is_cooled_and_stays_a_number():
+    shares = [{"a": 1.0, "b": 0.0}] * 30
+    fitted = fit_temperature(shares, ["a"] * 20 + ["b"] * 10)
+    assert fitted.value == pytest.approx(20, rel=0.01)
+    assert all(0 < one < 1 for one in temper(shares[0], fitted.value).values())
+
+
+@pytest.mark.parametrize(
+    ("num_items", "truth", "reason", "num_mistakes"),
+    [
+        (0, "a", "fewer than 20 items", 0),
+        (MIN_ITEMS - 1, "b", "fewer than 20 items", MIN_ITEMS - 1),
+        (MIN_ITEMS, "a", "no mistake", 0),
+        (MIN_ITEMS, "b", "nothing right", MIN_ITEMS),
+    ],
+)
+def test_where_none_can_be_known_there_is_none(num_items, truth, reason, num_mistakes):
+    fitted = fit_temperature([{"a": 0.9, "b": 0.1}] * num_items, [truth] * num_items)
+    assert (fitted.value, fitted.reason) == (None, reason)
+    assert (fitted.num_items, fitted.num_mistakes) == (num_items, num_mistakes)

@@ -177,7 +177,6 @@ def rows(make_prediction: Make) -> list[Prediction]:
             cluster=f"g{n // 4}",
             fields={"language": ("zh", "en", None)[n % 3], "size": n // 3},
             scores={"iou": n / 10},
-            samples=(True,) * (n % 3) + (False,) * (4 - n % 3),
             pair=f"p{n // 2}",
         )
         for n, answer in enumerate(answers)
@@ -199,10 +198,6 @@ def read(rows: list[Prediction], measure: str) -> Items:
         ("invalid_rate[size=1]", "i3 i4 i5", [1, 0, 0]),
         ("pair_accuracy[size=0]", "p0", [1]),
         ("pair_accuracy[size=1]", "p2", [1]),
-        ("mean@4", "i0 i1 i2 i3 i4 i5", [0, 0.25, 0.5, 0, 0.25, 0.5]),
-        ("pass@2", "i0 i1 i2 i3 i4 i5", [0, 1 / 2, 5 / 6, 0, 1 / 2, 5 / 6]),
-        ("pass@3", "i0 i1 i2 i3 i4 i5", [0, 3 / 4, 1, 0, 3 / 4, 1]),
-        ("pass@4", "i0 i1 i2 i3 i4 i5", [0, 1, 1, 0, 1, 1]),
         ("pair_accuracy", "p0 p1 p2", [1, 0, 1]),
         ("iou", "i0 i1 i2 i3 i4 i5", [0, 0.1, 0.2, 0.3, 0.4, 0.5]),
         ("iou[language=en]", "i1 i4", [0.1, 0.4]),
@@ -220,8 +215,8 @@ def test_values_by_item(rows, measure, ids, values):
 def test_each_listed_measure_has_the_values_of_its_metric(rows):
     names = list_measures(rows)
     assert names == (
-        *("accuracy", "invalid_rate", "pass@1", "pass@2", "pass@4", "mean@4"),
-        *("pair_accuracy", "iou", "recall:off-task", "recall:on-task"),
+        *("accuracy", "invalid_rate", "pair_accuracy", "iou"),
+        *("recall:off-task", "recall:on-task"),
         *("accuracy[language=en]", "invalid_rate[language=en]", "iou[language=en]"),
         *("accuracy[language=zh]", "invalid_rate[language=zh]", "iou[language=zh]"),
         *("accuracy[size=0]", "invalid_rate[size=0]", "pair_accuracy[size=0]", "iou[size=0]"),
@@ -256,7 +251,6 @@ def test_answers_and_truths_go_along(rows):
     [
         ("grpo", "acuracy", r"'acuracy'.* 'accuracy'.*accuracy, invalid_rate"),
         ("sft", "accuracy", r"no predictions of sft on test.*grpo on test"),
-        *(("grpo", name, "no measure") for name in ("pass@5", "pass@0", "pass@", "mean@2")),
         ("grpo", "recall:maybe", "no measure"),
     ],
 )

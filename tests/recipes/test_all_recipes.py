@@ -527,12 +527,13 @@ def write_run(folder, recipe, made):
     """Write the files of a finished run that a report is made of."""
     *_, last = (one.policy for one in made.predictions)
     names = dict.fromkeys(one.policy for one in made.predictions)
-    measured = [replace(one, latency_s=0.1) for one in made.predictions]
+    measured = compute_metrics(made.predictions, labels=(), slices=(NEAR_DUPLICATE, "relation"))
+    pairs = [(name, last) for name in names if name != last]
     write_evaluation(
         folder / "evaluate",
-        measured,
-        metrics=compute_metrics(measured, labels=(), slices=(NEAR_DUPLICATE, "relation")),
-        comparisons=compare_pairs(measured, [(name, last) for name in names if name != last]),
+        made.predictions,
+        metrics=measured,
+        comparisons=compare_pairs(made.predictions, pairs),
         conditions=Conditions(**{**CONDITIONS, "measures": made.measures}),
         policies=made.policies,
         prompts=Prompts(),

@@ -131,11 +131,10 @@ def predict_picture_only(
     if len(numbers) != 1 or numbers[0] == 0:
         what = "the picture-only baseline needs the same number of pictures in every example"
         raise EvaluationError(what, got=f"{numbers} pictures")
-    labels, known = _read_labels(train, at_least=2), dict[str, NDArray[np.float32]]()
-    for picture in (picture for example in [*train, *test] for picture in example.pictures):
-        if picture.digest not in known:
-            small = open_picture(Path(picture.path)).resize((32, 24))
-            known[picture.digest] = np.asarray(small, np.float32).ravel() / np.float32(255)
+    labels = _read_labels(train, at_least=2)
+    pictures = {p.digest: Path(p.path) for e in [*train, *test] for p in e.pictures}
+    small = {name: open_picture(path).resize((32, 24)) for name, path in pictures.items()}
+    known = {k: np.asarray(v, np.float32).ravel() / np.float32(255) for k, v in small.items()}
     seen = [np.concatenate([known[p.digest] for p in e.pictures]) for e in [*train, *test]]
     seed = derive_seed(seed, "picture_only")
     model = RandomForestClassifier(n_estimators=200, n_jobs=-1, random_state=seed)
@@ -196,71 +195,51 @@ def predict_joint(
 
     Args:
         train: with labels; of more than ``MAX_ROWS`` so many are drawn.
-        test: likewise.
+        test: likewise; without any, candidates are ranked only.
         split: of the test.
         seed: of the trees.
         concepts: fields of training examples that say what the picture shows and what the text
             is about; of test examples they are not read.
         read: field with the words that were read in the pictures, of test examples, too.
         embed: gives features of published models; None: there are none.
-        record: is given the candidates, the best first; not where nothing can be held out.
+        record: is given the candidates, the best first, by the share of training examples that
+            are right out of fold; not where nothing can be held out.
     """
+    from sklearn.preprocessing import StandardScaler
+
     _read_labels(test or train)
-    features, labels = _read_training(train, seed, concepts, read, embed)
-    if len(set(features["clusters"].tolist())) > 1:
-        ranked = _rank(features, labels, seed)
-        record(ranked)
-        learn = ranked[0].learn
-    else:
-        learn = [*_list_models(features, seed).values()][-1]
-    predict = learn(features, labels)
-    rows = predict(read_features(test, read=read, like=features, embed=embed)) if test else ()
-    return _make_predictions(test, JOINT, split, np.unique(labels), rows)
-
-
-def rank_joint_candidates(
-    train: Sequence[Example],
-    *,
-    seed: int,
-    concepts: tuple[str, str] | None = None,
-    read: str | None = None,
-    embed: Embed | None = None,
-) -> list[Candidate]:
-    """Return the candidates, the best first; arguments and errors as of ``predict_joint``."""
-    return _rank(*_read_training(train, seed, concepts, read, embed), seed)
-
-
-def _read_training(
-    train: Sequence[Example],
-    seed: int,
-    concepts: tuple[str, str] | None,
-    read: str | None,
-    embed: Embed | None,
-) -> tuple[Features, Names]:
     if len(train) > MAX_ROWS:
         train = random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
     labels = np.asarray(_read_labels(train, at_least=2))
-    return read_features(train, concepts, read=read, embed=embed), labels
+    features = read_features(train, concepts, read=read, embed=embed)
+    can_rank = len(set(features["clusters"].tolist())) > 1
+    learners = _list_models(features, derive_seed(seed, JOINT.name) if can_rank else seed)
+    learn = [*learners.values()][-1]
+    if can_rank:
+        make: Any = lambda _: StandardScaler()  # noqa: E731
+        for name in [name for name in features if name not in _SEEN]:
+            learners[name] = partial(_learn_line, part=name, make=make, strength=0.01)
+        folds, candidates = _divide(features, NUM_FOLDS), list[Candidate]()
+        for name, one in learners.items():
+            num_right = 0
+            for rows, held in folds:
+                names, predict = _learn_several(_take(features, rows), labels[rows], one)
+                predicted = names[predict(_take(features, held)).argmax(axis=1)]
+                num_right += int((predicted == labels[held]).sum())
+            candidates.append(Candidate(name, num_right / len(labels), one))
+        candidates.sort(key=lambda one: -one.accuracy)
+        record(candidates)
+        learn = candidates[0].learn
+    if not test:
+        return []
+    rows = learn(features, labels)(read_features(test, read=read, like=features, embed=embed))
+    return _make_predictions(test, JOINT, split, np.unique(labels), rows)
 
 
-def _rank(features: Features, labels: Names, seed: int) -> list[Candidate]:
-    """Return the candidates by the share of examples that are right out of fold."""
-    learners = _list_models(features, derive_seed(seed, JOINT.name))
-    for name in [name for name in features if name not in _SEEN]:
-        learners[name] = partial(_learn_line, part=name, make=_scale, strength=0.01)
-    folds, candidates = _divide(features, NUM_FOLDS), list[Candidate]()
-    for name, learn in learners.items():
-        num_right = 0
-        for rows, held in folds:
-            names = np.unique(labels[rows])
-            if len(names) == 1:
-                predicted = np.repeat(names, len(held))
-            else:
-                chances = learn(_take(features, rows), labels[rows])(_take(features, held))
-                predicted = names[chances.argmax(axis=1)]
-            num_right += int((predicted == labels[held]).sum())
-        candidates.append(Candidate(name, num_right / len(labels), learn))
-    return sorted(candidates, key=lambda one: -one.accuracy)
+def _learn_several(features: Features, labels: Names, learn: Learn) -> tuple[Names, Predict]:
+    """Return the labels that there are, and what was learned; of one label there is nothing to."""
+    names = np.unique(labels)
+    return names, (learn if len(names) > 1 else _learn_shares)(features, labels)
 
 
 def _take(features: Features, rows: NDArray[np.intp]) -> Features:
@@ -270,10 +249,7 @@ def _take(features: Features, rows: NDArray[np.intp]) -> Features:
 def _divide(features: Features, most: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     from sklearn.model_selection import GroupKFold
 
-    num_clusters = len(set(features["clusters"].tolist()))
-    if num_clusters < 2:
-        raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
-    folds = GroupKFold(min(most, num_clusters))
+    folds = GroupKFold(min(most, len(set(features["clusters"].tolist()))))
     return list(folds.split(features["texts"], groups=features["clusters"]))
 
 
@@ -364,25 +340,21 @@ def _learn_agreement(features: Features, labels: Names, *, learn: Learn) -> Pred
 def _learn_concepts(features: Features, learn: Learn) -> Predict:
     """Return what gives the log probability (n, 1) that picture and text are of one concept."""
     concepts = np.union1d(features["shown"], features["asked"])
-
-    def learn_all(seen: Features, names: Names, learn: Learn) -> Predict:
-        """Return what gives probabilities (n, concepts), also of concepts that were not there."""
-        present = np.unique(names)
-        predict = learn(seen, names) if len(present) > 1 else None
-
-        def spread(other: Features) -> Numbers:
-            shares = np.full((len(other["texts"]), len(concepts)), _FLOOR)
-            shares[:, np.searchsorted(concepts, present)] += predict(other) if predict else 1.0
-            return shares / shares.sum(axis=1, keepdims=True)
-
-        return spread
-
-    _, pictures = np.unique(features["pixels"], axis=0, return_index=True)
-    _, texts = np.unique(features["texts"], return_index=True)
-    shown, asked = _take(features, pictures), _take(features, texts)
     reading = partial(_learn_line, part="texts", make=_count_words, strength=30.0)
-    look, read = learn_all(shown, shown["shown"], learn), learn_all(asked, asked["asked"], reading)
-    return lambda other: np.log((look(other) * read(other)).sum(axis=1, keepdims=True))
+    models: list[tuple[Names, Predict]] = []
+    for part, told, learn_part in (("pixels", "shown", learn), ("texts", "asked", reading)):
+        _, rows = np.unique(features[part], axis=0, return_index=True)
+        models.append(_learn_several(_take(features, rows), features[told][rows], learn_part))
+
+    def agree(other: Features) -> Numbers:
+        both = np.ones((len(other["texts"]), len(concepts)))
+        for present, predict in models:
+            shares = np.full(both.shape, _FLOOR)  # also of concepts that were not there
+            shares[:, np.searchsorted(concepts, present)] += predict(other)
+            both *= shares / shares.sum(axis=1, keepdims=True)
+        return np.log(both.sum(axis=1, keepdims=True))
+
+    return agree
 
 
 def _fit(model: Any, seen: Any, labels: Sequence[str] | Names) -> None:
@@ -399,12 +371,6 @@ def _regress(step: Any, **options: Any) -> Any:
     from sklearn.pipeline import make_pipeline
 
     return make_pipeline(step, LogisticRegression(max_iter=2000, **options))
-
-
-def _scale(_: Any) -> Any:
-    from sklearn.preprocessing import StandardScaler
-
-    return StandardScaler()
 
 
 def _count_words(texts: Iterable[str]) -> Any:

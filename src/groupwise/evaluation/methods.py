@@ -6,7 +6,6 @@ clusters and seeds alone are compared. In shapes R is seeds, G clusters and ``..
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -14,14 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import nct
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation.predictions import Floats, Items, subtract_items
 from groupwise.evaluation.statistics import (
     LEVEL,
     NO_SPREAD,
-    POWER,
     count_carrying,
     find_cluster_df,
     find_mean,
@@ -44,7 +41,6 @@ class Components:
     interaction: Floats  # variance of seed x cluster and seed x item, in both of the above
     seed_df: Floats
     cluster_df: Floats
-    num_seeds: int  # of the side that has fewer
 
     @property
     def seed_alone(self) -> Floats:
@@ -70,8 +66,6 @@ class MethodDifference:
     design: Literal["crossed", "nested", "overlapping"]  # same items, each seed's own, or neither
     limit: Literal["", "few_seeds", "one_cluster", "overlapping", "no_spread"] = ""
     num_carrying: float | None = None  # clusters that carry the variance, of crossed runs
-    seeds_needed: int | None = None  # a side, for 80 % power; None above 1000
-    items_needed: int | None = None  # likewise with these seeds; None where no number of items does
 
 
 def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) -> MethodDifference:
@@ -122,8 +116,8 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
     else:
         sides = [means[1] - means[0]] if is_paired else means
         seed, df = _join_sides([(side.var(ddof=1) / len(side), len(side) - 1) for side in sides])
-        none, num_seeds = np.zeros(()), min(len(a), len(b))
-        parts = Components(np.asarray(found.estimate), seed, none, none, df, none + 1, num_seeds)
+        none = np.zeros(())
+        parts = Components(np.asarray(found.estimate), seed, none, none, df, none + 1)
     half, alone, cluster = float(find_half_width(parts)), parts.seed_alone, parts.cluster
     if half < NO_SPREAD:
         return replace(found, limit="no_spread")
@@ -141,8 +135,6 @@ def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) 
         df=float((alone + cluster) ** 2 / squares),
         seed_share=share,
         num_carrying=carrying,
-        seeds_needed=count_seeds_needed(parts),
-        items_needed=count_items_needed(parts, len(a[0].ids)) if design == "crossed" else None,
     )
 
 
@@ -169,7 +161,6 @@ def split_variance(a: Floats, b: Floats, sizes: Floats, *, is_paired: bool) -> C
         interaction=np.sum(interactions, axis=0),
         seed_df=seed_df,
         cluster_df=np.broadcast_to(find_cluster_df(sizes), seed.shape),
-        num_seeds=min(a.shape[-2], b.shape[-2]),
     )
 
 
@@ -204,43 +195,3 @@ def find_p(parts: Components) -> float:
         return _LEAST_P
     root: Any = brentq(miss, math.log(_LEAST_P), 0.0) if gap else 0.0
     return math.exp(root)
-
-
-def find_power(parts: Components, num_seeds: int, *, more_items: float = 1) -> float:
-    """Return how likely a difference of this size is shown, in [0, 1], with the right sign.
-
-    By the noncentral t (Cohen 1988, section 2.5) with Satterthwaite's degrees of freedom, against
-    the quantile that ``find_half_width`` uses at the expected variances. There are ``num_seeds`` a
-    side, 2 or more, and ``more_items`` times the items in clusters like these.
-    """
-    more_seeds = num_seeds / parts.num_seeds
-    both = min(float(parts.interaction), float(parts.cluster))
-    seed = float(parts.seed_alone) / more_seeds
-    cluster = (float(parts.cluster) - both + both / more_seeds) / more_items
-    seed_df = float(parts.seed_df) * (num_seeds - 1) / (parts.num_seeds - 1)
-    cluster_df = max(1.0, float(parts.cluster_df) * more_items)
-    quantiles = float(find_quantile(seed_df)), float(find_quantile(cluster_df))
-    variance = seed + cluster
-    df = variance**2 / (seed**2 / seed_df + cluster**2 / cluster_df)
-    own = seed + float(parts.interaction) / more_seeds / more_items
-    wide = max(quantiles[0] ** 2 * seed + quantiles[1] ** 2 * cluster, quantiles[0] ** 2 * own)
-    shift = abs(float(parts.estimate)) / math.sqrt(variance)
-    return float(nct.sf(math.sqrt(wide / variance), df, shift))
-
-
-def count_seeds_needed(parts: Components) -> int | None:
-    """Return the seeds a side that show this difference with 80 % power; None above 1000."""
-    seeds = range(MIN_SEEDS, 1001)
-    place = bisect_left(seeds, POWER, key=lambda num: find_power(parts, num))
-    return seeds[place] if place < len(seeds) else None
-
-
-def count_items_needed(parts: Components, num_items: int) -> int | None:
-    """Return the items that show this difference with these seeds; None where no 10^7 do."""
-
-    def rate(num: int) -> float:
-        return find_power(parts, parts.num_seeds, more_items=num / num_items)
-
-    items = range(2, 10**7 + 1)
-    place = bisect_left(items, POWER, key=rate)
-    return items[place] if place < len(items) else None

@@ -50,10 +50,7 @@ METRIC_VERSIONS: Mapping[str, int] = {
     "ece": 3,
     "f1": 4,
     "invalid_rate": 2,
-    "latency": 1,
-    "mean@k": 3,
     "pair_accuracy": 3,
-    "pass@k": 3,
     "precision": 2,
     "recall": 2,
     "scores": 4,
@@ -71,9 +68,9 @@ _Means = dict[str, tuple[str, Sequence[Prediction]]]  # measure without its part
 def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
     """Return the measures of predictions that are means of values of items.
 
-    accuracy where there are truths, invalid_rate, of samples pass@k for k = 1, 2, 4, ... and the
-    fewest that an item has, and mean@k, pair_accuracy, the names in ``scores``, recall:LABEL of 20
-    labels or less; and for fields with 20 values or less such as accuracy[FIELD=VALUE].
+    accuracy where there are truths, invalid_rate, pair_accuracy, the names in ``scores``,
+    recall:LABEL of 20 labels or less; and for fields with 20 values or less such as
+    accuracy[FIELD=VALUE].
     """
     return tuple(_find_measures(rows))
 
@@ -100,23 +97,16 @@ def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, Sequence[Pred
 
 
 def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> _Means:
-    """Return the means of all items (part ""), or of parts: no samples, and whole pairs only."""
+    """Return the means of all items (part ""), or of parts, of which only whole pairs count."""
     found: _Means = {}
     for part, rows in parts.items():
         halves = Counter((one.policy, one.split, one.pair) for one in rows if one.pair)
         pairs = [one for one in rows if halves[one.policy, one.split, one.pair] > bool(part)]
         names = ["accuracy", "invalid_rate"] if have_truths(rows) else ["invalid_rate"]
-        if not part and (most := _count_fewest_samples(rows)):
-            powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-            names += [*(f"pass@{k}" for k in (*powers, most)), f"mean@{most}"]
         names += ["pair_accuracy"] if pairs else []
         for name in (*names, *sorted({name for item in rows for name in item.scores})):
             found[name + part] = name, pairs if name == "pair_accuracy" else rows
     return found
-
-
-def _count_fewest_samples(rows: Sequence[Prediction]) -> int:
-    return min((len(item.samples) for item in rows if item.samples), default=0)
 
 
 def read_items(
@@ -131,10 +121,7 @@ def read_items(
         have = sorted({f"{item.policy} on {item.split}" for item in predictions})
         raise EvaluationError(f"there are no predictions of {policy} on {split}", got=have)
     ((_, rows),) = group_by_policy(chosen).items()
-    known, (kind, _, k) = _find_measures(rows), measure.partition("@")
-    if kind == "pass" and k.isdecimal() and 1 <= int(k) <= _count_fewest_samples(rows):
-        known[measure] = measure, rows
-    if measure not in known:
+    if measure not in (known := _find_measures(rows)):
         what = describe_unknown("measure", measure, list(known))
         raise EvaluationError(f"{policy} on {split}: {what}")
     name, part = known[measure]
@@ -184,22 +171,7 @@ def _score(item: Prediction, measure: str) -> float | None:
         return item.predicted is None
     if measure.startswith("recall:"):
         return item.is_correct if item.label == measure.removeprefix("recall:") else None
-    if not measure.startswith(("pass@", "mean@")):
-        return item.scores.get(measure)
-    num_samples, num_right = len(item.samples), sum(item.samples)
-    if not num_samples:
-        return None
-    if measure.startswith("mean@"):
-        return num_right / num_samples
-    return estimate_pass(num_samples, num_right, int(measure.removeprefix("pass@")))
-
-
-def estimate_pass(num_samples: int, num_right: int, k: int) -> float:
-    """Return the probability, without bias, that one of ``k`` samples is right (Chen et al. 2021).
-
-    Deviation from their equation 1: whole numbers are divided once, so that 0 and 1 are exact.
-    """
-    return 1 - math.comb(num_samples - num_right, k) / math.comb(num_samples, k)
+    return item.scores.get(measure)
 
 
 def compare_policies(
@@ -241,7 +213,7 @@ class Metric:
 
     name: str  # ``POLICY/METRIC``, such as ``grpo/accuracy`` or ``grpo/accuracy[language=zh]``
     split: str
-    value: float  # shares are in [0, 1], latencies in seconds
+    value: float  # shares are in [0, 1]
     low: float  # ends of the 95 % interval
     high: float
     n: int  # items it is computed on
@@ -266,11 +238,10 @@ def compute_metrics(
     """Compute every metric of every policy on every split.
 
     Per policy what ``list_measures`` names, in parts by the fields in ``slices`` only; what
-    ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``); latency_p50_s and
-    latency_p95_s. An invalid answer is wrong. Means have the interval of ``clustered_ratio``,
-    latencies that of draws of whole clusters. A single cluster says nothing about others: [0, 1],
-    of latencies their range. No predictions, a label outside the set, an item answered twice, a
-    slice of more than 20 values, or half a pair is an EvaluationError.
+    ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``). An invalid answer is
+    wrong. Means have the interval of ``clustered_ratio``; a single cluster says nothing about
+    others: [0, 1]. No predictions, a label outside the set, an item answered twice, a slice of
+    more than 20 values, or half a pair is an EvaluationError.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
@@ -282,7 +253,6 @@ def compute_metrics(
         rows = _average(_find_means({"": items}))
         if 0 < len(own) <= MAX_LABELS:
             rows += measure_labels(items, own, seed=seed_here)
-        rows += _measure_latency(items, seed_here)
         for field in slices:
             parts = _group_by(field, items)
             if len(parts) > MAX_SLICES:
@@ -303,26 +273,6 @@ def _average(means: _Means) -> list[Row]:
         ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
         found.append((name, items.value, ends or (0.0, 1.0), len(items.values)))
     return found
-
-
-def _measure_latency(items: Sequence[Prediction], seed: int) -> Iterator[Row]:
-    known: dict[str, list[float]] = {}
-    for item in items:
-        if item.latency_s is not None:
-            known.setdefault(item.cluster, []).append(item.latency_s)
-    if not known:
-        return
-    clusters = [np.asarray(known[name], dtype=np.float64) for name in sorted(known)]
-    every, quantiles = np.concatenate(clusters), (0.5, 0.95)
-    ends = [(float(every.min()), float(every.max()))] * len(quantiles)
-    if len(clusters) > 1:
-        random = np.random.default_rng(seed)
-        drawn = random.integers(len(clusters), size=(500, len(clusters))).tolist()
-        draws = [np.quantile(np.concatenate([clusters[i] for i in d]), quantiles) for d in drawn]
-        ends = [(float(a), float(b)) for a, b in np.quantile(draws, [0.025, 0.975], axis=0).T]
-    names = ("latency_p50_s", "latency_p95_s")
-    for name, value, pair in zip(names, np.quantile(every, quantiles), ends, strict=True):
-        yield name, float(value), pair, len(every)
 
 
 def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:

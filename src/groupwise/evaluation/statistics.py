@@ -6,7 +6,6 @@ summed by cluster and ``sizes`` (..., G) the clusters' items. How often the inte
 ``benchmarks/results/coverage.json``.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,9 +17,9 @@ from pydantic import TypeAdapter
 from scipy.special import ndtr, stdtr, stdtrit
 
 from groupwise.core import derive_seed, write_json
-from groupwise.evaluation.predictions import Floats, Items, Measure, exact, read_as, subtract_items
+from groupwise.evaluation.predictions import Floats, Items, Measure, read_as, subtract_items
 
-LEVEL, POWER, SIGNIFICANCE = 0.95, 0.8, 0.05
+LEVEL, SIGNIFICANCE = 0.95, 0.05
 CR3 = 2
 NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
 FEW_CARRYING = 20
@@ -256,35 +255,20 @@ def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
     return np.concatenate(found)
 
 
-def _is_constant(values: Floats) -> bool:
-    return len(values) < 2 or float(np.ptp(values)) < NO_SPREAD
+def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
+    """Return how many independent items would tell a mean as well as these, at most as many.
 
-
-def measure_design_effect(clusters: Sequence[str], values: Floats) -> float | None:
-    """Return how many times clusters raise the variance of a mean (Kish 1965; Liang & Zeger 1986).
-
-    1 where every item is a cluster; None where values (n,) do not spread or there is one cluster.
+    That is by how many times clusters raise the variance of a mean (Kish 1965; Liang & Zeger 1986).
+    Where all values are alike, how far those of a cluster resemble is not known: clusters count.
     """
     sums, sizes = sum_clusters(values, clusters)
-    if len(sums) < 2 or _is_constant(values):
-        return None
-    residuals = float(((sums - values.mean() * sizes) ** 2).sum())
     num_items, num_clusters = len(values), len(sums)
+    if min(num_items, num_clusters) < 2 or float(np.ptp(values)) < NO_SPREAD:
+        return float(count_effective(sizes))
+    residuals = float(((sums - values.mean() * sizes) ** 2).sum())
     correction = num_clusters / (num_clusters - 1) * (num_items - 1) / num_items
-    return correction * residuals / (num_items * float(values.var()))
-
-
-def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
-    """Return how many independent items would tell a mean as well as these, at most as many."""
-    effect = measure_design_effect(clusters, values)
-    if effect is None:  # all are alike: how far those of a cluster resemble is not known
-        return float(count_effective(sum_clusters(values, clusters)[1]))
-    return len(values) / max(1.0, effect * len(values) / (len(values) - 1))
-
-
-def measure_effect(gains: Floats) -> float | None:
-    """Return the mean of paired gains over their deviation (Cohen 1988); None without spread."""
-    return None if _is_constant(gains) else float(gains.mean() / gains.std(ddof=1))
+    effect = correction * residuals / (num_items * float(values.var()))
+    return num_items / max(1.0, effect * num_items / (num_items - 1))
 
 
 def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
@@ -304,24 +288,6 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(order))
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(raw))
     return adjusted.tolist()
-
-
-def count_items_needed(effect_size: float | None, design_effect: float | None) -> int | None:
-    """Return the items, in clusters like these, that show a difference with 80 % power at 5 %.
-
-    By a paired t test; None where the difference is 0, not known, or too small for 10^9 items.
-    """
-    if not effect_size:
-        return None
-    from statsmodels.stats.power import TTestPower
-
-    size, effect = abs(effect_size), max(1.0, design_effect or 1.0)
-    if float(TTestPower().power(size, 10**9 // effect, SIGNIFICANCE)) < POWER:
-        return None
-    num_items = 2.0
-    if float(TTestPower().power(size, num_items, SIGNIFICANCE)) < POWER:
-        num_items = TTestPower().solve_power(effect_size=size, alpha=SIGNIFICANCE, power=POWER)
-    return math.ceil(float(num_items) * effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,29 +344,18 @@ def assess_gains(
     return Gain(max(-1.0, low), min(1.0, high), p_value, carrying)
 
 
-def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return low, high and p (...) of the mean of gains, where not all clusters gain the same.
-
-    ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters.
-    """
-    mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, CR3))
-    df = find_alike_df(sizes)
-    half = find_quantile(df) * spread
-    p_t = 2 * stdtr(df, -np.abs(mean) / spread)
-    low, high, p_drawn = bound_student(sums, sizes, drawn)
-    return np.minimum(mean - half, low), np.maximum(mean + half, high), np.maximum(p_t, p_drawn)
-
-
 def square_sums(sums: Floats, sizes: Floats) -> Floats:
     """Return (..., G, 5): sums, sizes and their products, of which a draw's t is made."""
     return np.stack([sums, sizes, sums**2, sums * sizes, sizes**2], axis=-1)
 
 
-def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return low, high and p (...) of the studentised bootstrap of clusters, equal tails.
+def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return low, high and p (...) of the mean of gains, where not all clusters gain the same.
 
-    Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 5.2.1 and
-    equation 4.11. Deviation: draws of clusters that are all alike have no t and are left out.
+    ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters, of
+    which the studentised bootstrap is made. Source: Davison & Hinkley 1997, "Bootstrap methods and
+    their application", section 5.2.1 and equation 4.11. Deviation: draws of clusters that are all
+    alike have no t and are left out.
     """
     mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, 0))
     tops, bases, squares, products, square_sizes = np.moveaxis(drawn, -1, 0)
@@ -411,14 +366,19 @@ def bound_student(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, F
         ordered = np.sort((tops - mean[..., None] * bases) / root, axis=-1)
     known, seen = np.isfinite(ordered).sum(axis=-1), (mean / spread)[..., None]
     more, less = (ordered >= seen).sum(axis=-1), (ordered <= seen).sum(axis=-1)
-    p_value = np.minimum(1, 2 * (np.minimum(more, less) + 1) / (known + 1))
+    p_drawn = np.minimum(1, 2 * (np.minimum(more, less) + 1) / (known + 1))
     tail = (1 - LEVEL) / 2 * (known + 1)
     rank = np.maximum(0, np.asarray(np.round(tail), dtype=np.int64) - 2)
     first, last = (
         np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
         for place in (rank, np.maximum(known - 1 - rank, 0))
     )
-    return mean - last * spread, mean - first * spread, p_value
+    robust = np.sqrt(find_variance(sums, sizes, CR3))
+    df = find_alike_df(sizes)
+    half = find_quantile(df) * robust
+    low, high = np.minimum(mean - half, mean - last * spread), mean - first * spread
+    p_value = np.maximum(2 * stdtr(df, -np.abs(mean) / robust), p_drawn)
+    return low, np.maximum(mean + half, high), p_value
 
 
 def _bound_paired_shares(gains: Floats, size: float) -> Interval:
@@ -430,7 +390,6 @@ def _bound_paired_shares(gains: Floats, size: float) -> Interval:
     return max(-1.0, center - half), min(1.0, center + half)
 
 
-@exact
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
     """How policy b differs from policy a on the same items; old runs lack some of the last."""
@@ -446,7 +405,7 @@ class PairedComparison:
     num_a_only: int  # items where a has more; of correctness, those only a has right
     num_b_only: int
     num_same_answer: int  # items both answered alike, label or invalid
-    p_value: float  # of ``test``; McNemar's takes items as independent
+    p_value: float  # McNemar's, of independent items, where ``is_binary``; else the clustered one
     p_value_clustered: float  # ``assess_gains``; McNemar's for binary items, each its own cluster
     p_value_holm: float  # the clustered value adjusted for all comparisons made together
     split_digest: str  # of the items' ids and labels
@@ -454,11 +413,6 @@ class PairedComparison:
     value_a: float | None = None  # mean of a, in [0, 1]
     value_b: float | None = None
     is_binary: bool = True  # every item counts 0 or 1
-    test: str = "mcnemar"  # or ``clusters``, where not binary
-    effect_size: float | None = None  # difference over deviation; None where nothing spreads
-    design_effect: float | None = None  # 1: items are as good as independent; None: not known
-    num_items_needed: int | None = None  # for 80 % power at the 5 % level; None where none do
-    num_effective_clusters: float | None = None  # clusters of one size that are worth these
     num_carrying: float | None = None  # clusters that carry the variance; see ``Gain``
 
     def count_wins(self, measure: Measure) -> tuple[int, int]:
@@ -487,7 +441,6 @@ def compare_items(
         a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
     )
     num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
-    effect, design_effect = measure_effect(gains), measure_design_effect(a.clusters, gains)
     same = int((gains == 0).sum())
     if a.answers and b.answers:
         same = sum(one == two for one, two in zip(a.answers, b.answers, strict=True))
@@ -511,11 +464,6 @@ def compare_items(
         value_a=a.value,
         value_b=b.value,
         is_binary=is_binary,
-        test="mcnemar" if is_binary else "clusters",
-        effect_size=effect,
-        design_effect=design_effect,
-        num_items_needed=count_items_needed(effect, design_effect),
-        num_effective_clusters=float(count_effective(sizes)),
         num_carrying=found.num_carrying,
     )
 

@@ -9,6 +9,7 @@ from groupwise.core import (
     ROW_FIELD,
     ConfigError,
     DataError,
+    EvaluationError,
     Example,
     derive_seed,
     read_json,
@@ -19,7 +20,7 @@ from groupwise.data.audit_files import write_audit
 from groupwise.data.drops import DropLog
 from groupwise.data.example_files import write_examples
 from groupwise.data.leakage import find_near_pictures
-from groupwise.evaluation.baselines import MAJORITY, rank_joint_candidates
+from groupwise.evaluation.baselines import MAJORITY, Candidate, predict_joint
 from groupwise.flow.task import Task, read_splits
 from groupwise.models.base_model import open_token_counter
 from groupwise.models.tiny import write_tiny_policy
@@ -165,7 +166,10 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     counts = Counter(str(example.label) for example in train)
     probes = Probes(config, task.find_base(config, run), context, train)
     seen: Any = {"concepts": task.concepts, "read": task.read, "embed": probes}
-    ranked = rank_joint_candidates(train, seed=config.seed, **seen)
+    ranked: list[Candidate] = []
+    predict_joint(train, (), split="train", seed=config.seed, record=ranked.extend, **seen)
+    if not ranked:
+        raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
     return {
         **{one.name: one.accuracy for one in ranked},
         MAJORITY.name: max(counts.values()) / len(train),

@@ -301,34 +301,27 @@ class ComparisonLayout:
 
     def _tabulate_tests(self) -> tuple[Table, list[plots.Bar]]:
         """Return per pair a row of difference, interval, p and what it rests on, and a bar."""
-        count, say = words.format_count, self.phrases.say
-        more = (
-            ("seed_share", "seeds_needed") if self.table.is_of_methods else ("effect", "won_lost")
-        )
-        head = ("pair", "difference", "interval", "p_holm", *more, "items_needed")
+        say, last = self.phrases.say, "seed_share" if self.table.is_of_methods else "won_lost"
+        head = ("pair", "difference", "interval", "p_holm", last)
         rows: list[tuple[Cell, ...]] = []
         bars: list[plots.Bar] = []
         for place, pair in enumerate(self.comparison.pairs):
             (gap,) = pair.gaps
-            test, note, df, cells = gap.test, "", "", [Cell(DASH)] * 3
+            test, note, df, cell = gap.test, "", "", Cell(DASH)
             if isinstance(test, MethodDifference):
                 note = say("paired_by_seed" if test.is_paired else "not_paired")
-                share = _show(test.seed_share, words.format_share)
+                cell = _show(test.seed_share, words.format_share)
                 if test.seed_share is not None:  # The rest is of clusters.
                     rest = say("of_clusters", share=1 - test.seed_share)
-                    share, df = replace(share, note=rest), f"df {test.df:.1f}"
-                cells = [share, _show(test.seeds_needed, count), _show(test.items_needed, count)]
+                    cell, df = replace(cell, note=rest), f"df {test.df:.1f}"
             elif test is not None:
                 wins, losses = test.count_wins(self.table.measure)
-                won = Cell(f"{wins} : {losses}", order=wins - losses)
-                effect = test.effect_size and test.effect_size / 100
-                effect = _show(effect, words.format_points, decimals=2)
-                cells = [effect, won, _show(test.num_items_needed, count)]
+                cell = Cell(f"{wins} : {losses}", order=wins - losses)
             ends = self.phrases.interval(*gap.ends) if gap.ends else say("untested")
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = _show(gap.p_holm, words.format_p_cell)
             shown = self._show_gap(gap)
-            rows.append((Cell(self.name_pair(pair), note), shown, interval, p, *cells))
+            rows.append((Cell(self.name_pair(pair), note), shown, interval, p, cell))
             if gap.difference is not None and gap.ends is not None:
                 text = f"{words.format_points(gap.difference)} ({ends})"
                 look = plots.pick_color(place), shown.is_strong
