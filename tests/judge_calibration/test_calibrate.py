@@ -186,7 +186,7 @@ def test_a_tiny_model_is_measured_and_not_asked_twice(tmp_path, text_folder):
     )
     brier = sum((1 - sure if is_right else sure) ** 2 for is_right, sure in right) / 24
     assert values["all", "brier"]["value"] == pytest.approx(brier)
-    assert "Reliability: all" in (out / "report.html").read_text()
+    assert "Calibration error" in (out / "report.html").read_text()
 
     again, same, _ = calibrate(tmp_path, config, source)
     assert again.num_calls == 0

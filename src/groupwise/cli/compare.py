@@ -108,7 +108,7 @@ def report(
     one, unless --metric or --factor is given; of one run, it does so with --out.
     """
     from groupwise.evaluation.published import read_published
-    from groupwise.evaluation.report.run_page import write_report
+    from groupwise.evaluation.report.run import write_report
 
     target, *others = targets
     is_run, is_sweep = ((target / x).is_file() for x in ("manifest.json", "sweep.json"))

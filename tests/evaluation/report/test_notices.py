@@ -34,8 +34,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.page import render_html
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.run import Report, judge_difference
-from groupwise.evaluation.report.run_page import lay_out
+from groupwise.evaluation.report.run import Report, judge_difference, lay_out
 from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 
 LABELS = ("on-task", "off-task")
@@ -295,7 +294,7 @@ def test_every_alarm_of_every_training_is_told_with_what_to_do(tmp_path: Path) -
         ({"majority": SAME, "prompt": TRUTHS, "sft": WORSE, "grpo": TRUTHS}, False),  # as the base
     ],
 )
-def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
+def test_only_a_policy_that_is_shown_to_be_of_use_is_offered(
     answers: dict[str, list[str | None]], is_good: bool, language: Language, make_run: Make
 ) -> None:
     run = make_run(**answers)
@@ -304,22 +303,8 @@ def test_only_a_policy_that_is_shown_to_be_of_use_is_offered_and_coloured(
     pairs = [(name, "grpo") for name in ("prompt", "sft") if name in answers]
     write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
     html = render_html(lay_out(Report(run), language))
-    for shown in ("groupwise serve", "export-model", 'class="tile card first good"'):
+    for shown in ("groupwise serve", "export-model"):
         assert (shown in html) == is_good
-
-
-@pytest.mark.parametrize("missed", [0.2, 1.0])
-def test_a_policy_that_misses_every_defect_is_not_coloured(missed: float, make_run: Make) -> None:
-    run = make_run(majority=SAME, grpo=TRUTHS)
-    path = run / "evaluate/metrics.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text())
-    (mine,) = [row for row in rows if row["name"] == "grpo/accuracy"]
-    own = {**mine, "name": "grpo/missed", "value": missed, "low": missed, "high": missed}
-    write_json(path, [*rows, own])
-    measure = {"name": "missed", "title": "Missed", "title_zh": "漏检", "is_higher_better": False}
-    write_json(run / "evaluate/conditions.json", {"measures": [measure]})
-    html = render_html(lay_out(Report(run)))
-    assert ('class="tile card first good"' in html) == (missed < 1)
 
 
 def polite(example: Example) -> Example:
@@ -410,7 +395,6 @@ def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
         accuracy("text_only", 0.52),
         accuracy("grpo", 0.93),
         Metric("grpo/invalid_rate", "test", 0.01, 0.0, 0.03, 400, "d"),
-        Metric("grpo/ece", "test", 0.041, 0.03, 0.05, 400, "d"),
         Metric("grpo/recall:on-task", "test", 0.9, 0.8, 1, 200, "d"),
         Metric("grpo/recall:off-task", "test", 0.96, 0.9, 1, 200, "d"),
     ]
@@ -435,9 +419,8 @@ def test_the_findings_are_made_of_numbers_only(tmp_path: Path) -> None:
         "Resting on few clusters: 2 differences (about 7 carry the variance of one). Where whole "
         "rare clusters have all the gain, p falls below 5 % in up to 15 % of cases without any "
         "difference. The best baseline, Text only, reaches 52.0 %. "
-        "Its confidence differs from its accuracy by 4.1 points on average. This is about these "
-        "checkpoints; for the method, train each side with several seeds."
+        "This is about these checkpoints; for the method, train each side with several seeds."
     )
-    assert len(list(write_findings(tmp_path, metrics, comparisons, "zh"))) == 7
+    assert len(list(write_findings(tmp_path, metrics, comparisons, "zh"))) == 6
     assert list(write_findings(tmp_path, [accuracy("grpo", 0.9)], [])) == []
     assert list(write_findings(tmp_path, [], [])) == []

@@ -1,7 +1,7 @@
 """The page of a comparison: of runs, of methods over seeds, of a sweep, of published cells.
 
 Warnings first, then what the numbers say, a recommendation or the reasons for none, tables and
-plots; HTML, Markdown and JSON of the same data, in English and Chinese. Nothing is computed here
+curves; HTML, Markdown and JSON of the same data, in English and Chinese. Nothing is computed here
 but means over cells.
 """
 
@@ -20,10 +20,8 @@ from groupwise.evaluation.methods import MethodDifference
 from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report import phrases as words
-from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Phrases, Statement
-from groupwise.evaluation.report.tables import Scale
 from groupwise.evaluation.result_table import Coordinates, Curve, Result
 from groupwise.evaluation.statistics import PairedComparison
 
@@ -127,7 +125,6 @@ def lay_out_comparison(
         language=language,
         notices=tuple(blocks.Notice(x.level, layout.say(x)) for x in comparison.notices),
         checked=say("comparison_checked"),
-        legend=tuple(zip(layout.colors, layout.titles.values(), strict=True)),
         boxes=tuple(boxes),
         parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
         footer=(*sources, Block(say("comparison_footer"), "plain")),
@@ -141,7 +138,7 @@ class ComparisonLayout:
     def __init__(self, comparison: Comparison, phrases: Phrases) -> None:
         self.comparison, self.table, self.phrases = comparison, comparison.table, phrases
         self.names = self.table.systems
-        self.colors = [plots.pick_color(place) for place in range(len(self.names))]
+        self.colors = [blocks.pick_color(place) for place in range(len(self.names))]
         # Values of an axis are shown with the last part of its key.
         axis = self.table.system_axis.rpartition(".")[2]
         self.titles = {x: f"{axis} {x}" if axis else phrases.title_policy(x) for x in self.names}
@@ -190,7 +187,7 @@ class ComparisonLayout:
         return f"{self.titles[pair.first]} {MINUS} {second}"
 
     def show_results(self) -> list[Block | Table]:
-        """Return a row per system, and a dot per seed."""
+        """Return a row per system, with the value of each seed."""
         say_each, axes, seeds = self.phrases.say_each, self.table.axes, list[int]()
         if self.table.is_of_methods:
             seeds = sorted({one.seed for one in self.table.results if one.value is not None})
@@ -224,12 +221,6 @@ class ComparisonLayout:
             rows.append(tuple(row))
         found: list[Block | Table] = [Block(self.phrases.say("results_lead"))]
         found.append(Table("", head, tuple(rows), kind="headline", marks=tuple(self.colors)))
-        if seeds and not axes:
-            cells = [one for one in self.comparison.cells if one.seeds]
-            shown = [(self.titles[one.system], [x for _, x in one.seeds]) for one in cells]
-            caption = self.phrases.say("seeds_caption")
-            plot = plots.plot_seeds("seeds", self.title_measure(), shown, caption=caption)
-            found.append(Block(plots=(plot,), kind="forest"))
         return found
 
     def show_sides(self) -> list[Block | Table]:
@@ -257,21 +248,20 @@ class ComparisonLayout:
         series: dict[tuple[str, str], list[Curve]] = {}
         for one in self.table.curves:
             series.setdefault((one.step_name, one.key), []).append(one)
-        drawn: list[plots.Plot] = []
+        drawn: list[blocks.Plot] = []
         for (step, key), own in series.items():
             lines = [
-                plots.Line(
+                blocks.Line(
                     self.titles[one.system],
                     one.steps,
                     one.mean,
                     self.colors[self.names.index(one.system)],
-                    *((one.low, one.high) if one.num_runs > 1 else ((), ())),
                 )
                 for one in own
             ]
-            name = plots.name_file("curve", step, key.replace("/", "-").replace("_", "-"))
+            name = blocks.name_file("curve", step, key.replace("/", "-").replace("_", "-"))
             heading = say("plot_of", key=title("series", key), step=step)
-            drawn.append(plots.plot_lines(name, heading, lines, self.phrases))
+            drawn.append(blocks.Plot(name, heading, tuple(lines), say("step")))
         if drawn:
             found += [Block(say("curves_lead")), Block(plots=tuple(drawn[:MAX_CURVES]))]
         for step in dict.fromkeys(row.step for row in self.table.epochs):
@@ -291,19 +281,14 @@ class ComparisonLayout:
         return found
 
     def show_grids(self) -> list[Block | Table]:
-        """Return a heat map of values per system, all on one scale."""
+        """Return a grid of values per system."""
         if not self.table.axes:
             return []
-        scale = self._span(one.value for one in self.comparison.cells)
         shown = {name: dict[Coordinates, Cell]() for name in self.names}
         for one in self.comparison.cells:
-            shown[one.system][one.cell] = show_value(one, scale)
+            shown[one.system][one.cell] = show_value(one)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
         return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
-
-    def _span(self, values: Iterable[float | None]) -> Scale:
-        known = [value for value in values if value is not None]
-        return Scale(min(known, default=0.0), max(known, default=0.0), self.table.measure.sign)
 
     def _tabulate_grid(self, title: str, shown: Mapping[Coordinates, Cell]) -> Table:
         """Return a grid with the last axis as columns."""
@@ -314,51 +299,43 @@ class ComparisonLayout:
         return Table(title, heads, rows, len(self.axes) - 1, "heat")
 
     def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test; of a grid means by axis and a heat map; a forest plot."""
+        """Return each pair's test; of a grid means by axis and every cell."""
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
         found: list[Block | Table] = [Block(say("differences_lead"))]
         if self.table.axes:
-            scale = self._span(gap.difference for one in pairs for gap in one.gaps)
             grids = [
                 self._tabulate_grid(
-                    self.name_pair(one), {x.cell: self._show_gap(x, scale) for x in one.gaps}
+                    self.name_pair(one),
+                    {x.cell: self._show_gap(x, is_in_grid=True) for x in one.gaps},
                 )
                 for one in pairs
             ]
             grid = Block(tables=tuple(grids))
             return [*found, self._tabulate_means(), Block(say("every_cell"), "heading"), grid]
-        table, bars = self._tabulate_tests()
-        found.append(table)
-        if bars:
-            axis = say("forest_axis")
-            plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
-            found.append(Block(plots=(plot,), kind="forest"))
-        return found
+        return [*found, self._tabulate_tests()]
 
-    def _show_gap(self, gap: Gap, scale: Scale | None = None) -> Cell:
+    def _show_gap(self, gap: Gap, *, is_in_grid: bool = False) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""
         if gap.difference is None:
             return Cell(_NO_GAP[gap.why_none])
         is_strong = gap.is_clear and self.table.is_fair is not False
-        style = scale.shade_difference(gap.difference) if scale else ""
-        note = self.phrases.interval(*gap.ends) if scale and gap.ends else ""
-        shown = show_points(gap.difference, note, style)
+        note = self.phrases.interval(*gap.ends) if is_in_grid and gap.ends else ""
+        shown = show_points(gap.difference, note)
         hint = words.format_p_value(gap.p_holm) if gap.p_holm is not None else ""
         text = shown.text + (STAR if is_strong else "")
         return replace(shown, text=text, hint=hint, is_strong=is_strong)
 
-    def _tabulate_tests(self) -> tuple[Table, list[plots.Bar]]:
-        """Return per pair a row of difference, interval, p and what it rests on, and a bar."""
+    def _tabulate_tests(self) -> Table:
+        """Return per pair a row of difference, interval, p and what it rests on."""
         count, say = words.format_count, self.phrases.say
         more = (
             ("seed_share", "seeds_needed") if self.table.is_of_methods else ("effect", "won_lost")
         )
         head = ("pair", "difference", "interval", "p_holm", *more, "items_needed")
         rows: list[tuple[Cell, ...]] = []
-        bars: list[plots.Bar] = []
-        for place, pair in enumerate(self.comparison.pairs):
+        for pair in self.comparison.pairs:
             (gap,) = pair.gaps
             test, note, df, cells = gap.test, "", "", [Cell(DASH)] * 3
             if isinstance(test, MethodDifference):
@@ -377,13 +354,9 @@ class ComparisonLayout:
             ends = self.phrases.interval(*gap.ends) if gap.ends else say("untested")
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = _show(gap.p_holm, words.format_p_cell)
-            shown = self._show_gap(gap)
-            rows.append((Cell(self.name_pair(pair), note), shown, interval, p, *cells))
-            if gap.difference is not None and gap.ends is not None:
-                text = f"{words.format_points(gap.difference)} ({ends})"
-                look = plots.pick_color(place), shown.is_strong
-                bars.append(plots.Bar(rows[-1][0].text, text, gap.difference, gap.ends, *look))
-        return Table("", self.phrases.say_each(*head), tuple(rows)), bars
+            pair_cell = Cell(self.name_pair(pair), note)
+            rows.append((pair_cell, self._show_gap(gap), interval, p, *cells))
+        return Table("", self.phrases.say_each(*head), tuple(rows))
 
     def _tabulate_means(self) -> Table:
         """Return by pair the mean difference of all cells and by the values of each axis."""
@@ -458,23 +431,21 @@ class ComparisonLayout:
         return found
 
 
-def show_value(one: Result, scale: Scale | None = None) -> Cell:
+def show_value(one: Result) -> Cell:
     """Return the value of a cell, ``?`` where it has not run, a dash where it has none."""
     if one.value is None:
         return Cell(DASH if one.state == "inapplicable" else NOT_RUN, hint=one.error)
     text = words.format_share(one.value, decimals=_count_decimals([one]))
-    if scale is None:
-        return Cell(text, order=one.value)
     hint = f"n = {words.format_count(one.n)}" if one.n else ""
-    return Cell(text, _show_interval(one), one.value, scale.shade_value(one.value), hint)
+    return Cell(text, _show_interval(one), one.value, hint)
 
 
-def show_points(value: float | None, note: str = "", style: str = "") -> Cell:
+def show_points(value: float | None, note: str = "") -> Cell:
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
     if value is None:
-        return Cell(NOT_RUN, note, value, style)
+        return Cell(NOT_RUN, note)
     text = f"{words.format_points(value)}{words.NBSP}{words.choose_arrow(value)}"
-    return Cell(text, note, value, style)
+    return Cell(text, note, value)
 
 
 def _show(value: Any, form: Callable[..., str], **named: Any) -> Cell:
