@@ -76,7 +76,7 @@ def test_pages_read_well(
         answers = [make_answers(0.6), make_answers(0.95)]
         found = compare(answers) if kind == "runs" else compare_grid({"0.12": 0.6, "0.15": 0.95})
     page = visit(write_comparison(found, tmp_path / "out", language=language), width)
-    assert page.locator("figure img").count() == {"published": 0, "grid": 2, "runs": 3}[kind]
+    assert page.locator("figure img").count() == {"published": 0, "grid": 2, "runs": 2}[kind]
     first = page.locator(".notices li").first
     assert first.is_visible()
     if kind == "published":

@@ -222,5 +222,4 @@ def test_the_page_has_the_same_numbers_in_every_form(flipped: list[Path], tmp_pa
         shown = [cell.strip() for cell in row.split("|")[3:9]]
         assert shown == [f"{100 * value:.1f}\u00a0%" for _, value in found.cells[2].seeds]
         assert all(cell in html.read_text(encoding="utf-8") for cell in shown)
-        assert (tmp_path / language / "comparison" / "seeds.svg").is_file()
         assert str(flipped[3]) in markdown

@@ -493,7 +493,7 @@ def test_arms_without_a_seed_in_common_are_not_subtracted(tmp_path):
     found = subtract(study, *study.arms, study.epochs)
     layout = ComparisonLayout(found, Phrases("en", own=PHRASES)).show_differences()
     (table,) = layout[-1].tables
-    assert {one.text for row in table.cells for one in row[2:]} == {"≠"}
+    assert {one.text for row in table.rows for one in row[2:]} == {"≠"}
 
 
 def test_one_run_twice_is_refused(tmp_path):

@@ -332,11 +332,12 @@ class _Layout:
             boxes.append(page.Box("findings", (), title, tuple(map(say, report.findings))))
         recipe, name = manifest.get("recipe"), report.folder.resolve().name
         command = " ".join(manifest.get("command", ())) or say("unknown")
-        facts = {key: manifest.get(key, say("unknown")) for key in ("started_at", "seed")}
+        known = {key: manifest.get(key, say("unknown")) for key in ("started_at", "seed")}
+        known["started_at"] = known["started_at"].replace("T", " ")
         version = manifest.get("packages", {}).get("groupwise", say("unknown"))
         return page.Page(
             title=f"{recipe} · {name}" if recipe and recipe != name else name,
-            lead=say("started", version=version, **facts),
+            lead=say("started", version=version, **known),
             language=self.language,
             notices=tuple(page.Notice(one.level, say(one), one.source) for one in report.notices),
             checked=say("run_checked"),
