@@ -219,6 +219,8 @@ def test_errors_come_first_and_infos_of_audits_are_no_notices(make_run: Make) ->
         ("error", "Leak."),
         ("warning", "Odd."),
     ]
+    html = render_html(lay_out(Report(run)))
+    assert html.index('<section id="data"') < html.index("Fine.")
 
 
 def test_every_alarm_of_every_training_is_told_with_what_to_do(tmp_path: Path) -> None:

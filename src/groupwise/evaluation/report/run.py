@@ -153,6 +153,19 @@ def judge_difference(one: PairedComparison, measure: Measure = ACCURACY) -> int:
     return 1 if measure.sign * one.difference > 0 else -1
 
 
+def tell_finding(row: Record, source: str) -> Statement:
+    """Return what an audit found, with the first place where it did, or what a step warns of."""
+    is_accepted, level = bool(row.get("accepted")), row.get("level", "warning")
+    accepted, places = {"name": row.get("name", "")}, row.get("where", ())
+    values = {
+        "message": str(row.get("message", row)),
+        "example": Statement("run.example", {"place": places[0]}) if places else "",
+        "accepted": Statement("run.accepted", accepted) if is_accepted else "",
+    }
+    level = "warning" if (is_accepted and level == "info") or level not in LEVELS else level
+    return Statement("run.found", values, level, source)
+
+
 def _warn(kind: str, source: str, /, **values: Any) -> Statement:
     return Statement(kind, values, "warning", source)
 
@@ -170,17 +183,9 @@ def _tell_files(report: Report) -> Iterator[Statement]:
     rows = {name: audit.get("findings", []) for name, audit in files.items()}
     for path in sorted(report.folder.glob("*/warnings.json")):
         rows[path.relative_to(report.folder).as_posix()] = read_json(path, list)
-    for name, row in ((name, row) for name, found in rows.items() for row in found):
-        is_accepted, level = bool(row.get("accepted")), row.get("level", "warning")
-        if level != "info" or is_accepted or name not in files:  # other infos only inform
-            accepted, places = {"name": row.get("name", "")}, row.get("where", ())
-            values = {
-                "message": str(row.get("message", row)),
-                "example": Statement("run.example", {"place": places[0]}) if places else "",
-                "accepted": Statement("run.accepted", accepted) if is_accepted else "",
-            }
-            level = "warning" if (level == "info" and is_accepted) or level not in LEVELS else level
-            yield Statement("run.found", values, level, name)
+    for name, found in rows.items():
+        told = [tell_finding(row, name) for row in found]
+        yield from (one for one in told if one.level != "info" or name not in files)
     ended = (read_json(path, dict) for path in report.folder.glob("[!.]*/step.json"))
     packages = [found for one in ended if (found := one.get("packages"))]
     for name in sorted({name for one in packages for name in one}):
@@ -377,8 +382,8 @@ class _Layout:
             clusters = {one.cluster for one in report.predictions if one.split == split}
             digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
             lead = Block(say("headline_lead", num_clusters=len(clusters), digests=digests))
-            leads = [lead] if clusters else []  # without predictions nobody knows
-            blocks += [Block(split, "heading"), *leads, table]
+            # Without predictions nobody knows the clusters.
+            blocks += [Block(split, "heading"), *([lead] if clusters else []), table]
         names = dict.fromkeys(name for own in report.main.values() for name in own)
         parts = [x for x in names if _PARTS.search(x) and ("[" not in x or x.startswith(main))]
         if parts:
@@ -437,8 +442,8 @@ class _Layout:
                 plot = page.Plot(page.name_file(key), title, lines, say("step"), are_shares)
                 drawn[kind in ("reward", "heldout", "loss")].append(plot)
         folded = Block(say("signals"), "fold", blocks=(Block(plots=tuple(drawn[False])),))
-        curves = Block(plots=tuple(drawn[True]))
-        return [Block(say("training_lead")), curves, folded] if logs else []
+        lead = Block(say("training_lead"))
+        return [lead, Block(plots=tuple(drawn[True])), folded] if logs else []
 
     def _rate(self, one: Prediction) -> float | None:
         """Return 1 for a right answer and 0 for a wrong one, or what a score is worth."""
@@ -512,6 +517,10 @@ class _Layout:
             why = [f"{self.phrases.translate(key)} {format_count(num)}" for key, num in counts]
             told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
             blocks.append(Block(say("rows_read", why=why or [say("none")], **told)))
+        audits = (audit, self.report.reward_audit)
+        found = [tell_finding(row, "") for one in audits for row in one.get("findings", ())]
+        points = tuple(say(one) for one in found if one.level == "info")  # others are notices
+        blocks += [Block(points=points)] if points else []
         return [*blocks, *(Block(say(one)) for one in self.report.looks)]
 
     def _next(self) -> Blocks:
