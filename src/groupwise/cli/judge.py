@@ -157,9 +157,7 @@ def _print_measures(found: "Calibration") -> None:
         table = Table("subset", *known, box=None)
         for subset in dict.fromkeys(split for split, _ in cells):
             shown = [cells.get((subset, name)) for name in known]
-            table.add_row(
-                subset, *(format_metric(metric)[0] if metric else "–" for metric in shown)
-            )
+            table.add_row(subset, *(format_metric(one)[0] if one else "–" for one in shown))
         console.print(table)
     for cause, number in found.causes.items():
         typer.echo(f"no verdict: {number} calls, {cause}")
