@@ -107,11 +107,8 @@ class Plot:
     @property
     def alt(self) -> str:
         """Its content in words: the first and the last value of each line."""
-        told = (
-            f"{x.title} {format_plain(x.values[0])} → {format_plain(x.values[-1])}".strip()
-            for x in self.lines
-        )
-        return f"{self.title}: {'; '.join(told)}"
+        ends = [(x.title, *map(format_plain, (x.values[0], x.values[-1]))) for x in self.lines]
+        return f"{self.title}: " + "; ".join(f"{x} {a} → {b}".strip() for x, a, b in ends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,8 +229,7 @@ def _tell_answers(report: Report) -> Iterator[Statement]:
         if last.low <= found[best].value:
             ends = phrases.format_share_interval(last.low, last.high)
             values = {"policy": last.policy, "value": last.value, "ends": ends, "split": split}
-            values |= {"best": best, "baseline": found[best].value}
-            yield _warn("run.not_above", _METRICS, **values)
+            yield _warn("run.not_above", _METRICS, best=best, baseline=found[best].value, **values)
         blind = {name: policies.find(name).blind_to for name in baselines}
         floors = [found[name].value for name, what in blind.items() if "everything" in what]
         for name, what in blind.items():
@@ -245,8 +244,7 @@ def _tell_answers(report: Report) -> Iterator[Statement]:
         before = report.items.get((split, known.trained_from or ""), [])
         texts = [{one.example_id: one.text for one in rows} for rows in (before, items)]
         if before and texts[0] == texts[1]:
-            values = {"a": known.trained_from, "b": policy, "split": split}
-            yield _warn("run.same_answers", _PREDICTIONS, **values)
+            yield _warn("run.same_answers", _PREDICTIONS, a=before[0].policy, b=policy, split=split)
 
 
 def _find_doubt(report: Report) -> Statement | None:
@@ -442,8 +440,9 @@ class _Layout:
                 plot = page.Plot(page.name_file(key), title, lines, say("step"), are_shares)
                 drawn[kind in ("reward", "heldout", "loss")].append(plot)
         folded = Block(say("signals"), "fold", blocks=(Block(plots=tuple(drawn[False])),))
-        lead = Block(say("training_lead"))
-        return [lead, Block(plots=tuple(drawn[True])), folded] if logs else []
+        return (
+            [Block(say("training_lead")), Block(plots=tuple(drawn[True])), folded] if logs else []
+        )
 
     def _rate(self, one: Prediction) -> float | None:
         """Return 1 for a right answer and 0 for a wrong one, or what a score is worth."""
