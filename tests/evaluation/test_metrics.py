@@ -1,7 +1,6 @@
 """Metrics of whole splits and of labels, what they are estimated by, and temperatures."""
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,10 +24,7 @@ from groupwise.evaluation.metrics import (
     METRIC_VERSIONS,
     MIN_ITEMS,
     Metric,
-    ReliabilityBin,
-    bin_reliability,
     compute_metrics,
-    count_confusion,
     fill_cells,
     fit_temperature,
     measure_labels,
@@ -139,10 +135,17 @@ def score_brier(items: list[Prediction]) -> float:
     return (sum((1 - p) ** 2 for p in p_true) + silent) / (len(known) + silent) if known else np.nan
 
 
-def score_error(bins: tuple[ReliabilityBin, ...]) -> float:
-    num_items = sum(one.num_items for one in bins)
-    gaps = [one.num_items * abs(one.accuracy - one.confidence) for one in bins if one.num_items]
-    return sum(gaps) / num_items if num_items else np.nan
+def score_error(items: list[Prediction]) -> float:
+    """The mean gap between confidence and correctness in ten bins, counted item by item."""
+    gaps: dict[int, list[float]] = {}
+    for item in items:
+        if item.probabilities:
+            likeliest = max(LABELS, key=item.probabilities.__getitem__)
+            sure = item.probabilities[likeliest]
+            place = int(np.searchsorted(np.linspace(0.5, 1, 11)[1:-1], sure, side="right"))
+            gaps.setdefault(place, []).append((likeliest == item.label) - sure)
+    num_items = sum(map(len, gaps.values()))
+    return sum(abs(sum(own)) for own in gaps.values()) / num_items if gaps else np.nan
 
 
 @given(st.lists(ROW, min_size=1, max_size=40))
@@ -152,7 +155,7 @@ def test_the_resampled_formulas_are_the_reported_metrics(rows):
     truths, answers = [row[0] for row in rows], [row[1] or "invalid" for row in rows]
     present = sorted(set(truths))
     recall = recall_score(truths, answers, labels=present, average="macro", zero_division=0)
-    wanted = [score_brier(items), recall, score_error(bin_reliability(items, LABELS))]
+    wanted = [score_brier(items), recall, score_error(items)]
     assert score(items) == pytest.approx(wanted, nan_ok=True, abs=1e-9)
 
 
@@ -374,18 +377,9 @@ def test_broken_file_is_named(tmp_path, text):
         read_metrics(tmp_path / "metrics.json")
 
 
-def test_bins_of_a_hand_made_table():
+def test_calibration_error_of_a_hand_made_table():
+    # Two items in the first bin, sure by 0.53 on average; two in the last, sure by 0.99.
     items = lean([(ON, 0.52), (OFF, 0.54), (OFF, 0.02), (ON, 1.0)])
-    bins = bin_reliability(items, LABELS)
-    assert len(bins) == 10
-    assert (bins[0].low, bins[-1].high) == (0.5, 1.0)
-    assert bins[0].num_items == 2
-    assert bins[0].confidence == pytest.approx(0.53)
-    assert bins[0].accuracy == 0.5
-    assert (bins[-1].num_items, bins[-1].accuracy) == (2, 1.0)
-    assert bins[-1].confidence == pytest.approx(0.99)
-    assert [part.num_items for part in bins[1:-1]] == [0] * 8
-    assert (bins[4].confidence, bins[4].accuracy) == (None, None)
     assert score(items)[2] == pytest.approx(0.5 * 0.03 + 0.5 * 0.01)
     # One more item in the last bin: gap (0.98 + 1 + 0.99) / 3 - 1 of three items in five.
     more = [*items, *lean([(ON, 0.99)])]
@@ -400,14 +394,12 @@ def test_items_without_probabilities_take_no_part(make_prediction):
     silent = make_prediction(example_id="silent")
     items = lean([(ON, 0.8)])
     assert score([*items, silent])[::2] == score(items)[::2]
-    assert sum(part.num_items for part in bin_reliability([*items, silent], LABELS)) == 1
     assert np.isnan(score([silent])[::2]).all()
 
 
 def test_three_labels_give_a_brier_score_in_the_unit_interval():
     item = Prediction("i", "g", "test", "p", "a", "b", probabilities={"a": 0.0, "b": 1.0, "c": 0.0})
     assert score([item], ("a", "b", "c"))[0] == pytest.approx(1.0)
-    assert bin_reliability([item], ("a", "b", "c"))[0].low == pytest.approx(1 / 3)
 
 
 @given(st.lists(st.tuples(st.sampled_from(LABELS), st.floats(0, 1)), min_size=1, max_size=60))
@@ -417,52 +409,14 @@ def test_scores_equal_their_references(rows):
     brier = brier_score_loss([int(truth == ON) for truth, _ in rows], [p for _, p in rows])
     assert score(items)[0] == pytest.approx(brier, abs=1e-12)
 
-    bins = bin_reliability(items, LABELS)
-    assert sum(part.num_items for part in bins) == len(rows)
-    confidence = [max(p, 1 - p) for _, p in rows]
-    correct = [truth == (ON if p >= 1 - p else OFF) for truth, p in rows]
-    mean_correct = sum((part.accuracy or 0) * part.num_items for part in bins) / len(rows)
-    mean_confidence = sum((part.confidence or 0) * part.num_items for part in bins) / len(rows)
-    assert mean_correct == pytest.approx(np.mean(correct))
-    assert mean_confidence == pytest.approx(np.mean(confidence))
-    assert all(
-        part.low - 1e-9 <= part.confidence <= part.high + 1e-9
-        for part in bins
-        if part.confidence is not None
-    )
 
-
-def test_bins_agree_with_scikit_learn_where_both_apply():
+def test_the_calibration_error_is_that_of_scikit_learns_bins():
     dice = np.random.default_rng(0)
     p_true = dice.uniform(0.5, 1, 400)
     rows = [(ON if dice.random() < p else OFF, float(p)) for p in p_true]
     right, mean = calibration_curve([t == ON for t, _ in rows], p_true, n_bins=20)
-    bins = bin_reliability(lean(rows), LABELS)
-    assert [part.accuracy for part in bins] == pytest.approx(list(right))
-    assert [part.confidence for part in bins] == pytest.approx(list(mean))
-
-
-VERDICTS = ("通过", "不通过", "待定")
-ANSWERS = st.tuples(st.sampled_from(VERDICTS), st.sampled_from([*VERDICTS, None]))
-
-
-def test_counts_of_a_hand_made_table(make_table):
-    rows = [("a", "a"), ("a", "b"), ("a", None), ("b", "b"), ("b", "b"), ("b", None)]
-    assert count_confusion(make_table(rows), ("a", "b")).counts == ((1, 1, 1), (0, 2, 1))
-    assert count_confusion([], ("a", "b")).counts == ((0, 0, 0), (0, 0, 0))
-
-
-@given(st.lists(ANSWERS, max_size=40))
-def test_every_item_is_counted_once_and_invalid_is_no_class(rows):
-    predictions = [replace(p, probabilities=None) for p in predict([(*r, 0, None) for r in rows])]
-    counts = count_confusion(predictions, VERDICTS).counts
-    pairs = Counter(rows)
-    assert counts == tuple(
-        tuple(pairs[truth, answer] for answer in (*VERDICTS, None)) for truth in VERDICTS
-    )
-    assert sum(map(sum, counts)) == len(rows)
-    assert sum(row[-1] for row in counts) == sum(answer is None for _, answer in rows)
-    assert sum(counts[n][n] for n in range(3)) == sum(truth == answer for truth, answer in rows)
+    counts = np.histogram(p_true, np.linspace(0.5, 1, 11))[0]
+    assert score(lean(rows))[2] == pytest.approx(np.average(abs(right - mean), weights=counts))
 
 
 def answer(num_items: int, *, shift: float, seed: int) -> list[Prediction]:

@@ -40,7 +40,7 @@ from groupwise.evaluation.predictions import (
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.report.tables import Section, read_sections
+from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.results import Conditions, read_conditions
 from groupwise.evaluation.statistics import read_comparisons
 from groupwise.flow.evaluating import write_evaluation

@@ -58,7 +58,7 @@ def test_the_shown_prompt_is_what_the_trained_policy_was_asked(finished: Path) -
     )
     assert asked.turns == {name: one.prompt[-1].text for name, one in examples.items()}
     page = (finished / "report.md").read_text(encoding="utf-8")
-    assert "## What training changed" in page
+    assert "## Mistakes" in page
     assert "## The prompt as the model sees it" in page
 
 

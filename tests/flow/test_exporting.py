@@ -18,7 +18,7 @@ from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_policies, write_policies
-from groupwise.evaluation.report.tables import describe_metric
+from groupwise.evaluation.report.page import describe_metric
 from groupwise.flow.exporting import (
     check_pushable,
     export_run,

@@ -146,19 +146,16 @@ def test_calibration_of_a_judge_that_is_too_sure():
     result = measure_judge(rows, judge="j")
     found = {metric.measure: metric for metric in result.metrics}
     # one bin: confidence 0.97 on average, right 0.6 of the time
-    last = result.reliability["all"][-1]
-    assert (last.num_items, last.accuracy) == (10, pytest.approx(0.6))
     assert found["ece"].value == pytest.approx(0.97 - 0.6)
     assert found["ece"].low <= found["ece"].value <= found["ece"].high
     wrong = (0.96**2 * 2 + 0.98**2 * 2) / 10
     assert found["brier"].value == pytest.approx(wrong + (0.04**2 * 3 + 0.02**2 * 3) / 10)
 
 
-def test_a_judge_that_only_names_labels_has_no_curve():
+def test_a_judge_that_only_names_labels_has_no_calibration():
     result = measure_judge(
         [make_row(n, "a", "ab"[n % 2], confidence=1.0) for n in range(4)], judge="j"
     )
-    assert result.reliability["all"] == ()
     assert not {"ece", "brier"} & {metric.measure for metric in result.metrics}
 
 
@@ -205,7 +202,7 @@ def notice(facts=NO_DROPS, **changes):
     values = {name: ends for name, ends in (GOOD | changes).items() if ends}
     metrics = [Metric(f"j/{name}", "all", *ends, 100, "d") for name, ends in values.items()]
     metrics.append(Metric("j/flip_rate", "Hard", 0.9, 0.8, 1.0, 10, "e"))
-    found = list_notices(JudgeMeasures("j", ("a", "b"), tuple(metrics), {}), facts)
+    found = list_notices(JudgeMeasures("j", ("a", "b"), tuple(metrics)), facts)
     return [(one.level, PHRASES.say(one).replace("\u00a0", " ")) for one in found]
 
 

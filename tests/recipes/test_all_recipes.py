@@ -46,11 +46,9 @@ from groupwise.evaluation.predictions import (
     Prompts,
     RunPolicy,
 )
-from groupwise.evaluation.report.page import render_html, render_markdown
+from groupwise.evaluation.report.page import Section, render_html, render_markdown
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.run import Report
-from groupwise.evaluation.report.run_page import lay_out
-from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.report.run import Report, lay_out
 from groupwise.evaluation.results import Conditions
 from groupwise.flow.calibrating import make_calibration_sections
 from groupwise.flow.evaluating import write_evaluation
@@ -427,9 +425,6 @@ def make_group_qc(folder):
         group_qc.score_defects(one, PARSER)
         for one in predict_all(("majority", "sft", "grpo"), verdicts, task_type=mission)
     ]
-    parts = ("vision", "aligner", "virtual tokens", "embeddings and head", "language block 2")
-    trained = [{"part": name, "num_trainable": 3, "num_frozen": 5} for name in parts]
-    write_json(folder / "trainable.json", trained)
     drops = {"total": 2, "counts": {"Stage A failed": 2}}
     given = {"drops": drops, "num_groups": 4, "num_files": 6}
     says = (partial(group_qc.say_failed, {mission: 1}), partial(group_qc.say_given, given))
@@ -442,7 +437,6 @@ def make_group_qc(folder):
             policies=Policies(POLICIES),
             verdicts=verdicts,
             say_stage_a=say,
-            trainable=folder / "trainable.json",
         )
     ]
     return Made(rows, sections, group_qc.MEASURES, data=(mission, *verdicts))

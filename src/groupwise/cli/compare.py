@@ -107,7 +107,7 @@ def report(
     compared. A recipe that has a report of its own for several runs, also of sweeps, writes that
     one, unless --metric or --factor is given; of one run, it does so with --out.
     """
-    from groupwise.evaluation.report.run_page import write_report
+    from groupwise.evaluation.report.run import write_report
 
     target, *others = targets
     is_run, is_sweep = ((target / x).is_file() for x in ("manifest.json", "sweep.json"))

@@ -141,14 +141,14 @@ def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
 
 def _print_measures(found: "Calibration") -> None:
     """Print all numbers of the whole data with intervals, and a few of every subset."""
-    from groupwise.evaluation.report.phrases import format_interval, format_value
+    from groupwise.evaluation.report.phrases import format_metric
 
     metrics = found.measures.metrics
     console = Console(highlight=False, markup=False)
     table = Table("measure", "all", "95 % interval", "n", box=None)
     for metric in metrics:
         if metric.split == "all":
-            row = metric.measure, format_value(metric), format_interval(metric), str(metric.n)
+            row = metric.measure, *format_metric(metric), str(metric.n)
             table.add_row(*row)
     console.print(table)
     cells = {(m.split, m.measure): m for m in metrics if m.split != "all"}
@@ -157,7 +157,7 @@ def _print_measures(found: "Calibration") -> None:
         table = Table("subset", *known, box=None)
         for subset in dict.fromkeys(split for split, _ in cells):
             shown = [cells.get((subset, name)) for name in known]
-            table.add_row(subset, *(format_value(metric) if metric else "–" for metric in shown))
+            table.add_row(subset, *(format_metric(one)[0] if one else "–" for one in shown))
         console.print(table)
     for cause, number in found.causes.items():
         typer.echo(f"no verdict: {number} calls, {cause}")

@@ -2,7 +2,7 @@
 
 Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. First the values of a
 measure item by item, by which policies are compared, then the metrics of whole splits, last what
-labels say: confusion, reliability and temperature. An invalid answer is never one of the labels.
+labels say, and temperature. An invalid answer is never one of the labels.
 """
 
 import json
@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -402,56 +401,6 @@ def _split_cells(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
     shape = (len(labels), len(labels) + 1)
     num_counts = shape[0] * shape[1]
     return cells[..., :num_counts].reshape(*cells.shape[:-1], *shape), cells[..., num_counts:]
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """Counts of truths (L rows) by answers (L + 1 columns, the last of invalid answers)."""
-
-    labels: tuple[str, ...]
-    counts: tuple[tuple[int, ...], ...]
-
-
-def count_confusion(predictions: Sequence[Prediction], labels: Sequence[str]) -> Confusion:
-    """Count truths by answers, all 0 without predictions; other labels are an EvaluationError."""
-    check_labels(predictions, labels)
-    counts = Counter((item.label, item.predicted) for item in predictions)
-    rows = (tuple(counts[truth, answer] for answer in (*labels, None)) for truth in labels)
-    return Confusion(tuple(labels), tuple(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Items whose confidence is in [low, high); the last bin includes its upper edge."""
-
-    low: float
-    high: float
-    confidence: float | None  # mean of the bin's items; None if it has none
-    accuracy: float | None  # share of them that is right
-    num_items: int
-
-
-def bin_reliability(
-    predictions: Sequence[Prediction], labels: Sequence[str]
-) -> tuple[ReliabilityBin, ...]:
-    """Return mean confidence and accuracy of equally wide bins of confidence.
-
-    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2. Deviation: the
-    bins cover [1/L, 1], because the likeliest of L labels has at least 1/L.
-    """
-    check_labels(predictions, labels)
-    _, _, confidence, correct, bins = _rate_confidence(predictions, labels)
-    counts, sure, right = (
-        np.bincount(bins, weights=weights, minlength=NUM_BINS).tolist()
-        for weights in (None, confidence, correct)
-    )
-    edges = pairwise(np.linspace(1 / len(labels), 1, NUM_BINS + 1).tolist())
-    return tuple(
-        ReliabilityBin(low, high, of_sure / num, of_right / num, num)
-        if num
-        else ReliabilityBin(low, high, None, None, 0)
-        for (low, high), num, of_sure, of_right in zip(edges, counts, sure, right, strict=True)
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import numpy as np
 from groupwise.evaluation.fairness import DifferenceKind
 from groupwise.evaluation.methods import compare_methods
 from groupwise.evaluation.predictions import ACCURACY, Items, Measure, Policies, Prediction
+from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import Statement
-from groupwise.evaluation.report.tables import Section
 from groupwise.evaluation.statistics import clustered_ratio
 
 Coordinates = tuple[str, ...]

@@ -29,8 +29,8 @@ from groupwise.evaluation.predictions import (
     read_policies,
     read_predictions,
 )
+from groupwise.evaluation.report.page import read_sections
 from groupwise.evaluation.report.phrases import LANGUAGES, Statement
-from groupwise.evaluation.report.tables import read_sections
 from groupwise.evaluation.result_table import (
     Coordinates,
     EpochRow,

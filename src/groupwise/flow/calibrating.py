@@ -17,9 +17,8 @@ from groupwise.evaluation.metrics import (
     temper,
 )
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
-from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.page import Section, Table, describe_metric
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain
-from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise.flow.asking import choose_items, make_ask, open_policy, share_labels
 from groupwise.flow.task import Task, read_splits
 from groupwise.models.identity import digest_base

@@ -29,8 +29,8 @@ from groupwise.evaluation.predictions import (
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.report.run_page import write_report
-from groupwise.evaluation.report.tables import Section, write_sections
+from groupwise.evaluation.report.page import Section, write_sections
+from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import (
     Conditions,
     describe_examples,

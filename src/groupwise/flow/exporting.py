@@ -16,8 +16,7 @@ from groupwise.core import Example, RunError, RunFolder, dump_config, read_json
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_policies
-from groupwise.evaluation.report.page import escape_cell, write_code
-from groupwise.evaluation.report.tables import describe_metric
+from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
 from groupwise.evaluation.results import CONDITIONS_FILE, read_headline
 from groupwise.evaluation.statistics import read_comparisons
 from groupwise.flow.finished import BASE, FinishedRun

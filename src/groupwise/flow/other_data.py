@@ -36,10 +36,9 @@ from groupwise.evaluation.predictions import (
     predict_each,
     read_policies,
 )
-from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.page import Section, Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.run_page import write_report
-from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import describe_examples, record_look
 from groupwise.flow.asking import ask_policy, open_policy
 from groupwise.flow.evaluating import measure_policies

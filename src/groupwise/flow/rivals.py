@@ -22,8 +22,8 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
+from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.tables import Section
 from groupwise.flow.settings import RivalSettings
 from groupwise.flow.stages import Stage
 from groupwise.flow.task import Task, read_splits

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from groupwise.data.audit import DataAudit
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
-    from groupwise.evaluation.report.tables import Section
+    from groupwise.evaluation.report.page import Section
     from groupwise.flow.finished import FinishedRun
     from groupwise.flow.other_data import Labelled
     from groupwise.flow.stages import Stage

@@ -259,9 +259,6 @@ def _write_files(
         "num_pairs_in_both_orders": len(both),
         "num_inconsistent_pairs": sum(one.verdict != two.verdict for one, two in both),
         "metrics": [asdict(metric) for metric in measures.metrics],
-        "reliability": {
-            subset: [asdict(part) for part in bins] for subset, bins in measures.reliability.items()
-        },
     }
     write_json(out / "calibration.json", result)
     report = write_judge_report(out, measures, rows, result, language=language)

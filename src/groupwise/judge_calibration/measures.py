@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.metrics import (
-    Metric,
-    ReliabilityBin,
-    Row,
-    bin_reliability,
-    measure_labels,
-)
+from groupwise.evaluation.metrics import Metric, Row, measure_labels
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import (
     assess_gains,
@@ -47,13 +41,11 @@ class JudgeMeasures:
         judge: its name.
         labels: what it could answer.
         metrics: numbers by name (``JUDGE/agreement``) and subset (the metric's ``split``).
-        reliability: bins of confidence by subset; empty where confidences are not known.
     """
 
     judge: str
     labels: tuple[str, ...]
     metrics: tuple[Metric, ...]
-    reliability: Mapping[str, tuple[ReliabilityBin, ...]]
 
 
 def measure_judge(
@@ -75,7 +67,6 @@ def measure_judge(
     """
     labels = tuple(sorted({row.label for row in rows} | {r.verdict for r in rows if r.verdict}))
     metrics: list[Metric] = []
-    reliability: dict[str, tuple[ReliabilityBin, ...]] = {}
     for subset, part in split_subsets(rows).items():
         digest = digest_rated(part)
         seed_here = derive_seed(seed, "judge", subset)
@@ -89,8 +80,7 @@ def measure_judge(
             Metric(f"{judge}/{name}", subset, value, *widen_interval(ends, value), n, digest)
             for name, value, ends, n in found
         ]
-        reliability[subset] = _bin_confidence(part, labels)
-    return JudgeMeasures(judge, labels, tuple(metrics), reliability)
+    return JudgeMeasures(judge, labels, tuple(metrics))
 
 
 def _measure(rows: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]:
@@ -278,13 +268,6 @@ def _measure_confidence(
     for name, value, ends, _ in measure_labels(known, labels, seed=seed):
         if name in ("brier", "ece"):
             yield name, value, ends, num_items
-
-
-def _bin_confidence(
-    rows: Sequence[VerdictRow], labels: Sequence[str]
-) -> tuple[ReliabilityBin, ...]:
-    known = _to_predictions(rows, labels)
-    return bin_reliability(known, labels) if known else ()
 
 
 def _to_predictions(rows: Sequence[VerdictRow], labels: Sequence[str]) -> list[Prediction]:

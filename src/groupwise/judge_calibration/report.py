@@ -7,30 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.evaluation.metrics import Metric, count_confusion
+from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Language, Prediction
-from groupwise.evaluation.report.page import Block, Notice, Page, Part, Plot, Table, write_page
-from groupwise.evaluation.report.phrases import (
-    LEVELS,
-    Level,
-    Phrases,
-    Statement,
-    format_interval,
-    format_share,
-    mark_code,
-)
-from groupwise.evaluation.report.plots import (
-    Bar,
-    color_policy,
-    name_file,
-    plot_bars,
-    plot_reliability,
-)
-from groupwise.evaluation.report.tables import (
+from groupwise.evaluation.report.page import (
+    Block,
+    Notice,
+    Page,
+    Part,
+    Table,
     tabulate_confusion,
     tabulate_metrics,
-    tell_calibration,
+    write_page,
 )
+from groupwise.evaluation.report.phrases import LEVELS, Level, Phrases, Statement, mark_code
 from groupwise.judge_calibration.measures import JudgeMeasures
 from groupwise.judge_calibration.rows import VerdictRow, split_subsets
 
@@ -104,7 +93,7 @@ def write_judge_report(
     *,
     language: Language = "en",
 ) -> Path:
-    """Write ``report.html``, ``report.md`` and its plots into ``out``.
+    """Write ``report.html`` and ``report.md`` into ``out``.
 
     Returns:
         The path of the HTML.
@@ -121,7 +110,6 @@ def _lay_out(
     by_subset: dict[str, dict[str, Metric]] = {}
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
-    plots = Block(plots=tuple(_list_plots(measures, by_subset, phrases)))
     said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
     return Page(
         title=phrases.say("judge_title", judge=measures.judge),
@@ -131,7 +119,6 @@ def _lay_out(
         checked=phrases.say("judge_checked"),
         parts=(
             *_list_parts(by_subset, phrases),
-            *([Part("plots", phrases.say("plots"), (plots,))] if plots.plots else []),
             *_show_confusion(measures, rows, phrases),
             _show_facts(facts, phrases),
         ),
@@ -153,36 +140,9 @@ def _list_parts(by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases)
     for name, names in PARTS.items():
         columns = {one: phrases.title("judge_measures", one) for one in names if one in known}
         if columns:
-            table = tabulate_metrics(
-                by_subset.items(),
-                columns,
-                head=phrases.say("subset"),
-                is_sized=True,
-            )
+            table = tabulate_metrics(by_subset.items(), columns, head=phrases.say("subset"))
             lead = Block(phrases.say(f"{name}_lead"))
             yield Part(name, phrases.say(f"{name}_title"), (lead, table))
-
-
-def _list_plots(
-    measures: JudgeMeasures, by_subset: Mapping[str, Mapping[str, Metric]], phrases: Phrases
-) -> Iterator[Plot]:
-    agreements = {name: m["agreement"] for name, m in by_subset.items() if "agreement" in m}
-    if agreements:
-        bars = [_make_bar(name, metric) for name, metric in agreements.items()]
-        title, caption = phrases.say_each("agreement_by_subset", "agreement_plot")
-        yield plot_bars("agreement", title, bars, caption=caption)
-    if len(measures.labels) < 2:
-        return
-    for subset, bins in measures.reliability.items():
-        if any(part.num_items for part in bins):
-            yield plot_reliability(
-                name_file("reliability", subset),
-                phrases.say("reliability_of", subset=subset),
-                bins,
-                phrases,
-                color=color_policy(subset),
-                caption=tell_calibration(by_subset[subset], phrases),
-            )
 
 
 def _show_confusion(
@@ -190,13 +150,8 @@ def _show_confusion(
 ) -> Iterator[Part]:
     if len(measures.labels) > 1:
         said = [_to_prediction(row) for row in split_subsets(rows)["all"]]
-        table = tabulate_confusion("", count_confusion(said, measures.labels), phrases)
+        table = tabulate_confusion("", said, measures.labels, phrases)
         yield Part("confusion", phrases.say("people_and_judge"), (table,))
-
-
-def _make_bar(name: str, metric: Metric) -> Bar:
-    text = f"{format_share(metric.value)} ({format_interval(metric)})"
-    return Bar(name, text, metric.value, (metric.low, metric.high), color_policy(name))
 
 
 def _to_prediction(row: VerdictRow) -> Prediction:

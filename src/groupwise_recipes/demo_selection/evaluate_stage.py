@@ -11,7 +11,7 @@ from groupwise.data.audit_files import list_near_examples
 from groupwise.data.leakage import find_seen
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, collect_prompts, mark_items
-from groupwise.evaluation.report.tables import Section
+from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.results import Conditions, describe_examples, digest_prompts, record_look
 from groupwise.flow.evaluating import write_evaluation
 from groupwise.inference.streaming.groups import StreamLine

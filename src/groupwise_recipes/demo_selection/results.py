@@ -11,9 +11,8 @@ from pydantic import TypeAdapter
 from groupwise.core import Example, read_json
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Measure, Policies, PolicyKind, Prediction, RunPolicy
-from groupwise.evaluation.report.page import Table, Tile
+from groupwise.evaluation.report.page import Section, Table, tabulate_policies
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share, load_phrases
-from groupwise.evaluation.report.tables import Section, make_tile, tabulate_policies
 from groupwise.rewards import VqaParser
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.demonstration_use import UseFigure
@@ -164,24 +163,20 @@ def make_sections(
     return found
 
 
-def _write(name: str, table: Table, phrases: Phrases, tiles: Sequence[Tile] = ()) -> Section:
+def _write(name: str, table: Table, phrases: Phrases, *, is_first: bool = False) -> Section:
     title, lead = phrases.say_each(name, f"{name}_lead")
-    return Section(title, lead, (table,), tuple(tiles), language=phrases.language)
+    return Section(title, lead, (table,), is_first, language=phrases.language)
 
 
 def _write_by_shots(shown: Sequence[Metric], phrases: Phrases) -> Section:
-    """Return the measures by number of shots, the mean of GRPO among the report's first numbers."""
+    """Return the measures by number of shots, with which the report begins."""
     columns: dict[str, str] = {}
     for measure in sorted({one.measure for one in shown}):
         shots = measure.removeprefix("vqa_")
         title = phrases.say("mean") if measure == MEAN else phrases.count(int(shots), "shot")
-        columns[title] = measure
-    tiles = [
-        make_tile(one, phrases.say("by_shots_tile", split=one.split))
-        for one in shown
-        if one.name == f"grpo/{MEAN}"
-    ]
-    return _write("by_shots", tabulate_policies(shown, columns, phrases=phrases), phrases, tiles)
+        columns[measure] = title
+    table = tabulate_policies(shown, columns, phrases=phrases)
+    return _write("by_shots", table, phrases, is_first=True)
 
 
 def _tabulate_use(figures: Sequence[UseFigure], phrases: Phrases) -> Table:

@@ -1,4 +1,4 @@
-"""What inspectors ask first: missed defects and false alarms, also by mission, and what trained.
+"""What inspectors ask first: missed defects and false alarms, also by mission.
 
 And what needs no Stage B: the majority, the summaries' words, the photos' thumbnails, all of it.
 """
@@ -18,15 +18,13 @@ from groupwise.evaluation.baselines import (
 )
 from groupwise.evaluation.metrics import Metric, compute_metrics
 from groupwise.evaluation.predictions import Measure, Policies, Prediction
-from groupwise.evaluation.report.page import Table
-from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.tables import (
+from groupwise.evaluation.report.page import (
     Section,
+    Table,
     describe_metric,
-    make_tile,
     tabulate_policies,
-    tabulate_trainable,
 )
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise_recipes.group_qc.photos import find_picture
 from groupwise_recipes.group_qc.verdicts import (
     FALSE_ALARMS,
@@ -96,7 +94,6 @@ def make_sections(
     policies: Policies,
     verdicts: Sequence[str],
     say_stage_a: Callable[[Phrases], str],
-    trainable: Path,
 ) -> list[Section]:
     """Return what group_qc adds to the report, by language."""
     found: list[Section] = []
@@ -105,25 +102,23 @@ def make_sections(
         by_mission = (phrases.say("by_mission_lead"), say_stage_a(phrases))
         text = ("" if language == "zh" else " ").join(part for part in by_mission if part)
         tables = tuple(_tabulate_missions(missions, verdicts, phrases))
-        trained = (tabulate_trainable(trainable, phrases=phrases),)
         found += [
             _write_missed(metrics, phrases),
             Section(phrases.say("by_mission"), text, tables, language=language),
-            Section(phrases.say("trained_in_grpo"), tables=trained, language=language),
         ]
     return found
 
 
 def _list_columns(phrases: Phrases) -> dict[str, str]:
-    """Return the measure of each column, by its title."""
+    """Return the title of each measure that has a column."""
     missed, false_alarms, obeyed, two_lines = map(phrases.name_measure, MEASURES)
     return {
-        missed: MISSED,
-        false_alarms: FALSE_ALARMS,
-        phrases.say("accuracy"): "accuracy",
-        phrases.say("no_verdict"): "invalid_rate",
-        two_lines: TWO_LINES,
-        obeyed: OBEYED,
+        MISSED: missed,
+        FALSE_ALARMS: false_alarms,
+        "accuracy": phrases.say("accuracy"),
+        "invalid_rate": phrases.say("no_verdict"),
+        TWO_LINES: two_lines,
+        OBEYED: obeyed,
     }
 
 
@@ -131,7 +126,7 @@ def _tabulate_missions(
     missions: Mapping[str, Sequence[Metric]], verdicts: Sequence[str], phrases: Phrases
 ) -> Iterator[Table]:
     by_verdict = {
-        phrases.say(f"{measure}_of", verdict=verdict): f"{measure}:{verdict}"
+        f"{measure}:{verdict}": phrases.say(f"{measure}_of", verdict=verdict)
         for verdict in verdicts
         for measure in _PER_VERDICT
     }
@@ -142,14 +137,9 @@ def _tabulate_missions(
 
 
 def _write_missed(metrics: Sequence[Metric], phrases: Phrases) -> Section:
-    tiles = tuple(
-        make_tile(metric, phrases.say("missed_tile", split=metric.split))
-        for metric in metrics
-        if metric.name == f"grpo/{MISSED}"
-    )
     whole = (tabulate_policies(metrics, _list_columns(phrases), phrases=phrases),)
     title, text = phrases.say("missed"), _say_missed(metrics, phrases)
-    return Section(title, text, whole, tiles, language=phrases.language)
+    return Section(title, text, whole, is_first=True, language=phrases.language)
 
 
 def _say_missed(metrics: Sequence[Metric], phrases: Phrases) -> str:

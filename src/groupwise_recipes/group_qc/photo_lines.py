@@ -9,8 +9,8 @@ from pathlib import Path
 
 from groupwise.evaluation.metrics import Metric, compute_metrics
 from groupwise.evaluation.predictions import Language, Prediction
+from groupwise.evaluation.report.page import Section, describe_metric, tabulate_metrics
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.tables import Section, describe_metric, tabulate_metrics
 from groupwise_recipes.group_qc.verdicts import MISSED
 from groupwise_recipes.group_qc.words import Words
 
@@ -95,7 +95,6 @@ def _tell(found: Lines, language: Language) -> Section:
         [(titles.get(name, name), own) for name, own in rows.items()],
         {"accuracy": phrases.say("lines_right"), MISSED: phrases.say("missed")},
         head=phrases.say("lines_label"),
-        count="accuracy",
     )
     join = "" if language == "zh" else " "
     return Section(phrases.say("lines"), join.join(text), (table,), language=language)

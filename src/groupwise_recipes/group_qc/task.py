@@ -12,8 +12,8 @@ from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Policies, Prediction
+from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.evaluation.report.tables import Section
 from groupwise.flow.calibrating import read_temperatures
 from groupwise.flow.stages import POLICY, Stage, list_usual_stages
 from groupwise.flow.task import Ask, Estimate, Part, Task
@@ -203,7 +203,7 @@ class GroupQc(Task[GroupQcConfig]):
         metrics: Sequence[Metric],
         test: Sequence[Example],
     ) -> list[Section]:
-        """Return missed defects, missions, what trained and Stage A's lines; measures are kept."""
+        """Return missed defects, missions and Stage A's lines; measures are kept."""
         verdicts = config.words.verdicts
         missions = measure_missions(predictions, verdicts, seed=config.seed)
         rows = {name: [asdict(metric) for metric in own] for name, own in missions.items()}
@@ -214,7 +214,6 @@ class GroupQc(Task[GroupQcConfig]):
             policies=Policies(tuple(self.policies(context))),
             verdicts=verdicts,
             say_stage_a=self._choose_stage_a(config, context),
-            trainable=context.output_of("grpo") / "trainable.json",
         )
         return [*sections, *self._describe_lines(config, context, predictions)]
 

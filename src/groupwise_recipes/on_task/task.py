@@ -39,7 +39,7 @@ from groupwise_recipes.on_task.words import check_reader, describe_reader
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction
-    from groupwise.evaluation.report.tables import Section
+    from groupwise.evaluation.report.page import Section
     from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.on_task"

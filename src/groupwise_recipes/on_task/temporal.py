@@ -7,9 +7,8 @@ from pathlib import Path
 from groupwise.core import write_jsonl
 from groupwise.data.near_texts import find_near_texts
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy, group_by_policy
-from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.page import Section, Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share
-from groupwise.evaluation.report.tables import Section
 from groupwise.serving import FLIP_WINDOW_S, flag_flips
 from groupwise_recipes.on_task.prompt import TIME
 

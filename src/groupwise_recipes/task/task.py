@@ -38,7 +38,7 @@ from groupwise_recipes.task.rows import (
 if TYPE_CHECKING:  # a dry run waits for none of these
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
-    from groupwise.evaluation.report.tables import Section
+    from groupwise.evaluation.report.page import Section
     from groupwise.models.policy import Policy
     from groupwise.training.settings import RowsOfEpoch
 

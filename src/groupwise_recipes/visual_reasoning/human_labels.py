@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from groupwise.core import DataError, Message, load_config, make_example
-from groupwise.evaluation.report.tables import describe_metric
+from groupwise.evaluation.report.page import describe_metric
 from groupwise.judge_calibration.calibrate import Calibration, measure_recorded
 from groupwise.judge_calibration.recorded import read_recorded
 from groupwise.judge_calibration.rows import VerdictRow, write_verdicts

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Policies, Prediction
-from groupwise.evaluation.report.page import Table
+from groupwise.evaluation.report.page import Section, Table, describe_metric
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
-from groupwise.evaluation.report.tables import Section, describe_metric
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, BOX_IOU, ENTAILMENT

@@ -55,7 +55,7 @@ from groupwise_recipes.visual_reasoning.traces import find_traced, sample_traces
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction, RunPolicy
-    from groupwise.evaluation.report.tables import Section
+    from groupwise.evaluation.report.page import Section
     from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.visual_reasoning"

@@ -7,9 +7,8 @@ from typing import Any
 
 from groupwise.data.tables.templates import find_place_problem
 from groupwise.evaluation.predictions import Policies, Prediction
-from groupwise.evaluation.report.page import Cell, Table
+from groupwise.evaluation.report.page import Cell, Section, Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases
-from groupwise.evaluation.report.tables import Section
 from groupwise_recipes.workflows.agreement import Agreement, Opinions, count_agreement
 from groupwise_recipes.workflows.config import PLACES, WorkflowsConfig
 from groupwise_recipes.workflows.measuring import (

@@ -43,7 +43,7 @@ from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction, RunPolicy
-    from groupwise.evaluation.report.tables import Section
+    from groupwise.evaluation.report.page import Section
     from groupwise.inference.opening import ResponderSettings
     from groupwise.serving import Request
     from groupwise.training.settings import RowsOfEpoch

@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from html import unescape
@@ -17,30 +18,22 @@ from markdown_it import MarkdownIt
 from run_folders import POLICIES
 
 from groupwise.core import DataError, EvaluationError
-from groupwise.evaluation.metrics import Confusion, Metric
-from groupwise.evaluation.predictions import Policies
+from groupwise.evaluation.metrics import Metric
+from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report import page as pages
-from groupwise.evaluation.report import plots, tables
-from groupwise.evaluation.report.page import (
-    Block,
-    Cell,
-    Page,
-    Table,
-)
+from groupwise.evaluation.report.page import Block, Cell, Page, Table
 from groupwise.evaluation.report.phrases import Phrases, mark_code
 
-LINE = plots.Line(
-    "rising", (1, 2, 3), (0.1, 0.2, 0.4), "#123456", low=(0.0, 0.1, 0.3), high=(1, 1, 1)
+LINES = tuple(
+    pages.Line(name, range(len(values)), values, "#123456")
+    for name, values in (("rising", (0.1, 0.2, 0.4)), ("long", [1.0] * 50))
 )
 PLOTS = (
-    plots.plot_lines("one-line", "a plot", [LINE], Phrases("en"), caption="its caption"),
-    plots.plot_seeds("seeds", "of seeds", [("a method", (0.5, 0.7))]),
-    plots.plot_bars(
-        "bars", "of bars", [plots.Bar("a bar", "+1 point", 0.01, (0.0, 0.02), "red")], axis="x"
-    ),
+    pages.Plot("one-line", "a plot", LINES[:1], "step", are_shares=True),
+    pages.Plot("two", "of two", LINES, "步"),
 )
 TABLE = Table("of numbers", ("name", "value"), (("first", Cell("1.5", "0–3", tag="new")),))
-CARD = pages.Card("an item", (("truth", "truth: yes"),), "said no", None, "no picture", "alt")
+CARD = pages.Card("an item", (("truth", "truth: yes"),), "said no", None, "no picture")
 BLOCKS = (
     Block(f"see {mark_code('a/b_c.json')} <b> *now*"),
     Block("within", "heading"),
@@ -61,7 +54,6 @@ PAGE = Page(
     language="en",
     notices=(),
     checked="All was checked.",
-    tiles=(pages.Tile("92 %", "of a tile", "and its note"),),
     boxes=(pages.Box("findings", ("It works.",), "Findings", ("a reason",)),),
     parts=(pages.Part("all", "All blocks", BLOCKS),),
     footer=(Block("the end", "plain"),),
@@ -70,8 +62,8 @@ PAGE = Page(
 
 def test_every_block_stands_in_both_forms() -> None:
     shown = ("within", "a point", "of numbers", "1.5", "0–3", "new", "inner", "an item", "said no")
-    more = ("truth: yes", "no picture", "on demand", "its caption", "at the bottom", "a reason")
-    most = ("92 %", "of a tile", "and its note", "line one", "line two", "of seeds", "the end")
+    more = ("truth: yes", "no picture", "on demand", "at the bottom", "a reason")
+    most = ("line one", "line two", "the end")
     for text in (pages.render_html(PAGE), pages.render_markdown(PAGE, folder="x")):
         body = text.rpartition("</style>")[2]
         places = {words: body.count(words) for words in (*shown, *more, *most)}
@@ -101,14 +93,16 @@ def test_plots_are_found_in_folds_saved_and_removed_when_gone(tmp_path: Path) ->
     assert pages.list_plots(PAGE) == list(PLOTS)
     html, markdown = pages.write_page(PAGE, tmp_path, name="test")
     links = re.findall(r"]\((test/[^)]+)\)", markdown.read_text("utf-8"))
-    assert links == ["test/one-line.svg", "test/seeds.svg", "test/bars.svg"]
+    assert links == ["test/one-line.svg", "test/two.svg"]
     for plot, link in zip(PLOTS, links, strict=True):
         svg = (tmp_path / link).read_bytes()
-        assert svg == plots.render_svg(plot.draw, plot.size)
+        assert svg == pages.render_svg(plot)
         assert b"<text" in svg
         assert b64encode(svg).decode() in html.read_text("utf-8")
     assert "a plot: rising 0.1 → 0.4" in markdown.read_text("utf-8")
-    assert "a method: 50.0\u00a0%, 70.0\u00a0%" in markdown.read_text("utf-8")
+    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", pages.render_svg(PLOTS[1]).decode())
+    assert {"rising", "long", "步"} <= set(drawn)
+    assert "100\u00a0%" in pages.render_svg(PLOTS[0]).decode()
     (tmp_path / "test/step.json").write_text("{}")
     pages.write_page(replace(PAGE, parts=()), tmp_path, name="test")
     assert [path.name for path in (tmp_path / "test").iterdir()] == ["step.json"]
@@ -141,7 +135,7 @@ def test_no_text_is_markup(text: str) -> None:
         Block(text, "heading"),
         Block(points=(text,)),
         Table(text, (text,), ((Cell(text, is_code=True),), (Cell(text, note=text),))),
-        Block(cards=(pages.Card(text, (("truth", text),), text, None, "gone", text),)),
+        Block(cards=(pages.Card(text, (("truth", text),), text, None, "gone"),)),
     )
     page = Page(
         title=text,
@@ -149,7 +143,6 @@ def test_no_text_is_markup(text: str) -> None:
         language="en",
         notices=(pages.Notice("info", text, text),),
         checked="",
-        tiles=(pages.Tile(text, text, text),),
         boxes=(pages.Box("findings", (text,), text, (text,)),),
         parts=(pages.Part("all", text, blocks),),
     )
@@ -161,13 +154,13 @@ def test_no_text_is_markup(text: str) -> None:
     assert sum(token.type == "blockquote_open" for token in tokens) == 1
     assert sum(token.type == "td_open" for token in tokens) == 2
     said = ["".join(one.content for one in t.children or ()) for t in tokens if t.children]
-    assert sum(plain in one for one in said) >= 13, said
+    assert sum(plain in one for one in said) >= 12, said
     tags = list[str]()
     reader = HTMLParser()
     reader.handle_starttag = lambda tag, attrs: tags.append(tag)  # pyright: ignore[reportAttributeAccessIssue]
     reader.feed(pages.render_html(page).rpartition("</style>")[2])
     assert not {"script", "img"} & set(tags)
-    assert tags.count("b") == 2  # of the notice's level and of the tile
+    assert tags.count("b") == 1  # of the notice's level
 
 
 def test_what_commands_a_terminal_or_turns_text_around_is_seen() -> None:
@@ -192,23 +185,17 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
 def test_cells_stay_cells() -> None:
     assert pages.escape_cell(" 94.2\u00a0% ") == "94.2\u00a0%"
     assert pages.escape_cell("a|b\n*c* <d>") == r"a\|b \*c\* &lt;d>"
-    assert plots.name_file("confusion", "my policy/(v2) 我") == "confusion-my-policy-v2-我"
+    assert pages.name_file("confusion", "my policy/(v2) 我") == "confusion-my-policy-v2-我"
     with pytest.raises(ValueError, match="cells in the table 'odd'"):
         Table("odd", ("a",), (("1", "2"),))
 
 
 def test_smoothing_is_light_and_keeps_constants() -> None:
-    assert [plots.choose_window(n) for n in (1, 39, 40, 120, 400)] == [1, 1, 3, 7, 21]
-    assert plots.smooth([0.5] * 100) == pytest.approx([0.5] * 100)
-    assert plots.smooth([1.0, 5.0, 2.0]) == [1.0, 5.0, 2.0]
-    assert plots.smooth([0.0] * 20 + [3.0] + [0.0] * 20)[19:22] == pytest.approx([1.0, 1.0, 1.0])
-
-
-def test_the_better_the_darker_and_losses_are_orange() -> None:
-    more, less = tables.Scale(0.0, 1.0), tables.Scale(0.0, 1.0, sign=-1)
-    assert more.shade_value(1.0) == less.shade_value(0.0) == "background:#316faf;color:#ffffff"
-    assert more.shade_difference(0.0) == "background:#ffffff;color:#1f2328"
-    assert more.shade_difference(0.5) == less.shade_difference(-0.5) != more.shade_difference(-0.5)
+    for num in (1, 39, 40, 120, 400):
+        assert pages.smooth([0.5] * num) == pytest.approx([0.5] * num)
+    assert pages.smooth([1.0, 5.0, 2.0]) == [1.0, 5.0, 2.0]
+    peak = pages.smooth([0.0] * 20 + [3.0] + [0.0] * 20)
+    assert peak[18:23] == pytest.approx([0.0, 1.0, 1.0, 1.0, 0.0])
 
 
 LONG = (
@@ -219,14 +206,31 @@ LONG = (
 
 @pytest.mark.parametrize("labels", [("合规", "违规"), LONG])
 def test_a_confusion_names_every_label_whole_and_keeps_its_columns_narrow(
-    labels: tuple[str, str],
+    labels: tuple[str, str], make_table: Callable[..., list[Prediction]]
 ) -> None:
-    table = tables.tabulate_confusion("", Confusion(labels, ((3, 1, 0), (0, 5, 0))), Phrases("zh"))
-    assert all(label in row[0].text for label, row in zip(labels, table.cells, strict=True))
+    yes, no = labels
+    items = make_table([(yes, yes)] * 3 + [(yes, no), (no, None)] + [(no, no)] * 5)
+    table = pages.tabulate_confusion("", items, labels, Phrases("zh"))
+    assert table.rows == ((yes, "3", "1", "0"), (no, "0", "5", "1"))
     assert max(map(len, table.head[1:])) <= 12
-    cells = [(one.text, one.note) for one in table.cells[0][1:]]
-    assert cells == [("3", "75.0\u00a0%"), ("1", "25.0\u00a0%"), ("0", "")]
-    assert len({one.style for row in table.cells for one in row[1:]}) == 4
+    assert pages.tabulate_confusion("", [], labels, Phrases("en")).rows[0] == (yes, "0", "0", "0")
+
+
+VERDICTS = ("通过", "不通过", "待定")
+ANSWERS = st.tuples(st.sampled_from(VERDICTS), st.sampled_from([*VERDICTS, None]))
+
+
+@given(rows=st.lists(ANSWERS, max_size=40))
+def test_every_item_is_counted_once_and_invalid_is_no_class(rows: list[Any]) -> None:
+    items = [
+        Prediction(str(n), "c", "test", "p", truth, answer, "" if answer else "invalid")
+        for n, (truth, answer) in enumerate(rows)
+    ]
+    table = pages.tabulate_confusion("", items, VERDICTS, Phrases("zh"))
+    counts = [[int(str(one)) for one in row[1:]] for row in table.rows]
+    assert sum(map(sum, counts)) == len(rows)
+    assert sum(row[-1] for row in counts) == sum(answer is None for _, answer in rows)
+    assert sum(counts[n][n] for n in range(3)) == sum(truth == answer for truth, answer in rows)
 
 
 def make_metric(name: str, value: float, n: int = 4, split: str = "test") -> Metric:
@@ -241,41 +245,26 @@ def test_policies_stand_in_their_order_and_gaps_are_dashes() -> None:
         make_metric("own/missed", 1.0, n=9),
     ]
     phrases = Phrases("en", policies=Policies(POLICIES))
-    columns = {"missed": "missed", "right": "accuracy"}
-    table = tables.tabulate_policies(metrics, columns, title="all", phrases=phrases)
+    columns = {"missed": "missed", "accuracy": "right"}
+    table = pages.tabulate_policies(metrics, columns, title="all", phrases=phrases)
     assert (table.title, table.head) == ("all", ("Policy", "missed", "right", "n"))
-    assert [[str(cell).replace("\u00a0", " ") for cell in row] for row in table.rows] == [
-        ["Majority label", "–", "75.0 %\n37.5–87.5 %", "7"],
-        ["GRPO", "25.0 %\n12.5–62.5 %", "50.0 %\n25.0–75.0 %", "8"],
-        ["own", "100.0 %\n50.0–100.0 %", "–", "9"],
+    heads = [(cell.text, cell.note) for row in table.rows if isinstance(cell := row[0], Cell)]
+    assert heads == [
+        ("Majority label", "\ue000majority\ue001"),
+        ("GRPO", "\ue000grpo\ue001 · the trained policy"),
+        ("own", "\ue000own\ue001"),
     ]
-    assert tables.tabulate_metrics([("none", {})], {"a": "A"}, head="", count="b").rows == (
-        ("none", "–", "–"),
-    )
+    assert [[str(cell).replace("\u00a0", " ") for cell in row[1:]] for row in table.rows] == [
+        ["–", "75.0 %\n37.5–87.5 %", "7"],
+        ["25.0 %\n12.5–62.5 %, n = 4", "50.0 %\n25.0–75.0 %", "8"],
+        ["100.0 %\n50.0–100.0 %", "–", "9"],
+    ]
+    assert pages.tabulate_metrics([("none", {})], {"a": "A"}, head="").rows == (("none", "–", "–"),)
     with pytest.raises(EvaluationError, match="dev, test"):
-        tables.tabulate_policies(
+        pages.tabulate_policies(
             [*metrics, make_metric("a/b", 0.1, split="dev")], {}, phrases=phrases
         )
-    assert tables.describe_metric(metrics[0]).replace("\u00a0", " ") == "25.0 % (12.5–62.5 %)"
-
-
-def test_what_trained_has_a_total(tmp_path: Path) -> None:
-    path = tmp_path / "trainable.json"
-    rows = [
-        {"part": "vision", "num_trainable": 0, "num_frozen": 62880},
-        {"part": "language block 2", "num_trainable": 28672, "num_frozen": 430784},
-    ]
-    path.write_text(json.dumps(rows))
-    table = tables.tabulate_trainable(path, phrases=Phrases("en"))
-    assert table.head == ("Part", "Trainable", "Frozen")
-    assert [tuple(str(cell).replace("\u202f", " ") for cell in row) for row in table.rows] == [
-        ("vision", "0", "62 880"),
-        ("language block 2", "28 672", "430 784"),
-        ("total", "28 672", "493 664"),
-    ]
-    path.write_text('[{"part": "vision"}]')
-    with pytest.raises(EvaluationError, match=r"trainable\.json"):
-        tables.tabulate_trainable(path, phrases=Phrases("en"))
+    assert pages.describe_metric(metrics[0]).replace("\u00a0", " ") == "25.0 % (12.5–62.5 %)"
 
 
 WORDS = st.text(max_size=8)
@@ -288,15 +277,14 @@ def draw_table(draw: st.DrawFn) -> Table:
     return Table(draw(WORDS), head, tuple(draw(st.lists(row, max_size=3))))
 
 
-TILES = st.lists(st.builds(pages.Tile, WORDS, WORDS, WORDS), max_size=2).map(tuple)
 TABLES = st.lists(draw_table(), max_size=2).map(tuple)
 
 
-@given(sections=st.lists(st.builds(tables.Section, WORDS, WORDS, TABLES, TILES), max_size=3))
+@given(sections=st.lists(st.builds(pages.Section, WORDS, WORDS, TABLES, st.booleans()), max_size=3))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, sections: Any) -> None:
     path = tmp_path_factory.mktemp("sections") / "sections.json"
-    tables.write_sections(path, sections)
-    assert tables.read_sections(path) == tuple(sections)
+    pages.write_sections(path, sections)
+    assert pages.read_sections(path) == tuple(sections)
 
 
 GOOD: dict[str, Any] = {"title": "", "head": ["x", "y"], "rows": [["1", "2"]]}
@@ -321,10 +309,11 @@ def test_damaged_sections_are_an_error_of_one_line_that_names_the_file(
 ) -> None:
     path = tmp_path / "sections.json"
     with pytest.raises(DataError, match="cannot read"):
-        tables.read_sections(path)
-    path.write_text(json.dumps([{"title": "a", "tables": [GOOD]}]))
-    assert len(tables.read_sections(path)) == 1
+        pages.read_sections(path)
+    tiles = [{"value": "1 %", "text": "of an earlier version"}]
+    path.write_text(json.dumps([{"title": "a", "tables": [GOOD], "tiles": tiles}]))
+    assert len(pages.read_sections(path)) == 1
     path.write_text(text)
     with pytest.raises((DataError, EvaluationError), match=r"sections\.json") as caught:
-        tables.read_sections(path)
+        pages.read_sections(path)
     assert len(str(caught.value).splitlines()) == 1

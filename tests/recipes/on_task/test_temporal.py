@@ -10,8 +10,7 @@ from groupwise.core import DataError, read_jsonl, write_jsonl
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.report.page import render_markdown
 from groupwise.evaluation.report.phrases import format_share
-from groupwise.evaluation.report.run import Report
-from groupwise.evaluation.report.run_page import lay_out
+from groupwise.evaluation.report.run import Report, lay_out
 from groupwise.flow.finished import open_run
 from groupwise.flow.other_data import evaluate_on
 from groupwise.pipeline import StepContext

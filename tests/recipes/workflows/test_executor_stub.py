@@ -502,4 +502,4 @@ def test_programs_without_an_answer_are_counted_with_what_the_policy_was_told():
 def test_programs_are_shown_whole_as_code():
     table = describe(predict("sft"), predict("grpo"))["Programs by type"].tables[0]
     assert table.kind == "wrap"
-    assert all(row[2].is_code for row in table.cells)
+    assert all(row[2].is_code for row in table.rows)

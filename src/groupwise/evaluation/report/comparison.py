@@ -20,10 +20,8 @@ from groupwise.evaluation.methods import MethodDifference
 from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report import phrases as words
-from groupwise.evaluation.report import plots
 from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Phrases, Statement
-from groupwise.evaluation.report.tables import Scale
 from groupwise.evaluation.result_table import Coordinates, Result
 
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
@@ -248,14 +246,12 @@ class ComparisonLayout:
         return found
 
     def show_grids(self) -> list[Block | Table]:
-        """Return a heat map of values per system, all on one scale."""
+        """Return a grid of values per system."""
         if not self.table.axes:
             return []
-        known = [one.value for one in self.comparison.cells if one.value is not None] or [0.0]
-        scale = Scale(min(known), max(known), self.table.measure.sign)
         shown = {name: dict[Coordinates, Cell]() for name in self.names}
         for one in self.comparison.cells:
-            shown[one.system][one.cell] = show_value(one, scale)
+            shown[one.system][one.cell] = show_value(one)
         tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
         return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
 
@@ -268,7 +264,7 @@ class ComparisonLayout:
         return Table(title, heads, rows, len(self.axes) - 1, "heat")
 
     def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test and a forest plot; of a grid means by axis, and every cell."""
+        """Return each pair's test; of a grid means by axis, and every cell."""
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
@@ -282,13 +278,7 @@ class ComparisonLayout:
             ]
             every = Block(say("every_cell"), "heading"), Block(tables=tuple(grids))
             return [*found, self._tabulate_means(), *every]
-        table, bars = self._tabulate_tests()
-        found.append(table)
-        if bars:
-            axis = say("forest_axis")
-            plot = plots.plot_bars("forest", self.title_measure(), bars, axis=axis)
-            found.append(Block(plots=(plot,), kind="forest"))
-        return found
+        return [*found, self._tabulate_tests()]
 
     def _show_gap(self, gap: Gap) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""
@@ -299,13 +289,12 @@ class ComparisonLayout:
         shown = show_points(gap.difference, note)
         return replace(shown, text=shown.text + STAR * is_strong, is_strong=is_strong)
 
-    def _tabulate_tests(self) -> tuple[Table, list[plots.Bar]]:
-        """Return per pair a row of difference, interval, p and what it rests on, and a bar."""
+    def _tabulate_tests(self) -> Table:
+        """Return per pair a row of difference, interval, p and what it rests on."""
         say, last = self.phrases.say, "seed_share" if self.table.is_of_methods else "won_lost"
         head = ("pair", "difference", "interval", "p_holm", last)
         rows: list[tuple[Cell, ...]] = []
-        bars: list[plots.Bar] = []
-        for place, pair in enumerate(self.comparison.pairs):
+        for pair in self.comparison.pairs:
             (gap,) = pair.gaps
             test, note, df, cell = gap.test, "", "", Cell(DASH)
             if isinstance(test, MethodDifference):
@@ -320,13 +309,9 @@ class ComparisonLayout:
             ends = self.phrases.interval(*gap.ends) if gap.ends else say("untested")
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = _show(gap.p_holm, words.format_p_cell)
-            shown = self._show_gap(gap)
-            rows.append((Cell(self.name_pair(pair), note), shown, interval, p, cell))
-            if gap.difference is not None and gap.ends is not None:
-                text = f"{words.format_points(gap.difference)} ({ends})"
-                look = plots.pick_color(place), shown.is_strong
-                bars.append(plots.Bar(rows[-1][0].text, text, gap.difference, gap.ends, *look))
-        return Table("", self.phrases.say_each(*head), tuple(rows)), bars
+            first = Cell(self.name_pair(pair), note)
+            rows.append((first, self._show_gap(gap), interval, p, cell))
+        return Table("", self.phrases.say_each(*head), tuple(rows))
 
     def _tabulate_means(self) -> Table:
         """Return by pair the mean difference of all cells and by the values of each axis."""
@@ -403,12 +388,11 @@ class ComparisonLayout:
         return found
 
 
-def show_value(one: Result, scale: Scale | None = None) -> Cell:
+def show_value(one: Result) -> Cell:
     """Return the value of a cell, ``?`` where it has not run, a dash where it has none."""
     if one.value is None:
         return Cell(DASH if one.state == "inapplicable" else NOT_RUN, hint=one.error)
-    style = scale.shade_value(one.value) if scale else ""
-    return Cell(words.format_share(one.value), _show_interval(one), one.value, style)
+    return Cell(words.format_share(one.value), _show_interval(one), one.value)
 
 
 def show_points(value: float | None, note: str = "") -> Cell:

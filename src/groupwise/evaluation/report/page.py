@@ -1,27 +1,51 @@
 """Pages of reports as data, written as one HTML file and as Markdown with its pictures.
 
-Run reports, comparisons, studies and judge reports are built of these blocks. Texts are shown as
-they are, but for what is marked as code. Rendering changes no number and reads only pictures.
+Run reports, comparisons, studies and judge reports are built of these blocks, tables of metrics and
+the sections that a recipe adds to the report of a run. Texts are shown as they are, but for what is
+marked as code. Rendering changes no number and reads only pictures.
 """
 
 import io
 import re
+import warnings
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
+from pydantic import TypeAdapter
 
-from groupwise.core import DataError, open_picture, write_text
-from groupwise.evaluation.predictions import Language, exact
-from groupwise.evaluation.report.phrases import CODE, Level, Phrases
+from groupwise.core import DataError, EvaluationError, open_picture, write_json, write_text
+from groupwise.evaluation.predictions import Language, Prediction, exact, read_as, shorten
+from groupwise.evaluation.report.phrases import (
+    CODE,
+    DASH,
+    NBSP,
+    Level,
+    Phrases,
+    format_count,
+    format_metric,
+    format_plain,
+    mark_code,
+)
 
-PICTURE_WIDTH = 880
+if TYPE_CHECKING:
+    from groupwise.evaluation.metrics import Metric
+
+PICTURE_WIDTH, PLOT_SIZE = 880, (3.8, 3.0)
+_PALETTE = ("#12856b", "#4a7fd4", "#c8502b", "#7a5bb5", "#a6761d", "#b5578f", "#3f8fa8")
+_STYLE: Any = {
+    **{"axes.edgecolor": "#b4bac2", "axes.grid": True, "font.size": 8.5},
+    **{"axes.spines.right": False, "axes.spines.top": False, "grid.color": "#e6e8eb"},
+    **{"legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "groupwise"},
+}
 
 
 @exact
@@ -32,7 +56,6 @@ class Cell:
     text: str  # what it says
     note: str = ""  # a second, smaller line
     order: float | None = None  # what the column is sorted by; the text if None
-    style: str = ""  # colours of a heat map
     hint: str = ""  # more for those who point at it
     tag: str = ""  # a coloured word; its colour is the class ``tag_kind`` of the style sheet
     tag_kind: str = ""  # see there
@@ -45,8 +68,7 @@ class Cell:
 class Table:
     """A table; of a cell that is a text, what follows a line break is a note to its value.
 
-    Raises:
-        ValueError: if there are no columns, or a row has more or fewer cells than the head.
+    No columns, or a row with more or fewer cells than the head, is a ValueError.
     """
 
     title: str  # what it is about; may be empty
@@ -61,38 +83,32 @@ class Table:
         if len(widths) > 1 or 0 in widths:
             raise ValueError(f"rows of {sorted(widths)} cells in the table {self.title!r}")
 
-    @property
-    def cells(self) -> list[list[Cell]]:
-        """The rows, each cell with its note apart."""
-        return [[one if isinstance(one, Cell) else _split(one) for one in row] for row in self.rows]
 
-
-def _split(text: str) -> Cell:
-    value, _, note = text.partition("\n")
-    return Cell(value, note)
-
-
-@exact
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """A large number at the top."""
+class Line:
+    """One logged number over the steps of a training."""
 
-    value: str
-    text: str  # what it is
-    note: str = ""  # its interval
-    is_good: bool = False  # never of what chance gives
+    title: str  # in the legend; may be empty
+    steps: Sequence[float]
+    values: Sequence[float]
+    color: str
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot, drawn when the page is written."""
+    """Lines over steps, drawn when the page is written; with several lines each needs a title."""
 
     name: str  # its file without an ending
     title: str
-    alt: str  # its content in words
-    draw: Callable[[Any], None]  # draws it on axes
-    size: tuple[float, float]  # in inches
-    caption: str = ""  # how to read it
+    lines: tuple[Line, ...]
+    axis: str  # what steps are called
+    are_shares: bool = False  # of which the axis ends at 1
+
+    @property
+    def alt(self) -> str:
+        """Its content in words: the first and the last value of each line."""
+        ends = [(x.title, *map(format_plain, (x.values[0], x.values[-1]))) for x in self.lines]
+        return f"{self.title}: " + "; ".join(f"{x} {a} → {b}".strip() for x, a, b in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,6 @@ class Card:
     said: str  # the rest
     picture: Path | None
     gone: str  # stands for a picture that cannot be shown
-    alt: str
     # Rectangles: class, name; left, top, right and bottom in shares of the picture's sides.
     regions: tuple[tuple[str, str, float, float, float, float], ...] = ()
 
@@ -159,12 +174,154 @@ class Page:
     language: Language  # of all its words
     notices: tuple[Notice, ...]  # what must be known first, the worst first
     checked: str  # what was checked, said where there are no notices
-    legend: tuple[tuple[str, str], ...] = ()  # (colour, name) of what the page is about
-    tiles: tuple[Tile, ...] = ()  # large numbers
     boxes: tuple[Box, ...] = ()  # what the numbers say
     parts: tuple[Part, ...] = ()  # all the rest
     footer: tuple[Block | Table, ...] = ()  # where it comes from
     is_sortable: bool = False  # whether a click on the head of a column sorts its table
+
+
+@exact
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a run's report that a step leaves in ``evaluate/sections.json``.
+
+    Its texts are shown as they are, never as markup.
+    """
+
+    title: str  # heading, and its link at the top of the page
+    text: str = ""  # one paragraph; may be empty
+    tables: tuple[Table, ...] = ()  # shown below the text
+    is_first: bool = False  # stands above all others
+    tiles: tuple[Any, ...] = ()  # of earlier versions; not shown, for the text has the numbers
+    language: Language | None = None  # of the reports that it is for; None: of all
+
+
+_SECTIONS = TypeAdapter(tuple[Section, ...])
+
+
+def write_sections(path: Path, sections: Iterable[Section]) -> None:
+    """Replace ``path`` by a JSON list of sections."""
+    rows = _SECTIONS.dump_python(tuple(sections), mode="json", exclude_defaults=True)
+    write_json(path, rows)
+
+
+def read_sections(path: Path) -> tuple[Section, ...]:
+    """Return the sections of a file."""
+    return read_as(path, _SECTIONS)
+
+
+def describe_metric(metric: "Metric") -> str:
+    """Return a number with its 95 % interval, such as ``25.0 % (12.5-62.5 %)``."""
+    return "{} ({})".format(*format_metric(metric))
+
+
+def tabulate_metrics(
+    rows: Iterable[tuple[str | Cell, Mapping[str, "Metric | None"]]],
+    columns: Mapping[str, str],
+    *,
+    head: str,
+    title: str = "",
+) -> Table:
+    """Return a row of metrics by measure for each policy or subset, with the most items of one.
+
+    ``columns`` has the title of each measure, ``head`` is that of the rows. Each value has its 95 %
+    interval as a note, and its n where it is not that of its row.
+    """
+    shown: list[tuple[str | Cell, ...]] = []
+    for name, metrics in rows:
+        found = [metrics.get(measure) for measure in columns]
+        num = max((one.n for one in found if one is not None), default=None)
+        cells = list[str]()
+        for one in found:
+            size = f", n = {format_count(one.n)}" if one and one.n != num else ""
+            cells.append("\n".join(format_metric(one)) + size if one else DASH)
+        shown.append((name, *cells, DASH if num is None else format_count(num)))
+    return Table(title, (head, *columns.values(), "n"), tuple(shown), kind="headline")
+
+
+def tabulate_policies(
+    metrics: "Sequence[Metric]", columns: Mapping[str, str], *, phrases: Phrases, title: str = ""
+) -> Table:
+    """Return a row per policy, in their order; ``columns`` has the title of each measure.
+
+    Metrics of several splits are an EvaluationError.
+    """
+    if len(splits := sorted({one.split for one in metrics})) > 1:
+        raise EvaluationError("one table holds one split", got=", ".join(splits))
+    found: dict[str, dict[str, Metric]] = {}
+    for metric in metrics:
+        found.setdefault(metric.policy, {})[metric.measure] = metric
+    rows: list[tuple[Cell, Mapping[str, Metric]]] = []
+    for name in phrases.policies.sort(found):
+        note, code = phrases.policies.describe(name, phrases.language), mark_code(name)
+        cell = Cell(phrases.title_policy(name), f"{code} · {note}" if note else code)
+        rows.append((cell, found[name]))
+    return tabulate_metrics(rows, columns, head=phrases.say("policy"), title=title)
+
+
+def tabulate_confusion(
+    title: str, items: Iterable[Prediction], labels: Sequence[str], phrases: Phrases
+) -> Table:
+    """Return how often each truth got each answer; an invalid one is none of the labels."""
+    counts = Counter((one.label, one.predicted) for one in items)
+    corner = f"{phrases.say('truth')} \u2193 {phrases.say('answer')} \u2192"
+    heads = (corner, *(shorten(one, 12) for one in labels), phrases.say("invalid_answer"))
+    rows = ((x, *(format_count(counts[x, y]) for y in (*labels, None))) for x in labels)
+    return Table(title, heads, tuple(rows))
+
+
+def pick_color(index: int) -> str:
+    """Return the colour of the ``index``-th line."""
+    return _PALETTE[index % len(_PALETTE)]
+
+
+def name_file(*parts: str) -> str:
+    """Return a file name without its ending that a Markdown link can hold."""
+    return re.sub(r"[^\w.-]+", "-", "-".join(parts))
+
+
+def render_svg(plot: Plot) -> bytes:
+    """Return an SVG whose text stays text; the same plot gives the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
+        # An SVG keeps its text: the reader's fonts draw what this machine has no glyphs for.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure: Any = Figure(figsize=PLOT_SIZE, layout="constrained")
+        axes: Any = figure.add_subplot(xlabel=plot.axis)
+        for line in plot.lines:
+            look: dict[str, Any] = {"color": line.color, "label": shorten(line.title, 22)}
+            values = line.values
+            if len(values) < 40:
+                look |= {"lw": 1.6, "marker": "o", "ms": 3}
+            else:  # many values stand faintly behind their moving mean
+                axes.plot(line.steps, values, color=line.color, lw=0.9, alpha=0.28)
+                values, look["lw"] = smooth(values), 2
+            axes.plot(line.steps, values, **look)
+        lowest = min(value for line in plot.lines for value in line.values)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        if plot.are_shares:
+            axes.set_ylim(max(0.0, np.floor((lowest - 0.1) * 5) / 5) - 0.01, 1.02)
+        elif lowest >= 0:
+            axes.set_ylim(bottom=0)
+        percent = PercentFormatter(1, decimals=0, symbol=f"{NBSP}%")
+        plain = FuncFormatter(lambda value, _: format_plain(value))
+        axes.yaxis.set_major_formatter(percent if plot.are_shares else plain)
+        if any(line.title for line in plot.lines):
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Return the moving mean of about a twentieth of the values; ends repeat their last value."""
+    window = 2 * (len(values) // 40) + 1
+    padded = np.pad(np.asarray(values, float), window // 2, mode="edge")
+    return np.convolve(padded, np.full(window, 1 / window), "valid").tolist()
 
 
 def render_html(page: Page) -> str:
@@ -178,16 +335,12 @@ def render_markdown(page: Page, *, folder: str) -> str:
 
 
 def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
-    """Write ``NAME.html``, ``NAME.md`` and its plots and pictures in ``NAME/`` into a folder.
+    """Write ``NAME.html``, ``NAME.md`` and, in ``NAME/``, plots and pictures; return both paths.
 
     Plots and pictures that an earlier page left there and this one does not name are removed.
-
-    Returns:
-        The paths of HTML and Markdown.
     """
     plots, pictures = _draw_plots(page), _shrink_pictures(page)
-    files = plots | dict(pictures.values())
-    own = folder / name
+    own, files = folder / name, plots | dict(pictures.values())
     own.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
         (own / file).write_bytes(content)
@@ -213,9 +366,7 @@ def _walk(blocks: Iterable[Block | Table]) -> Iterator[Block]:
 
 
 def _draw_plots(page: Page) -> dict[str, bytes]:
-    from groupwise.evaluation.report.plots import render_svg
-
-    return {f"{one.name}.svg": render_svg(one.draw, one.size) for one in list_plots(page)}
+    return {f"{one.name}.svg": render_svg(one) for one in list_plots(page)}
 
 
 def _shrink_pictures(page: Page) -> dict[Path, tuple[str, bytes]]:
@@ -250,6 +401,7 @@ def _load_template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= {"rich": _mark_html if is_html else escape_cell, "code": write_code}
+    environment.filters["cell"] = lambda x: x if isinstance(x, Cell) else Cell(*x.split("\n", 1))
     environment.globals |= {"base64": b64encode, "sha256": sha256}
     return environment.get_template(name)
 

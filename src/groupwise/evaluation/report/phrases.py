@@ -7,7 +7,6 @@ import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -60,17 +59,6 @@ def format_p_value(value: float) -> str:
     return f"p{NBSP}{'' if value < 0.001 else f'={NBSP}'}{format_p_cell(value)}"
 
 
-def format_moment(text: str) -> str:
-    """Format an ISO time as ``2026-03-02 09:14 UTC``; what is not a time stays as it is."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    if moment.tzinfo is None:
-        return f"{moment:%Y-%m-%d %H:%M}"
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
 def format_duration(seconds: float) -> str:
     """Format seconds as ``85 ms``, ``1.2 s``, ``12 min`` or ``2 h 05 min``."""
     if seconds < 0.9995:
@@ -98,27 +86,20 @@ def format_coefficient(value: float) -> str:
     return f"{value:.3f}".replace("-", MINUS)
 
 
-def format_value(metric: "Metric") -> str:
-    """Format a metric's value by its kind: a time, a score, a coefficient, points or a share."""
-    return _choose_format(metric.measure)(metric.value)
-
-
-def format_interval(metric: "Metric") -> str:
-    """Format a metric's interval by its kind."""
-    form = _choose_format(metric.measure)
+def format_metric(metric: "Metric") -> tuple[str, str]:
+    """Format a metric's value and interval as its kind: a time, a score, points or a share."""
+    name, form, between = metric.measure, format_share, DASH
+    if name.endswith("_s"):
+        form = format_duration
+    elif name in ("brier", "ece", "kappa", "people_alpha"):
+        form = format_coefficient
+    elif name == "length_bias":
+        form = format_points
     if form is format_share:
-        return format_share_interval(metric.low, metric.high)
-    can_be_negative = metric.measure in ("kappa", "people_alpha", "length_bias")
-    between = f"{NBSP}to{NBSP}" if can_be_negative else DASH
-    return between.join((form(metric.low), form(metric.high)))
-
-
-def _choose_format(measure: str) -> Callable[[float], str]:
-    if measure.endswith("_s"):
-        return format_duration
-    if measure in ("brier", "ece", "kappa", "people_alpha"):
-        return format_coefficient
-    return format_points if measure == "length_bias" else format_share
+        return form(metric.value), format_share_interval(metric.low, metric.high)
+    if name in ("kappa", "people_alpha", "length_bias"):  # may be negative
+        between = f"{NBSP}to{NBSP}"
+    return form(metric.value), between.join((form(metric.low), form(metric.high)))
 
 
 def mark_code(text: object) -> str:
@@ -142,14 +123,10 @@ class Statement:
 
 
 class Phrases(string.Formatter):
-    """The phrases of one language.
+    """The phrases of one language, for the policies of a run, with further ones of a file.
 
-    A place in a phrase may name a form, ``{gain:points}``, or a thing to count, ``{num:item}``.
-
-    Args:
-        language: ``en`` or ``zh``.
-        policies: of the run that the page is about.
-        own: a YAML file of further phrases (``key: {en: ..., zh: ...}``), such as a recipe's.
+    A place in a phrase may name a form, ``{gain:points}``, or a thing to count, ``{num:item}``. The
+    file ``own`` has YAML as ``phrases.yaml`` here: ``key: {en: ..., zh: ...}``.
     """
 
     def __init__(
@@ -168,10 +145,8 @@ class Phrases(string.Formatter):
             "count": format_count,
             "plain": format_plain,
             "coefficient": format_coefficient,
-            "duration": format_duration,
             "said": self.translate,
             "policy": self.title_policy,
-            "policies": lambda names: self.join(map(self.title_policy, names)),
             "measure": self.name_measure,
             "code": mark_code,
             "codes": lambda values: self.join(map(mark_code, values)),
