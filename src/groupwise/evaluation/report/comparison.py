@@ -264,7 +264,7 @@ class ComparisonLayout:
         return Table(title, heads, rows, len(self.axes) - 1, "heat")
 
     def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test; of a grid means by axis, and every cell."""
+        """Return each pair's test and interval; of a grid means by axis, and every cell."""
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
@@ -278,7 +278,16 @@ class ComparisonLayout:
             ]
             every = Block(say("every_cell"), "heading"), Block(tables=tuple(grids))
             return [*found, self._tabulate_means(), *every]
-        return [*found, self._tabulate_tests()]
+        found.append(self._tabulate_tests())
+        tested = [(pair, pair.gaps[0]) for pair in pairs if pair.gaps[0].ends]
+        intervals: list[blocks.Interval] = []
+        for pair, gap in tested:
+            ends, difference = gap.ends or (0.0, 0.0), gap.difference or 0.0
+            text = f"{words.format_points(difference)} ({self.phrases.interval(*ends)})"
+            intervals.append(blocks.Interval(self.name_pair(pair), text, difference, *ends))
+        plot = blocks.Plot("differences", self.title_measure(), axis=say("difference_axis"))
+        plots = (replace(plot, intervals=tuple(intervals)),)
+        return [*found, Block(plots=plots, kind="wide")] if intervals else found
 
     def _show_gap(self, gap: Gap) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""

@@ -33,6 +33,7 @@ from groupwise.evaluation.report.phrases import (
     format_count,
     format_metric,
     format_plain,
+    format_points,
     mark_code,
 )
 
@@ -95,20 +96,43 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """A share, or a difference of shares, with its 95 % interval: a row of a plot."""
+
+    title: str
+    text: str  # the numbers in words
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
-    """Lines over steps, drawn when the page is written; with several lines each needs a title."""
+    """Lines over steps or a row for each interval, drawn when the page is written.
+
+    With several lines each needs a title.
+    """
 
     name: str  # its file without an ending
     title: str
-    lines: tuple[Line, ...]
-    axis: str  # what steps are called
+    lines: tuple[Line, ...] = ()
+    axis: str = ""  # what steps, or values of intervals, are called
     are_shares: bool = False  # of which the axis ends at 1
+    intervals: tuple[Interval, ...] = ()  # in place of lines
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        return (5.4, 0.8 + 0.26 * len(self.intervals)) if self.intervals else PLOT_SIZE
 
     @property
     def alt(self) -> str:
-        """Its content in words: the first and the last value of each line."""
+        """Its content in words: the first and the last value of each line, or every interval."""
         ends = [(x.title, *map(format_plain, (x.values[0], x.values[-1]))) for x in self.lines]
-        return f"{self.title}: " + "; ".join(f"{x} {a} → {b}".strip() for x, a, b in ends)
+        told = [f"{x} {a} → {b}".strip() for x, a, b in ends]
+        return f"{self.title}: " + "; ".join(
+            [*told, *(f"{x.title} {x.text}" for x in self.intervals)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +313,24 @@ def render_svg(plot: Plot) -> bytes:
     with mpl.rc_context(_STYLE), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
         # An SVG keeps its text: the reader's fonts draw what this machine has no glyphs for.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        figure: Any = Figure(figsize=PLOT_SIZE, layout="constrained")
+        num = len(plot.intervals)
+        figure: Any = Figure(figsize=plot.size, layout="constrained")
         axes: Any = figure.add_subplot(xlabel=plot.axis)
+        percent = PercentFormatter(1, decimals=0, symbol=f"{NBSP}%")
+        if num:
+            values = np.array([one.value for one in plot.intervals])
+            ends = [
+                values - [x.low for x in plot.intervals],
+                [x.high for x in plot.intervals] - values,
+            ]
+            look = {"color": _PALETTE[0], "lw": 1.6, "ms": 4.5, "capsize": 2.5}
+            axes.errorbar(values, range(num), xerr=ends, fmt="o", **look)
+            axes.set_yticks(range(num), [shorten(one.title, 34) for one in plot.intervals])
+            axes.set_ylim(num - 0.5, -0.5)
+            axes.axvline(0, color="#5b6470", lw=0 if plot.are_shares else 1)
+            axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
+            points = FuncFormatter(lambda value, _: format_points(value, decimals=0))
+            axes.xaxis.set_major_formatter(percent if plot.are_shares else points)
         for line in plot.lines:
             look: dict[str, Any] = {"color": line.color, "label": shorten(line.title, 22)}
             values = line.values
@@ -300,16 +340,16 @@ def render_svg(plot: Plot) -> bytes:
                 axes.plot(line.steps, values, color=line.color, lw=0.9, alpha=0.28)
                 values, look["lw"] = smooth(values), 2
             axes.plot(line.steps, values, **look)
-        lowest = min(value for line in plot.lines for value in line.values)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        if plot.are_shares:
-            axes.set_ylim(max(0.0, np.floor((lowest - 0.1) * 5) / 5) - 0.01, 1.02)
-        elif lowest >= 0:
-            axes.set_ylim(bottom=0)
-        percent = PercentFormatter(1, decimals=0, symbol=f"{NBSP}%")
-        plain = FuncFormatter(lambda value, _: format_plain(value))
-        axes.yaxis.set_major_formatter(percent if plot.are_shares else plain)
+        if plot.lines:
+            lowest = min(value for line in plot.lines for value in line.values)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            if plot.are_shares:
+                axes.set_ylim(max(0.0, np.floor((lowest - 0.1) * 5) / 5) - 0.01, 1.02)
+            elif lowest >= 0:
+                axes.set_ylim(bottom=0)
+            plain = FuncFormatter(lambda value, _: format_plain(value))
+            axes.yaxis.set_major_formatter(percent if plot.are_shares else plain)
         if any(line.title for line in plot.lines):
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
         buffer = io.BytesIO()

@@ -381,6 +381,16 @@ class _Layout:
             lead = Block(say("headline_lead", num_clusters=len(clusters), digests=digests))
             # Without predictions nobody knows the clusters.
             blocks += [Block(split, "heading"), *([lead] if clusters else []), table]
+        if report.main:
+            title = f"{self._title(main)} · {report.split}"
+            metrics = [own[main] for own in report.main.values()]
+            intervals = [
+                page.Interval(self.name(one.policy), page.describe_metric(one), *at)
+                for one in metrics
+                for at in [(one.value, one.low, one.high)]
+            ]
+            plot = page.Plot("headline", title, are_shares=True, intervals=tuple(intervals))
+            blocks.append(Block(plots=(plot,), kind="wide"))
         names = dict.fromkeys(name for own in report.main.values() for name in own)
         parts = [x for x in names if _PARTS.search(x) and ("[" not in x or x.startswith(main))]
         if parts:
