@@ -28,7 +28,6 @@ def write_some_cabinets(folder: Path, number: int = 3, *, seed: int = 5) -> Path
 
 
 def digest(folder: Path) -> dict[str, str]:
-    """Return the digest of each picture."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*.jpg")

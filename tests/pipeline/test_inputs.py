@@ -97,7 +97,6 @@ def test_a_run_with_a_model_that_nobody_can_name_does_not_start(tmp_path: Path) 
 
 
 def start(run: Path, *, fails: bool = False, settings: int = 0) -> list[str]:
-    """Run two steps; return what was said."""
     said: list[str] = []
 
     def train(context: StepContext) -> None:
@@ -113,7 +112,6 @@ def start(run: Path, *, fails: bool = False, settings: int = 0) -> list[str]:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch):
-    """Make these versions the installed ones."""
 
     def install(**versions: str) -> None:
         for place in ("pipeline.step_files", "pipeline.runner"):

@@ -180,7 +180,6 @@ def load(folder: Path, near: NearDuplicates, seed: int, splits: dict[str, str]) 
 
 
 def find_splits(loaded: LoadedTable) -> dict[str, str]:
-    """Return the split of each picture."""
     return {
         picture.path.name: split
         for split, examples in loaded.splits.items()
