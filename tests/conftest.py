@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -158,8 +157,10 @@ def taught_folder(
     vision_folder: Path, picture_examples: list[Example], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The vision-language policy after a few steps: it answers, and not always the same."""
-    work = partial(teach, vision_folder, picture_examples)
-    return make_once("taught", tmp_path_factory, work) / "policy"
+    made = make_once(
+        "taught", tmp_path_factory, lambda to: teach(vision_folder, picture_examples, to)
+    )
+    return made / "policy"
 
 
 @pytest.fixture(scope="session")
@@ -167,8 +168,10 @@ def taught_text_folder(
     text_folder: Path, text_examples: list[Example], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The text policy after a few steps."""
-    work = partial(teach, text_folder, text_examples)
-    return make_once("taught_text", tmp_path_factory, work) / "policy"
+    made = make_once(
+        "taught_text", tmp_path_factory, lambda to: teach(text_folder, text_examples, to)
+    )
+    return made / "policy"
 
 
 def teach(base: Path, examples: list[Example], folder: Path) -> None:

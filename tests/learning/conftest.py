@@ -1,7 +1,6 @@
 """A tiny finished run, a loop that began with it, and one whose first round has ended."""
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def loop(origin: Path, tmp_path: Path) -> Loop:
 
 @pytest.fixture
 def taught(origin: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Taught:
-    made = make_once("taught_round", tmp_path_factory, partial(_teach, origin))
+    made = make_once("taught_round", tmp_path_factory, lambda to: _teach(origin, to))
     for part in ("loop", "kept"):
         shutil.copytree(made / part, tmp_path / part)
     return Loop(tmp_path / "loop"), Talk(tmp_path / "kept")
