@@ -242,7 +242,7 @@ IDLE = Standing(0, 0, 0, is_unfinished=False, certificate=None, is_pending=False
         ({"is_pending": True, "num_new": 1}, "wait", "train"),
         ({"is_pending": True, "num_new": 29}, "wait", "train"),
         ({"is_pending": True, "num_new": 30}, "train", "train"),
-        ({"is_pending": True, "num_new": 30, "num_new_sessions": 4}, "look", "look"),
+        ({"is_pending": True, "num_new": 30, "num_new_sessions": 4}, "look", "train"),
     ],
 )
 def test_what_a_loop_does_next(changes: dict[str, object], expected: str, on_request: str) -> None:
