@@ -27,7 +27,6 @@ def test_a_run_is_to_the_byte_what_it_was(name: str) -> None:
 
 
 def write_run(folder: Path) -> Path:
-    """Write a run of one policy: two weights, two answers and their metrics."""
     (folder / "grpo" / "policy").mkdir(parents=True)
     (folder / "evaluate").mkdir()
     header = {

@@ -19,43 +19,11 @@ from groupwise.core import read_jsonl, write_jsonl
 from groupwise.feedback import FeedbackStore, Shown, name_person
 
 
-def test_recipes_are_listed_with_their_configs(tiny):
-    done = tiny.call("recipes")
-    assert done.returncode == 0
+def test_recipes_are_listed_with_their_configs_and_there_is_a_version(tiny):
+    done = tiny.call.succeed("recipes")
     assert "tiny: writes rows\n  configs: demo\n" in done.stdout
     assert "on_task: " in done.stdout
-
-
-def test_version(tiny):
     assert tiny.call("--version").stdout == f"groupwise {__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(["--help"], marks=pytest.mark.slow),
-        ["run", "--help"],
-        pytest.param(["recipes"], marks=pytest.mark.slow),
-        ["run", "tiny", "--dry-run"],
-    ],
-)
-def test_quick_verbs_do_not_import_torch(tiny, arguments: list[str]):
-    code = (
-        "import sys\n"
-        "from groupwise.cli.main import main\n"
-        f"sys.argv = ['groupwise', *{arguments}]\n"
-        "try:\n    main()\n"
-        "except SystemExit as leaving:\n"
-        "    sys.exit(leaving.code or ('torch' in sys.modules and 'torch was imported'))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tiny.work,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +48,6 @@ def test_help_shows_what_is_taken_where_nothing_is_given(command_line, verb, def
 
 
 def list_commands(group: object) -> list[object]:
-    """Return the commands of a group and of the groups in it."""
     inner = getattr(group, "commands", {}).values()
     return [group, *(command for one in inner for command in list_commands(one))]
 
@@ -137,29 +104,22 @@ def test_doctor_fails_when_something_is_broken(tiny):
 
 
 class TestAuditData:
-    def test_it_runs_up_to_the_audit_and_prints_it(self, tiny):
+    def test_it_runs_up_to_the_audit_and_prints_it_also_of_a_config_file(self, tiny):
         done = tiny.call("audit", "data", "tiny")
         assert (done.returncode, done.stdout) == (0, "# Audit\n\n0 errors\n\n")
         assert tiny.list_done() == ["prepare", "audit"]
         assert tiny.call("run", "tiny").returncode == 0
         assert tiny.list_done() == ["write", "evaluate", "report"]
-
-    def test_a_config_file_finds_its_recipe(self, tiny):
         shutil.copy(tiny.site / "configs" / "demo.yaml", tiny.work / "mine.yaml")
-        done = tiny.call("audit", "data", "mine.yaml")
-        assert done.returncode == 0, done.stderr
+        tiny.call.succeed("audit", "data", "mine.yaml")
         assert (tiny.work / "runs/tiny-mine/audit/audit.json").is_file()
 
-    def test_errors_of_the_audit_exit_1(self, tiny):
-        done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2", "--out", "out")
-        assert done.returncode == 1
-        assert "2 errors" in done.stdout
-        assert "Traceback" not in done.stderr
-
-    def test_an_audit_that_stops_the_run_is_printed_too(self, tiny):
-        settings = ("--set", "audit_errors=2", "--set", "audit_stops=true")
-        done = tiny.call("audit", "data", "tiny", *settings)
+    @pytest.mark.parametrize("more", [[], ["--set", "audit_stops=true"]])
+    def test_errors_of_the_audit_exit_1(self, tiny, more):
+        """Also where they stop the run."""
+        done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2", *more)
         assert (done.returncode, "2 errors" in done.stdout) == (1, True)
+        assert "Traceback" not in done.stderr
 
     def test_an_error_before_the_audit_is_not_hidden_by_an_old_audit(self, tiny):
         tiny.call("audit", "data", "tiny", "--set", "audit_errors=2")
@@ -198,8 +158,7 @@ def test_a_config_has_paths_beside_it_and_findings_are_printed_first(work):
     (work.work / "sets/gsm8k/train.jsonl").unlink()
     source = "{name: gsm8k, path: gsm8k, split_test_part: true}"
     (work.work / "sets/mix.yaml").write_text(f"sources: [{source}]\nvalidation_share: 0.5\n")
-    done = work.call("data", "mix", "--config", "sets/mix.yaml", "--out", "mixed")
-    assert done.returncode == 0, done.stderr
+    done = work.call.succeed("data", "mix", "--config", "sets/mix.yaml", "--out", "mixed")
     assert done.stdout.startswith("warning trains_on_test_part: Problems for training come from")
 
 
@@ -214,17 +173,13 @@ def test_a_config_has_paths_beside_it_and_findings_are_printed_first(work):
 )
 def test_bad_input_is_one_sentence(work, command, words):
     (work.work / "forbidden.yaml").write_text("sources: [{name: humaneval, use: train}]")
-    done = work.call("data", *command, "--out", "x")
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    assert words in work.call.refuse("data", *command, "--out", "x")
 
 
 def test_fetching_offline_is_one_sentence(work, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", _refuse)
-    done = work.call("data", "fetch", "gsm8k", "--out", "x")
-    assert done.returncode == 2
-    assert "cannot fetch gsm8k from the hub (no network); go online" in done.stderr
+    said = work.call.refuse("data", "fetch", "gsm8k", "--out", "x")
+    assert "cannot fetch gsm8k from the hub (no network); go online" in said
 
 
 def _refuse(*_, **__):
@@ -234,19 +189,13 @@ def _refuse(*_, **__):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("runs/none", "--format", "verl", "--out", "x"), "runs/none holds no run"),
-        (("runs/tiny-demo", "--format", "chat", "--out", "x"), "chat and --rows go together"),
-        (
-            ("runs/tiny-demo:sft", "--format", "swift", "--out", "x"),
-            "got its policy sft",
-        ),
+        (("runs/none", "--format", "verl"), "runs/none holds no run"),
+        (("runs/tiny-demo", "--format", "chat"), "chat and --rows go together"),
+        (("runs/tiny-demo:sft", "--format", "swift"), "got its policy sft"),
     ],
 )
-def test_mistakes_are_one_sentence(tiny, arguments: tuple[str, ...], said: str):
-    done = tiny.call("export", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_mistakes_are_one_sentence(command_line, arguments: tuple[str, ...], said: str):
+    assert said in command_line.refuse_in_a_line("export", *arguments, "--out", "x")
 
 
 PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
@@ -282,27 +231,6 @@ def test_a_real_process_prints_what_it_writes(work_judge):
     assert "report: runs/judge-first/report.html" in done.stdout
 
 
-def test_bad_input_is_one_sentence_judge(work_judge):
-    done = work_judge.call(*CALIBRATE, "--set", "rule=coin")
-    assert done.returncode == 2
-    assert "rule: Input should be 'always_first', 'longer' or 'shorter'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (["--data", "none.jsonl"], "there is no none.jsonl; give a file"),
-        (["--judge", "none.yaml"], "cannot read the configuration none.yaml"),
-        (["--format", "llmbar"], "pairs.jsonl is not JSON"),
-    ],
-)
-def test_other_bad_input(work_judge, changes, words):
-    done = work_judge.call(*CALIBRATE, *changes)
-    assert done.returncode == 2
-    assert words in done.stderr
-
-
 def test_recorded_verdicts_are_measured_without_a_judge(work_judge):
     rows = [
         {"id": str(n), "label": "a", "verdicts": {"ab": "a", "ba": "b" if n else "a"}}
@@ -321,23 +249,24 @@ def test_recorded_verdicts_are_measured_without_a_judge(work_judge):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([*CALIBRATE, "--verdicts", "said.jsonl"], "nobody is asked"),
-        (["judge", "calibrate", "--judge", "first.yaml"], "not both given"),
-        (["judge", "calibrate", "--verdicts", "none.jsonl"], "there is no none.jsonl"),
+        (["--set", "rule=coin"], "rule: Input should be 'always_first', 'longer' or 'shorter'"),
+        (["--data", "none.jsonl"], "there is no none.jsonl; give a file"),
+        (["--judge", "none.yaml"], "cannot read the configuration none.yaml"),
+        (["--format", "llmbar"], "pairs.jsonl is not JSON"),
+        (["--verdicts", "said.jsonl"], "nobody is asked"),
     ],
 )
-def test_verdicts_or_a_judge_with_data(work_judge, arguments, words):
-    done = work_judge.call(*arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
+def test_what_cannot_be_calibrated_is_told(work_judge, arguments, words):
+    assert words in work_judge.call.refuse(*CALIBRATE, *arguments)
+
+
+def test_verdicts_or_a_judge_with_data(command_line):
+    assert "not both given" in command_line.refuse("judge", "calibrate", "--judge", "first.yaml")
+    said = command_line.refuse("judge", "calibrate", "--verdicts", "none.jsonl")
+    assert "there is no none.jsonl" in said
 
 
 KEY = "a secret of the tests"
-
-
-@pytest.fixture(autouse=True)
-def set_key(monkeypatch):
-    monkeypatch.setenv(PERSON_KEY_VARIABLE, KEY)
 
 
 def draw_picture() -> bytes:
@@ -347,8 +276,9 @@ def draw_picture() -> bytes:
 
 
 @pytest.fixture
-def kept(tmp_path):
+def kept(tmp_path, monkeypatch):
     """Four answers of two versions: confirmed, corrected, disagreed on, and silent."""
+    monkeypatch.setenv(PERSON_KEY_VARIABLE, KEY)
     store = FeedbackStore(tmp_path / "kept")
     for number, version in enumerate(("v1", "v1", "v2", "v2")):
         shown = Shown(f"a{number}", number, {"task": "写"}, "s", (), "on-task", 0.9, version)
@@ -392,9 +322,8 @@ def test_labels_come_back_from_label_studio(command_line, kept, tmp_path):
     for told in ("1 new labels", "0 new labels"):
         assert told in command_line("feedback", "import", kept, path).stdout
     path.write_text(json.dumps([unknown, silent]))
-    done = command_line("feedback", "import", kept, path)
-    assert done.returncode == 2
-    assert "1 labels are of answers that are not kept (any more), such as 'zz'" in done.stderr
+    said = command_line.refuse("feedback", "import", kept, path)
+    assert "1 labels are of answers that are not kept (any more), such as 'zz'" in said
 
 
 def test_a_person_is_deleted_and_the_versions_are_told(command_line, kept):
@@ -413,12 +342,10 @@ def test_pictures_of_old_answers_are_deleted(command_line, kept):
 
 def test_without_a_key_no_person_is_named(command_line, kept, monkeypatch):
     monkeypatch.setenv(PERSON_KEY_VARIABLE, "short")
-    done = command_line("feedback", "delete-person", kept, "ann")
-    assert done.returncode == 2
-    assert f"{PERSON_KEY_VARIABLE} is not set to a secret of 16 characters" in done.stderr
+    said = command_line.refuse("feedback", "delete-person", kept, "ann")
+    assert f"{PERSON_KEY_VARIABLE} is not set to a secret of 16 characters" in said
 
 
 def test_a_folder_that_is_not_there_is_told(command_line, tmp_path):
-    done = command_line("feedback", "show", tmp_path / "none")
-    assert (done.returncode, "there is no folder" in done.stderr) == (2, True)
+    assert "there is no folder" in command_line.refuse("feedback", "show", tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -16,29 +16,13 @@ from pathlib import Path
 
 import pytest
 from small_disk import SmallDisk, mount_small_disk
+from waiting import wait_until
 
-from groupwise.cli.printing import print_preview
+from groupwise.cli.printing import print_headline, print_preview
 from groupwise.cli.run import choose_folder
 from groupwise.core import ConfigError, read_json, read_jsonl
+from groupwise.evaluation.metrics import Metric, read_metrics, write_metrics
 from groupwise.pipeline import Preview, PreviewTable, ShownRow, find_recipe
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(2000):
-        if path.is_file():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never came")
-
-
-def list_files(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
-
-
-def read_result(tiny, out: str) -> dict[str, str]:
-    folder = tiny.work / out
-    names = ("write/rows.txt", "evaluate/metrics.json", "report.html")
-    return {name: (folder / name).read_text() for name in names}
 
 
 def test_it_runs_to_the_end_and_says_what_came_out(tiny):
@@ -65,11 +49,12 @@ def test_running_again_reuses_and_changing_redoes(tiny):
 
 
 def list_stages(printed: str) -> list[str]:
-    """Return the stages in the table of a dry run."""
     return [line.split()[1] for line in printed.splitlines() if line.startswith("│")]
 
 
 def test_until_ends_after_a_step_and_the_next_start_goes_on(tiny):
+    shown = tiny.call.succeed("run", "tiny", "--until", "audit", "--dry-run").stdout
+    assert list_stages(shown) == ["prepare", "audit"]
     done = tiny.call("run", "tiny", "--until", "write")
     assert (done.returncode, tiny.list_done()) == (0, ["prepare", "audit", "write"])
     assert done.stdout == "ended after write: runs/tiny-demo/write\n"
@@ -80,17 +65,10 @@ def test_until_ends_after_a_step_and_the_next_start_goes_on(tiny):
 
 @pytest.mark.parametrize("extra", [[], ["--dry-run"]])
 def test_until_a_step_that_is_not_there_names_those_that_are(tiny, extra):
-    done = tiny.call("run", "tiny", "--until", "wirte", *extra)
-    assert done.returncode == 2
-    assert "no step 'wirte'" in done.stderr
-    assert "expected prepare, audit, write, evaluate, report" in done.stderr
+    said = tiny.call.refuse("run", "tiny", "--until", "wirte", *extra)
+    assert "no step 'wirte'" in said
+    assert "expected prepare, audit, write, evaluate, report" in said
     assert not (tiny.work / "runs").exists()
-
-
-def test_a_dry_run_shows_only_the_steps_until_the_last(tiny):
-    done = tiny.call("run", "tiny", "--until", "audit", "--dry-run")
-    assert done.returncode == 0
-    assert list_stages(done.stdout) == ["prepare", "audit"]
 
 
 def test_resume_takes_the_recorded_config(tiny):
@@ -100,18 +78,9 @@ def test_resume_takes_the_recorded_config(tiny):
     done = tiny.call("run", "tiny", "--resume", "--out", "out")
     assert (done.returncode, tiny.list_done()) == (0, ["write", "report"])
     assert len((tiny.work / "out/write/rows.txt").read_text().splitlines()) == 5
-    more = tiny.call("run", "tiny", "--resume", "--out", "out", "--set", "seed=4")
-    assert more.returncode == 0
+    tiny.call.succeed("run", "tiny", "--resume", "--out", "out", "--set", "seed=4")
     config = json.loads((tiny.work / "out/manifest.json").read_text())["config"]
     assert (config["writer"]["rows"], config["seed"]) == (5, 4)
-
-
-def test_all_config_problems_come_at_once(tiny):
-    done = tiny.call("run", "tiny", "--set", "factor=x", "--set", "writer.rows=y", "--set", "z=1")
-    assert done.returncode == 2
-    assert "3 problem(s)" in done.stderr
-    for key in ("factor:", "writer.rows:", "z: unknown key"):
-        assert key in done.stderr
 
 
 def test_debug_shows_the_traceback(tiny):
@@ -139,46 +108,35 @@ def test_a_bug_exits_1_with_its_traceback(tiny):
     assert "AssertionError: a bug" in done.stderr
 
 
-class TestDryRun:
-    def test_it_prints_the_facts_and_writes_nothing(self, tiny):
-        before = list_files(tiny.work)
-        done = tiny.call("run", "tiny", "--dry-run", "--set", "writer.rows=7")
-        assert done.returncode == 0
-        assert ["rows", "7"] in [line.split() for line in done.stdout.splitlines()]
-        assert list_stages(done.stdout) == ["prepare", "audit", "write", "evaluate", "report"]
-        assert list_files(tiny.work) == before
-
-    def test_it_lists_the_problems(self, tiny):
-        before = list_files(tiny.work)
-        done = tiny.call("run", "tiny", "--dry-run", "--set", "source=gone.txt")
-        assert done.returncode == 2
-        assert "source: gone.txt does not exist" in done.stderr
-        assert "ready" not in done.stdout
-        assert list_files(tiny.work) == before
-
-    def test_it_changes_nothing_in_a_run_that_is_there(self, tiny):
-        tiny.call("run", "tiny")
-        before = {path: path.stat().st_mtime_ns for path in list_files(tiny.work)}
-        assert tiny.call("run", "tiny", "--dry-run", "--set", "seed=9").returncode == 0
-        assert {path: path.stat().st_mtime_ns for path in list_files(tiny.work)} == before
+def test_a_dry_run_prints_facts_or_problems_and_writes_nothing(tiny):
+    before = tiny.list_files()
+    done = tiny.call.succeed("run", "tiny", "--dry-run", "--set", "writer.rows=7")
+    assert ["rows", "7"] in [line.split() for line in done.stdout.splitlines()]
+    assert list_stages(done.stdout) == ["prepare", "audit", "write", "evaluate", "report"]
+    done = tiny.call("run", "tiny", "--dry-run", "--set", "source=gone.txt")
+    assert (done.returncode, "ready" in done.stdout) == (2, False)
+    assert "source: gone.txt does not exist" in done.stderr
+    assert tiny.list_files() == before
+    tiny.call("run", "tiny")
+    before = {path: path.stat().st_mtime_ns for path in tiny.list_files()}
+    tiny.call.succeed("run", "tiny", "--dry-run", "--set", "seed=9")
+    assert {path: path.stat().st_mtime_ns for path in tiny.list_files()} == before
 
 
 def test_a_folder_of_another_recipe_is_refused(tiny):
     (tiny.work / "out").mkdir()
     (tiny.work / "out" / "manifest.json").write_text('{"recipe": "other", "config": {}}')
     for more in ([], ["--resume"], ["--dry-run"]):
-        done = tiny.call("run", "tiny", "--out", "out", *more)
-        assert done.returncode == 2
-        assert "holds a run of the recipe other" in done.stderr
+        said = tiny.call.refuse("run", "tiny", "--out", "out", *more)
+        assert "holds a run of the recipe other" in said
 
 
 def test_a_second_process_in_the_same_folder_is_refused(tiny):
     first = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
     try:
-        wait_for(tiny.work / "out" / "write" / "rows.txt")
-        second = tiny.call("run", "tiny", "--out", "out")
-        assert second.returncode == 2
-        assert "another process is working in out" in second.stderr
+        wait_until((tiny.work / "out" / "write" / "rows.txt").is_file)
+        said = tiny.call.refuse("run", "tiny", "--out", "out")
+        assert "another process is working in out" in said
     finally:
         first.kill()
         first.communicate()
@@ -190,7 +148,7 @@ def test_a_second_process_in_the_same_folder_is_refused(tiny):
 )
 def test_stopping_says_how_to_continue(tiny, number: signal.Signals):
     process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
-    wait_for(tiny.work / "out" / "write" / "rows.txt")
+    wait_until((tiny.work / "out" / "write" / "rows.txt").is_file)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -200,7 +158,7 @@ def test_stopping_says_how_to_continue(tiny, number: signal.Signals):
     assert tiny.call("run", "tiny", "--out", "out").returncode == 0
     assert tiny.list_done() == ["write resumed", "evaluate", "report"]
     tiny.call("run", "tiny", "--out", "whole")
-    assert read_result(tiny, "out") == read_result(tiny, "whole")
+    assert read_result(tiny.work / "out") == read_result(tiny.work / "whole")
 
 
 def test_kill_9_then_resume_ends_like_an_uninterrupted_run(tiny):
@@ -210,43 +168,25 @@ def test_kill_9_then_resume_ends_like_an_uninterrupted_run(tiny):
     assert tiny.call("run", "tiny", "--resume", "--out", "out").returncode == 0
     assert tiny.list_done()[-3:] == ["write resumed", "evaluate", "report"]
     tiny.call("run", "tiny", "--set", "writer.rows=6", "--out", "whole")
-    assert read_result(tiny, "out") == read_result(tiny, "whole")
+    assert read_result(tiny.work / "out") == read_result(tiny.work / "whole")
 
 
-class TestFullDisk:
-    def check(self, tiny, out: Path | str, **options: object) -> None:
-        done = tiny.run("run", "tiny", "--set", "writer.fail=disk", "--out", str(out), **options)
-        assert done.returncode == 2
-        assert "the disk is full; free some space" in done.stderr.splitlines()[-1]
-        assert "Traceback" not in done.stderr
+def test_a_limit_on_the_size_of_files(tiny):
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
 
-    def test_a_limit_on_file_size(self, tiny):
-        def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
-
-        self.check(tiny, "out", preexec_fn=limit)
-        assert tiny.call("run", "tiny", "--out", "out").returncode == 0
-
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-    def test_a_small_disk(self, tiny):
-        disk = tiny.work / "disk"
-        disk.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-        if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
-            pytest.skip("this machine does not allow mounting")
-        try:
-            self.check(tiny, disk / "out")
-            assert tiny.call("run", "tiny", "--out", str(disk / "out")).returncode == 0
-        finally:
-            subprocess.run(["umount", str(disk)], check=True)
+    full = ("--set", "writer.fail=disk", "--out", "out")
+    check_told(
+        tiny.run("run", "tiny", *full, preexec_fn=limit), "the disk is full; free some space"
+    )
+    tiny.call.succeed("run", "tiny", "--out", "out")
 
 
 @pytest.mark.parametrize("extra", [[], ["--dry-run"]])
 def test_sharing_with_a_run_itself_is_refused(tiny, extra):
     tiny.call("run", "tiny", "--out", "runs/a")
-    done = tiny.call("run", "tiny", "--out", "runs/b", "--share-with", "runs/a", *extra)
-    assert done.returncode == 2
-    assert "runs/a, which is a run; give" in done.stderr
+    said = tiny.call.refuse("run", "tiny", "--out", "runs/b", "--share-with", "runs/a", *extra)
+    assert "runs/a, which is a run; give" in said
     assert not (tiny.work / "runs/b").exists()
 
 
@@ -285,6 +225,77 @@ def test_problems_are_refused_below_what_is_shown(capsys: pytest.CaptureFixture[
     assert "ready" not in printed
 
 
+def make_metric(name: str, value: float, n: int) -> Metric:
+    return Metric(name, "test", value, value / 2, (1 + value) / 2, n, "digest")
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    metrics = [
+        make_metric("sft/accuracy", 0.5, 8),
+        make_metric("grpo/accuracy", 0.75, 8),
+        make_metric("grpo/missed_defects", 0.25, 4),
+        make_metric("grpo/f1:a", 0.33, 8),
+    ]
+    write_metrics(tmp_path / "evaluate" / "metrics.json", metrics)
+    return tmp_path
+
+
+def test_the_measure_of_the_recipe_stands_before_the_accuracy(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_headline(measured, first="missed_defects")
+    head, sft, grpo = [line.split() for line in capsys.readouterr().out.splitlines()]
+    names = "on test missed defects accuracy 95 % interval n"
+    assert head == names.split()
+    assert sft == ["sft", "–", "50.0%", "25.0–75.0%", "8"]
+    assert grpo == ["grpo", "25.0%", "(12.5–62.5%)", "75.0%", "37.5–87.5%", "8"]
+
+
+def test_without_one_there_is_no_such_column(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_headline(measured)
+    head, _, grpo = capsys.readouterr().out.splitlines()
+    assert head.split() == ["on", "test", "accuracy", "95", "%", "interval", "n"]
+    assert head.index("accuracy") == grpo.index("75.0%")
+    assert grpo.split() == ["grpo", "75.0%", "37.5–87.5%", "8"]
+
+
+def test_without_metrics_nothing_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_headline(tmp_path, first="missed_defects")
+    assert capsys.readouterr().out == ""
+
+
+def test_several_splits_are_told_apart(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = measured / "evaluate" / "metrics.json"
+    other = Metric("grpo/accuracy", "real", 0.5, 0.4, 0.6, 5, "digest")
+    write_metrics(path, [*read_metrics(path), other])
+    print_headline(measured)
+    head, *_, last = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head[:3] == ["policy", "split", "accuracy"]
+    assert last == ["grpo", "real", "50.0%", "40.0–60.0%", "5"]
+
+
+def test_who_gave_no_answer_is_told_if_somebody_did_not(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = measured / "evaluate" / "metrics.json"
+    invalid = [make_metric("sft/invalid_rate", 1.0, 8), make_metric("grpo/invalid_rate", 0.0, 8)]
+    write_metrics(path, [*read_metrics(path), invalid[1]])
+    print_headline(measured)
+    assert "no answer" not in capsys.readouterr().out
+    write_metrics(path, [*read_metrics(path), invalid[0]])
+    print_headline(measured, first="missed_defects")
+    head, sft, grpo = capsys.readouterr().out.splitlines()
+    assert head.index("missed defects") < head.index("no answer") < head.index("accuracy")
+    assert sft.split()[:4] == ["sft", "–", "100.0%", "50.0%"]
+    assert grpo.split()[:4] == ["grpo", "25.0%", "(12.5–62.5%)", "0.0%"]
+    assert max(map(len, (head, sft, grpo))) < 80
+
+
 RESULTS = ("prepare/text.json", "audit/audit.json", "write/rows.txt", "evaluate/metrics.json")
 ROWS = ("--set", "writer.rows=2000")
 
@@ -295,7 +306,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-def read_result_faults(run: Path) -> dict[str, bytes]:
+def read_result(run: Path) -> dict[str, bytes]:
     return {name: (run / name).read_bytes() for name in (*RESULTS, "report.html")}
 
 
@@ -330,7 +341,7 @@ def test_a_disk_that_is_full_at_any_moment(tiny, disk: SmallDisk):
         check_readable(run)
         disk.make_room()
         assert tiny.call("run", "tiny", *ROWS, "--out", run).returncode == 0
-        assert read_result_faults(run) == read_result_faults(tiny.work / "whole")
+        assert read_result(run) == read_result(tiny.work / "whole")
         shutil.rmtree(run)
     assert {"start", "prepare", "audit", "write", "evaluate"} <= reached
 
@@ -340,10 +351,10 @@ def test_a_read_only_disk_is_told_at_the_start(tiny, disk: SmallDisk):
     with disk.read_only():
         check_told(tiny.call("run", "tiny", "--out", run), "(Read-only file system)")
     assert tiny.call("run", "tiny", "--out", run).returncode == 0
-    before = read_result_faults(run)
+    before = read_result(run)
     with disk.read_only():
         check_told(tiny.call("run", "tiny", "--out", run), f"cannot write to {run} (Read-only")
-    assert read_result_faults(run) == before
+    assert read_result(run) == before
 
 
 @pytest.mark.parametrize("jump_s", [-(10**9), 10**9])
@@ -363,15 +374,7 @@ def test_a_clock_that_jumps(tiny, jump_s: int, monkeypatch: pytest.MonkeyPatch):
         assert tiny.list_done() == []
         assert tiny.call("watch", "out", "--once").returncode == 0
     tiny.call("run", "tiny", "--out", "whole")
-    assert read_result_faults(tiny.work / "out") == read_result_faults(tiny.work / "whole")
-
-
-def wait_for_faults(path: Path) -> None:
-    for _ in range(6000):
-        if path.is_file():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never came")
+    assert read_result(tiny.work / "out") == read_result(tiny.work / "whole")
 
 
 @pytest.mark.parametrize(
@@ -381,9 +384,9 @@ def test_whoever_asks_twice_to_stop_does_not_wait(tiny, number: signal.Signals):
     """The writer takes its time to end when it is stopped; the second time it is left."""
     slow = ("--set", "writer.wait_s=60", "--set", "writer.slow_end_s=60")
     process = tiny.start("run", "tiny", *slow, "--out", "out")
-    wait_for_faults(tiny.work / "out/write/rows.txt")
+    wait_until((tiny.work / "out/write/rows.txt").is_file)
     process.send_signal(number)
-    wait_for_faults(tiny.work / "out/write/ending.txt")
+    wait_until((tiny.work / "out/write/ending.txt").is_file)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=50)
     assert process.returncode == 130
@@ -395,13 +398,13 @@ def test_whoever_asks_twice_to_stop_does_not_wait(tiny, number: signal.Signals):
     assert tiny.call("run", "tiny", "--out", "out").returncode == 0
     assert tiny.list_done() == ["write resumed", "evaluate", "report"]
     tiny.call("run", "tiny", "--out", "whole")
-    assert read_result_faults(tiny.work / "out") == read_result_faults(tiny.work / "whole")
+    assert read_result(tiny.work / "out") == read_result(tiny.work / "whole")
 
 
 def test_ctrl_c_twice_at_once(tiny):
     """As a wrapper sends it that hands on what the terminal has sent already."""
     process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
-    wait_for_faults(tiny.work / "out/write/rows.txt")
+    wait_until((tiny.work / "out/write/rows.txt").is_file)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=50)
@@ -416,7 +419,7 @@ def test_ctrl_c_twice_at_once(tiny):
 )
 def test_ctrl_c_while_python_itself_ends(tiny, later_ms: int):
     process = tiny.start("run", "tiny", "--set", "writer.wait_s=60", "--out", "out")
-    wait_for_faults(tiny.work / "out/write/rows.txt")
+    wait_until((tiny.work / "out/write/rows.txt").is_file)
     process.send_signal(signal.SIGINT)
     told = next(line for line in process.stderr if line.startswith("stopped"))
     time.sleep(later_ms / 1000)

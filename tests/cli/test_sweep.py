@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tiny_site import TinyRecipe, install_tiny
+from waiting import wait_until
 
 from groupwise.core import RunFolder, read_jsonl
 from groupwise.pipeline.sweep import read_sweep
@@ -55,18 +55,6 @@ def half_swept(tiny, make_sweep) -> TinyRecipe:
     """The tiny recipe with a finished sweep of HALF."""
     shutil.copytree(make_sweep(*HALF), tiny.work, dirs_exist_ok=True)
     return tiny
-
-
-def wait_until(is_reached: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if is_reached():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the moment never came")
-
-
-def list_files(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
 def read_states(tiny) -> dict[str, str]:
@@ -127,41 +115,40 @@ def test_every_cell_is_a_run_and_shared_work_is_done_once(tiny):
 
 
 def test_again_keeps_all_and_needs_no_grid(swept):
-    before = list_files(swept.work / "grid")
+    before = swept.list_files()
     for arguments in (GRID, ("sweep", "tiny", "--out", "grid")):
-        again = swept.call(*arguments)
-        assert again.returncode == 0, again.stderr
+        again = swept.call.succeed(*arguments)
         assert again.stderr.count(" kept") == 4
-    assert list_files(swept.work / "grid") == before
+    assert swept.list_files() == before
     assert count_finished(swept) == dict.fromkeys(CELLS, 1)
 
 
 class TestDryRun:
     def test_it_says_what_is_shared_and_writes_nothing(self, tiny):
-        before = list_files(tiny.work)
-        done = tiny.call(*GRID, "--dry-run")
-        assert done.returncode == 0, done.stderr
+        before = tiny.list_files()
+        done = tiny.call.succeed(*GRID, "--dry-run")
         lines = done.stdout.splitlines()
         assert lines[:2] == ["factor  1, 2", "seed    5, 6"]
         assert "4 cells" in lines[2]
         assert "prepare 1, audit 1, write 2, evaluate 2, report 2" in lines[2]
         assert lines[-1] == "ready: nothing was written"
-        assert list_files(tiny.work) == before
+        assert "1 at once" in done.stdout
+        assert "2 at once" in tiny.call(*GRID, "--devices", "0,1", "--dry-run").stdout
+        assert tiny.list_files() == before
 
     def test_seeds_are_an_axis_and_their_work_is_counted(self, tiny):
-        done = tiny.call("sweep", "tiny", "--grid", "factor=1,2", "--seeds", "3", "--dry-run")
-        assert done.returncode == 0, done.stderr
+        done = tiny.call.succeed(
+            "sweep", "tiny", "--grid", "factor=1,2", "--seeds", "3", "--dry-run"
+        )
         lines = done.stdout.splitlines()
         assert lines[:2] == ["factor  1, 2", "seed    0, 1, 2"]
         assert "6 cells; different work over all of them: prepare 1, audit 1, write 2" in lines[2]
-        again = tiny.call("sweep", "tiny", "--grid", "seed=5", "--seeds", "3", "--dry-run")
-        assert again.returncode == 2
-        assert "there is another axis for it" in again.stderr
+        said = tiny.call.refuse("sweep", "tiny", "--grid", "seed=5", "--seeds", "3", "--dry-run")
+        assert "there is another axis for it" in said
 
     def test_a_config_file_finds_its_recipe(self, tiny):
         shutil.copy(tiny.site / "configs" / "demo.yaml", tiny.work / "mine.yaml")
-        done = tiny.call("sweep", "mine.yaml", "--grid", "seed=5,6", "--dry-run")
-        assert done.returncode == 0, done.stderr
+        done = tiny.call.succeed("sweep", "mine.yaml", "--grid", "seed=5,6", "--dry-run")
         assert "2 cells" in done.stdout
         done = tiny.call("sweep", "mine.yaml", "--config", "demo", "--grid", "seed=5,6")
         assert "two configs are given; got mine.yaml and --config demo" in done.stderr
@@ -181,16 +168,17 @@ class TestDryRun:
         (["--grid", "factor=1", "--jobs", "0"], ["--jobs"]),
         ([], ["holds no sweep"]),
         (["--set", "seed=1"], ["need --grid"]),
+        (["--grid", "seed=1", "--devices", "0,0"], ["--devices 0,0: expected different devices"]),
+        (["--grid", "seed=1", "--devices", "0,"], ["expected different devices, such as 0,1"]),
+        (["--grid", "seed=1", "--devices", "0,1", "--jobs", "2"], ["leave --jobs out"]),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(tiny, arguments, messages):
-    before = list_files(tiny.work)
-    done = tiny.call("sweep", "tiny", *arguments)
-    assert done.returncode == 2, done.stderr
+    before = tiny.list_files()
+    said = tiny.call.refuse("sweep", "tiny", *arguments)
     for message in messages:
-        assert message in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert list_files(tiny.work) == before
+        assert message in " ".join(said.split())
+    assert tiny.list_files() == before
 
 
 class TestInterruptions:
@@ -256,9 +244,8 @@ class TestInterruptions:
         assert tiny.call(*HALF, "--cell", CELLS[0]).returncode == 0
         (cell / "report.html").unlink()
         with RunFolder(cell).lock():
-            refused = tiny.call(*HALF, "--cell", CELLS[0])
-            assert refused.returncode == 2
-            assert "another process is working in grid/cells" in refused.stderr
+            said = tiny.call.refuse(*HALF, "--cell", CELLS[0])
+            assert "another process is working in grid/cells" in said
             process = tiny.start(*HALF)
             wait_until(lambda: read_states(tiny)[CELLS[1]] == "done")
             assert process.poll() is None
@@ -270,9 +257,7 @@ class TestInterruptions:
     def test_a_second_sweep_in_the_folder_is_refused(self, tiny):
         process = self.start(tiny, 1, HALF)
         wait_until(lambda: count_rows(tiny, CELLS[0]) >= 1)
-        second = tiny.call(*HALF, *self.SLOW)
-        assert second.returncode == 2
-        assert "another process is working in grid" in second.stderr
+        assert "another process is working in grid" in tiny.call.refuse(*HALF, *self.SLOW)
         assert process.wait(60) == 0
         process.communicate()
 
@@ -283,8 +268,9 @@ def read_states_or_none(tiny) -> dict[str, str]:
 
 def test_two_at_once_never_do_the_same_step_twice(tiny):
     slow = ("--set", "writer.wait_s=0.3")
-    done = tiny.call("sweep", "tiny", "--grid", "seed=1,2,3", *slow, "--out", "grid", "--jobs", "3")
-    assert done.returncode == 0, done.stderr
+    done = tiny.call.succeed(
+        "sweep", "tiny", "--grid", "seed=1,2,3", *slow, "--out", "grid", "--jobs", "3"
+    )
     assert count_steps(tiny) == {"prepare": 1, "audit": 1, "write": 1, "evaluate": 1, "report": 3}
     # The recipe leaves no predictions, so that its seeds cannot be reported; the sweep is done.
     assert "no report over seeds: " in done.stderr
@@ -311,8 +297,7 @@ def test_a_recipe_may_report_on_its_runs_itself(half_swept):
     tiny = half_swept
     module = tiny.site / "tiny_recipe.py"
     module.write_text(module.read_text() + OWN_REPORT)
-    done = tiny.call(*HALF)
-    assert done.returncode == 0
+    done = tiny.call.succeed(*HALF)
     assert "2 runs in en" in done.stdout
     assert (tiny.work / "grid" / "study.txt").read_text() == " ".join(CELLS[:2])
     again = tiny.call("report", "grid", "--language", "zh", "--out", "told")
@@ -363,25 +348,20 @@ class TestFailures:
         assert read_sweep(tiny.work / "grid").cells[0].error == ""
 
 
-class TestDamage:
-    def test_a_done_cell_whose_files_changed_is_run_again(self, swept):
-        (swept.work / "grid" / "cells" / CELLS[1] / "write" / "rows.txt").write_text("9\n")
-        done = swept.call(*GRID)
-        assert f"{CELLS[1]} was done, but its files have changed" in done.stderr
-        assert count_finished(swept) == {**dict.fromkeys(CELLS, 1), CELLS[1]: 2}
-        assert count_rows(swept, CELLS[1]) == 3
-
-    def test_a_removed_cell_is_waiting_and_run_again(self, swept):
-        shutil.rmtree(swept.work / "grid" / "cells" / CELLS[3])
-        assert read_states(swept)[CELLS[3]] == "waiting"
-        assert swept.call(*GRID).returncode == 0
-        assert set(read_states(swept).values()) == {"done"}
+def test_what_was_changed_or_removed_of_a_sweep_is_done_again(swept):
+    (swept.work / "grid" / "cells" / CELLS[1] / "write" / "rows.txt").write_text("9\n")
+    shutil.rmtree(swept.work / "grid" / "cells" / CELLS[3])
+    assert read_states(swept)[CELLS[3]] == "waiting"
+    done = swept.call.succeed(*GRID)
+    assert f"{CELLS[1]} was done, but its files have changed" in done.stderr
+    assert count_finished(swept) == {**dict.fromkeys(CELLS, 1), CELLS[1]: 2, CELLS[3]: 2}
+    assert count_rows(swept, CELLS[1]) == 3
+    assert set(read_states(swept).values()) == {"done"}
 
 
 class TestAnotherGrid:
     def test_more_values_keep_what_is_done(self, half_swept):
-        done = half_swept.call(*GRID)
-        assert done.returncode == 0, done.stderr
+        done = half_swept.call.succeed(*GRID)
         assert done.stderr.count(" kept") == 2
         assert list(read_states(half_swept)) == CELLS
         assert count_finished(half_swept) == dict.fromkeys(CELLS, 1)
@@ -399,18 +379,16 @@ class TestAnotherGrid:
         ],
     )
     def test_anything_else_is_refused_with_what_differs(self, half_swept, arguments, message: str):
-        before = {path: path.stat().st_mtime_ns for path in list_files(half_swept.work)}
-        done = half_swept.call("sweep", "tiny", *arguments, "--out", "grid")
-        assert done.returncode == 2
-        assert "grid holds another sweep" in done.stderr
-        assert message in done.stderr
-        assert {path: path.stat().st_mtime_ns for path in list_files(half_swept.work)} == before
+        before = {path: path.stat().st_mtime_ns for path in half_swept.list_files()}
+        said = half_swept.call.refuse("sweep", "tiny", *arguments, "--out", "grid")
+        assert "grid holds another sweep" in said
+        assert message in said
+        assert {path: path.stat().st_mtime_ns for path in half_swept.list_files()} == before
 
 
 def test_values_of_any_script_and_lists_make_folders(tiny):
     (tiny.work / "任务 一.txt").write_text("hello\n")
-    done = tiny.call("sweep", "tiny", "--grid", "source=source.txt,任务 一.txt", "--out", "grid")
-    assert done.returncode == 0, done.stderr
+    tiny.call.succeed("sweep", "tiny", "--grid", "source=source.txt,任务 一.txt", "--out", "grid")
     _, second = read_sweep(tiny.work / "grid").cells
     assert second.coordinates == {"source": "任务 一.txt"}
     assert second.name.startswith("source=任务_一.txt-")
@@ -435,23 +413,3 @@ def test_cells_are_dealt_out_over_devices_one_at_a_time_on_each(tiny):
     devices = (tiny.work / "devices.txt").read_text().split()
     assert len(devices) == 4
     assert set(devices) == {"3", "GPU-5"}
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (["--devices", "0,0"], "--devices 0,0: expected different devices"),
-        (["--devices", "0,"], "expected different devices, such as 0,1"),
-        (["--devices", "0,1", "--jobs", "2"], "leave --jobs out"),
-    ],
-)
-def test_devices_that_cannot_be_dealt_out_are_refused(tiny, more, sentence):
-    refused = tiny.call(*GRID, *more)
-    assert refused.returncode == 2
-    assert sentence in refused.stderr
-    assert not (tiny.work / "grid").exists()
-
-
-def test_a_dry_run_says_how_many_run_at_once(tiny):
-    assert "2 at once" in tiny.call(*GRID, "--devices", "0,1", "--dry-run").stdout
-    assert "1 at once" in tiny.call(*GRID, "--dry-run").stdout

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +17,6 @@ from groupwise.core import (
     RunFolder,
     append_jsonl,
     digest_file,
-    is_locked,
     read_json,
     write_json,
     write_jsonl,
@@ -218,31 +215,6 @@ def test_damaged_lines_of_a_log_are_counted(run):
     with (run.folder / "sft/metrics.jsonl").open("a") as stream:
         stream.write("garbage\n")
     assert RunReader(run.folder).read().current.num_damaged == 1
-
-
-def test_looking_at_a_lock_does_not_take_it(tmp_path: Path):
-    assert not is_locked(tmp_path / ".lock")
-    with RunFolder(tmp_path).lock():
-        assert is_locked(tmp_path / ".lock")
-        assert is_locked(tmp_path / ".lock")
-    assert not is_locked(tmp_path / ".lock")
-    with RunFolder(tmp_path).lock():
-        pass
-
-
-def test_the_lock_of_another_process_is_seen_and_goes_with_it(tmp_path: Path):
-    code = (
-        "import pathlib, sys\nfrom groupwise.core import RunFolder\n"
-        "with RunFolder(pathlib.Path(sys.argv[1])).lock():\n    print('held', flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
-        assert is_locked(tmp_path / ".lock")
-        process.kill()
-        process.wait()
-    assert not is_locked(tmp_path / ".lock")
 
 
 def test_a_sweep_names_its_cells(tmp_path: Path):

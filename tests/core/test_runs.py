@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from waiting import wait_until
 
 from groupwise.core import (
     MAX_PLACES,
@@ -62,9 +63,11 @@ def test_only_one_process_holds_a_folder_and_a_killed_one_lets_go(tmp_path: Path
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
+        assert is_locked(folder.path / ".lock")
         with pytest.raises(RunError, match="another process is working in"), folder.lock():
             pass
         holder.kill()
+    assert not is_locked(folder.path / ".lock")
     with folder.lock():
         assert (folder.path / ".lock").is_file()
     with folder.lock():
@@ -217,26 +220,19 @@ def test_what_is_left_counts_down_while_one_thing_takes_long() -> None:
     ]
 
 
-def wait_for(said: list[str], num: int) -> None:
-    for _ in range(500):
-        if len(said) >= num:
-            return
-        time.sleep(0.01)
-
-
 def test_something_is_said_while_nothing_comes() -> None:
     said: list[str] = []
     with keep_telling(said.append, "prepare", every_s=0.01):
-        wait_for(said, 2)
+        wait_until(lambda: len(said) > 1)
         line = ProgressLine("rows", said.append)
         line(0, 9)
         line(3, 9)
         said.clear()
-        wait_for(said, 1)
+        wait_until(lambda: said)
         line.end()
         assert said[0].startswith("3 of 9 rows, about ")
         said.clear()
-        wait_for(said, 2)
+        wait_until(lambda: len(said) > 1)
         assert "prepare: 0 s so far" in said
     said.clear()
     time.sleep(0.05)

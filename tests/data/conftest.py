@@ -1,6 +1,5 @@
 """Screens without files, drawn pictures, and the real set where there is one."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,13 +50,3 @@ def draw_picture() -> Callable[..., Path]:
         return path
 
     return draw
-
-
-@pytest.fixture(scope="session")
-def screenagent() -> Path:
-    """Return the folder of the real set, or skip."""
-    default = Path(__file__).parents[2] / ".." / "shared" / "data"
-    folder = Path(os.environ.get("GROUPWISE_DATA", default)) / "screenagent"
-    if not (folder / "index.jsonl").is_file():
-        pytest.skip(f"needs the screenagent set; {folder} has none (set GROUPWISE_DATA)")
-    return folder

@@ -282,7 +282,7 @@ def test_texts_of_two_splits_are_told(tmp_path: Path, draw_picture: Draw) -> Non
     assert name_findings(apart) == {}
 
 
-def test_errors_are_refused_all_at_once() -> None:
+def test_errors_are_refused_all_at_once_and_warnings_are_not() -> None:
     twice = [item("same", cluster="a"), item("same", cluster="a")]
     audit = audit_data({"train": twice, "test": [item("t", cluster="a")], "validation": []})
     assert len(audit.errors) > 1
@@ -290,12 +290,9 @@ def test_errors_are_refused_all_at_once() -> None:
         audit.refuse_errors()
     for finding in audit.errors:
         assert f"{finding.name}: {finding.message}" in str(caught.value)
-
-
-def test_warnings_are_not_refused() -> None:
-    audit = audit_data({"train": [item("a"), item("b")], "test": [*balanced("t")]})
-    assert audit.warnings
-    audit.refuse_errors()
+    warned = audit_data({"train": [item("a"), item("b")], "test": [*balanced("t")]})
+    assert warned.warnings
+    warned.refuse_errors()
 
 
 def test_errors_come_first_and_places_are_limited() -> None:

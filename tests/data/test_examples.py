@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mixed_prompts import converse
+from real_data import find_real
 from scenes import copy_scene, draw_scene
 from scipy.sparse.csgraph import connected_components
 
@@ -377,8 +378,8 @@ def test_a_session_in_two_folds_of_two_splits_is_an_error(make_screen: Make) -> 
     assert len(split_by_fold(screens, {"train": [0, 1]})["train"]) == 2
 
 
-def test_folds_of_the_real_set_share_no_session(make_screen: Make, screenagent: object) -> None:
-    rows = read_jsonl(screenagent / "index.jsonl")  # pyright: ignore
+def test_folds_of_the_real_set_share_no_session(make_screen: Make) -> None:
+    rows = read_jsonl(find_real("screenagent") / "index.jsonl")
     screens = [make_screen(r["image"], session=r["session"], fold=r["fold"]) for r in rows]
     splits = split_by_fold(screens, {"train": [0, 1, 2], "test": [3]})
     assert [len(split) for split in splits.values()] == [510, 147]

@@ -1,8 +1,8 @@
 import json
-import os
 from pathlib import Path
 
 import pytest
+from real_data import find_real
 
 from groupwise.core import DataError, write_json, write_jsonl
 from groupwise.data.rated import find_rated, load_rated
@@ -10,7 +10,6 @@ from groupwise.data.rated import find_rated, load_rated
 PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
 ANSWER = {"question": "Name a colour.", "answer": "Red.", "label": "good"}
 LLMBAR = {"input": "Name a colour.", "output_1": "Seven.", "output_2": "红色。", "label": 2}
-REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "llmbar"
 
 
 def load(tmp_path, *rows):
@@ -115,9 +114,8 @@ def test_a_data_set_is_found_by_its_name(tmp_path, monkeypatch):
     assert find_rated("pairs") == Path("pairs")
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason=f"LLMBar is not in {REAL} (set GROUPWISE_DATA)")
 def test_llmbar_itself():
-    found = load_rated(REAL)
+    found = load_rated(find_real("llmbar"))
     assert len(found.items) + found.drops.total == 419
     assert found.drops.total == 0
     assert {item.subset for item in found.items} == {

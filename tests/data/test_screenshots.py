@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from real_data import find_real
 
 from groupwise.core import DataError, digest_file, read_jsonl
 from groupwise.data.screenshots import LoadedScreens, load_screenshots, read_moment
@@ -320,7 +321,8 @@ def test_a_csv_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         load_screenshots(tmp_path)
 
 
-def test_the_real_set_is_read(tmp_path: Path, screenagent: Path) -> None:
+def test_the_real_set_is_read(tmp_path: Path) -> None:
+    screenagent = find_real("screenagent")
     rows = [found for found in read_jsonl(screenagent / "index.jsonl") if found["fold"] == 0][:12]
     for found in rows:
         found["image"] = str((screenagent / found["image"]).resolve())

@@ -1,9 +1,8 @@
 import json
-import os
-from pathlib import Path
 
 import pytest
 from PIL import Image
+from real_data import find_real
 
 from groupwise.core import Completion, DataError, write_json
 from groupwise.data.vqa import (
@@ -15,7 +14,6 @@ from groupwise.data.vqa import (
 )
 from groupwise.rewards import VqaAccuracy
 
-REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "vqav2_three"
 SUBSET = "val2014"
 
 
@@ -133,11 +131,10 @@ def test_how_well_the_annotators_agree(folder):
         measure_agreement([])
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason=f"no VQA v2 in {REAL} (set GROUPWISE_DATA)")
 def test_three_real_questions():
-    found = load_vqa(
-        REAL / "questions.json", annotations=REAL / "annotations.json", pictures=REAL / "images"
-    )
+    real = find_real("vqav2_three")
+    annotations, pictures = real / "annotations.json", real / "images"
+    found = load_vqa(real / "questions.json", annotations=annotations, pictures=pictures)
     assert (found.num_rows, found.drops.total, found.subset) == (3, 0, "train2014")
     assert [row.question_id for row in found.rows] == [458752000, 458752001, 458752002]
     assert [row.answer for row in found.rows] == ["net", "pitcher", "orange"]

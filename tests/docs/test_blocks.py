@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assemble import DOCS, ROOT, list_pages
 from groupwise.data.problems import MixSettings
+from groupwise.evaluation.published import read_published
 from groupwise.pipeline import find_recipes
 from groupwise.serving import ServeSettings
 
@@ -57,20 +58,15 @@ def find_problem(section: type[BaseModel], given: dict[str, Any]) -> str | None:
         if name not in section.model_fields:
             return f"{section.__name__} has no {name}"
         field = section.model_fields[name]
-        annotation = field.annotation
-        problem = _validate(Annotated[(annotation, *field.metadata, None)], value)
+        annotation, problem = field.annotation, None
+        try:
+            TypeAdapter(Annotated[(annotation, *field.metadata, None)]).validate_python(value)
+        except ValidationError as error:
+            problem = str(error)
         if problem and isinstance(annotation, type) and issubclass(annotation, BaseModel):
             problem = find_problem(annotation, value)
         if problem:
             return f"{name}: {problem}"
-    return None
-
-
-def _validate(annotation: Any, value: Any) -> str | None:
-    try:
-        TypeAdapter(annotation).validate_python(value)
-    except ValidationError as error:
-        return str(error)
     return None
 
 
@@ -91,3 +87,18 @@ def test_every_page_has_its_blocks_found():
     found = [(m["kind"], m["why"], m["text"]) for m in BLOCK.finditer(text)]
     assert found == [("python", "it needs a server", "x\n"), ("", None, "groupwise doctor\n")]
     assert list(list_blocks(page))
+
+
+def test_the_file_of_cells_in_the_docs_is_one(tmp_path: Path) -> None:
+    (text,) = [one.text for one in list_blocks(DOCS / "comparing.md") if one.kind == "json"]
+    path = tmp_path / "cells.json"
+    path.write_text(text, encoding="utf-8")
+    found = read_published(path)
+    assert found.systems == ("0.12", "0.15")
+    assert len([one for one in found.results if one.value is not None]) == 2
+
+
+def test_the_first_page_lists_all_systems() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    for name in ("demo_selection", "group_qc", "on_task", "visual_reasoning", "workflows"):
+        assert f"groupwise_recipes/{name}/README.md" in text, name

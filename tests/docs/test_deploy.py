@@ -22,7 +22,6 @@ def call(*words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def releases(tmp_path: Path) -> Path:
-    """Two runs."""
     for name in ("july", "august"):
         write_text(tmp_path / name / "manifest.json", "{}")
     (tmp_path / "half").mkdir()

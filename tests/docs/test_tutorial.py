@@ -33,8 +33,7 @@ def test_its_commands_are_taken(command_line: CommandLine, tmp_path: Path):
     for _, *words in list_commands(PAGES[0]):
         checked = [] if words[0] in ("new", "audit") or "--dry-run" in words else ["--dry-run"]
         tiny = ["--tiny"] if words[0] == "new" else []  # nothing is downloaded here
-        done = command_line(*words, *checked, *tiny)
-        assert done.returncode == 0, (words, done.stdout + done.stderr)
+        done = command_line.succeed(*words, *checked, *tiny)
         if words[0] == "audit":
             assert "words in their order" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my_task", "runs"]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from corpora import read_corpus
 
 HERE = Path(__file__).parent
 FULL = 0.99
@@ -15,7 +16,7 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-CHECKERS = read_lines(HERE / "checkers.jsonl")
+CHECKERS = read_corpus("checkers")
 
 
 def load_function(checker):

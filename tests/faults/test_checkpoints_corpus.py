@@ -5,15 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from corpora import each_row
 
 from groupwise.core import ModelError
 from groupwise.models.policy import load_policy
 
-HERE = Path(__file__).parent
-ROWS = [json.loads(line) for line in (HERE / "checkpoints.jsonl").read_text("utf-8").splitlines()]
 
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("checkpoints")
 def test_a_damaged_model_ends_in_a_sentence(row, text_folder, tmp_path):
     folder = Path(shutil.copytree(text_folder, tmp_path / "model"))
     file = folder / row["file"]

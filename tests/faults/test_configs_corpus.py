@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
+from corpora import each_row
 
 Row = dict[str, Any]
-HERE = Path(__file__).parent
-ROWS: list[Row] = [json.loads(line) for line in (HERE / "configs.jsonl").read_text().splitlines()]
 SOUND: Row = {
     "recipe": "task",
     "model": {"base": "tiny-qwen2", "max_pixels": 784},
@@ -23,7 +22,7 @@ SOUND: Row = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("configs")
 def test_it_is_refused_in_words(
     row: Row,
     request: pytest.FixtureRequest,

@@ -1,11 +1,10 @@
 """Control tokens in a text from outside are words: they close no turn and claim no picture."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import vision_families
+from corpora import each_row
 from token_families import write_family
 from transformers import AddedToken
 
@@ -15,8 +14,6 @@ from groupwise.models.encoding import encode_as_written
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
 
-LINES = Path(__file__).with_suffix("").parent / "control_tokens.jsonl"
-ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
 HARMLESS = "a"
 
 
@@ -50,7 +47,7 @@ def count_control(tokenizer, ids):
     return Counter(one for one in ids if one in known)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("control_tokens")
 def test_it_is_read_as_words(row, open_family, picture_examples):
     assert row["expected"] == "words"
     processor = open_family(row)
@@ -65,7 +62,7 @@ def test_it_is_read_as_words(row, open_family, picture_examples):
     assert tokenizer.decode(found).count(words) == 3
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("control_tokens")
 def test_a_server_that_writes_the_prompt_itself_reads_words(row, open_family):
     processor = open_family(row)
     tokenizer = getattr(processor, "tokenizer", processor)

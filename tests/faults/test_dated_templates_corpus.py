@@ -1,11 +1,10 @@
 """A chat template that writes the day's date gives the same prompt on every day, or is refused."""
 
-import json
 import shutil
 from datetime import datetime
-from pathlib import Path
 
 import pytest
+from corpora import each_row
 from transformers import AutoTokenizer
 from transformers.utils import chat_template_utils
 
@@ -14,8 +13,6 @@ from groupwise.models.processor import load_processor
 from groupwise.models.prompts import build_messages, render_prompt
 from groupwise.models.tokenizing import find_tokenizer
 
-LINES = Path(__file__).with_suffix("").parent / "dated_templates.jsonl"
-ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
 EXAMPLE = make_example([Message("user", "Which day is it?")], cluster="g")
 
 
@@ -44,7 +41,7 @@ def list_over_days(monkeypatch, read):
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("dated_templates")
 def test_no_prompt_depends_on_its_day(row, folder, monkeypatch, tmp_path):
     base = folder(row["input"])
 

@@ -5,11 +5,11 @@ beta is always compared unless it says otherwise. ``told`` names what the gate l
 may confound, and no remark beside these may be made.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import each_row
 from run_folders import LABELS, PARTS, VARIED, make_predictions, make_run, write_weights
 
 from groupwise.core import GroupwiseError, append_jsonl, write_json
@@ -17,13 +17,9 @@ from groupwise.evaluation.fairness import FairnessVerdict, check_fairness, read_
 from groupwise.evaluation.results import digest_weights
 
 Row = dict[str, Any]
-ROWS: list[Row] = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "fairness.jsonl").read_text(encoding="utf-8").splitlines()
-]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("fairness")
 def test_the_gate_says_what_the_corpus_says(row: Row, tmp_path: Path) -> None:
     runs = make_runs(row, tmp_path)
     if row["expected"] == "refused":

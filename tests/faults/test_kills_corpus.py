@@ -4,14 +4,13 @@ A row names what is about to be written, and the how manieth time, when SIGKILL 
 file whose last line is left half.
 """
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from corpora import each_row
 from finished_run import run_small
 from safetensors.torch import load_file
 
@@ -19,16 +18,11 @@ from groupwise.core import read_json, read_jsonl
 
 Row = dict[str, Any]
 HERE = Path(__file__).parent
-ROWS: list[Row] = [json.loads(line) for line in (HERE / "kills.jsonl").read_text().splitlines()]
 JOB = HERE.parent / "fixtures" / "killed_job.py"
 TIMES = ("tokens_per_s", "step_s", "latency_s", "duration_s")
-CASES = [
-    pytest.param(row, id=row["name"], marks=[pytest.mark.slow] if row["is_slow"] else [])
-    for row in ROWS
-]
 
 
-@pytest.mark.parametrize("row", CASES)
+@each_row("kills")
 def test_what_is_continued_is_the_uninterrupted_run(
     row: Row, finished: Path, tmp_path: Path
 ) -> None:

@@ -1,16 +1,13 @@
 """Styles in which labels are written: what each is read as, and which labels are refused."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import each_row
 from pydantic import ValidationError
 
 from groupwise.rewards import LabelParser, Parsed, read_leniently
 
-HERE = Path(__file__).parent
-ROWS = [json.loads(line) for line in (HERE / "label_styles.jsonl").read_text("utf-8").splitlines()]
 ENGLISH = LabelParser(labels=("on-task", "off-task"))
 DESCRIBING = LabelParser(labels=("on-task", "off-task"), describe=("Screen", "Task"))
 PARSERS = {
@@ -23,7 +20,7 @@ PARSERS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("label_styles")
 def test_a_label_is_read_as_the_corpus_says(row: dict[str, Any]) -> None:
     expected = row["expected"]
     if expected == "refused":

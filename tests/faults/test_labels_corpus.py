@@ -1,18 +1,15 @@
 """Shares of labels are told by tokens that are one label's own, or not at all."""
 
-import json
 import math
-from pathlib import Path
 
 import pytest
+from corpora import each_row
 
 from groupwise.core import ModelError
 from groupwise.inference.labels import share_labels
 from groupwise.inference.responder import RequestError, TokenChance
 from groupwise.models.tokenizing import train_tokenizer
 
-LINES = Path(__file__).parent / "labels.jsonl"
-ROWS = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
 MAX_ERROR = 0.05
 
 
@@ -23,7 +20,7 @@ def tokenizer():
 
 
 @pytest.mark.parametrize("knows_tokens", [False, True])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("labels")
 def test_labels_are_told_or_refused(row, knows_tokens, tokenizer):
     labels = row["input"]["labels"]
     tokens = [TokenChance(t.encode(), math.log(p)) for t, p in row["input"]["listed"].items()]

@@ -1,10 +1,9 @@
 """Rows that no processor takes: each is named, and takes no other row with it."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from corpora import each_row
 from PIL import Image
 
 from groupwise.core import Completion, GroupwiseError, Message, make_example, read_picture
@@ -15,8 +14,6 @@ from groupwise.models.policy import load_policy
 from groupwise.rewards import Parsed
 from groupwise.serving import try_each
 
-HERE = Path(__file__).parent
-ROWS = [json.loads(line) for line in (HERE / "odd_rows.jsonl").read_text("utf-8").splitlines()]
 SAMPLING = Sampling(max_new_tokens=2)
 
 
@@ -46,7 +43,7 @@ def is_told(row, found):
     return failed if row["expected"] == "failed" else not failed or row["expected"] == "named"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("odd_rows")
 def test_what_becomes_of_an_odd_row(row, policies, tmp_path):
     engine = LocalEngine(policies[row["policy"]])
     examples = make_rows(tmp_path, row)
@@ -61,7 +58,7 @@ def test_what_becomes_of_an_odd_row(row, policies, tmp_path):
             assert examples[1].id in str(odd)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("odd_rows")
 def test_an_evaluation_counts_and_names_it(row, policies, tmp_path):
     said = []
 

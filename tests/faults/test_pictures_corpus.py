@@ -1,22 +1,20 @@
 """Odd pictures: each is opened as it looks, or refused in one sentence."""
 
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import each_row
 from PIL import Image
 
 from groupwise.core import DataError, open_picture
 
 Row = dict[str, Any]
-HERE = Path(__file__).parent
-ROWS: list[Row] = [json.loads(line) for line in (HERE / "pictures.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("pictures")
 def test_a_picture_is_opened_or_refused(row: Row, tmp_path: Path) -> None:
     path = tmp_path / row.get("file", "a.png")
     if row.get("kind") == "folder":

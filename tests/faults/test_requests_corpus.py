@@ -13,11 +13,11 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from corpora import read_corpus
 from PIL import Image
 from stand_in import Person, Shelf, StandIn, serve_in_thread
 
@@ -25,10 +25,7 @@ from groupwise.feedback import FeedbackStore, Shown
 from groupwise.serving.feedback import Desk
 
 Row = dict[str, Any]
-ROWS: list[Row] = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "requests.jsonl").read_text(encoding="utf-8").splitlines()
-]
+ROWS = read_corpus("requests")
 Served = tuple[httpx2.Client, Person | None, StandIn]
 LIMITS = {
     "max_pictures": 2,

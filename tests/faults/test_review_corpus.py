@@ -4,9 +4,9 @@ import io
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
+from corpora import each_row
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -19,8 +19,6 @@ from groupwise.serving.meters import Meters
 from groupwise.serving.review import application
 from groupwise.serving.review.visitors import Seal, make_visitor
 
-HERE = Path(__file__).parent
-ROWS = [json.loads(line) for line in (HERE / "review.jsonl").read_text("utf-8").splitlines()]
 KEY, TOKEN, ORIGIN = b"a secret of the tests", "geheimnis", "http://testserver"
 
 
@@ -71,7 +69,7 @@ def forge(key, name):
     return seal.write(application.SESSION, make_visitor(name, time.time() + 60))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("review")
 def test_who_a_cookie_is(row, client, store, picture):
     form, cookies = log_in(client, "ann")
     person = bytes.fromhex(name_person(f"groupwise review {json.dumps(TOKEN)}", KEY))

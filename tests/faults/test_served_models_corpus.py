@@ -1,18 +1,18 @@
 """Models behind servers: what a run looks for on this machine before it starts."""
 
-import json
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import each_row, read_corpus
 from plan_keys import plan
 
 from groupwise.core import ConfigError, load_config
 from groupwise.pipeline import UNKNOWN, find_config, find_recipe, run_recipe
 
 HERE = Path(__file__).parent
-ROWS = [json.loads(line) for line in (HERE / "served_models.jsonl").read_text("utf-8").splitlines()]
+ROWS = read_corpus("served_models")
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE.parents[1])
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("served_models")
 def test_what_is_served_is_not_looked_for(row: dict[str, Any], tmp_path: Path) -> None:
     steps = plan(row["recipe"], tmp_path / "run", row["config"], *row["settings"])
     names = [step.name for step in steps]

@@ -1,18 +1,13 @@
 """Servers that a config names: asked, or refused until the user has named the host."""
 
-import json
-from pathlib import Path
-
 import pytest
+from corpora import each_row
 from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import ConfigError, dump_config, load_config
 from groupwise.inference.opening import ResponderSettings, open_responder
 from groupwise.inference.server_settings import ServerSettings
-
-HERE = Path(__file__).parent
-ROWS = [json.loads(line) for line in (HERE / "servers.jsonl").read_text("utf-8").splitlines()]
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +23,7 @@ def allow(*hosts):
     return CliRunner().invoke(app, ["predict", "nowhere", "rows.jsonl", "--out", "a", *named])
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("servers")
 def test_which_server_is_asked(row):
     allow(*row["allowed"])
     server = {"url": row["url"], "model": "m", "api_key_variable": row["variable"]}

@@ -1,12 +1,12 @@
 """The corpus of changed reward code: it is noticed, or the audit says that it cannot be."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import each_row, read_corpus
 
 from groupwise.core import Completion, Message, make_example
 from groupwise.rewards import (
@@ -18,10 +18,7 @@ from groupwise.rewards import (
     digest_functions,
 )
 
-ROWS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "stale_code.jsonl").read_text("utf-8").splitlines()
-]
+ROWS = read_corpus("stale_code")
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -37,7 +34,7 @@ def score(file: Path) -> tuple[float | None, set[str]]:
     return reward(example, Completion("x")).value, getattr(reward, "unseen", set())
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("stale_code")
 def test_changed_code_keeps_its_label(
     row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
+from corpora import read_corpus
 
 from groupwise.core import digest_file, read_json, write_json
 
 Row = dict[str, Any]
-HERE = Path(__file__).parent
-ROWS: list[Row] = [json.loads(line) for line in (HERE / "tampered.jsonl").read_text().splitlines()]
+ROWS = read_corpus("tampered")
 QUESTION = {"id": "1", "question": "第3个螺栓的力矩是21，合格还是不合格？"}
 CASES = [
     pytest.param(row, verb, id=f"{row['name']}-{verb}") for row in ROWS for verb in row["expected"]

@@ -168,10 +168,6 @@ SIDES = Sides(seed=3, test_share=0.4)
 _NAMES = st.text(min_size=1, max_size=8)
 
 
-def _show(name: str, session: str = "s", prediction: str = "a") -> Shown:
-    return Shown(name, 0.0, {}, session, (), prediction, 0.5, "v")
-
-
 def _item(shown: Shown, *labels: str) -> FeedbackItem:
     given = (GivenLabel(f"person {i}", label, 0.0) for i, label in enumerate(labels))
     return FeedbackItem(shown, tuple(given))
@@ -198,7 +194,7 @@ def test_another_seed_divides_otherwise() -> None:
 
 
 def test_an_answer_without_a_session_is_a_session_of_its_own() -> None:
-    assert name_session(_show("a1", session="")) == "a1"
+    assert name_session(make_shown("a1", session="")) == "a1"
 
 
 @settings(max_examples=50)
@@ -209,8 +205,8 @@ def test_an_answer_without_a_session_is_a_session_of_its_own() -> None:
 )
 def test_what_is_asked_about_depends_on_ids_alone(ids: list[str], num: int, flip: str) -> None:
     session = next(f"s{i}" for i in range(100) if SIDES.find(f"s{i}") == "tests")
-    shown = [_show(name, session) for name in ids]
-    others = [_show(name, session, prediction=flip) for name in reversed(ids)]
+    shown = [make_shown(name, session=session) for name in ids]
+    others = [make_shown(name, session=session, prediction=flip) for name in reversed(ids)]
     asked = SIDES.draw_asked(shown, num)[session]
     assert len(asked) == min(num, len(ids))
     again = SIDES.draw_asked(others, num)[session]
@@ -222,11 +218,11 @@ def test_what_is_asked_about_depends_on_ids_alone(ids: list[str], num: int, flip
 
 def test_sessions_that_teach_are_not_asked_about() -> None:
     session = next(f"s{i}" for i in range(100) if SIDES.find(f"s{i}") == "teaches")
-    assert SIDES.draw_asked([_show("x", session)], 3) == {}
+    assert SIDES.draw_asked([make_shown("x", session=session)], 3) == {}
 
 
 def test_a_session_counts_when_all_that_was_asked_is_said() -> None:
-    first, second, third = (_show(name) for name in "abc")
+    first, second, third = (make_shown(name) for name in "abc")
     asked = {"s": [first, second], "t": [third]}
     said = {"a": _item(first, "yes"), "c": _item(third, "no")}
     assert list_complete(asked, said) == [said["c"]]
@@ -235,7 +231,7 @@ def test_a_session_counts_when_all_that_was_asked_is_said() -> None:
 
 
 def test_disagreement_ends_the_wait_and_counts_for_nobody() -> None:
-    first, second = _show("a"), _show("b")
+    first, second = make_shown("a"), make_shown("b")
     said = {"a": _item(first, "yes", "no"), "b": _item(second, "yes")}
     assert list_complete({"s": [first, second]}, said) == [said["b"]]
 
@@ -244,7 +240,7 @@ def test_disagreement_ends_the_wait_and_counts_for_nobody() -> None:
 def test_asked_answers_come_in_turn_with_the_others_and_each_once(
     asked: list[str], others: list[str]
 ) -> None:
-    found = [one.id for one in alternate([*map(_show, asked)], [*map(_show, others)])]
+    found = [one.id for one in alternate([*map(make_shown, asked)], [*map(make_shown, others)])]
     rest = [name for name in others if name not in asked]
     assert sorted(found) == sorted({*asked, *others})
     assert [name for name in found if name in asked] == asked

@@ -1,7 +1,6 @@
 """What is exported of a run: weights, and a card that says what they are."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +36,7 @@ from groupwise.models.policy import load_policy
 def test_the_main_policy_is_exported_with_a_card_of_its_run(
     finished: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:
-    done = command_line("export-model", finished, "--out", "out")
-    assert done.returncode == 0, done.stderr
+    command_line.succeed("export-model", finished, "--out", "out")
     out = tmp_path / "out"
     assert {path.name for path in out.iterdir()} == {"README.md", "adapter", "merged"}
     load_policy(out / "merged")
@@ -89,19 +87,17 @@ def test_a_card_speaks_of_pictures_where_rows_have_some(
 
 
 def test_nothing_that_a_run_says_is_markup_of_the_card(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
     title = "Best <img src=x> | *one* [here](http://x)"
-    known = [replace(one, title=title) for one in read_policies(run).listed]
-    write_policies(run, known)
-    restate(run / "evaluate")
-    opened = open_run(run)
+    known = [replace(one, title=title) for one in read_policies(copied).listed]
+    write_policies(copied, known)
+    restate(copied / "evaluate")
+    opened = open_run(copied)
     asked = [Message("user", "```\n# A heading\n````")]
     monkeypatch.setattr(type(opened.task), "describe_prompt", lambda *_: asked)
     exported = ExportedPolicy(
-        "`x` <b>", None, finished, "float32", 0.0, 0.0, has_vision=False, name="a <b>"
+        "`x` <b>", None, copied, "float32", 0.0, 0.0, has_vision=False, name="a <b>"
     )
     card = render_card(opened, "grpo", exported)
     told = re.sub(r"^(`{3,})\w+\n.*?^\1\n", "", card.split("---\n", 2)[2], flags=re.M | re.S)
@@ -120,17 +116,15 @@ def test_no_row_of_the_data_is_in_what_is_exported(finished: Path, tmp_path: Pat
             assert not any(text in content for content in written)
 
 
-def test_the_main_policy_is_what_the_run_says(finished: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    assert open_run(run).choose_policy() == "grpo"
+def test_the_main_policy_is_what_the_run_says(copied: Path, tmp_path: Path) -> None:
+    assert open_run(copied).choose_policy() == "grpo"
     known = [RunPolicy(name=n, title=n, title_zh=n, kind="trained") for n in ("grpo", "sft")]
-    write_policies(run, known)
-    restate(run / "evaluate")
-    assert open_run(run).choose_policy() == "sft"
-    (run / "evaluate" / "policies.json").unlink()
+    write_policies(copied, known)
+    restate(copied / "evaluate")
+    assert open_run(copied).choose_policy() == "sft"
+    (copied / "evaluate" / "policies.json").unlink()
     with pytest.raises(RunError, match=r"no main policy yet; .* or name one: RUN:grpo, RUN:sft"):
-        export_run(open_run(run), tmp_path / "out")
+        export_run(open_run(copied), tmp_path / "out")
 
 
 def test_another_policy_may_be_named_but_not_the_base(finished: Path, tmp_path: Path) -> None:
@@ -165,12 +159,10 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
 def test_what_is_exported_of_a_finished_run_goes_up(
     finished: Path, hub: LoopbackHub, command_line: CommandLine
 ) -> None:
-    done = command_line("push", finished, NAME, "--private", "--dry-run")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("push", finished, NAME, "--private", "--dry-run")
     assert done.stdout.endswith("nothing was uploaded\n")
     assert hub.repositories == {}
-    done = command_line("push", finished, NAME, "--private")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("push", finished, NAME, "--private")
     assert done.stdout.endswith(f"uploaded: {hub.address}/{NAME}\n")
     assert hub.repositories == {NAME: True}
     files = hub.files[NAME]
@@ -185,14 +177,12 @@ def test_what_is_exported_of_a_finished_run_goes_up(
     assert hub.unknown == []
 
 
-def test_a_run_that_is_not_finished_is_not_pushed(finished: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
+def test_a_run_that_is_not_finished_is_not_pushed(copied: Path) -> None:
     with pytest.raises(RunError, match="a checkpoint is not pushed"):
-        check_pushable(open_run(run), "grpo/checkpoint-1")
-    (run / "report" / "step.json").unlink()
+        check_pushable(open_run(copied), "grpo/checkpoint-1")
+    (copied / "report" / "step.json").unlink()
     with pytest.raises(RunError, match="is not finished; got no report yet"):
-        check_pushable(open_run(run))
+        check_pushable(open_run(copied))
 
 
 def test_a_hub_that_takes_nothing_is_told_in_a_sentence(
@@ -214,7 +204,8 @@ def test_a_hub_that_takes_nothing_is_told_in_a_sentence(
 
 MODEL: dict[str, Any] = LORA["model"] | {"quantization": "nf4"}
 GRPO: dict[str, Any] = LORA["grpo"] | {"entropy_bonus": 0.0}
-FULL = {"trainable": {"method": "full"}}
+FULL, SOFT = ({"trainable": {"method": method}} for method in ("full", "prompt"))
+SPREAD = {"compute": {"sharding": "fsdp"}}
 
 
 @pytest.mark.parametrize(
@@ -222,14 +213,8 @@ FULL = {"trainable": {"method": "full"}}
     [
         ({"grpo": GRPO | FULL}, "only a LoRA trains on 4 bits; set grpo.trainable.method to lora"),
         ({"sft": FULL}, "only a LoRA trains on 4 bits; set sft.trainable.method to lora"),
-        (
-            {"grpo": GRPO | {"trainable": {"method": "prompt"}}},
-            "only a LoRA trains on 4 bits; set grpo.trainable.method to lora",
-        ),
-        (
-            {"compute": {"sharding": "fsdp"}},
-            "weights in 4 bits are not spread; set compute.sharding to none",
-        ),
+        ({"grpo": GRPO | SOFT}, "only a LoRA trains on 4 bits; set grpo.trainable.method to lora"),
+        (SPREAD, "weights in 4 bits are not spread; set compute.sharding to none"),
         ({"grpo": GRPO | {"vllm": {}}}, "leave grpo.vllm out"),
     ],
 )
@@ -250,10 +235,9 @@ def test_without_bitsandbytes_a_run_ends_before_it_begins(
     monkeypatch.setattr(quantization, "find_spec", lambda _: None)
     lora = [f"{stage}.trainable.method=lora" for stage in ("sft", "grpo")]
     told = [word for one in ("model.quantization=nf4", *lora) for word in ("--set", one)]
-    ended = command_line("run", "on_task", "--out", "run", *told, *ending)
-    assert ended.returncode == 2
-    assert "model.quantization: nf4 needs bitsandbytes, which is not installed" in ended.stderr
-    assert "pip install 'groupwise[quantization]'" in ended.stderr
+    said = command_line.refuse("run", "on_task", "--out", "run", *told, *ending)
+    assert "model.quantization: nf4 needs bitsandbytes, which is not installed" in said
+    assert "pip install 'groupwise[quantization]'" in said
     assert not Path("run", "sft").exists()
 
 

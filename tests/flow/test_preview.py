@@ -98,7 +98,7 @@ def test_without_the_base_the_rows_are_shown_and_their_tokens_estimated(tmp_path
     assert [row[5] for row in preview.tables[1].rows] == ["estimated: the base is not here"] * 2
 
 
-def test_where_rows_come_from_is_told_with_shares() -> None:
+def test_where_rows_come_from_is_told_with_shares_of_the_largest() -> None:
     sources = {"train": {"b.csv": 1, "a.csv": 3}, "test": {"a.csv": 2}}
     preview = preview_run(Rows((ask("a"), "b"), sources=sources), configure())
     assert list(preview.tables[0].rows) == [
@@ -106,6 +106,10 @@ def test_where_rows_come_from_is_told_with_shares() -> None:
         ("train", "b.csv", "1", "25.0%"),
         ("test", "a.csv", "2", "100.0%"),
     ]
+    many = {"test": {f"{n:02}.csv": n for n in range(1, 14)}}
+    *named, others = preview_run(Rows((ask("a"), "b"), sources=many), configure()).tables[0].rows
+    assert [row[1] for row in named] == [f"{n:02}.csv" for n in range(4, 14)]
+    assert others == ("test", "3 others", "6", "6.6%")
 
 
 def test_a_token_is_four_letters_or_a_chinese_character() -> None:
@@ -131,10 +135,3 @@ def test_a_dry_run_of_a_text_task_waits_for_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for part in ("row 3 of 3", "Which team should read", "messages.csv", "ready: nothing was"):
         assert part in done.stdout
-
-
-def test_of_very_many_sources_the_largest_are_named() -> None:
-    sources = {"test": {f"{n:02}.csv": n for n in range(1, 14)}}
-    *named, others = preview_run(Rows((ask("a"), "b"), sources=sources), configure()).tables[0].rows
-    assert [row[1] for row in named] == [f"{n:02}.csv" for n in range(4, 14)]
-    assert others == ("test", "3 others", "6", "6.6%")

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Self
 import httpx2
 import pytest
 from said_things import KEY, LABELS, TEACHING, TESTING, Talk, find_settings
+from waiting import find_free_port, start_server
 
 from groupwise.cli.feedback import PERSON_KEY_VARIABLE
 from groupwise.core.outputs import digest_files
@@ -29,14 +29,18 @@ from groupwise.learning.loop import Loop, begin_loop
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
+def _describe_environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (str(FIXTURES), os.environ.get("PYTHONPATH", ""))))
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **more}
+
+
 def _start(origin: Path, folder: Path) -> "subprocess.Popen[bytes]":
     command = ["learn", origin, "--out", folder / "loop", "--feedback", folder / "kept", "--now"]
-    path = os.pathsep.join(filter(None, (str(FIXTURES), os.environ.get("PYTHONPATH", ""))))
     return subprocess.Popen(
         [sys.executable, "-m", "groupwise.cli", *map(str, command)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        env=_describe_environment(),
         start_new_session=True,
     )
 
@@ -104,12 +108,7 @@ NUM_KILLS, NUM_SPEAKERS = 10, 12
 
 
 class Killed:
-    """A server of a loop that is started, asked and killed.
-
-    Args:
-        loop: that it serves.
-        kept: folder of its store.
-    """
+    """A server of a loop that is started, asked and killed."""
 
     def __init__(self, loop: Loop, kept: Path) -> None:
         self.loop, self._kept = loop, kept
@@ -118,26 +117,16 @@ class Killed:
         self.wrong: list[str] = []
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        path = os.pathsep.join(filter(None, (str(FIXTURES), os.environ.get("PYTHONPATH", ""))))
-        known = {PERSON_KEY_VARIABLE: KEY.decode(), "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        port = find_free_port()
         settings = [f"port={port}", f"feedback.folder={self._kept}"]
         given = [part for one in settings for part in ("--set", one)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "groupwise.cli", "serve", str(self.loop.folder), *given],
+        self._process = start_server(
+            ["-m", "groupwise.cli", "serve", self.loop.folder, *given],
+            port,
             stdout=subprocess.DEVNULL,
-            env=os.environ | known,
+            env=_describe_environment(**{PERSON_KEY_VARIABLE: KEY.decode()}),
         )
         self.client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
-        for _ in range(6000):
-            with suppress(httpx2.TransportError):
-                if self.client.get("/readyz").status_code == 200:
-                    return
-            time.sleep(0.01)
-        raise AssertionError("the server did not become ready")
 
     def kill(self) -> None:
         """Give it no time to do anything; again changes nothing."""
@@ -145,7 +134,6 @@ class Killed:
         self._process.wait(30)
 
     def stop(self) -> None:
-        """Let it end."""
         self._process.terminate()
         assert self._process.wait(60) == 0
 

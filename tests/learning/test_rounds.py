@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from said_things import KEY, LABELS, SIDES, TEACHING, TESTING, Talk, advance, find_settings
+from said_things import KEY, LABELS, SIDES, TEACHING, TESTING, Talk, Taught, advance, find_settings
 from small_task import LORA, SmallConfig
 
 from groupwise.core import (
@@ -34,8 +34,12 @@ from groupwise.learning.rounds import Learner, Standing, choose_next
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundSettings
 
 
+def _find(loop: Loop, number: int = 1) -> Path:
+    return loop.folder / f"rounds/{number:03}/decide/certificate.json"
+
+
 def _read(loop: Loop, number: int = 1) -> Certificate:
-    return read_certificate(loop.folder / f"rounds/{number:03}/decide/certificate.json")
+    return read_certificate(_find(loop, number))
 
 
 def test_a_loop_begins_with_the_run_that_is_served(loop: Loop, origin: Path) -> None:
@@ -69,7 +73,7 @@ def test_two_processes_do_not_learn_in_one_loop(loop: Loop) -> None:
 
 
 def test_a_round_learns_from_one_side_and_is_tested_on_the_other(
-    taught: tuple[Loop, Talk],
+    taught: Taught,
 ) -> None:
     loop, _ = taught
     [run] = loop.rounds
@@ -112,12 +116,12 @@ def test_a_candidate_lives_for_several_looks_and_the_next_learns_from_all(
 
 def _promote(loop: Loop) -> None:
     """Let the certificate of the first round say that its candidate is better."""
-    found, path = _read(loop), loop.rounds[0] / "decide" / "certificate.json"
-    write_certificate(path, replace(found, promotion=replace(found.promotion, verdict="promoted")))
+    found = replace(_read(loop).promotion, verdict="promoted")
+    write_certificate(_find(loop), replace(_read(loop), promotion=found))
 
 
 def test_a_promotion_that_was_interrupted_is_made_good_and_a_roll_back_holds(
-    taught: tuple[Loop, Talk], origin: Path
+    taught: Taught, origin: Path
 ) -> None:
     loop, talk = taught
     _promote(loop)  # and nothing was logged: the process was killed
@@ -139,7 +143,7 @@ def test_a_promotion_that_was_interrupted_is_made_good_and_a_roll_back_holds(
 
 
 def test_a_candidate_held_against_what_is_served_no_more_is_not_promoted(
-    taught: tuple[Loop, Talk],
+    taught: Taught,
 ) -> None:
     loop, talk = taught
     _promote(loop)
@@ -154,7 +158,7 @@ def test_the_server_finds_what_the_log_says_after_a_kill_between_the_two(loop: L
         assert read_served(loop.folder).version == loop.read_log()[-1].version
 
 
-def test_a_round_that_was_given_more_is_not_ended(taught: tuple[Loop, Talk]) -> None:
+def test_a_round_that_was_given_more_is_not_ended(taught: Taught) -> None:
     """Killed between the new snapshot and the look: the look is not forgotten."""
     loop, talk = taught
     with loop.lock():
@@ -165,29 +169,28 @@ def test_a_round_that_was_given_more_is_not_ended(taught: tuple[Loop, Talk]) -> 
 
 
 def test_deleting_a_person_lists_the_versions_and_ends_the_replay(
-    taught: tuple[Loop, Talk],
+    taught: Taught,
 ) -> None:
     loop, talk = taught
-    path = loop.rounds[0] / "decide" / "certificate.json"
-    assert verify(path, talk.store).num_withdrawn == 0
+    assert verify(_find(loop), talk.store).num_withdrawn == 0
     gone = talk.store.delete_person(name_person("ann", KEY))
     assert gone.versions == (_read(loop).version,)
-    checked = verify(path, talk.store)
+    checked = verify(_find(loop), talk.store)
     assert (checked.problems, checked.num_withdrawn) == ((), 11)
 
 
-def test_a_changed_certificate_is_refused(taught: tuple[Loop, Talk]) -> None:
-    path = taught[0].rounds[0] / "decide" / "certificate.json"
+def test_a_changed_certificate_is_refused(taught: Taught) -> None:
+    path = _find(taught[0])
     path.write_text(path.read_text().replace('"undecided"', '"promoted"'))
     with pytest.raises(RunError, match="changed since"):
         verify(path)
 
 
-def test_a_verdict_that_does_not_follow_is_found(taught: tuple[Loop, Talk]) -> None:
+def test_a_verdict_that_does_not_follow_is_found(taught: Taught) -> None:
     """Also where whoever wrote it wrote the digests, too."""
     loop, _ = taught
     _promote(loop)
-    path = loop.rounds[0] / "decide" / "certificate.json"
+    path = _find(loop)
     [problem] = verify(path).problems
     assert "certificate.json, which was changed" in problem
     marker = read_json(path.parent / "step.json", dict)
@@ -198,27 +201,27 @@ def test_a_verdict_that_does_not_follow_is_found(taught: tuple[Loop, Talk]) -> N
 
 
 @pytest.mark.parametrize("name", ["evaluate/predictions.jsonl", "prepare/train.jsonl"])
-def test_changed_files_of_the_round_are_found(taught: tuple[Loop, Talk], name: str) -> None:
+def test_changed_files_of_the_round_are_found(taught: Taught, name: str) -> None:
     [run] = taught[0].rounds
     assert read_jsonl(run / name)
     (run / name).write_bytes((run / name).read_bytes() + b"\n")
     assert any(name in one for one in verify(run / "decide" / "certificate.json").problems)
 
 
-def test_a_session_on_the_wrong_side_is_found(taught: tuple[Loop, Talk]) -> None:
+def test_a_session_on_the_wrong_side_is_found(taught: Taught) -> None:
     loop, _ = taught
-    found, path = _read(loop), loop.rounds[0] / "decide" / "certificate.json"
+    found, path = _read(loop), _find(loop)
     wrong = replace(found.labels[0], side="tests")
     write_certificate(path, replace(found, labels=(wrong, *found.labels[1:])))
     assert any("tests" in problem for problem in verify(path).problems)
 
 
-def test_labels_are_the_last_words_of_people(taught: tuple[Loop, Talk]) -> None:
+def test_labels_are_the_last_words_of_people(taught: Taught) -> None:
     """A label that its person changed since is not the one that the certificate rests on."""
     loop, talk = taught
     one = talk.store.list_items()[0]
     talk.say(one.shown, LABELS[0])
-    assert verify(loop.rounds[0] / "decide" / "certificate.json", talk.store).num_withdrawn == 1
+    assert verify(_find(loop), talk.store).num_withdrawn == 1
 
 
 SETTINGS = LoopSettings(every=10, look_every=4, life=3)
@@ -226,36 +229,27 @@ IDLE = Standing(0, 0, 0, is_unfinished=False, certificate=None, is_pending=False
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "expected", "on_request"),
     [
-        ({}, "wait"),
-        ({"num_new": 9}, "wait"),
-        ({"num_new": 10}, "train"),
-        ({"num_new": 10, "is_unfinished": True}, "finish"),
-        ({"num_new_sessions": 9}, "wait"),
-        ({"is_pending": True, "num_new_sessions": 3}, "wait"),
-        ({"is_pending": True, "num_new_sessions": 4}, "look"),
-        ({"is_pending": True, "num_new": 29}, "wait"),
-        ({"is_pending": True, "num_new": 30}, "train"),
-        ({"is_pending": True, "num_new": 30, "num_new_sessions": 4}, "look"),
+        ({}, "wait", "wait"),
+        ({"num_new": 1}, "wait", "train"),
+        ({"num_new": 9}, "wait", "train"),
+        ({"num_new": 10}, "train", "train"),
+        ({"num_new": 10, "is_unfinished": True}, "finish", "finish"),
+        ({"num_new_sessions": 9}, "wait", "wait"),
+        ({"is_pending": True, "num_new_sessions": 3}, "wait", "wait"),
+        ({"is_pending": True, "num_new_sessions": 4}, "look", "look"),
+        ({"is_pending": True, "num_new": 1}, "wait", "train"),
+        ({"is_pending": True, "num_new": 29}, "wait", "train"),
+        ({"is_pending": True, "num_new": 30}, "train", "train"),
+        ({"is_pending": True, "num_new": 30, "num_new_sessions": 4}, "look", "train"),
     ],
 )
-def test_what_a_loop_does_next(changes: dict[str, object], expected: str) -> None:
-    assert choose_next(replace(IDLE, **changes), SETTINGS) == expected
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, "wait"),
-        ({"num_new": 1}, "train"),
-        ({"num_new": 1, "is_pending": True}, "train"),
-        ({"num_new": 1, "is_unfinished": True}, "finish"),
-        ({"is_pending": True, "num_new_sessions": 4}, "look"),
-    ],
-)
-def test_a_round_on_request_needs_one_new_label(changes: dict[str, object], expected: str) -> None:
-    assert choose_next(replace(IDLE, **changes), SETTINGS, is_wanted=True) == expected
+def test_what_a_loop_does_next(changes: dict[str, object], expected: str, on_request: str) -> None:
+    """A round on request needs one new label."""
+    standing = replace(IDLE, **changes)
+    assert choose_next(standing, SETTINGS) == expected
+    assert choose_next(standing, SETTINGS, is_wanted=True) == on_request
 
 
 def test_labels_are_taught_as_the_origin_taught_in_one_epoch() -> None:
@@ -307,20 +301,15 @@ def test_sure_verdicts_against_the_policy_teach_and_are_told_apart(
     learned = read_items(run / "prepare" / "learned.jsonl")
     assert sorted(one.shown.session for one in learned) == sorted(TEACHING[:5])
     assert read_json(run / "prepare" / "source.json", dict)["judged"] == 1
-    path = run / "decide" / "certificate.json"
+    path = _find(judged)
     labels = read_certificate(path).labels
     assert [one.session for one in labels if one.is_judged] == [TEACHING[4]]
     assert [one.side for one in labels].count("tests") == 4
     assert verify(path, talk.store).num_withdrawn == 0
-
-
-@pytest.mark.slow
-def test_what_a_person_says_later_of_a_judged_answer_is_new(judged: Loop, talk: Talk) -> None:
-    advance(judged, talk)
+    # What a person says later of a judged answer is new.
     [shown] = [one for one in talk.store.list_unlabelled() if one.session == TEACHING[4]]
     talk.say(shown, WRONG)
     assert Learner(judged, talk.store).look_up().num_new == 1
-    path = judged.rounds[0] / "decide" / "certificate.json"
     assert verify(path, talk.store).num_withdrawn == 0
 
 

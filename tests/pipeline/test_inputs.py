@@ -1,20 +1,23 @@
-"""What a step reads from outside: models, code. Each is known by its content."""
+"""What a run rests on beside its config: models, code, libraries, versions of its metrics."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from groupwise.core import Config, ConfigError
+from groupwise.core import Config, ConfigError, RunFolder
 from groupwise.pipeline import (
     UNKNOWN,
     Preview,
     Recipe,
     Step,
+    StepContext,
     check_recipe,
     digest_models,
     run_recipe,
 )
 from groupwise.pipeline.plans import digest_code
+from groupwise.pipeline.step_files import find_other_packages
 
 BEFORE = "def score(text):\n    return len(text)\n"
 BRIEF = {"own_rewards", "own_rewards.brief"}
@@ -22,6 +25,10 @@ BRIEF = {"own_rewards", "own_rewards.brief"}
 
 class AnyConfig(Config):
     seed: int = 0
+
+
+def make_recipe(*steps: Step) -> Recipe[AnyConfig]:
+    return Recipe("any", "", AnyConfig, Path(), lambda *_: [*steps], lambda _: Preview())
 
 
 @pytest.fixture
@@ -51,11 +58,7 @@ def test_models_are_known_or_said_to_be_unknown(tmp_path: Path, monkeypatch) -> 
 @pytest.mark.parametrize(
     ("file", "text", "changed"),
     [
-        (
-            "brief.py",
-            "def score(text):\n    return -len(text)\n",
-            {"own_rewards", "own_rewards.brief"},
-        ),
+        ("brief.py", "def score(text):\n    return -len(text)\n", BRIEF),
         ("brief.py", "# Longer is better.\ndef score( text ):\n    return len(text)\n", set()),
         ("brief.py", "def score(text:\n", BRIEF),
         ("prompt.txt", "Is it short?\n", {"own_rewards"}),
@@ -81,11 +84,8 @@ def test_code_that_is_not_there_is_a_bug_of_the_plan(package: Path, name: str) -
 
 
 def test_a_run_with_a_model_that_nobody_can_name_does_not_start(tmp_path: Path) -> None:
-    def plan(config: AnyConfig, run: Path) -> list[Step]:
-        step = Step("prepare", lambda context: None)
-        return [step, Step("train", step.run, inputs={"model.base": UNKNOWN})]
-
-    recipe = Recipe("any", "", AnyConfig, tmp_path, plan, lambda config: Preview())
+    step = Step("prepare", lambda context: None)
+    recipe = make_recipe(step, Step("train", step.run, inputs={"model.base": UNKNOWN}))
     out = tmp_path / "run"
     with pytest.raises(ConfigError, match=r"model\.base: it is neither a folder nor in the local"):
         run_recipe(recipe, AnyConfig(), out=out)
@@ -94,3 +94,67 @@ def test_a_run_with_a_model_that_nobody_can_name_does_not_start(tmp_path: Path) 
     assert preview.problems == []
     assert "hf download" in dict(preview.facts)["at its start"]
     run_recipe(recipe, AnyConfig(), out=out, until="prepare")
+
+
+def start(run: Path, *, fails: bool = False, settings: int = 0) -> list[str]:
+    said: list[str] = []
+
+    def train(context: StepContext) -> None:
+        (context.folder / "weights").write_text("w")
+        if fails:
+            raise OSError("stopped")
+
+    last = Step("train", train, uses=("prepare",), settings=settings)
+    recipe = make_recipe(Step("prepare", lambda context: None), last)
+    run_recipe(recipe, AnyConfig(), out=run, say=said.append)
+    return said
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch):
+
+    def install(**versions: str) -> None:
+        for place in ("pipeline.step_files", "pipeline.runner"):
+            monkeypatch.setattr(f"groupwise.{place}.list_packages", lambda: versions)
+
+    return install
+
+
+def test_what_is_reused_from_other_libraries_is_said_in_one_line(tmp_path: Path, install) -> None:
+    install(torch="2.12.0", trl="1.15.0", groupwise="0.1")
+    assert start(tmp_path / "run") == []
+    assert start(tmp_path / "run") == []
+    install(torch="2.13.0", trl="1.15.0", groupwise="0.2")
+    [line] = start(tmp_path / "run", settings=1)
+    assert line.startswith("libraries changed since prepare, train: torch was 2.12.0 and is 2.13.0")
+    assert "\n" not in line
+    others = RunFolder(tmp_path / "run").read_manifest()["other_packages"]
+    row = {"then": ["2.12.0"], "now": "2.13.0", "steps": ["prepare", "train"]}
+    assert others == {"torch": row}
+    assert find_other_packages(tmp_path / "run")["torch"]["steps"] == ["prepare"]
+
+
+def test_half_a_step_of_other_libraries_is_theirs_when_it_is_whole(tmp_path: Path, install) -> None:
+    install(torch="2.12.0")
+    with pytest.raises(OSError, match="stopped"):
+        start(tmp_path / "run", fails=True)
+    install(torch="2.13.0")
+    [line] = start(tmp_path / "run")
+    assert "since prepare, train: torch was 2.12.0" in line
+    marker = json.loads((tmp_path / "run/train/step.json").read_text())
+    assert marker["packages"] == {"torch": "2.12.0"}
+    assert list(marker["uses"]) == ["prepare"]
+
+
+def test_versions_are_in_the_manifest_and_new_ones_measure_again(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def start(version: int) -> dict[str, int]:
+        settings = {"metric_versions": {"accuracy": version}}
+        first = Step("prepare", lambda _: done.append("prepare"), settings=3)
+        measure = Step("evaluate", lambda _: done.append("evaluate"), settings=settings)
+        run_recipe(make_recipe(first, measure), AnyConfig(), out=tmp_path / "run")
+        return RunFolder(tmp_path / "run").read_manifest()["metric_versions"]
+
+    assert [start(version) for version in (1, 2)] == [{"accuracy": 1}, {"accuracy": 2}]
+    assert done == ["prepare", "evaluate", "evaluate"]

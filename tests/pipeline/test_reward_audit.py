@@ -108,7 +108,7 @@ def test_accepting_what_is_no_fault_is_refused(level: str):
 
 
 def test_names_are_checked_before_anything_runs():
-    check_accepted(make_recipe("prepare"), ["reward/pays-empty"])
+    check_accepted(make_recipe("prepare"), ["reward/pays-empty", "audit", "audit:0123456789ab"])
     check_accepted(make_recipe(has_rewards=False), [])
     with pytest.raises(ConfigError, match="did you mean 'reward/pays-echo'"):
         check_accepted(make_recipe("prepare"), ["reward/pays-ecko"])
@@ -153,9 +153,6 @@ class TestAcceptingAnAudit:
             refuse_faults(audit)
         with pytest.raises(RewardError, match=rf"--accept audit:{audit.digest}$"):
             refuse_faults(audit, is_written=False)
-
-    def test_the_name_is_known_before_anything_runs(self):
-        check_accepted(make_recipe("prepare"), ["audit", "audit:0123456789ab"])
 
 
 def test_samples_are_part_of_the_step_and_remembered(tmp_path: Path):

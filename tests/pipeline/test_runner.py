@@ -1,9 +1,6 @@
 """What is reused, redone and continued; the state after every way a step can end."""
 
 import json
-import multiprocessing
-import os
-import signal
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -167,28 +164,6 @@ class TestInterrupted:
         key = json.loads((tmp_path / "a" / "step.json").read_text())["key"]
         (tmp_path / "a" / "started.json").write_text(json.dumps({"key": key}))
         assert list_states(make_steps(), tmp_path)["a"] == "reused"
-
-
-def _count_to_ten(context: StepContext) -> None:
-    rows = context.folder / "rows.txt"
-    num_done = len(rows.read_text().splitlines()) if rows.is_file() else 0
-    for row in range(num_done, 10):
-        if row == 4 and not context.is_resumed:
-            os.kill(os.getpid(), signal.SIGKILL)
-        with rows.open("a") as stream:
-            stream.write(f"{row}\n")
-
-
-def test_kill_9_in_the_middle_then_again_gives_the_uninterrupted_result(tmp_path: Path):
-    steps = make_steps(_count_to_ten)
-    child = multiprocessing.get_context("fork").Process(target=run_steps, args=(steps, tmp_path))
-    child.start()
-    child.join(30)
-    assert child.exitcode == -signal.SIGKILL
-    assert (tmp_path / "a" / "rows.txt").read_text() == "0\n1\n2\n3\n"
-    assert list_states(steps, tmp_path) == {"a": "resumed", "b": "run", "c": "run"}
-    assert (tmp_path / "a" / "rows.txt").read_text() == "".join(f"{row}\n" for row in range(10))
-    assert list_states(steps, tmp_path)["a"] == "reused"
 
 
 class TestFilesInTheRunFolder:
@@ -369,11 +344,7 @@ def test_a_step_about_its_own_run_is_never_taken_over(tmp_path: Path, recipe: Re
     recipe.run(tmp_path / "a")
     assert recipe.run(tmp_path / "b") == {"train": "shared", "ask": "shared", "report": "run"}
     assert (tmp_path / "b/report.html").read_text() == "b"
-
-
-def test_weights_are_linked_and_what_may_grow_is_copied(tmp_path: Path, recipe: Recipe):
-    recipe.run(tmp_path / "a")
-    recipe.run(tmp_path / "b")
+    # Weights are linked, and what may grow is copied.
     weights, rows = "train/policy/model.safetensors", "train/rows.jsonl"
     assert (tmp_path / "a" / weights).samefile(tmp_path / "b" / weights)
     assert not (tmp_path / "a" / rows).samefile(tmp_path / "b" / rows)
@@ -504,11 +475,15 @@ def view(*reads: str, config: Config | None = None):
     return view_config(config or Outer(), reads, step="train")
 
 
-def test_what_is_declared_is_the_configs_own() -> None:
+def test_what_is_declared_is_the_configs_own_also_for_methods_and_properties() -> None:
     config = Outer()
     assert view("seed", "inner", config=config).inner is config.inner
     assert view("seed").seed == 7
-    assert view("inner.depth").inner.depth == 3
+    assert view("inner.depth").inner.depth == view("inner.depth").deep == 3
+    assert view("inner.depth").inner.grow(2) == 6
+    assert view("inner.depth", "inner.width").inner.area == 12
+    assert view("absent.depth").absent is view("absent").absent is None
+    assert collect_settings(Outer(), ["absent.depth"]) == {"absent.depth": None}
 
 
 @pytest.mark.parametrize(
@@ -527,18 +502,6 @@ def test_anything_else_raises_with_the_step_and_the_setting(reads, read, path) -
     words = f"^step 'train' reads {path} but does not list it in reads$"
     with pytest.raises(ValueError, match=words):
         read(view(*reads))
-
-
-def test_methods_and_properties_see_the_view() -> None:
-    assert view("inner.depth").inner.grow(2) == 6
-    assert view("inner.depth", "inner.width").inner.area == 12
-    assert view("inner.depth").deep == 3
-
-
-def test_a_section_that_is_not_there_is_none() -> None:
-    assert view("absent.depth").absent is None
-    assert view("absent").absent is None
-    assert collect_settings(Outer(), ["absent.depth"]) == {"absent.depth": None}
 
 
 def test_names_that_no_config_has_are_unknown_as_usual() -> None:

@@ -119,7 +119,7 @@ def test_the_program_has_no_file_of_its_checker_or_of_the_host() -> None:
 IN_GROUP = {"group_memory", "group_processes"}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def looked_for_again() -> Iterator[None]:
     find_place.cache_clear()
     yield
@@ -134,7 +134,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def real_place(monkeypatch: pytest.MonkeyPatch) -> Path:
+def real_place(looked_for_again: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A real group, with the controllers that it happens to have."""
     if find_place(os.getpid()) is None:
         monkeypatch.setattr(control_groups, "_CONTROLLERS", frozenset())
@@ -166,7 +166,6 @@ def test_a_group_bounds_memory_and_processes_and_is_full_when_the_kernel_says_so
     group.remove()
 
 
-@needs_bubblewrap
 def test_what_the_kernel_ended_for_want_of_memory_was_over_its_memory(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +175,6 @@ def test_what_the_kernel_ended_for_want_of_memory_was_over_its_memory(
     assert [(folder / "cgroup.procs").read_text() for folder in list_groups(place)] == ["0"]
 
 
-@needs_bubblewrap
 def test_program_and_checker_are_in_the_group_and_it_is_gone_with_them(real_place: Path) -> None:
     def look() -> Any:
         return [len((f / "cgroup.procs").read_text().split()) for f in list_groups(real_place)]
@@ -188,7 +186,7 @@ def test_program_and_checker_are_in_the_group_and_it_is_gone_with_them(real_plac
     assert list_groups(real_place) == []
 
 
-@needs_bubblewrap
+@pytest.mark.usefixtures("looked_for_again")
 def test_without_a_group_the_result_does_not_claim_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_groups, "_list_above", lambda: iter(()))
     result = run_python("6 * 7", limits=SHORT)
@@ -197,7 +195,6 @@ def test_without_a_group_the_result_does_not_claim_one(monkeypatch: pytest.Monke
     assert not set(result.in_force) & IN_GROUP
 
 
-@needs_bubblewrap
 def test_a_group_that_cannot_be_entered_is_not_claimed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +210,7 @@ def test_a_group_that_cannot_be_entered_is_not_claimed(
     assert (result.value, set(result.in_force) & IN_GROUP) == (42, set())
 
 
+@pytest.mark.usefixtures("looked_for_again")
 def test_only_a_group_whose_children_have_both_controllers_is_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

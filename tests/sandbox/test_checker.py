@@ -232,7 +232,6 @@ raise ZeroDivisionError
 """
 
 
-@needs_bubblewrap
 @pytest.mark.parametrize("share", [0.002, 0.02, 0.2])
 def test_spoiled_messages_end_in_a_result_that_is_no_pass(share: float) -> None:
     async def run_all() -> list[Any]:
@@ -357,7 +356,6 @@ def test_a_program_that_sends_too_much_is_not_listened_to(
     assert most_answers - 3 <= num_called <= most_answers
 
 
-@needs_bubblewrap
 def test_a_program_that_is_not_listened_to_does_not_wait() -> None:
     functions = {"count": lambda *_: 1}
     result = run_python("count([[]] * 30_000)", functions=functions, limits=SHORT)
@@ -403,7 +401,6 @@ class Operators:
         return {"ask": self.ask, "add": self.add, "fail": self.fail}
 
 
-@needs_bubblewrap
 def test_a_program_calls_functions_that_are_awaited_or_not() -> None:
     operators = Operators()
     program = (
@@ -417,7 +414,6 @@ def test_a_program_calls_functions_that_are_awaited_or_not() -> None:
     assert operators.calls == [("ask", "ab", 2), ("add", [1, 2])]
 
 
-@needs_bubblewrap
 def test_calls_that_are_gathered_are_at_work_together() -> None:
     operators = Operators()
     program = "import asyncio\nawait asyncio.gather(ask('a'), ask('b'), ask('c'))"
@@ -426,7 +422,6 @@ def test_calls_that_are_gathered_are_at_work_together() -> None:
     assert operators.most_at_work == 3
 
 
-@needs_bubblewrap
 def test_an_error_of_a_function_can_be_caught() -> None:
     program = "try:\n    await fail()\nexcept ValueError as e:\n    said = str(e)\nsaid"
     result = run_python(program, functions=Operators().as_functions())
@@ -435,7 +430,6 @@ def test_an_error_of_a_function_can_be_caught() -> None:
     assert (result.status, result.error) == ("failed", "ValueError")
 
 
-@needs_bubblewrap
 def test_only_json_values_are_handed_over() -> None:
     functions = {"add": Operators().add, "odd": lambda: object()}
     result = run_python("add({1, 2})", functions=functions)
@@ -444,7 +438,6 @@ def test_only_json_values_are_handed_over() -> None:
     assert (result.status, result.error) == ("failed", "TypeError")
 
 
-@needs_bubblewrap
 def test_the_number_of_calls_is_limited() -> None:
     operators = Operators()
     program = "while True: add([1])"
@@ -454,7 +447,6 @@ def test_the_number_of_calls_is_limited() -> None:
     assert len(operators.calls) == 5
 
 
-@needs_bubblewrap
 def test_waiting_for_the_host_does_not_count_as_the_programs_time() -> None:
     async def slow() -> int:
         await asyncio.sleep(1.0)
@@ -465,7 +457,6 @@ def test_waiting_for_the_host_does_not_count_as_the_programs_time() -> None:
     assert (result.status, result.value) == ("passed", 1)
 
 
-@needs_bubblewrap
 def test_the_hosts_time_is_limited_too() -> None:
     async def never() -> None:
         await asyncio.sleep(60)
@@ -477,7 +468,6 @@ def test_the_hosts_time_is_limited_too() -> None:
     assert time.monotonic() - start_s < 20
 
 
-@needs_bubblewrap
 def test_a_program_that_does_not_wait_uses_its_own_time() -> None:
     async def slow() -> None:
         await asyncio.sleep(60)
@@ -495,7 +485,6 @@ def test_names_that_cannot_be_called_are_errors(name: str) -> None:
         run_python("1", functions={name: lambda: 1})
 
 
-@needs_bubblewrap
 def test_many_workflows_run_at_once() -> None:
     operators = Operators()
 

@@ -3,21 +3,19 @@
 import builtins
 import gzip
 import json
-import os
 import re
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
+from real_data import find_real
 from sandbox_host import needs_bubblewrap
 
 from groupwise.rewards.python_tests import prepare_tests
 from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
-DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 LIMITS = Limits(timeout_s=30)
 Row = dict[str, Any]
 _HIDES_A_BUILTIN = re.compile(rf"^def ({'|'.join(dir(builtins))})\b", re.MULTILINE)
@@ -26,9 +24,7 @@ pytestmark = needs_bubblewrap
 
 
 def read_rows(name: str) -> list[Row]:
-    path = DATA / name
-    if not path.is_file():
-        pytest.skip(f"no problems at {path}: set GROUPWISE_DATA")
+    path = find_real(name)
     data = path.read_bytes()
     data = gzip.decompress(data) if path.suffix == ".gz" else data
     return [json.loads(line) for line in data.splitlines()]
@@ -57,20 +53,6 @@ def test_all_solutions_of_human_eval_pass_and_no_empty_one() -> None:
     assert list_others(rows, right, "passed") == []
     empty = run_all(rows, lambda row: run(row, "    pass\n"))
     assert list_others(rows, empty, "failed") == []
-
-
-@pytest.mark.slow
-def test_all_solutions_of_mbpp_pass() -> None:
-    rows = read_rows("mbpp/mbpp.jsonl")
-
-    def run(row: Row) -> Result:
-        source = "\n".join([row["test_setup_code"], *row["test_list"]])
-        names = re.findall(r"^def\s+(\w+)", row["code"], re.MULTILINE)
-        called = row["test_list"][0]
-        name = next((name for name in names if re.search(rf"\b{name}\s*\(", called)), None)
-        return run_python(row["code"], tests=ProgramTests(source, name), limits=LIMITS)
-
-    assert list_others(rows, run_all(rows, run), "passed") == []
 
 
 UNITTEST = "import unittest\n{setup}\nclass TestIt(unittest.TestCase):\n{methods}"

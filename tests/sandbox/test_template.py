@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sandbox_host import MISSING, SHORT, read_host_state
+from waiting import wait_until
 
 from groupwise.sandbox import Limits, Result, bubblewrap, run_python, run_python_async, template
 from groupwise.sandbox.template import explain_slow
@@ -64,15 +65,6 @@ def read_command(process: int) -> bytes:
         return b""
 
 
-def wait_until(is_so: Callable[[], bool]) -> bool:
-    """Say whether something comes true within a moment."""
-    for _ in range(500):
-        if is_so():
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_programs_are_forked_where_the_machine_allows_it() -> None:
     assert explain_slow() is None
 
@@ -104,7 +96,7 @@ def run_side_by_side(first: str, second: str, *, limits: Limits = PATIENT) -> tu
 
 def test_programs_are_forked_from_one_process() -> None:
     template._template.forget()
-    assert wait_until(lambda: not find_templates())
+    wait_until(lambda: not find_templates())
     with ThreadPoolExecutor(1) as thread:  # which is no more when the next one runs
         assert thread.submit(run_python, "6 * 7").result().value == 42
     (before,) = find_templates()
@@ -205,7 +197,7 @@ def test_a_bomb_of_processes_hurts_itself_alone() -> None:
     assert held.value == "well"
     assert other.status == "timeout"
     (alive,) = find_templates()
-    assert wait_until(lambda: not list_descendants(alive))
+    wait_until(lambda: not list_descendants(alive))
 
 
 def test_threads_are_counted_for_each_program() -> None:
@@ -300,10 +292,11 @@ def test_a_program_ends_at_its_limit_though_a_fork_has_its_descriptors() -> None
             return await run_python_async(program, functions={"fork": fork}, limits=SHORT)
         finally:
             (alive,) = find_templates()
-            is_gone = wait_until(lambda: not list_descendants(alive))
-            os.kill(forks[0], signal.SIGKILL)
-            os.waitpid(forks[0], 0)
-            assert is_gone
+            try:
+                wait_until(lambda: not list_descendants(alive), most_s=10)
+            finally:
+                os.kill(forks[0], signal.SIGKILL)
+                os.waitpid(forks[0], 0)
 
     assert asyncio.run(run()).status == "timeout"
 
@@ -332,11 +325,11 @@ def test_nothing_is_left_of_a_process_that_is_killed() -> None:
     try:
         assert os.read(reading, 10) == b"forked"
         # bubblewrap, the template, a checker and its program; and the fork
-        assert wait_until(lambda: len(list_guests(host)) == 4 < len(list_descendants(host)))
+        wait_until(lambda: len(list_guests(host)) == 4 < len(list_descendants(host)))
         everything, guests = list_descendants(host), list_guests(host)
         os.kill(host, signal.SIGKILL)
         os.waitpid(host, 0)
-        assert wait_until(lambda: not any(read_command(process) for process in guests))
+        wait_until(lambda: not any(read_command(process) for process in guests))
     finally:
         os.close(reading)
         os.close(told)

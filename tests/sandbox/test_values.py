@@ -1,22 +1,28 @@
-"""What reaches the host is plain and small, and whatever the sandbox sends there is a result."""
+"""Without a sandbox: values and messages of its two sides, its tasks, and what is said of none."""
 
+import asyncio
 import collections
 import datetime
 import decimal
 import fractions
 import json
 import math
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sandbox_host import needs_bubblewrap
 
-from groupwise.sandbox import Described, Limits, run_python
+from groupwise.core import ConfigError, load_config
+from groupwise.sandbox import Described, Limits, explain_missing, run_python
 from groupwise.sandbox.cpython import Output, read_verdict
 from groupwise.sandbox.guest.channel import Channel, frame
 from groupwise.sandbox.guest.codec import UnknownValueError, decode, dump, encode, load
+from groupwise.sandbox.guest.tasks import Group, Tasks, Waiting
 from groupwise.sandbox.guest.values import describe, read_value, simplify, write_value
 from groupwise.sandbox.host_functions import HostFunctions
 
@@ -190,79 +196,11 @@ def test_what_is_no_message_is_one_kind_of_error(data: bytes) -> None:
         load(data)
 
 
-FORGE = """
-import sys
-frame = sys._getframe()
-while 'server' not in frame.f_locals:
-    frame = frame.f_back
-frame.f_locals['channel'].send({message})
-frame.f_locals['server'].serve()
-"""
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"ok": {"x": ["fractions", "Fraction", "1e30000000"]}},
-        {"ok": {"x": ["decimal", "Decimal", "zz"]}},
-        {"ok": {"s": [{"d": [[{"s": []}, 1]]}]}},
-        {"error": 3},
-        {"error": {"class": [1], "text": {}, "args": []}},
-        {},
-    ],
-)
-def test_a_program_that_forges_its_own_value_has_crashed(message: Any) -> None:
-    program = FORGE.replace("{message}", repr(message)) + "def f(): return 1"
-    result = run_python(program, tests="assert f() == 1", limits=Limits(timeout_s=3))
-    assert (result.status, result.value) == ("crashed", None)
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(
-    ("module", "name", "fields"),
-    [
-        ("decimal", "Decimal", "__str__ = lambda self: 'zz'"),
-        ("fractions", "Fraction", "__str__ = lambda self: '1/0'"),
-        ("fractions", "Fraction", "__str__ = lambda self: '1e30000000'"),
-        ("datetime", "timedelta", "days, seconds, microseconds = 10**300, 0, 0"),
-        ("datetime", "date", "isoformat = lambda self: '2020-13-45'"),
-    ],
-)
-def test_a_class_under_a_known_name_harms_nobody(module: str, name: str, fields: str) -> None:
-    program = f"import {module}\nclass Own:\n    {fields}\n{module}.{name} = Own\n"
-    result = run_python(f"{program}Own()")
-    assert (result.status, type(result.value)) == ("passed", Described)
-    tests = "import " + module + "\nif f() == 1: pass"
-    short = Limits(timeout_s=1.0)
-    result = run_python(f"{program}def f(): return Own()", tests=tests, limits=short)
-    assert result.status in ("crashed", "timeout")
-
-
-@needs_bubblewrap
-def test_errors_say_what_can_be_written_to_a_file() -> None:
-    result = run_python("raise ValueError('\\ud800' + 'a' * 10_000)")
-    assert (result.status, result.error) == ("failed", "ValueError")
-    assert result.message.startswith("\\ud800aaa")
-    assert len(result.message) <= 2010
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(
-    "program", ["10 ** 5000", "'a' * (1 << 21)", "[0] * 20_000", "[[1] * 200] * 200"]
-)
-def test_large_values_are_described(program: str) -> None:
-    result = run_python(program)
-    assert (result.status, type(result.value)) == ("passed", Described)
-
-
 async def _call(args: Any) -> Any:
     return await HostFunctions({"f": lambda *args: 1}, max_calls=1).call("f", args, {})
 
 
 def test_arguments_of_host_functions_may_have_any_depth() -> None:
-    import asyncio
-
     assert asyncio.run(_call([nest(20_000)])).error == "TypeError"
 
 
@@ -380,8 +318,6 @@ def test_noise_is_refused_or_plain_data(noise: bytes) -> None:
 
 
 def test_a_message_that_is_too_long_is_refused() -> None:
-    import os
-
     with pytest.raises(ValueError, match="too long"):
         frame("a" * (1 << 26))
     reading, writing = os.pipe()
@@ -403,3 +339,116 @@ def test_only_types_of_plain_values_are_known():
         encode(Own)
     with pytest.raises(ValueError, match="eval"):
         decode({"T": "eval"})
+
+
+@pytest.fixture
+def looked_for_again() -> Iterator[None]:
+    explain_missing.cache_clear()
+    yield
+    explain_missing.cache_clear()
+
+
+@pytest.mark.usefixtures("looked_for_again")
+@pytest.mark.parametrize(
+    ("has_program", "words"),
+    [
+        (False, "apt-get install -y bubblewrap"),
+        (True, "No permissions to create new namespace"),
+    ],
+)
+def test_without_a_sandbox_nothing_is_run_unsafely(
+    has_program: bool, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if has_program:
+        fake = tmp_path / "bwrap"
+        fake.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
+        fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin" if has_program else "")
+    refused = run_python("print('ran')")
+    assert (refused.status, refused.stdout) == ("refused", "")
+    assert words in refused.message
+
+
+def test_limits_are_a_config() -> None:
+    assert load_config(Limits, {"timeout_s": 1}).timeout_s == 1.0
+    with pytest.raises(ConfigError, match="timeout_s"):
+        load_config(Limits, {"timeout_s": 0})
+
+
+# A plan: a call, an error, steps after each other, or plans at the same time.
+PLANS = st.recursive(
+    st.sampled_from(["call", "raise"]),
+    lambda plans: st.tuples(
+        st.sampled_from(["steps", "gather", "gather, errors too"]), st.lists(plans, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+async def carry_out(plan: Any, call: Callable[[], Awaitable[Any]], gather: Any) -> Any:
+    if plan == "call":
+        return type(await call()).__name__
+    if plan == "raise":
+        raise LookupError("planned")
+    kind, plans = plan
+    parts = [carry_out(part, call, gather) for part in plans]
+    if kind == "steps":
+        try:
+            return [await part for part in parts]
+        except LookupError:
+            return "caught"
+        finally:
+            for part in parts:
+                part.close()
+    errors_too = kind == "gather, errors too"
+    return [str(value) for value in await gather(*parts, return_exceptions=errors_too)]
+
+
+def run(plan: Any, *, receive: Callable[[int], Any]) -> Any:
+    numbers = iter(range(1000))
+
+    async def call() -> Any:
+        return await Waiting(next(numbers))
+
+    return Tasks(receive).run(carry_out(plan, call, Group))
+
+
+@given(plan=PLANS)
+def test_results_are_those_of_asyncio(plan: Any):
+    def attempt(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except LookupError as error:
+            return repr(error)
+
+    async def call() -> Any:
+        return await asyncio.sleep(0, 1)
+
+    async def whole() -> Any:
+        return await carry_out(plan, call, asyncio.gather)
+
+    expected = attempt(lambda: asyncio.run(whole()))
+    assert attempt(lambda: run(plan, receive=lambda number: number)) == expected
+
+
+@given(plan=PLANS)
+def test_a_call_is_answered_after_all_before_it(plan: Any):
+    answered: list[int] = []
+    with suppress(LookupError):
+        run(plan, receive=lambda number: answered.append(number) or number)
+    assert answered == sorted(answered)
+
+
+def test_what_is_no_call_cannot_be_awaited():
+    class Other:
+        def __await__(self) -> Any:
+            yield 7
+
+    async def wait() -> str:
+        try:
+            await Other()
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    assert Tasks(lambda number: number).run(wait()).startswith("only operators")

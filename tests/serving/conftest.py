@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from stand_in import Shelf, StandIn, serve_in_thread
 
+from groupwise.feedback import FeedbackStore
 from groupwise.serving.bench import Screens
 from groupwise.serving.feedback import Desk
 
@@ -53,3 +54,21 @@ def start(shelf: Shelf, tmp_path, caplog) -> Iterator[Callable[..., httpx2.Clien
 
         yield start_one
     complaints.removeHandler(caplog.handler)
+
+
+@pytest.fixture
+def store(tmp_path) -> Iterator[FeedbackStore]:
+    store = FeedbackStore(tmp_path / "kept")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def read_metric() -> Callable[[httpx2.Client, str], float]:
+    """Return the sum of a server's metrics whose names begin alike."""
+
+    def read(client: httpx2.Client, name: str) -> float:
+        lines = client.get("/metrics").text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+    return read

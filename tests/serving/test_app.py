@@ -4,7 +4,6 @@ import contextlib
 import hmac
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
@@ -14,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+from waiting import wait_until
 
 from groupwise.serving.bench import Screens
 from groupwise.serving.guesses import Guesses
@@ -33,20 +33,7 @@ def ask_in_json(client, pictures, *, head="", **fields):
     return client.post("/v1/predict", json={"row": {"task": "doors"}, "pictures": held, **fields})
 
 
-def read_metric(client, name):
-    lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
-
-
-def wait_until(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen")
-
-
-def test_a_row_gets_its_answer(start, draw, tmp_path):
+def test_a_row_gets_its_answer(start, draw, read_metric, tmp_path):
     client = start()
     answer = ask(client, [draw("green"), draw("red")], id="夜 7")
     assert answer.status_code == 200
@@ -102,7 +89,7 @@ def test_questions_that_wait_are_asked_together(start, draw, predictor):
     assert sum(map(len, predictor.batches)) == 9
 
 
-def test_one_broken_question_does_not_take_others_with_it(start, draw, predictor):
+def test_one_broken_question_does_not_take_others_with_it(start, draw, predictor, read_metric):
     client = start(max_batch=8, batch_wait_ms=200)
     predictor.broken = {"1"}
     with ThreadPoolExecutor(3) as pool:
@@ -125,19 +112,7 @@ def test_too_many_waiting_requests_are_told_to_come_later(start, draw, predictor
     assert ask(client, [draw()]).status_code == 200
 
 
-def test_a_token_is_asked_for(start, draw):
-    client = start(token="a secret of ours")
-    assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
-    for path in ("/metrics", "/v1/model", "/openapi.json"):
-        assert client.get(path).status_code == 401
-    assert ask(client, [draw()]).headers["www-authenticate"] == "Bearer"
-    client.headers["Authorization"] = "Bearer a secret of ourS"
-    assert ask(client, [draw()]).status_code == 401
-    client.headers["Authorization"] = "Bearer a secret of ours"
-    assert ask(client, [draw()]).status_code == 200
-
-
-def test_the_token_is_compared_in_constant_time(start, monkeypatch):
+def test_the_token_is_asked_for_and_compared_in_constant_time(start, draw, monkeypatch):
     compared = []
     compare = hmac.compare_digest
 
@@ -152,6 +127,9 @@ def test_the_token_is_compared_in_constant_time(start, monkeypatch):
         client.get("/v1/model", headers={"Authorization": token})
     expected = b"Bearer a secret of ours"
     assert compared == [(token.encode(), expected) for token in given]
+    assert ask(client, [draw()]).headers["www-authenticate"] == "Bearer"
+    client.headers["Authorization"] = "Bearer a secret of ours"
+    assert ask(client, [draw()]).status_code == 200
 
 
 def test_bodies_over_the_limit_are_refused_declared_or_not(start, draw):
@@ -171,7 +149,7 @@ def test_bodies_over_the_limit_are_refused_declared_or_not(start, draw):
     assert ask(client, [draw()]).status_code == 200
 
 
-def test_an_asker_who_goes_away_is_not_answered(start, draw, predictor):
+def test_an_asker_who_goes_away_is_not_answered(start, draw, predictor, read_metric):
     client = start(max_batch=1)
     predictor.delay_s = 0.5
     busy = threading.Thread(target=ask, args=(client, [draw()]), kwargs={"id": "busy"})

@@ -5,21 +5,20 @@ import io
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
 from PIL import Image
+from waiting import find_free_port, is_ready, start_server, wait_until
 
 from groupwise.core import DataError, RunError
-from groupwise.feedback import FeedbackStore
 from groupwise.serving import Answer
 from groupwise.serving.feedback import Desk
 
@@ -55,15 +54,7 @@ def ask(client):
     return client.post("/v1/predict", json={"row": {"task": "doors"}}).json()
 
 
-def wait_for(is_so):
-    for _ in range(1000):
-        if is_so():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never came")
-
-
-def test_a_reload_serves_what_is_named_then(start, named):
+def test_a_reload_serves_what_is_named_then_and_opens_nothing_twice(start, named):
     client = start()
     assert ask(client)["model"] == "v1"
     named.version = "v2"
@@ -76,12 +67,8 @@ def test_a_reload_serves_what_is_named_then(start, named):
     assert 'groupwise_served_version{version="v2"} 1.0' in metrics
     assert 'version="v1"' not in metrics
     assert 'groupwise_reloads_total{outcome="new"} 1.0' in metrics
-
-
-def test_the_same_version_again_changes_nothing_and_is_not_opened(start, named):
-    client = start()
     named.problem = AssertionError("opened")
-    assert client.post("/v1/reload").json() == {"version": "v1", "is_new": False}
+    assert client.post("/v1/reload").json() == {"version": "v2", "is_new": False}
 
 
 @pytest.mark.parametrize(
@@ -113,15 +100,6 @@ def test_a_version_with_other_labels_is_refused(start, named):
     refused = client.post("/v1/reload")
     assert (refused.status_code, "other labels" in refused.json()["detail"]) == (409, True)
     assert ask(client)["model"] == "v1"
-
-
-def test_a_reload_needs_the_token(start, named):
-    client = start(token="a secret of ours")
-    named.version = "v2"
-    assert client.post("/v1/reload").status_code == 401
-    client.headers["Authorization"] = "Bearer a secret of ours"
-    assert ask(client)["model"] == "v1"
-    assert client.post("/v1/reload").json()["is_new"]
 
 
 def test_the_old_version_answers_while_the_new_one_is_opened(start, named):
@@ -159,7 +137,7 @@ def test_a_question_is_answered_by_the_version_that_made_it_and_then_it_is_let_g
         gc.collect()
         return is_gone() is None
 
-    wait_for(has_gone)
+    wait_until(has_gone)
     assert sum(one.name.startswith("predictor") for one in threading.enumerate()) == 1
 
 
@@ -186,8 +164,7 @@ def test_two_reloads_at_once_swap_once(start, named):
     assert sorted(one["is_new"] for one in found) == [False, True]
 
 
-def test_feedback_on_an_answer_of_the_version_before_keeps_that_version(start, named, tmp_path):
-    store = FeedbackStore(tmp_path / "kept")
+def test_feedback_on_an_answer_of_the_version_before_keeps_that_version(start, named, store):
     client = start(desk=Desk(store, key=b"a secret of the tests"))
     old = ask(client)["answer_id"]
     named.version = "v2"
@@ -206,40 +183,22 @@ def test_feedback_on_an_answer_of_the_version_before_keeps_that_version(start, n
 JOB = Path(__file__).parents[1] / "fixtures" / "serving_job.py"
 
 
-def wait_for_stop(is_so: Callable[[], bool], process: subprocess.Popen) -> None:
-    for _ in range(6000):
-        if is_so():
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    raise AssertionError("it never came")
-
-
-def is_ready(url: str) -> bool:
-    with suppress(httpx2.TransportError):
-        return httpx2.get(f"{url}/readyz").status_code == 200
-    return False
-
-
 @pytest.fixture
 def start_job(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen, int]]]:
     """Start a server in a process of its own and return it with its port when it is ready."""
     with ExitStack() as stack:
 
         def start_one(*settings: str) -> tuple[subprocess.Popen, int]:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+            port = find_free_port()
             (tmp_path / "manifest.json").write_text("{}")
-            process = subprocess.Popen(
-                [sys.executable, JOB, tmp_path, str(port), *settings],
+            process = start_server(
+                [JOB, tmp_path, port, *settings],
+                port,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
             stack.callback(process.kill)
-            wait_for_stop(lambda: is_ready(f"http://127.0.0.1:{port}"), process)
             return process, port
 
         yield start_one
@@ -258,7 +217,7 @@ def test_what_is_being_answered_is_answered_first(
         asked = pool.submit(
             httpx2.post, f"{url}/v1/predict", files=files, data={"row": "{}"}, timeout=60
         )
-        wait_for_stop((tmp_path / "answering").exists, process)
+        wait_until((tmp_path / "answering").exists)
         process.send_signal(number)
         answer = asked.result()
     assert (answer.status_code, answer.json()["answer"]) == (200, "通过")

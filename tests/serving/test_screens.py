@@ -8,7 +8,6 @@ import pytest
 from counting_judge import CountingJudge
 
 from groupwise.core import digest_bytes
-from groupwise.feedback import FeedbackStore
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.serving import Answer
 from groupwise.serving.bench import Screens
@@ -60,12 +59,7 @@ def ask(client, picture, **fields):
     return client.post("/v1/screens", json={"picture": held, "task": "doors", **fields})
 
 
-def read_metric(client, name):
-    lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
-
-
-def test_a_screen_gets_the_label_that_predict_gives(start, draw):
+def test_a_screen_gets_the_label_that_predict_gives(start, draw, read_metric):
     judge = Judge(AssertionError("asked"))
     client = start(behind=Screens(judge))
     for colour, label in (("green", YES), ("red", NO)):
@@ -156,7 +150,7 @@ def test_there_are_no_screens_where_rows_are_none(start, draw):
     ],
 )
 def test_where_the_policy_is_not_sure_the_judge_decides(
-    start, draw, sure, policy, judged, expected
+    start, draw, sure, read_metric, policy, judged, expected
 ):
     sure(*policy)
     judge = Judge(make_verdict(judged))
@@ -183,7 +177,7 @@ def test_where_the_policy_is_not_sure_the_judge_decides(
 )
 @pytest.mark.parametrize("label", [YES, pytest.param(None, marks=pytest.mark.slow)])
 def test_without_a_verdict_the_policys_answer_stands_and_a_person_should_look(
-    start, draw, sure, found, delay_s, why, label
+    start, draw, sure, read_metric, found, delay_s, why, label
 ):
     sure(0.6 if label else None, label)
     client = start(behind=Screens(Judge(found, delay_s)), screens={"judge_timeout_s": 0.2})
@@ -230,9 +224,8 @@ def test_without_a_judge_an_unsure_label_is_for_a_person(start, draw, sure):
     assert found["needs_person"]
 
 
-def test_who_decided_is_kept_with_the_answer(start, draw, sure, tmp_path):
+def test_who_decided_is_kept_with_the_answer(start, draw, sure, store):
     sure(0.6)
-    store = FeedbackStore(tmp_path / "kept")
     judge = Judge(make_verdict(0.1))
     desk = Desk(store, key=b"a secret of the tests")
     client = start(behind=Screens(judge), desk=desk)

@@ -1,7 +1,6 @@
 """Mixes: by ratio, without a problem or nearly the same one in two splits, and all rows counted."""
 
 import json
-import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from real_data import find_real
 from sandbox_host import needs_bubblewrap
 
 from groupwise.core import DataError
@@ -161,14 +161,8 @@ def test_two_sources_with_the_same_id_are_refused():
         mix_problems([one, other], MixSettings(sources=(one.source, other.source)))
 
 
-DEFAULT = Path(__file__).parents[3] / ".." / "shared" / "data"
-
-
 def load_real_sets(name: Any, **settings: Any) -> LoadedProblems:
-    folder = Path(os.environ.get("GROUPWISE_DATA", DEFAULT)) / name
-    if not folder.is_dir():
-        pytest.skip(f"needs the set {name}; there is no {folder} (set GROUPWISE_DATA)")
-    loaded = load_problems(ProblemSource(name=name, path=str(folder), **settings))
+    loaded = load_problems(ProblemSource(name=name, path=str(find_real(name)), **settings))
     assert len(loaded.train) + len(loaded.test) + loaded.drops.total == loaded.num_rows
     ids = [problem.id for problem in (*loaded.train, *loaded.test)]
     assert len(set(ids)) == len(ids)

@@ -54,5 +54,4 @@ def load(tmp_path: Path) -> Callable[..., LoadedTable]:
 
 @pytest.fixture
 def write_table() -> Callable[..., Path]:
-    """Return the writer of tables."""
     return write_rows

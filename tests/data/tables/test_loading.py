@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from asked_rows import ASKED, ask, ask_many
+from asked_rows import ASKED, ask, ask_many, count, list_examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,10 +22,6 @@ Load = Callable[..., LoadedTable]
 Write = Callable[..., Path]
 
 
-def list_examples(loaded: LoadedTable):
-    return [example for examples in loaded.splits.values() for example in examples]
-
-
 def test_a_row_becomes_an_example(load: Load):
     rows = ask_many(8, 门店="甲", 分数=4.0, 备注=None, 嵌套={"a": [1, float("nan")]})
     rows = [{**row, "门店": f"店{n}"} for n, row in enumerate(rows)]
@@ -34,11 +30,7 @@ def test_a_row_becomes_an_example(load: Load):
     assert first.prompt == (Message("system", "你是审核员。"), Message("user", "第1个评论好吗？"))
     assert (first.label, first.pictures) == ("好评", ())
     assert first.fields == {**rows[1], "嵌套": {"a": [1, None]}, "_row": "rows.jsonl:2"}
-    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
-        "train": 4,
-        "validation": 2,
-        "test": 2,
-    }
+    assert count(loaded) == (4, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -217,11 +209,7 @@ def test_a_column_says_the_split(load: Load):
     parts = ["训练", "Train", "dev", "测试", "unlabelled", None]
     rows = [ask(n, part=part) for n, part in enumerate(parts)]
     loaded = load(rows, columns={**ASKED, "split": "part"})
-    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
-        "train": 2,
-        "validation": 1,
-        "test": 1,
-    }
+    assert count(loaded) == (2, 1, 1)
     assert loaded.drops.counts == {"of a split that is not used": 2}
     assert not loaded.findings
 
@@ -234,11 +222,7 @@ def test_a_split_that_is_not_given_is_taken_from_training(
         "test": write_table(tmp_path / "b.csv", [ask(n) for n in range(30, 40)]),
     }
     loaded = load(files={name: str(path) for name, path in files.items()}, columns=ASKED)
-    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
-        "train": 20,
-        "validation": 10,
-        "test": 10,
-    }
+    assert count(loaded) == (20, 10, 10)
     assert loaded.sources == {
         "train": {"a.csv": 20},
         "validation": {"a.csv": 10},
@@ -255,11 +239,7 @@ def test_what_several_splits_ask_stays_in_the_test_split(
         for name, numbers in parts.items()
     }
     loaded = load(files=files, columns=ASKED)
-    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
-        "train": 7,
-        "validation": 5,
-        "test": 3,
-    }
+    assert count(loaded) == (7, 5, 3)
     assert loaded.drops.counts == {"prompt of another split": 4}
 
 

@@ -1,9 +1,9 @@
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from asked_rows import count
+from real_data import find_real
 
 from groupwise.data.tables.loading import LoadedTable
 
@@ -15,26 +15,8 @@ CHOICE_PROMPT = (
 )
 
 
-@pytest.fixture(scope="session")
-def find_set() -> Callable[[str], str]:
-    """Return a finder of the real sets, or skip."""
-    default = Path(__file__).parents[3] / ".." / "shared" / "data"
-
-    def find(name: str) -> str:
-        folder = Path(os.environ.get("GROUPWISE_DATA", default)) / name
-        if not folder.is_dir():
-            pytest.skip(f"needs the set {name}; there is no {folder} (set GROUPWISE_DATA)")
-        return str(folder)
-
-    return find
-
-
-def count(loaded: LoadedTable) -> dict[str, int]:
-    return {split: len(examples) for split, examples in loaded.splits.items()}
-
-
-def test_gsm8k(load: Load, find_set: Any):
-    folder = find_set("gsm8k")
+def test_gsm8k(load: Load):
+    folder = find_real("gsm8k")
     loaded = load(
         files={"train": f"{folder}/train.jsonl", "test": f"{folder}/test.jsonl"},
         columns={
@@ -44,14 +26,14 @@ def test_gsm8k(load: Load, find_set: Any):
         },
     )
     assert loaded.num_rows == 7473 + 1319
-    assert count(loaded)["test"] == 1319
+    assert count(loaded)[-1] == 1319
     assert not loaded.findings
     assert loaded.splits["test"][0].label == "18"
     assert len(loaded.targets) == 7473 + 1319 - loaded.drops.total
 
 
-def test_mmlu_by_subject_trains_on_the_test_part_and_says_so(load: Load, find_set: Any):
-    folder = find_set("mmlu")
+def test_mmlu_by_subject_trains_on_the_test_part_and_says_so(load: Load):
+    folder = find_real("mmlu")
     loaded = load(
         files=[f"{folder}/dev", f"{folder}/test/*.csv"],
         columns={
@@ -97,10 +79,8 @@ def test_mmlu_by_subject_trains_on_the_test_part_and_says_so(load: Load, find_se
         ),
     ],
 )
-def test_files_load_as_they_are(
-    load: Load, find_set: Any, files: str, columns: dict[str, Any], num_rows: int
-):
+def test_files_load_as_they_are(load: Load, files: str, columns: dict[str, Any], num_rows: int):
     folder, _, name = files.partition("/")
-    loaded = load(files=f"{find_set(folder)}/{name}", columns=columns)
+    loaded = load(files=f"{find_real(folder)}/{name}", columns=columns)
     assert loaded.num_rows == num_rows
     assert loaded.drops.total < 0.02 * num_rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import datasets
 import pytest
-from asked_rows import ASKED, ask
+from asked_rows import ASKED, ask, count, list_examples
 from PIL import Image
 from scenes import copy_scene, draw_scene
 
@@ -90,14 +90,15 @@ def test_loops_of_a_row_are_bounded_together():
 
 Load = Callable[..., LoadedTable]
 SHOWN = {**ASKED, "pictures": "图片"}
+Draw = Callable[..., str]
 
 
 @pytest.fixture
-def draw(tmp_path: Path, draw_picture: Callable[..., Path]) -> Callable[[int], str]:
-    """Return a drawer of pictures beside the rows, which tells their names."""
+def draw(tmp_path: Path, draw_picture: Callable[..., Path]) -> Draw:
+    """Return a drawer of numbered pictures beside the rows, which tells their names."""
 
-    def draw(number: int) -> str:
-        path = draw_picture(tmp_path / "照片" / f"{number}.png", number=number)
+    def draw(number: int, name: str = "图{}.png") -> str:
+        path = draw_picture(tmp_path / "照片" / name.format(number), number=number)
         return path.relative_to(tmp_path).as_posix()
 
     return draw
@@ -109,7 +110,7 @@ def make_settings(columns: dict[str, Any], **settings: Any) -> TableSettings:
 
 @pytest.mark.parametrize("name", ["asked.jsonl", "asked.csv"])
 def test_a_row_asks_what_it_asked_in_training(
-    load: Load, write_table: Callable[..., Path], tmp_path: Path, draw: Any, name: str
+    load: Load, write_table: Callable[..., Path], tmp_path: Path, draw: Draw, name: str
 ):
     columns = {**SHOWN, "prompt": "{{ _file }}: {{ " + ASKED["prompt"] + " }}"}
     rows = [ask(number, 图片=draw(number)) for number in range(8)]
@@ -127,7 +128,7 @@ def test_a_row_asks_what_it_asked_in_training(
     assert asked[0].where.startswith("rows.")
 
 
-def test_the_files_of_pictures_are_never_taken_from_a_row(tmp_path: Path, draw: Any):
+def test_the_files_of_pictures_are_never_taken_from_a_row(tmp_path: Path, draw: Draw):
     settings, path = make_settings(SHOWN), tmp_path / draw(1)
     row = {key: value for key, value in ask(1).items() if key != "图片"}
     assert ask_about_row(settings, row, [path], tmp_path).pictures[0].path == path
@@ -179,7 +180,6 @@ def load(folder: Path, near: NearDuplicates, seed: int, splits: dict[str, str]) 
 
 
 def find_splits(loaded: LoadedTable) -> dict[str, str]:
-    """Return the split of each picture."""
     return {
         picture.path.name: split
         for split, examples in loaded.splits.items()
@@ -287,29 +287,13 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str):
         load_table_settings(**values)
 
 
-Draw = Callable[..., str]
 Publish = Callable[..., Path]
 
 
-def list_examples(loaded: LoadedTable):
-    return [example for examples in loaded.splits.values() for example in examples]
-
-
-@pytest.fixture
-def draw_number(tmp_path: Path, draw_picture: Callable[..., Path]) -> Callable[..., str]:
-    """Return a drawer of numbered pictures beside the rows, which tells their names."""
-
-    def draw_number(number: int, name: str = "图{}.png") -> str:
-        path = draw_picture(tmp_path / "照片" / name.format(number), number=number)
-        return path.relative_to(tmp_path).as_posix()
-
-    return draw_number
-
-
 def test_pictures_are_found_beside_the_rows_and_are_no_field(
-    load: Load, draw_number: Draw, tmp_path: Path
+    load: Load, draw: Draw, tmp_path: Path
 ):
-    rows = [ask(n, 图片=draw_number(n)) for n in range(8)]
+    rows = [ask(n, 图片=draw(n)) for n in range(8)]
     loaded = load(rows, columns=SHOWN)
     example = next(e for e in list_examples(loaded) if e.prompt[0].text == rows[3]["问题"])
     [picture] = example.pictures
@@ -321,16 +305,9 @@ def test_pictures_are_found_beside_the_rows_and_are_no_field(
     }
 
 
-def test_a_row_may_have_several_pictures(load: Load, draw_number: Draw):
-    names = [draw_number(n) for n in range(12)]
-    rows = [
-        ask(
-            n, 图片=names[n : n + 2] if n % 2 else json.dumps(names[n : n + 2]), front=names[11 - n]
-        )
-        for n in range(4)
-    ]
-    for number, row in enumerate(rows):
-        row["图片"] = names[2 * number : 2 * number + 2]
+def test_a_row_may_have_several_pictures(load: Load, draw: Draw):
+    names = [draw(n) for n in range(12)]
+    rows = [ask(n, 图片=names[2 * n : 2 * n + 2], front=names[11 - n]) for n in range(4)]
     rows[0]["图片"] = json.dumps(rows[0]["图片"], ensure_ascii=False)
     loaded = load(rows, columns={**ASKED, "pictures": ["图片", "front"]})
     found = {e.prompt[0].text: [p.path.name for p in e.pictures] for e in list_examples(loaded)}
@@ -338,7 +315,7 @@ def test_a_row_may_have_several_pictures(load: Load, draw_number: Draw):
     assert found[rows[1]["问题"]] == ["图2.png", "图3.png", "图10.png"]
 
 
-def test_a_chat_says_where_its_pictures_stand(load: Load, draw_number: Draw):
+def test_a_chat_says_where_its_pictures_stand(load: Load, draw: Draw):
     def chat(*parts: str) -> list[dict[str, Any]]:
         content = [{"type": "image"} if p == "图" else {"type": "text", "text": p} for p in parts]
         return [{"role": "user", "content": content}]
@@ -347,7 +324,7 @@ def test_a_chat_says_where_its_pictures_stand(load: Load, draw_number: Draw):
         {
             "问题": chat("先", "图", "后", "图"),
             "答案": "好",
-            "图片": [draw_number(2 * n), draw_number(2 * n + 1)],
+            "图片": [draw(2 * n), draw(2 * n + 1)],
         }
         for n in range(4)
     ]
@@ -359,26 +336,22 @@ def test_a_chat_says_where_its_pictures_stand(load: Load, draw_number: Draw):
     assert loaded.drops.counts == {"pictures and their places differ in number": 2}
 
 
-def test_questions_about_one_picture_stay_together(load: Load, draw_number: Draw):
-    rows = [ask(n, 图片=draw_number(n // 3)) for n in range(36)]
+def test_questions_about_one_picture_stay_together(load: Load, draw: Draw):
+    rows = [ask(n, 图片=draw(n // 3)) for n in range(36)]
     loaded = load(rows, columns=SHOWN)
     shown = [{e.pictures[0].digest for e in examples} for examples in loaded.splits.values()]
     assert [len(found) for found in shown] == [6, 3, 3]
     assert loaded.drops.total == 0
 
 
-def test_a_picture_of_two_splits_stays_in_one(load: Load, draw_number: Draw):
+def test_a_picture_of_two_splits_stays_in_one(load: Load, draw: Draw):
     parts = ["train", "train", "dev", "test", "train", "dev"]
-    rows = [ask(n, part=part, 图片=draw_number(n)) for n, part in enumerate(parts)]
-    rows[4]["图片"] = draw_number(3, "复制{}.png")
+    rows = [ask(n, part=part, 图片=draw(n)) for n, part in enumerate(parts)]
+    rows[4]["图片"] = draw(3, "复制{}.png")
     rows[5]["图片"] = rows[0]["图片"]
     loaded = load(rows, columns={**SHOWN, "split": "part"})
     assert loaded.drops.counts == {"picture of another split": 2}
-    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
-        "train": 1,
-        "validation": 2,
-        "test": 1,
-    }
+    assert count(loaded) == (1, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -395,20 +368,20 @@ def test_a_picture_of_two_splits_stays_in_one(load: Load, draw_number: Draw):
     ],
 )
 def test_a_row_without_its_picture_is_counted(
-    load: Load, draw_number: Draw, tmp_path: Path, value: Any, reason: str
+    load: Load, draw: Draw, tmp_path: Path, value: Any, reason: str
 ):
-    rows = [ask(n, 图片=draw_number(n)) for n in range(6)]
+    rows = [ask(n, 图片=draw(n)) for n in range(6)]
     whole = (tmp_path / rows[5]["图片"]).read_bytes()
     (tmp_path / "torn.png").write_bytes(whole[: len(whole) // 2])
     loaded = load([*rows, ask(6, 图片=value)], columns=SHOWN)
     assert loaded.drops.counts == {reason: 1}
 
 
-def test_the_digest_follows_the_pictures(draw_number: Draw, tmp_path: Path, write_table: Any):
-    path = write_table(tmp_path / "rows.csv", [ask(n, 图片=draw_number(n)) for n in range(3)])
+def test_the_digest_follows_the_pictures(draw: Draw, tmp_path: Path, write_table: Any):
+    path = write_table(tmp_path / "rows.csv", [ask(n, 图片=draw(n)) for n in range(3)])
     table = load_config(TableSettings, {"files": str(path), "columns": SHOWN})
     first = digest_table(table)
-    draw_number(9)
+    draw(9)
     assert digest_table(table) == first
     Image.new("RGB", (8, 8)).save(tmp_path / "照片" / "图2.png")
     second = digest_table(table)
@@ -457,11 +430,7 @@ def test_a_data_set_of_the_hub_is_read_from_its_folder(
         is_saved, train=range(6), validation=range(6, 8), test=range(8, 10), extra=range(1)
     )
     loaded = load(hub=str(folder), columns=SHOWN)
-    assert {split: len(examples) for split, examples in loaded.splits.items()} == {
-        "train": 6,
-        "validation": 2,
-        "test": 2,
-    }
+    assert count(loaded) == (6, 2, 2)
     assert loaded.sources["test"] == {f"{folder} test": 2}
     picture = loaded.splits["test"][0].pictures[0]
     assert picture.digest == digest_bytes(paint(8)) == digest_file(picture.path)
@@ -491,11 +460,11 @@ def test_a_hub_that_cannot_be_reached_is_told(load: Load, monkeypatch: pytest.Mo
 
 
 def test_pictures_outside_the_folder_of_the_rows_are_refused_unless_that_is_allowed(
-    load: Load, draw_number: Draw, tmp_path: Path, draw_picture: Callable[..., Path]
+    load: Load, draw: Draw, tmp_path: Path, draw_picture: Callable[..., Path]
 ):
     outside = draw_picture(tmp_path.parent / f"{tmp_path.name}-secret.png", number=9)
     rows = [
-        *(ask(n, 图片=draw_number(n)) for n in range(7)),
+        *(ask(n, 图片=draw(n)) for n in range(7)),
         ask(7, 图片=[f"../{outside.name}"]),
     ]
     with pytest.raises(DataError, match=r"1 pictures that rows name lie outside of"):

@@ -1,5 +1,6 @@
 """A run of on_task with its data and a judge, for all that is handed to other trainers."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,3 +21,9 @@ def judge_server() -> Iterator[FaultyServer]:
 def judged_run(judge_server: FaultyServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run; only to be read."""
     return prepare_judged_run(tmp_path_factory.mktemp("judged"), judge_server)
+
+
+@pytest.fixture
+def own_run(judged_run: Path, tmp_path: Path) -> Path:
+    """A copy that may be changed."""
+    return Path(shutil.copytree(judged_run, tmp_path / "run"))

@@ -61,7 +61,6 @@ SWIFT = {
 
 
 def write(finished: Path, out: Path, trainer: Any, values: Any) -> Path:
-    """Return the script of a finished run with other settings."""
     run = open_run(finished)
     config = SmallConfig.model_validate({**dump_config(run.config), **values})
     export_for_trainer(type(run)(run.folder, run.recipe, run.task, config), out, trainer)

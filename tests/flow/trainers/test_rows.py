@@ -133,11 +133,9 @@ def put_into(run: Path, examples: Sequence[Example]) -> None:
 
 
 @pytest.fixture
-def changed(judged_run: Path, tmp_path: Path) -> Path:
-    """A copy of the run, with one prompt that has tags in its words and one without a label."""
-    run = tmp_path / "run"
-    shutil.copytree(judged_run, run)
-    first, second, *rest = read_asked(run)
+def changed(own_run: Path) -> Path:
+    """The run with one prompt that has tags in its words and one without a label."""
+    first, second, *rest = read_asked(own_run)
     words = first.prompt[0].text.replace("Task:", "Task: <video> in HTML,")
     tagged = make_example(
         [Message("user", words)], cluster="c", pictures=first.pictures, label="on-task"
@@ -145,8 +143,8 @@ def changed(judged_run: Path, tmp_path: Path) -> Path:
     unlabelled = make_example(
         second.prompt, cluster="c", label=None, fields={"task": "nobody knows"}
     )
-    put_into(run, [tagged, unlabelled, *rest])
-    return run
+    put_into(own_run, [tagged, unlabelled, *rest])
+    return own_run
 
 
 @pytest.mark.parametrize("trainer", ["verl", "swift"])
@@ -154,8 +152,7 @@ def test_what_cannot_be_a_row_is_left_out_and_counted(
     changed: Path, tmp_path: Path, trainer, command_line: CommandLine
 ) -> None:
     num_asked = len(read_asked(changed))
-    done = command_line("export", changed, "--format", trainer, "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = command_line.succeed("export", changed, "--format", trainer, "--out", tmp_path / "out")
     ending = {"verl": "parquet", "swift": "jsonl"}[trainer]
     num_rows = len(read_rows(tmp_path / "out" / f"train.{ending}"))
     left_out = [line for line in done.stdout.splitlines() if line.startswith("left out: ")]
@@ -165,54 +162,40 @@ def test_what_cannot_be_a_row_is_left_out_and_counted(
 
 
 def test_words_of_prompts_without_pictures_may_have_tags_for_verl(
-    finished: Path, tmp_path: Path
+    copied: Path, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    asked = read_asked(run)
+    asked = read_asked(copied)
     tagged = make_example([Message("user", "<image> is a tag")], cluster="c", label=asked[0].label)
-    put_into(run, [*asked, tagged])
-    verl = export_for_trainer(open_run(run), tmp_path / "verl", "verl")
-    swift = export_for_trainer(open_run(run), tmp_path / "swift", "swift")
+    put_into(copied, [*asked, tagged])
+    verl = export_for_trainer(open_run(copied), tmp_path / "verl", "verl")
+    swift = export_for_trainer(open_run(copied), tmp_path / "swift", "swift")
     assert (verl.drops.total, swift.drops.total) == (0, 1)
     assert "images" not in read_rows(tmp_path / "verl" / "train.parquet")[0]
 
 
-def test_a_picture_that_has_changed_is_refused(judged_run: Path, tmp_path: Path, command_line):
-    run = tmp_path / "run"
-    shutil.copytree(judged_run, run)
-    picture: Picture = read_asked(run)[0].pictures[0]
+def test_a_picture_that_has_changed_is_refused(own_run: Path, tmp_path: Path, command_line):
+    picture: Picture = read_asked(own_run)[0].pictures[0]
     Image.new("RGB", (4, 4)).save(picture.path)
-    done = command_line("export", run, "--format", "verl", "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "has changed since it was read" in done.stderr
-    assert done.stderr.count("\n") == 1
+    words = ("export", own_run, "--format", "verl", "--out", tmp_path / "out")
+    assert "has changed since it was read" in command_line.refuse_in_a_line(*words)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_pictures_of_some_rows_are_not_lost_behind_a_first_row_without(
-    judged_run: Path, tmp_path: Path
+    own_run: Path, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(judged_run, run)
-    asked = read_asked(run)
-    bare = make_example(
-        [Message("user", "?")], cluster="c", label="on-task", fields={"task": "none"}
-    )
-    put_into(run, [bare, *asked])
-    export_for_trainer(open_run(run), tmp_path / "out", "verl")
+    asked, fields = read_asked(own_run), {"task": "none"}
+    bare = make_example([Message("user", "?")], cluster="c", label="on-task", fields=fields)
+    put_into(own_run, [bare, *asked])
+    export_for_trainer(open_run(own_run), tmp_path / "out", "verl")
     rows = read_rows(tmp_path / "out" / "train.parquet")
     assert [len(row["images"]) for row in rows] == [0, *(1 for _ in asked)]
 
 
-def test_no_rows_at_all_is_one_sentence(judged_run: Path, tmp_path: Path, command_line) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(judged_run, run)
-    tagged = make_example([Message("user", "<bbox>")], cluster="c", label="on-task")
-    put_into(run, [tagged])
-    done = command_line("export", run, "--format", "swift", "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "got 1 x <bbox> in the words of a prompt" in done.stderr
+def test_no_rows_at_all_is_one_sentence(own_run: Path, tmp_path: Path, command_line) -> None:
+    put_into(own_run, [make_example([Message("user", "<bbox>")], cluster="c", label="on-task")])
+    words = ("export", own_run, "--format", "swift", "--out", tmp_path / "out")
+    assert "got 1 x <bbox> in the words of a prompt" in command_line.refuse_in_a_line(*words)
     assert not (tmp_path / "out").exists()
 
 
@@ -231,10 +214,7 @@ def test_mistakes_are_one_sentence(
         ((empty, "--out", tmp_path / "out"), "has no data yet; got no prepare"),
         ((tmp_path / "none", "--out", tmp_path / "out"), "holds no run"),
     ):
-        done = command_line("export", *words, "--format", trainer)
-        assert done.returncode == 2
-        assert said in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert said in command_line.refuse_in_a_line("export", *words, "--format", trainer)
     assert (tmp_path / "full" / "mine.txt").read_text() == "kept"
     assert not (tmp_path / "out").exists()
 

@@ -7,17 +7,10 @@ import httpx2
 import pytest
 from stand_in import Person
 
-from groupwise.feedback import FeedbackStore, Shown
+from groupwise.feedback import Shown
 from groupwise.serving.feedback import Desk
 
 KEY = b"a secret of the tests"
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = FeedbackStore(tmp_path / "kept")
-    yield store
-    store.close()
 
 
 @pytest.fixture

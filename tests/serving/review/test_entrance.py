@@ -57,7 +57,7 @@ def test_without_token_or_name_nobody_comes_in(enter, fields, status, said):
 
 
 def test_cookies_are_for_this_page_and_for_no_script(enter):
-    ann = enter()
+    ann = enter(token="geheimnis")
     [cookie] = ann.entered.headers.get_list("set-cookie")[:1]
     parts = {part.strip().lower() for part in cookie.split(";")[1:]}
     assert {"httponly", "samesite=strict", "path=/review"} <= parts
@@ -66,10 +66,7 @@ def test_cookies_are_for_this_page_and_for_no_script(enter):
     behind = {"X-Forwarded-Proto": "https"}
     login = ann.client.get("/review/login", headers=behind)
     assert "secure" in login.headers["set-cookie"].lower()
-
-
-def test_a_session_over_tls_is_secure_whatever_the_proxy_says(enter):
-    ann = enter(token="geheimnis")
+    # So is a session over TLS, whatever the proxy says.
     ann.page = ann.client.get("/review/login").text
     sent = {"Host": "pages.example", "Origin": "https://pages.example"}
     entered = ann.post("login", sent, name="ann", token="geheimnis")

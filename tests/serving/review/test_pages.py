@@ -444,10 +444,6 @@ def test_pictures_that_look_alike_wait_for_others(waiting, remember, draw):
 
 
 def draw_split(draw):
-    import io
-
-    from PIL import Image
-
     picture = Image.open(io.BytesIO(draw("white")))
     picture.paste("black", (0, 0, 16, 24))
     stream = io.BytesIO()
