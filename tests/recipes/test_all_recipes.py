@@ -388,15 +388,7 @@ def test_what_a_reward_says_is_told_part_by_part():
 
 @dataclass(frozen=True)
 class Made:
-    """What a recipe adds to a run.
-
-    Attributes:
-        predictions: of its test split.
-        sections: of its report.
-        measures: its own.
-        policies: of the run.
-        data: the user's own texts, which may be in any language.
-    """
+    """What a recipe adds to a run; its data are a user's own texts, in whatever language."""
 
     predictions: Sequence[Prediction]
     sections: Sequence[Section]
