@@ -16,7 +16,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assemble import DOCS, ROOT, list_pages
 from groupwise.data.problems import MixSettings
-from groupwise.evaluation.published import read_published
 from groupwise.pipeline import find_recipes
 from groupwise.serving import ServeSettings
 
@@ -87,15 +86,6 @@ def test_every_page_has_its_blocks_found():
     found = [(m["kind"], m["why"], m["text"]) for m in BLOCK.finditer(text)]
     assert found == [("python", "it needs a server", "x\n"), ("", None, "groupwise doctor\n")]
     assert list(list_blocks(page))
-
-
-def test_the_file_of_cells_in_the_docs_is_one(tmp_path: Path) -> None:
-    (text,) = [one.text for one in list_blocks(DOCS / "comparing.md") if one.kind == "json"]
-    path = tmp_path / "cells.json"
-    path.write_text(text, encoding="utf-8")
-    found = read_published(path)
-    assert found.systems == ("0.12", "0.15")
-    assert len([one for one in found.results if one.value is not None]) == 2
 
 
 def test_the_first_page_lists_all_systems() -> None:

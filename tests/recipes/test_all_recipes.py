@@ -15,13 +15,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from group_words import FAIL, PARSER, PASS
 from one_language import list_foreign
-from plan_keys import write_done
+from plan_keys import (
+    copy_sources,
+    list_changed,
+    plan,
+    read_config,
+    read_keys,
+    write_base,
+    write_done,
+)
 from recipe_plans import PLANS, make_plan
 from run_folders import CONDITIONS, MANIFEST, POLICIES
 from tables import read_tables
@@ -56,7 +65,13 @@ from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals
 from groupwise.flow.settings import RivalSettings
 from groupwise.inference.responder import RequestCause
-from groupwise.pipeline import find_config, find_recipe, find_recipes, run_steps
+from groupwise.pipeline import (
+    check_recipe,
+    find_recipe,
+    find_recipes,
+    list_configs,
+    run_steps,
+)
 from groupwise.rewards.audit.rows import Evidence, Outcome, Rule, point_at
 from groupwise.sandbox.result import Status
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
@@ -70,7 +85,6 @@ from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.measuring import MEASURES as VISUAL_MEASURES
 from groupwise_recipes.visual_reasoning.sections import make_sections as of_visual_reasoning
 from groupwise_recipes.visual_reasoning.sections import make_source_sections
-from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.measuring import MEASURES as WORKFLOWS_MEASURES
 from groupwise_recipes.workflows.outcome import PolicyReason
 from groupwise_recipes.workflows.programs.reasons import REASONS
@@ -79,8 +93,7 @@ from groupwise_recipes.workflows.sections import make_sections as of_workflows
 
 def load(name):
     recipe, config, settings = PLANS[name]
-    found = find_recipe(recipe)
-    return load_config(found.load_config_type(), find_config(found, config), overrides=settings)
+    return read_config(recipe, config, *settings)
 
 
 def list_paths(section, prefix=""):
@@ -90,12 +103,6 @@ def list_paths(section, prefix=""):
             yield from list_paths(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
-
-
-def read(config, path):
-    for name in path.split("."):
-        config = getattr(config, name)
-    return config
 
 
 def is_declared(step, path):
@@ -116,29 +123,26 @@ def test_every_recipe_is_looked_at():
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_each_stage_sees_what_it_declares_and_nothing_else(name, tmp_path):
+def test_each_stage_sees_what_it_declares_and_one_that_reads_more_stops_the_run(name, tmp_path):
     config = load(name)
-    for step in make_plan(name, tmp_path):
-        for path in list_paths(config):
-            if is_declared(step, path):
-                assert read(step.config, path) == read(config, path)
-            else:
-                with pytest.raises(ValueError) as refused:  # noqa: PT011 (the words are compared)
-                    read(step.config, path)
-                assert str(refused.value) == say_refused(step, path)
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_a_stage_whose_work_reads_another_setting_stops_the_run(name, tmp_path):
     steps = make_plan(name, tmp_path)
-    paths = list(list_paths(load(name)))
     for number, step in enumerate(steps):
-        path = next(one for one in paths if not is_declared(step, one))
-        greedy = replace(step, run=lambda context, path=path: read(context.config, path))
+        hidden = []
+        for path in list_paths(config):
+            read = attrgetter(path)
+            if is_declared(step, path):
+                assert read(step.config) == read(config)
+                continue
+            hidden.append(path)
+            with pytest.raises(ValueError) as refused:  # noqa: PT011 (the words are compared)
+                read(step.config)
+            assert str(refused.value) == say_refused(step, path)
+        read = attrgetter(hidden[0])
+        greedy = replace(step, run=lambda context, read=read: read(context.config))
         before = [replace(one, run=write_done, files=()) for one in steps[:number]]
         run = tmp_path / step.name
         run.mkdir()
-        with pytest.raises(ValueError, match=say_refused(step, path)):
+        with pytest.raises(ValueError, match=say_refused(step, hidden[0])):
             run_steps([*before, greedy], run)
 
 
@@ -147,10 +151,48 @@ TABLES = read_tables(__file__)
 
 @pytest.mark.parametrize("value", TABLES["they_are_refused_by_key"])
 def test_they_are_refused_by_key(value):
-    recipe = find_recipe("on_task")
     with pytest.raises(ConfigError, match=r"^1 problem\(s\)") as caught:
-        load_config(recipe.load_config_type(), find_config(recipe), overrides=[value])
+        read_config("on_task", "demo", value)
     assert f"{value.partition('=')[0]}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(("recipe", "configs"), TABLES["configs"].items())
+def test_files_that_are_only_included_are_no_configs(recipe, configs):
+    assert list_configs(find_recipe(recipe)) == configs
+
+
+@pytest.mark.parametrize("recipe", ["on_task", "group_qc"])
+def test_grpo_may_start_from_the_base(recipe, tmp_path):
+    config = read_config(recipe, "demo", "sft=null", "data.warmup_share=0")
+    steps = {step.name for step in find_recipe(recipe).plan(config, tmp_path / "run")}
+    assert "grpo" in steps
+    assert not {"sft", "sft_control"} & steps
+    preview = check_recipe(find_recipe(recipe), config, out=tmp_path / "run")
+    assert preview.problems == []
+    assert "sft steps" not in dict(preview.facts)
+
+
+@pytest.mark.parametrize(("recipe", "settings", "changed"), TABLES["redone_by_weights"])
+def test_replaced_weights_redo_every_step_that_loads_them(recipe, settings, changed, tmp_path):
+    base = write_base(tmp_path / "base")
+    given = [one.replace("BASE", str(base)) for one in settings]
+    before = read_keys(plan(recipe, tmp_path, "demo", *given))
+    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
+    found = list_changed(before, read_keys(plan(recipe, tmp_path, "demo", *given)))
+    assert found == set(changed)
+
+
+@pytest.mark.parametrize(("file", "old", "new", "changed"), TABLES["redone_by_code"])
+def test_code_that_is_edited_redoes_what_it_decides(tmp_path, monkeypatch, file, old, new, changed):
+    recipe = "group_qc" if "group_qc" in file else "on_task"
+    judged = (f"judge={{model: {write_base(tmp_path / 'base')}}}",) if recipe == "on_task" else ()
+    source = copy_sources(tmp_path / "src", monkeypatch) / file
+    before = read_keys(plan(recipe, tmp_path, "demo", *judged))
+    text = source.read_text(encoding="utf-8")
+    assert old in text
+    source.write_text(text.replace(old, new, 1), encoding="utf-8")
+    after = read_keys(plan(recipe, tmp_path, "demo", *judged))
+    assert list_changed(before, after) == set(changed)
 
 
 CALLS = TABLES["calls"]
@@ -322,9 +364,15 @@ def test_why_a_program_has_no_answer_is_said_in_chinese():
     assert [one for one in sorted({*REASONS.values(), *words, *ended}) if find_english(one)] == []
 
 
-@pytest.mark.parametrize(("evidence", "said"), TABLES["an_answer_that_shows_a_fault_stays"])
-def test_an_answer_that_shows_a_fault_stays_as_it_is(evidence, said):
-    assert Phrases("zh").translate(Evidence(*evidence).describe()) == said
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        *((Evidence(*one).describe(), said) for one, said in TABLES["answers_that_show_a_fault"]),
+        *TABLES["the_users_own_words_stay"],
+    ],
+)
+def test_the_users_own_words_and_an_answer_that_shows_a_fault_stay(told, said):
+    assert Phrases("zh").translate(told) == said
 
 
 def test_what_a_reward_says_is_told_part_by_part():
@@ -336,22 +384,9 @@ def test_what_a_reward_says_is_told_part_by_part():
     assert said == "应得 0（它说：'label: 通过 正确; mine: so be it; form: 两行'）"
 
 
-@pytest.mark.parametrize(("told", "said"), TABLES["the_users_own_words_stay"])
-def test_the_users_own_words_stay(told, said):
-    assert Phrases("zh").translate(told) == said
-
-
 @dataclass(frozen=True)
 class Made:
-    """What a recipe adds to a run.
-
-    Attributes:
-        predictions: of its test split.
-        sections: of its report.
-        measures: its own.
-        policies: of the run.
-        data: the user's own texts, which may be in any language.
-    """
+    """What a recipe adds to a run; its data are a user's own texts, in whatever language."""
 
     predictions: Sequence[Prediction]
     sections: Sequence[Section]
@@ -411,10 +446,7 @@ def make_task(_):
         replace(one, scores={"reward": 0.5, "fluency": 0.25, "my_checks": 1.0})
         for one in predict_all(("majority", "prompt", "grpo"), labels)
     ]
-    config = load_config(
-        TaskConfig,
-        TABLES["make_task"],
-    )
+    config = load_config(TaskConfig, TABLES["make_task"])
     data = (*labels, "my_checks", "My checks")
     return Made(rows, tell_flow(rows, labels), list_task_measures(config), data=data)
 
@@ -470,13 +502,12 @@ def make_workflows(_):
     ]
     opinions = {"rule": True, "judge": False}
     rows[0] = replace(rows[0], fields={**rows[0].fields, "opinions": opinions, "answer": "12"})
-    config = load_config(WorkflowsConfig, find_recipe("workflows").config_folder / "demo.yaml")
-    search = TABLES["make_workflows"]
+    config = read_config("workflows", "demo")
     gepa = RunPolicy(name="gepa", title="GEPA", title_zh="GEPA", kind="prompted")
     policies = [*POLICIES[:-1], gepa, POLICIES[-1]]
     sections = [
         section
-        for found in (search, None)
+        for found in (TABLES["make_workflows"], None)
         for section in of_workflows(rows, config, Policies(tuple(policies)), optimised=found)
     ]
     data = ("math", "timeout", "lost_place", "{{ problem }}", "{{ rules }}")
@@ -507,7 +538,6 @@ RECIPES = {
     "workflows": make_workflows,
     "visual_reasoning": make_visual_reasoning,
 }
-AUDIT = TABLES["audit"]
 REWARDS = {
     "findings": [
         {"level": "warning", "name": "denied", "count": 2}
@@ -534,7 +564,7 @@ def write_run(folder, recipe, made):
         sections=made.sections,
     )
     write_json(folder / "manifest.json", {**MANIFEST, "recipe": recipe, "config": {"seed": None}})
-    write_json(folder / "audit/audit.json", AUDIT)
+    write_json(folder / "audit/audit.json", TABLES["audit"])
     write_json(folder / "audit_rewards/audit.json", REWARDS)
     rows = [{"step": n, "reward": 0.5, "loss": 0.1, "kl": 0.1, "dead_groups": 0.9} for n in (1, 2)]
     write_jsonl(folder / "grpo/metrics.jsonl", rows)

@@ -126,14 +126,13 @@ def test_the_loss_is_that_of_the_model_itself(policy, lessons):
     assert fast.item() == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_pictures_are_as_loud_as_words_once_they_are_aligned(policy, lessons):
+def test_pictures_are_as_loud_as_words_and_only_words_count_as_looked_up(
+    policy, lessons, monkeypatch
+):
     words = policy.tokenizer(list(COLORS))["input_ids"]
     known = policy.model.get_input_embeddings().weight.detach()[[ids[0] for ids in words]]
     loudness = lessons.see(range(8)).norm(dim=-1).mean() / known.norm(dim=-1).mean()
     assert 0.2 < float(loudness) < 5
-
-
-def test_only_words_count_as_looked_up(lessons, monkeypatch):
     end = lessons.tokenizer.eos_token_id
     wanted = torch.tensor([5, end, 6, end])
     said = torch.tensor([5, end, 7, end])
@@ -191,8 +190,8 @@ ASKING = [make_item(number, split="test") for number in range(3)]
 A, B, C = (one.id for one in SHOWN[:3])
 
 
-def make_answerer(backend=None, **more):
-    return Answerer(backend or RepeatLast(), identity="weights", train=SHOWN, **more)
+def make_answerer(backend=None, *, train=SHOWN, **more):
+    return Answerer(backend or RepeatLast(), train=train, **{"identity": "weights", **more})
 
 
 def test_each_list_has_its_own_result_and_its_order_counts():
@@ -240,13 +239,11 @@ def test_a_list_is_asked_once_unless_anything_about_it_differs(tmp_path):
         {"form": FewShotForm("{question} Short answer:")},
         {"sampling": Sampling(max_new_tokens=3)},
         {"stream": StreamSettings(max_pixels=1000)},
+        {"identity": "other weights"},
     ):
         other = make_answerer(cache=cache, **more)
         list(other.ask(asked))
         assert other.num_asked == 2, more
-    other = Answerer(RepeatLast(), identity="other weights", train=SHOWN, cache=cache)
-    list(other.ask(asked))
-    assert other.num_asked == 2
     (turned,) = first.ask([(ASKING[0], [(B, A)])])
     assert turned[B, A].answer == "lum", "the order is part of it"
 
@@ -256,24 +253,23 @@ def test_a_list_is_asked_once_unless_anything_about_it_differs(tmp_path):
     [
         (" net\n", PUBLISHED_VQA, "net"),
         ("netQuestion:What is it? Short", PUBLISHED_VQA, "net"),
+        ("lumQuestion:What?", PUBLISHED_VQA, "lum"),
         ("What is it? A net", PUBLISHED_VQA, "What is it? A net"),
         ("\nfish net\nSay it", FewShotForm("{question}{pictures}", between="\n"), "fish net"),
         ("net; Q: What", FewShotForm("Q: {question} A:", between="; "), "net"),
         ("Question:What?", PUBLISHED_VQA, ""),
     ],
 )
-def test_an_answer_ends_where_another_example_begins(said, form, answer):
+def test_an_answer_ends_where_another_example_begins_and_is_scored_so(said, form, answer):
     assert cut_answer(said, form) == answer
 
-
-def test_what_is_scored_is_the_cut_answer():
-    class GoesOn(RepeatLast):
+    class Says(RepeatLast):
         def stream(self, *asked, **named):
             for number, outcome in super().stream(*asked, **named):
-                yield number, replace(outcome, text=f"{outcome.text}Question:What?")
+                yield number, replace(outcome, text=said)
 
-    (found,) = make_answerer(GoesOn()).ask([(ASKING[0], [(A,)])])
-    assert found == {(A,): Result("lum", 1.0)}
+    (found,) = make_answerer(Says(), form=form).ask([(ASKING[0], [(A,)])])
+    assert found[A,] == Result(answer, float(answer == "lum"))
 
 
 def test_what_cannot_be_asked_or_scored_is_named():
@@ -282,32 +278,25 @@ def test_what_cannot_be_asked_or_scored_is_named():
     query = make_example(ASKING[0].prompt, cluster="", fields={"question": "What?"})
     with pytest.raises(DataError, match="cannot be scored: no field answers"):
         list(make_answerer().ask([(query, [(A,)])]))
+    with pytest.raises(DataError, match="needs one picture; got 0"):
+        list_contents([ASKING[0].with_pictures(())])
+    with pytest.raises(DataError, match="has no field question"):
+        list_contents([make_example(ASKING[0].prompt, cluster="")])
 
 
 def test_conditions_differ_where_answers_may():
-    ours = make_answerer().describe(sampler="pools")
-    assert not find_differences(ours.describe(), ours.describe(), names=SAME_IN_EVALUATION)
-    others = {
-        "sampler": make_answerer().describe(sampler="other"),
-        "prompt": make_answerer(form=FewShotForm("{question}")).describe(sampler="pools"),
-        "decoding": make_answerer(sampling=Sampling(max_new_tokens=3)).describe(sampler="pools"),
-        "answerer": Answerer(RepeatLast(), identity="b", train=[]).describe(sampler="pools"),
-        "correct": make_answerer().describe(sampler="pools", correct_above=0.5),
-    }
-    for name, theirs in others.items():
-        found = find_differences(ours.describe(), theirs.describe(), names=SAME_IN_EVALUATION)
-        assert list(found) == [name]
-
-
-def test_a_drawn_item_is_asked_as_a_published_one(tmp_path):
-    item, other = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 1, "test": 1}))
-    shown, query = make_dialect_example(item), make_dialect_example(other)
-    answerer = Answerer(RepeatLast(), identity="weights", train=[shown])
-    ((result,),) = (found.values() for found in answerer.ask([(query, [(shown.id,)])]))
-    assert result.answer == item.answer
-    assert answerer.write_prompt(query, (shown.id,)).pictures == (item.picture, other.picture)
-    assert list_contents([query]) == [(query.id, other.picture, other.question)]
-    assert query.cluster == query.fields["question_id"] == "test-0"
+    ours = make_answerer().describe(sampler="pools").describe()
+    assert not find_differences(ours, ours, names=SAME_IN_EVALUATION)
+    pooled = {"sampler": "pools"}
+    for name, changes, conditions in (
+        ("sampler", {}, {"sampler": "other"}),
+        ("prompt", {"form": FewShotForm("{question}")}, pooled),
+        ("decoding", {"sampling": Sampling(max_new_tokens=3)}, pooled),
+        ("answerer", {"identity": "b", "train": []}, pooled),
+        ("correct", {}, {**pooled, "correct_above": 0.5}),
+    ):
+        theirs = make_answerer(**changes).describe(**conditions).describe()
+        assert list(find_differences(ours, theirs, names=SAME_IN_EVALUATION)) == [name]
 
 
 class Replies:
@@ -324,23 +313,22 @@ class Replies:
         return Reply(",".join(picture.path.stem for picture in example.pictures))
 
 
-def test_a_server_is_asked_as_a_model_in_this_process_is(tmp_path):
+def test_a_server_is_asked_as_a_model_and_drawn_items_as_published_ones_are(tmp_path):
     items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
     train, queries = ([make_dialect_example(i) for i in part] for part in (items[:3], items[3:]))
     a, b, c = (one.id for one in train)
     backend = ServerBackend(Replies(items[4].question), max_concurrency=2)
-    answerer = Answerer(backend, identity="m 1", train=train)
+    answerer = make_answerer(backend, train=train, identity="m 1")
     found = list(answerer.ask([(query, [(a,), (c, b)]) for query in queries]))
     assert [one[c, b].answer for one in found] == ["2,1,0", None, "2,1,2"]
     assert [one[a,].answer for one in found] == ["0,0", None, "0,2"]
     assert answerer.failures == {"refused": 2}
-
-
-def test_an_item_without_its_picture_or_question_is_named():
-    with pytest.raises(DataError, match="needs one picture; got 0"):
-        list_contents([ASKING[0].with_pictures(())])
-    with pytest.raises(DataError, match="has no field question"):
-        list_contents([make_example(ASKING[0].prompt, cluster="")])
+    query, item = queries[0], items[3]
+    ((result,),) = (one.values() for one in make_answerer(train=train).ask([(query, [(a,)])]))
+    assert result.answer == items[0].answer
+    assert answerer.write_prompt(query, (a,)).pictures == (items[0].picture, item.picture)
+    assert list_contents([query]) == [(query.id, item.picture, item.question)]
+    assert query.cluster == query.fields["question_id"] == "test-0"
 
 
 ASKED = make_asked()
@@ -352,7 +340,7 @@ def whole(tmp_path_factory):
 
 
 def test_every_query_has_the_lists_of_the_settings():
-    drawn = draw_lists(make_selector(), ASKED, SETTINGS, seed=5)
+    drawn = draw()
     num_kept = sum(map(len, drawn.candidates.values()))
     assert num_kept + drawn.drops.total == 14 * len(QUERIES)
     assert set(drawn.drops.counts) <= {"repeated list"}
@@ -370,33 +358,28 @@ def test_every_query_has_the_lists_of_the_settings():
 
 
 def test_the_nearest_are_those_of_the_baselines():
-    settings = RecordingSettings(num_beams=1, num_samples=0, num_random=0)
-    drawn = draw_lists(make_selector(), ASKED, settings, seed=5)
+    drawn = draw(ALONE, has_nearest=True)
     for kind in ("text", "picture", "both"):
         nearest = choose_by_baseline(f"nearest_{kind}", ASKED, num_shots=2)
         for query, one in zip(QUERIES, nearest, strict=True):
             assert one in [candidate.ids for candidate in drawn.candidates[query.id]]
-    without = draw_lists(
-        make_selector(), ASKED, settings.model_copy(update={"has_nearest": False}), seed=5
-    )
-    assert {len(lists) for lists in without.candidates.values()} == {1}
+    assert {len(lists) for lists in draw(ALONE).candidates.values()} == {1}
 
 
-def draw(**settings):
-    settings = RecordingSettings(num_beams=1, has_nearest=False, **settings)
-    return draw_lists(make_selector(), ASKED, settings, seed=5).candidates
+def draw(settings=SETTINGS, *, asked=ASKED, seed=5, **changes):
+    return draw_lists(make_selector(), asked, settings.model_copy(update=changes), seed=seed)
 
 
-def test_samples_follow_the_temperature():
+ALONE = RecordingSettings(num_beams=1, num_samples=0, num_random=0, has_nearest=False)
+
+
+def test_samples_follow_the_temperature_and_random_lists_differ_from_query_to_query():
     cold, hot = (
-        draw(temperatures=(temperature,), num_samples=40, num_random=0)
+        draw(ALONE, temperatures=(temperature,), num_samples=40).candidates
         for temperature in (0.01, 10.0)
     )
     assert all(len(cold[query.id]) < len(hot[query.id]) for query in QUERIES)
-
-
-def test_random_lists_differ_from_query_to_query():
-    drawn = draw(num_shots=4, num_samples=0, num_random=1)
+    drawn = draw(ALONE, num_shots=4, num_random=1).candidates
     places = [tuple(map(ASKED.name_pool(q.id).index, drawn[q.id][-1].ids)) for q in QUERIES]
     assert [drawn[query.id][-1].method for query in QUERIES] == ["random"] * len(QUERIES)
     assert len(set(places)) > 1
@@ -418,23 +401,13 @@ def test_log_probabilities_are_the_selectors_own():
 
 
 def test_lists_do_not_depend_on_the_other_queries():
-    drawn = draw_lists(make_selector(), ASKED, SETTINGS, seed=5).candidates
-    features = ASKED.features
-    one = replace(
-        ASKED,
-        queries=ASKED.queries[3:4],
-        features=replace(
-            features,
-            ids=features.ids[3:4],
-            pictures=features.pictures[3:4],
-            texts=features.texts[3:4],
-        ),
-    )
-    alone = draw_lists(make_selector(), one, SETTINGS, seed=5).candidates
+    drawn, features = draw().candidates, ASKED.features
+    parts = {name: getattr(features, name)[3:4] for name in ("ids", "pictures", "texts")}
+    one = replace(ASKED, queries=ASKED.queries[3:4], features=replace(features, **parts))
     name = QUERIES[3].id
-    assert [c.ids for c in alone[name]] == [c.ids for c in drawn[name]]
-    others = draw_lists(make_selector(), ASKED, SETTINGS, seed=6).candidates
-    assert [c.ids for c in others[name]] != [c.ids for c in drawn[name]]
+    lists = [c.ids for c in drawn[name]]
+    assert [c.ids for c in draw(asked=one).candidates[name]] == lists
+    assert [c.ids for c in draw(seed=6).candidates[name]] != lists
 
 
 def test_what_is_recorded_can_be_trained_on(whole):
@@ -462,25 +435,20 @@ def test_killed_in_the_middle_the_file_is_that_of_a_whole_run(whole, tmp_path):
     killed = subprocess.run(command, capture_output=True, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     backend = RepeatLast()
-    answerer = Answerer(backend, identity="weights", train=TRAIN)
-    assert record(path, answerer=answerer) == whole
+    assert record(path, answerer=make_answerer(backend, train=TRAIN)) == whole
     done = sum(len(query.candidates) for query in whole.queries[:3])
     assert len(backend.prompts) == sum(len(q.candidates) for q in whole.queries) - done
 
 
-def test_lists_that_were_drawn_twice_are_counted(tmp_path):
-    settings = RecordingSettings(num_shots=1, num_samples=9)
-    drawn = draw_lists(make_selector(), ASKED, settings, seed=5)
-    answerer = Answerer(RepeatLast(), identity="weights", train=TRAIN)
+def test_lists_that_were_drawn_twice_are_counted_and_failed_evaluations_are_none(tmp_path):
+    drawn = draw(RecordingSettings(num_shots=1, num_samples=9))
+    answerer = make_answerer(train=TRAIN)
     recording = record_candidates(tmp_path / "anchors.jsonl", answerer, ASKED, drawn)
     counted = read_json(tmp_path / "anchors-drops.json", dict)
     num_kept = sum(len(query.candidates) for query in recording.queries)
     assert counted["counts"] == {"repeated list": 28 * len(QUERIES) - num_kept}
     assert counted["total"] > 0
-
-
-def test_a_failed_evaluation_is_recorded_as_none(tmp_path):
-    answerer = Answerer(RepeatLast(failing=["test-1"]), identity="weights", train=TRAIN)
+    answerer = make_answerer(RepeatLast(failing=["test-1"]), train=TRAIN)
     recording = record(tmp_path / "candidates.jsonl", answerer=answerer)
     failed = recording.queries[1].candidates
     assert {(one.answer, one.accuracy, one.correct, one.scored_by) for one in failed} == {
@@ -494,19 +462,16 @@ def test_a_recording_is_not_continued_with_other_lists(tmp_path):
     record(path)
     with pytest.raises(RunError, match="begun with other lists; got others of query"):
         record(path, seed=6)
-    answerer = Answerer(RepeatLast(), identity="weights", train=TRAIN)
     asked = make_asked(seed=1)
-    drawn = draw_lists(make_selector(), asked, SETTINGS, seed=5)
     with pytest.raises(RunError, match="other conditions; got another sampler"):
-        record_candidates(path, answerer, asked, drawn)
+        record_candidates(path, make_answerer(train=TRAIN), asked, draw(asked=asked))
 
 
 def make(lists, rewards, present=None, num_items=4):
     lists = torch.tensor(lists)
-    num_queries = len(lists)
     return RecordedGroups(
-        torch.ones(num_queries, 3),
-        torch.ones(num_queries, num_items, 3),
+        torch.ones(len(lists), 3),
+        torch.ones(len(lists), num_items, 3),
         lists,
         torch.tensor(rewards),
         torch.ones(lists.shape[:2], dtype=torch.bool) if present is None else torch.tensor(present),
@@ -519,29 +484,23 @@ def test_reward_modes(mode, expected):
     hard, soft = torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.3, 1.0, 0.3])
     assert combine_rewards(hard, soft, mode=mode).tolist() == pytest.approx(expected)
     assert MAX_REWARDS[mode] == max(expected)
-
-
-def test_an_unknown_reward_mode_is_refused():
     with pytest.raises(RewardError, match="got hard_and_soft; expected one of hard_plus_soft, sep"):
-        combine_rewards(torch.ones(1), torch.ones(1), mode="hard_and_soft")
+        combine_rewards(hard, soft, mode="hard_and_soft")
 
 
-def test_what_is_absent_does_not_matter():
+def test_what_is_absent_does_not_matter_and_the_first_of_the_best_are_kept():
     groups = make([[[2, 1], [-1, -1]]], [[1.0, math.inf]], [[True, False]])
     assert groups.lists.tolist() == [[[2, 1], [0, 1]]]
     assert groups.rewards[0, 0] == 1
     assert groups.rewards[0, 1].isnan()
     assert len(groups) == 1
+    rewards = torch.tensor([[0.0, 2.0, math.nan, 1.3, 1.3], [math.nan, math.nan, math.nan, 1, 0]])
+    kept = ~keep_best(rewards, 2).isnan()
+    assert kept.tolist() == [[False, True, False, True, False], [False] * 3 + [True, True]]
+    assert keep_best(rewards, 9).nan_to_num(-1).equal(rewards.nan_to_num(-1))
 
 
 @pytest.mark.parametrize(("given", "match"), TABLES["what_does_not_fit_is_refused"])
 def test_what_does_not_fit_is_refused(given, match):
     with pytest.raises(DataError, match=match):
         make(*given)
-
-
-def test_the_best_of_a_group_are_kept_and_of_equal_ones_the_first():
-    rewards = torch.tensor([[0.0, 2.0, math.nan, 1.3, 1.3], [math.nan, math.nan, math.nan, 1, 0]])
-    kept = ~keep_best(rewards, 2).isnan()
-    assert kept.tolist() == [[False, True, False, True, False], [False] * 3 + [True, True]]
-    assert keep_best(rewards, 9).nan_to_num(-1).equal(rewards.nan_to_num(-1))

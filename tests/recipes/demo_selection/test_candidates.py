@@ -35,9 +35,12 @@ def record(*queries, conditions=KNOWN):
     return Recording(tuple(queries), conditions)
 
 
-def test_positions_follow_the_order_of_the_list():
+def test_positions_follow_the_order_of_the_list_and_need_a_pool():
     query = make_query("1", [make_list((103, 100)), make_list((100, 103))])
     assert [query.find_positions(one) for one in query.candidates] == [(3, 0), (0, 3)]
+    bare = make_query("1", [make_list()], pool=None)
+    with pytest.raises(DataError, match=r"pool of query 1 was not recorded; give its pools"):
+        bare.find_positions(make_list())
 
 
 @pytest.mark.parametrize(
@@ -108,12 +111,6 @@ def test_lists_that_are_repeated_are_counted_and_order_counts():
     assert drops.counts == {"repeated list with another result": 2, "repeated list": 1}
 
 
-def test_positions_need_a_pool():
-    bare = record(make_query("1", [make_list()], pool=None))
-    with pytest.raises(DataError, match=r"pool of query 1 was not recorded; give its pools"):
-        bare.queries[0].find_positions(make_list())
-
-
 BASE = record(make_query("1", [make_list()]), make_query("2", [make_list()]))
 
 
@@ -142,15 +139,12 @@ def test_two_recordings_say_in_what_they_differ(other, names):
     assert list(find_differences(other.describe(), BASE.describe())) == names
 
 
-def test_differences_are_told_in_sentences():
+def test_differences_are_told_in_sentences_and_what_is_known_of_neither_differs():
     found = find_differences(BASE.describe(), change(prompt=None, sampler="more").describe())
     assert found == {
         "sampler": "Different sampler of the pools: sampler and more.",
         "prompt": "Different prompt: prompt and not known.",
     }
-
-
-def test_what_is_known_of_neither_differs_unless_the_data_are_the_same():
     bare = record(*(replace(query, pool=None) for query in BASE.queries), conditions=Conditions())
     assert bare.describe()["pools"] is None
     assert find_differences(bare.describe(), bare.describe()) == {}
@@ -269,22 +263,25 @@ def test_the_published_file_without_rewards(tmp_path):
     recording = write_file(tmp_path / "rl.json", answers, num_lists=10, with_pools=False)
     found = audit_candidates(recording, mode="hard_plus_soft")
     text = render_candidate_audit(found)
-    assert "| queries with a positive list | 5/800 (0.6%) |" in text
-    assert "| mean reward | 0.0020 |" in text
-    assert "| positive lists | 8/8000 (0.1%) |" in text
-    assert "| queries whose rewards are all equal | 795/800 (99.4%) |" in text
-    assert "| queries by number of different rewards | 1: 795, 2: 5 |" in text
-    assert "| lists by reward | 0: 7992, 2: 8 |" in text
-    assert "| failed evaluations | 0/8000 (0.0%) |" in text
-    assert "| lists by method | beam: 4000, retrieval: 800, sample: 3200 |" in text
+    for line in (
+        "| queries with a positive list | 5/800 (0.6%) |",
+        "| mean reward | 0.0020 |",
+        "| positive lists | 8/8000 (0.1%) |",
+        "| queries whose rewards are all equal | 795/800 (99.4%) |",
+        "| queries by number of different rewards | 1: 795, 2: 5 |",
+        "| lists by reward | 0: 7992, 2: 8 |",
+        "| failed evaluations | 0/8000 (0.0%) |",
+        "| lists by method | beam: 4000, retrieval: 800, sample: 3200 |",
+        "**error** `few_positive_queries`: Only 5/800 (0.6%) queries",
+        "at least 10% of them",
+        "**error** `equal_rewards`: All lists of 795/800 (99.4%) queries",
+        "**warning** `pools_not_recorded`: The pools of 800 queries",
+    ):
+        assert line in text
     levels = [finding.level for finding in found.findings]
     assert levels == ["error", "error", "warning"]
-    assert "**error** `few_positive_queries`: Only 5/800 (0.6%) queries" in text
-    assert "at least 10% of them" in text
     named = audit_candidates(recording, mode="hard_plus_soft", name="rl.json")
     assert "`few_positive_queries`: rl.json: only 5/800" in render_candidate_audit(named)
-    assert "**error** `equal_rewards`: All lists of 795/800 (99.4%) queries" in text
-    assert "**warning** `pools_not_recorded`: The pools of 800 queries" in text
     with pytest.raises(DataError, match=r"found 2 error\(s\)"):
         found.refuse_errors()
 
@@ -297,14 +294,17 @@ def test_the_published_file_with_rewards(tmp_path):
     recording = write_file(tmp_path / "rl.json", answers, num_lists=10, with_pools=True)
     found = audit_candidates(recording, mode="hard_plus_soft")
     text = render_candidate_audit(found)
-    assert "| queries with a positive list | 664/800 (83.0%) |" in text
-    assert "| positive lists | 4264/8000 (53.3%) |" in text
-    assert "| mean reward | 1.0264 |" in text
-    assert "| lists by reward | 0: 3736, 1.9: 3168, 2: 1096 |" in text
-    assert "| a list is positive where | accuracy > 0 |" in text
-    assert f"| digest of the recording | {recording.digest} |" in text
+    for line in (
+        "| queries with a positive list | 664/800 (83.0%) |",
+        "| mean reward | 1.0264 |",
+        "| positive lists | 4264/8000 (53.3%) |",
+        "| lists by reward | 0: 3736, 1.9: 3168, 2: 1096 |",
+        "| a list is positive where | accuracy > 0 |",
+        f"| digest of the recording | {recording.digest} |",
+        "Nothing was found.",
+    ):
+        assert line in text
     assert found.findings == ()
-    assert "Nothing was found." in text
     found.refuse_errors()
 
 
@@ -314,6 +314,10 @@ def make_rows(*answers, pool=POOL, **more):
         make_list([pool[place] for place in ids], answer, **more)
         for ids, answer in zip(LISTS, answers, strict=False)
     ]
+
+
+def make_good(pool=POOL, **more):
+    return make_query("1", make_rows("net", "blue", pool=pool, **more), pool)
 
 
 GOOD = make_query("good", make_rows("net", "blue"))
@@ -330,7 +334,7 @@ UNANIMOUS = replace(
 )
 
 
-def test_figures_leave_out_what_failed():
+def test_figures_leave_out_what_failed_and_positive_is_what_the_definition_says():
     figures = audit(GOOD, FAILED, ALL_FAILED).figures
     assert (figures.num_queries, figures.num_lists, figures.num_failed) == (3, 7, 3)
     assert (figures.num_positive_queries, figures.num_positive_lists) == (2, 2)
@@ -338,14 +342,10 @@ def test_figures_leave_out_what_failed():
     assert (figures.num_equal_queries, figures.rewards) == (1, {0.0: 2, 2.0: 2})
     assert audit(ALL_FAILED).figures.mean_reward is None
     assert "| mean reward | none |" in render_candidate_audit(audit(ALL_FAILED))
-
-
-def test_positive_is_what_the_definition_says():
     query = make_query("1", make_rows("a", "blue"))
     assert audit(query).figures.num_positive_lists == 1
-    strict = Conditions(correct_above=0.5)
-    assert audit(query, conditions=strict).figures.num_positive_lists == 0
-    assert audit(query, conditions=strict).correct == "accuracy > 0.5"
+    strict = audit(query, conditions=Conditions(correct_above=0.5))
+    assert (strict.figures.num_positive_lists, strict.correct) == (0, "accuracy > 0.5")
 
 
 @pytest.mark.parametrize(
@@ -358,52 +358,30 @@ def test_positive_is_what_the_definition_says():
         ([GOOD, *[EVEN] * 10], {"equal_rewards": "error"}),
         ([*[GOOD] * 10, FAILED], {"failed_evaluations": "warning"}),
         ([GOOD, FAILED], {"failed_evaluations": "error"}),
+        ([replace(GOOD, query_id="100")], {"query_in_own_pool": "error"}),
+        (
+            [replace(GOOD, query_id="100", pool=None)],
+            {"query_in_own_pool": "error", "pools_not_recorded": "warning"},
+        ),
+        ([replace(GOOD, query_id="105", pool=None)], {"pools_not_recorded": "warning"}),
+        ([make_good(scored_by="fallback")], {"scored_otherwise": "warning"}),
+        ([make_good(scored_by=None)], {"scored_otherwise": "warning"}),
+        ([make_good(correct=True)], {"correct_differs": "warning"}),
+        ([replace(GOOD, answers=("blue",) * 6 + ("net",) * 4)], {"accuracy_differs": "warning"}),
+        ([UNANIMOUS], {}),
+        ([GOOD, make_good(pool=(*POOL, 108))], {"pool_sizes": "warning"}),
     ],
 )
-def test_figures_warn_and_then_stop(queries, found):
+def test_what_is_wrong_with_lists_is_named_and_figures_warn_and_then_stop(queries, found):
     assert find(*queries) == found
 
 
-def test_errors_come_first():
+def test_errors_come_first_and_limits_are_settings():
     levels = [finding.level for finding in audit(GOOD, *[EVEN] * 3, FAILED).findings]
     assert levels == ["error", "warning"]
-
-
-def test_limits_are_settings():
     limits = CandidateLimits(min_positive_queries=0, max_equal_queries=1, max_failed=1)
     assert set(find(POOR, ALL_FAILED, limits=limits).values()) == {"warning"}
     audit(POOR, limits=limits).refuse_errors()
-
-
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        (replace(GOOD, query_id="100"), {"query_in_own_pool": "error"}),
-        (
-            replace(GOOD, query_id="100", pool=None),
-            {"query_in_own_pool": "error", "pools_not_recorded": "warning"},
-        ),
-        (replace(GOOD, query_id="105", pool=None), {"pools_not_recorded": "warning"}),
-        (
-            make_query("1", make_rows("net", "blue", scored_by="fallback")),
-            {"scored_otherwise": "warning"},
-        ),
-        (
-            make_query("1", make_rows("net", "blue", scored_by=None)),
-            {"scored_otherwise": "warning"},
-        ),
-        (make_query("1", make_rows("net", "blue", correct=True)), {"correct_differs": "warning"}),
-        (replace(GOOD, answers=("blue",) * 6 + ("net",) * 4), {"accuracy_differs": "warning"}),
-        (UNANIMOUS, {}),
-    ],
-)
-def test_what_is_wrong_with_lists_is_named(query, found):
-    assert find(query) == found
-
-
-def test_pools_of_different_sizes_are_told():
-    more = make_query("2", make_rows("net", "blue"), (*POOL, 108))
-    assert find(GOOD, more) == {"pool_sizes": "warning"}
 
 
 def test_rewards_are_those_of_the_mode():

@@ -66,24 +66,24 @@ IDS = [query.id for query in QUERIES]
 LABELS = {one.id: one.label for one in TRAIN}
 
 
-def make_answerer(backend=None, *, identity="weights", cache=None):
-    return Answerer(backend or RepeatLast(), identity=identity, train=TRAIN, cache=cache)
+def make_answerer(backend=None, **more):
+    return Answerer(backend or RepeatLast(), train=TRAIN, **{"identity": "weights", **more})
+
+
+WEIGHTS = torch.linspace(-1, 1, SIZE)
+
+
+def reverse(lists):
+    return [one[::-1] for one in lists]
 
 
 @pytest.fixture
 def evaluator(tmp_path):
     for epoch in (1, 2):
         make_selector(epoch).save(tmp_path / f"rce/epoch-{epoch}.safetensors")
+    named = {"recorder": make_selector(), "recording": SETTINGS, "pointwise": WEIGHTS, "seed": 3}
     trainings = {"rce": tmp_path / "rce"}
-    return Evaluator(
-        tmp_path,
-        make_answerer(),
-        ASKED,
-        trainings,
-        recorder=make_selector(),
-        recording=SETTINGS,
-        seed=3,
-    )
+    return Evaluator(tmp_path, make_answerer(), ASKED, trainings, **named)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,12 @@ def evaluator(tmp_path):
         (Cell("rce", 3, 2), lambda: choose_by_selector(make_selector(2), ASKED, num_shots=3)),
         (
             Cell("rce_reversed", 3, 2),
-            lambda: [one[::-1] for one in choose_by_selector(make_selector(2), ASKED, num_shots=3)],
+            lambda: reverse(choose_by_selector(make_selector(2), ASKED, num_shots=3)),
+        ),
+        (Cell("pointwise", 2), lambda: choose_by_pointwise(WEIGHTS, ASKED, num_shots=2)),
+        (
+            Cell("pointwise_reversed", 2),
+            lambda: reverse(choose_by_pointwise(WEIGHTS, ASKED, num_shots=2)),
         ),
     ],
 )
@@ -106,15 +111,6 @@ def test_a_cell_has_the_list_of_its_system_for_each_item(evaluator, cell, choose
         assert (row.id, row.cluster) == (query.id, query.cluster)
         assert row.answer == (LABELS[row.demos[-1]] if row.demos else "nothing")
         assert row.accuracy == float(row.answer == query.label)
-
-
-def test_a_rival_that_scores_candidates_alone_has_its_cells(evaluator):
-    weights = torch.linspace(-1, 1, SIZE)
-    with_rival = replace(evaluator, pointwise=weights)
-    chosen = choose_by_pointwise(weights, ASKED, num_shots=2)
-    assert [row.demos for row in with_rival.evaluate(Cell("pointwise", 2))] == chosen
-    turned = with_rival.evaluate(Cell("pointwise_reversed", 2))
-    assert [row.demos for row in turned] == [one[::-1] for one in chosen]
 
 
 def test_the_oracle_is_the_best_of_the_lists_of_a_recording(evaluator):
@@ -180,7 +176,7 @@ def test_systems_that_are_not_there_are_named(evaluator):
     with pytest.raises(ConfigError, match="no system 'randon'; did you mean 'random'"):
         evaluator.evaluate(Cell("randon", 1))
     with pytest.raises(ConfigError, match="no system 'pointwise'") as caught:
-        evaluator.evaluate(Cell("pointwise", 1))
+        replace(evaluator, pointwise=None).evaluate(Cell("pointwise", 1))
     assert "mean 'pointwise'" not in str(caught.value)
     with pytest.raises(ConfigError, match="rce needs the epoch"):
         evaluator.evaluate(Cell("rce", 1))
@@ -211,18 +207,14 @@ def recording(tmp_path_factory):
 
 
 def test_an_evaluation_is_described_as_its_recording_is(recording):
-    found = describe_evaluation(recording, answerer=make_answerer(), asked=ASKED)
-    assert found["data"] == recording.digest
-    again = describe_evaluation(recording, answerer=make_answerer(), asked=ASKED)
-    assert not find_differences(found, again)
-    same = replace(
-        recording,
-        queries=tuple(
-            replace(query, query_id=query.query_id.removeprefix("anchor "))
-            for query in recording.queries
-        ),
+    found, again = (
+        describe_evaluation(recording, answerer=make_answerer(), asked=ASKED) for _ in range(2)
     )
-    theirs = same.describe()
+    assert found["data"] == recording.digest
+    assert not find_differences(found, again)
+    names = (query.query_id.removeprefix("anchor ") for query in recording.queries)
+    queries = (replace(q, query_id=n) for q, n in zip(recording.queries, names, strict=True))
+    theirs = replace(recording, queries=tuple(queries)).describe()
     assert {name for name in found if found[name] != theirs[name]} == {"data"}
 
 
@@ -271,23 +263,19 @@ def test_a_cell_is_found_again_by_its_name(system, shots, epoch):
     assert parse_cell(cell.name) == cell
 
 
-def test_names_are_those_of_the_files(tmp_path):
-    write_cell(tmp_path, Cell("rce", 3, 2), [ROW])
-    write_cell(tmp_path, Cell("nearest_both", 1), [ROW])
+def test_cells_are_in_files_of_their_names_and_one_that_has_not_run_has_no_rows(tmp_path):
+    first, second = Cell("nearest_both", 1), Cell("rce", 3, 2)
+    assert read_cell(tmp_path, second) == ()
+    path = write_cell(tmp_path, second, [ROW, FAILED])
+    write_cell(tmp_path, first, [ROW])
     names = [path.name for path in sorted((tmp_path / "cells").iterdir())]
     assert names == ["nearest_both-shots-1.jsonl", "rce-epoch-2-shots-3.jsonl"]
-    assert list_cells(tmp_path) == [Cell("nearest_both", 1), Cell("rce", 3, 2)]
-    with pytest.raises(DataError, match="no cell's name"):
-        parse_cell("rce-epoch-two-shots-3")
-
-
-def test_rows_come_back_and_a_cell_that_has_not_run_has_none(tmp_path):
-    cell = Cell("grpo", 2, 1)
-    assert read_cell(tmp_path, cell) == ()
-    path = write_cell(tmp_path, cell, [ROW, FAILED])
+    assert list_cells(tmp_path) == [first, second]
     row = json.loads(path.read_text().splitlines()[0])
     assert row == TABLES["rows_come_back_and_a_cell_that_has_not_run_has_none"]
-    assert read_cell(tmp_path, cell) == (ROW, FAILED)
+    assert read_cell(tmp_path, second) == (ROW, FAILED)
+    with pytest.raises(DataError, match="no cell's name"):
+        parse_cell("rce-epoch-two-shots-3")
 
 
 @pytest.mark.parametrize(
@@ -333,13 +321,12 @@ def test_subsets_are_drawn_by_their_seed():
 
 
 def test_what_cells_share_comes_back(tmp_path):
-    facts = EvaluationFacts(
+    whole = EvaluationFacts(
         {"data": "d", "pools": None}, Base("RCE epoch 5", "b"), 2, {"rce": 5, "grpo": 3}
     )
-    write_facts(tmp_path, facts)
-    assert read_facts(tmp_path) == facts
-    write_facts(tmp_path, replace(facts, base=None))
-    assert read_facts(tmp_path) == replace(facts, base=None)
+    for facts in (whole, replace(whole, base=None)):
+        write_facts(tmp_path, facts)
+        assert read_facts(tmp_path) == facts
     subsets = draw_subsets(["a", "b", "c"], [1, 3], seed=4)
     write_subsets(tmp_path, subsets)
     assert read_subsets(tmp_path) == subsets
@@ -386,7 +373,8 @@ def collect(engine, items):
 
 
 def test_the_counts_are_those_of_an_answerer_that_looks_up(items):
-    figures = collect(LookingUp(items), items)
+    engine = LookingUp(items)
+    figures = collect(engine, items)
     assert len(figures) == 1 + 3 * 4 + 3
     for (situation, num_shots), one in figures.items():
         if situation in ("no demonstrations", "none right"):
@@ -398,14 +386,18 @@ def test_the_counts_are_those_of_an_answerer_that_looks_up(items):
             assert one.num_right_reversed == 0
             assert num_shots >= 2
     assert sum(one.num_right for one in figures.values() if one.situation == "random") < 20
-
-
-def test_an_answerer_that_takes_the_first_word_is_right_when_lists_are_reversed(items):
+    cells = {item.picture: (item.dialect, item.scene.color) for item in items}
+    places = {
+        [cells[one] for one in shown].index(cells[query])
+        for *shown, query in engine.asked
+        if len(shown) == 3 and [cells[one] for one in shown].count(cells[query]) == 1
+    }
+    assert places == {0, 1, 2}, "the right one stands at every place"
     one = collect(LookingUp(items, first=True), items)["contradicting", 3]
     assert (one.num_right, one.num_right_reversed) == (0, one.num_asked)
 
 
-def test_anchors_are_asked_about_behind_train_items(items):
+def test_anchors_are_asked_about_behind_train_items_and_too_few_are_refused(items):
     engine = LookingUp(items)
     figures = measure_demonstration_use(engine, items, form=ANSWERER_FORM, seed=0, num_queries=7)
     splits = {item.picture: item.split for item in items}
@@ -414,18 +406,9 @@ def test_anchors_are_asked_about_behind_train_items(items):
         assert {splits[one] for one in shown} <= {"train"}
     assert max(one.num_asked for one in figures) == 7
     assert len({query for *_, query in engine.asked}) == 7
-
-
-def test_the_right_one_stands_at_every_place(items):
-    cells = {item.picture: (item.dialect, item.scene.color) for item in items}
-    engine = LookingUp(items)
-    collect(engine, items)
-    places = {
-        [cells[one] for one in shown].index(cells[query])
-        for *shown, query in engine.asked
-        if len(shown) == 3 and [cells[one] for one in shown].count(cells[query]) == 1
-    }
-    assert places == {0, 1, 2}
+    few = [item for item in items if item.split == "train"]
+    with pytest.raises(DataError, match="too few items to ask with demonstrations; got 0 anchors"):
+        collect(engine, few)
 
 
 @pytest.mark.slow
@@ -434,20 +417,11 @@ def test_a_taught_answerer_uses_demonstrations(tmp_path):
     items = read_dialects(write_dialects(tmp_path / "world", seed=2, sizes=sizes))
     folder = teach_answerer(tmp_path / "answerer", AnswererSettings(), seed=derive_seed(0, "teach"))
     figures = collect(LocalEngine(load_policy(folder, device=torch.device("cpu"))), items)
-    for num_shots in (1, 2):
-        one = figures["one right", num_shots]
-        assert one.num_right >= 0.85 * one.num_asked
-    for num_shots in (2, 3):
-        one = figures["contradicting", num_shots]
-        assert one.num_right >= 0.75 * one.num_asked
+    for situation, shots, share in (("one right", (1, 2), 0.85), ("contradicting", (2, 3), 0.75)):
+        for one in (figures[situation, num_shots] for num_shots in shots):
+            assert one.num_right >= share * one.num_asked
     wrong = [one for (situation, _), one in figures.items() if situation == "none right"]
     assert sum(one.num_right for one in wrong) <= 0.15 * sum(one.num_asked for one in wrong)
-
-
-def test_too_few_items_are_refused(items):
-    few = [item for item in items if item.split == "train"]
-    with pytest.raises(DataError, match="too few items to ask with demonstrations; got 0 anchors"):
-        measure_demonstration_use(LookingUp(items), few, form=ANSWERER_FORM, seed=0)
 
 
 ITEM = QUERIES[0]
@@ -470,14 +444,11 @@ def test_an_item_has_a_score_for_each_number_of_shots_and_their_mean():
     assert grpo.fields["demonstrations"] == ["a", "b"]
 
 
-def test_what_failed_has_no_score_and_no_part_in_a_mean():
+def test_what_failed_has_no_score_and_what_was_not_asked_at_all_shots_has_no_mean():
     cells = {Cell("rce", 1, 1): row("lum", 1.0, "a"), Cell("rce", 2, 1): row(None, None, "a", "b")}
     [found] = make_predictions([ITEM], cells, shots=(1, 2))
     assert found.scores == {"vqa_1": 1.0}
     assert (found.predicted, found.reason) == (None, "the evaluation failed")
-
-
-def test_a_system_that_was_asked_at_some_shots_only_has_no_mean():
     [found] = make_predictions([ITEM], {Cell("oracle", 2): row("lum", 1.0)}, shots=(1, 2))
     assert found.scores == {"vqa_2": 1.0}
 

@@ -36,7 +36,7 @@ def path(tmp_path):
     return tmp_path / "candidates.jsonl"
 
 
-def test_a_recording_grows_and_is_continued(path):
+def test_a_recording_grows_and_is_continued_under_the_same_conditions_alone(path):
     with CandidateFile(path, KNOWN) as rows:
         rows.append(FIRST)
         assert rows.finished == {"1"}
@@ -47,19 +47,12 @@ def test_a_recording_grows_and_is_continued(path):
         rows.append(SECOND)
         with pytest.raises(DataError, match="finished"):
             rows.append(FIRST)
+        with pytest.raises(RunError, match="another process"):
+            CandidateFile(path, KNOWN)
     assert read_candidates(path) == Recording((FIRST, SECOND), KNOWN)
-
-
-def test_a_recording_is_not_continued_under_other_conditions(path):
-    with CandidateFile(path, KNOWN) as rows:
-        rows.append(FIRST)
     other = replace(KNOWN, prompt="another", correct_above=0.5)
     with pytest.raises(RunError, match="got another prompt, correct_above; record into a new file"):
         CandidateFile(path, other)
-    held = CandidateFile(path, KNOWN)
-    with pytest.raises(RunError, match="another process"):
-        CandidateFile(path, KNOWN)
-    held.close()
     CandidateFile(path, KNOWN).close()
 
 
@@ -176,23 +169,24 @@ def test_whatever_names_the_items_they_are_found(tmp_path, named_by):
     assert query.candidates[0].ids == (GIVEN_ITEMS[5].id, GIVEN_ITEMS[4].id)
 
 
-def test_places_are_not_known_where_rows_were_dropped(tmp_path):
-    path = write_lists(tmp_path / "lists.json", NAMES["places in the data set"])
-    with pytest.raises(DataError, match=r"are not those of the data set.*rows were dropped"):
-        read(path, is_whole=False)
-
-
-def test_queries_of_another_data_set_are_refused(tmp_path):
-    path = write_lists(tmp_path / "lists.json", NAMES["places in the data set"], shift=1)
-    with pytest.raises(DataError, match="as places in the data set 4 do not fit, the first is 0"):
-        read(path)
-
-
-def test_a_pool_of_other_items_is_refused(tmp_path):
-    names = [*NAMES["question ids"][:-1], 5]
-    path = write_lists(tmp_path / "lists.json", names)
-    with pytest.raises(DataError, match="names what is no train item; got 5"):
-        read(path)
+@pytest.mark.parametrize(
+    ("names", "shift", "is_whole", "words"),
+    [
+        ("places in the data set", 0, False, r"not those of the data set.*rows were dropped"),
+        (
+            "places in the data set",
+            1,
+            True,
+            "as places in the data set 4 do not fit, the first is 0",
+        ),
+        ("others", 0, True, "names what is no train item; got 5"),
+    ],
+)
+def test_lists_of_another_data_set_are_refused(tmp_path, names, shift, is_whole, words):
+    others = {"others": [*NAMES["question ids"][:-1], 5]}
+    path = write_lists(tmp_path / "lists.json", {**NAMES, **others}[names], shift=shift)
+    with pytest.raises(DataError, match=words):
+        read(path, is_whole=is_whole)
 
 
 def test_without_pools_they_have_to_be_given(tmp_path):
@@ -209,8 +203,9 @@ def test_without_pools_they_have_to_be_given(tmp_path):
         read_lists(path, pools=tmp_path / "pools.json")
 
 
-def test_the_seed_draws_the_queries_of_validation(tmp_path):
-    given = read(write_lists(tmp_path / "lists.json", NAMES["question ids"]))
+def test_the_seed_draws_the_queries_of_validation_and_what_is_written_is_read(tmp_path):
+    path = write_lists(tmp_path / "lists.json", NAMES["question ids"])
+    given = read(path)
 
     def split(seed, **more):
         sides = given.split(seed=seed, **{"num_validation": 1, "num_anchors": 800, **more})
@@ -224,14 +219,9 @@ def test_the_seed_draws_the_queries_of_validation(tmp_path):
     assert len(split(0, num_anchors=2)["anchors"]) == 2
     with pytest.raises(DataError, match="too few queries"):
         split(0, num_validation=4)
-
-
-def test_what_is_written_is_read_as_if_recorded_here(tmp_path):
-    path = write_lists(tmp_path / "lists.json", NAMES["question ids"])
-    given = read(path)
-    sides = given.split(num_validation=1, num_anchors=3, seed=0)
-    write_given(given, sides, tmp_path / "recorded", path)
-    for name, side in sides.items():
+    recorded = given.split(num_validation=1, num_anchors=3, seed=0)
+    write_given(given, recorded, tmp_path / "recorded", path)
+    for name, side in recorded.items():
         assert read_candidates(tmp_path / "recorded" / f"{name}.jsonl").queries == side.queries
     facts = read_json(tmp_path / "recorded" / GIVEN, dict)
     assert (facts["file"], facts["ids"], facts["num_lists"]) == ("lists.json", "question ids", 8)
@@ -280,20 +270,15 @@ def test_the_form_without_pools_names_train_ids(tmp_path, pointer):
     assert found.recording.queries[0].pool is None
 
 
-def test_pools_may_be_given_to_train_ids(tmp_path):
+def test_pools_may_be_given(tmp_path):
     named = make_pointer([103, 100], pointer_global=[103, 100])
-    found = load(tmp_path, named, pool=None, pools={"7": POOL})
-    assert list_ids(found) == [(103, 100)]
-    assert found.recording.queries[0].pool == POOL
+    for pointer in (named, make_pointer([3, 0])):
+        found = load(tmp_path, pointer, pool=None, pools={"7": POOL})
+        assert list_ids(found) == [(103, 100)]
+        assert found.recording.queries[0].pool == POOL
+    assert load(tmp_path, make_pointer([3, 0]), pools={"7": POOL}).recording == found.recording
     with pytest.raises(DataError, match="not in the pool"):
         load(tmp_path, named, pool=None, pools={"7": POOL[1:]})
-
-
-def test_pools_may_be_given(tmp_path):
-    found = load(tmp_path, make_pointer([3, 0]), pool=None, pools={"7": POOL})
-    assert list_ids(found) == [(103, 100)]
-    assert found.recording.queries[0].pool == POOL
-    assert load(tmp_path, make_pointer([3, 0]), pools={"7": POOL}).recording == found.recording
     with pytest.raises(DataError, match="another pool than the one given"):
         load(tmp_path, make_pointer([3, 0]), pools={"7": POOL[::-1]})
 
@@ -305,11 +290,14 @@ def test_an_evaluation_that_failed_is_no_zero(tmp_path, failure):
     assert (candidate.accuracy, candidate.correct, candidate.answer) == (None, None, None)
 
 
-def test_lists_that_appear_twice_are_dropped_and_counted(tmp_path):
+def test_lists_that_appear_twice_are_counted_and_an_entry_has_the_id_it_stands_under(tmp_path):
     rows = [make_pointer([0, 1]), make_pointer([1, 0]), make_pointer([0, 1], gen_method="random")]
     found = load(tmp_path, *rows)
     assert list_ids(found) == [(100, 101), (101, 100)]
     assert (found.num_lists, found.drops.counts) == (3, {"repeated list": 1})
+    write_json(tmp_path / "rl.json", {"8": make_entry(7, rows[:1])})
+    with pytest.raises(DataError, match="query 8 has another query_id; got 7"):
+        read_published(tmp_path / "rl.json")
 
 
 @pytest.mark.parametrize(("pointers", "pool", "words"), TABLES["what_does_not_fit_is_named"])
@@ -318,12 +306,6 @@ def test_what_does_not_fit_is_named(tmp_path, pointers, pool, words):
     with pytest.raises(DataError) as caught:
         load(tmp_path, *pointers, pool=POOL if pool else None)
     assert words in str(caught.value)
-
-
-def test_an_entry_has_the_id_it_stands_under(tmp_path):
-    write_json(tmp_path / "rl.json", {"8": make_entry(7, [make_pointer([0, 1])])})
-    with pytest.raises(DataError, match="query 8 has another query_id; got 7"):
-        read_published(tmp_path / "rl.json")
 
 
 def test_what_is_written(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from demonstrations import RepeatLast
-from faulty_server import MODEL, Fault, FaultyServer
+from faulty_server import MODEL, Fault
 from made_once import make_once
 from plan_keys import list_changed, list_done, plan, read_config, read_keys, write_base
 from recipe_plans import list_all_steps
@@ -20,6 +20,7 @@ from vqa_files import write_questions
 
 from groupwise.core import (
     ConfigError,
+    read_json,
     read_jsonl,
     read_picture,
     write_json,
@@ -52,6 +53,10 @@ def list_settings(settings):
     return [f"{name}={value}" for name, value in settings.items()]
 
 
+def list_words(settings):
+    return [word for one in list_settings(settings) for word in ("--set", one)]
+
+
 def run_with_a_stand_in(folder):
     """Run the demo, tiny, with an answerer that repeats the last answer it is shown."""
     config = read_config("demo_selection", "demo", *list_settings(TINY))
@@ -65,11 +70,22 @@ def run(tmp_path_factory):
     return make_once("demo_selection", tmp_path_factory, run_with_a_stand_in) / "run"
 
 
-def test_every_stage_there_is_did_its_work_with_what_it_declares(run, tmp_path):
+@pytest.fixture
+def stand_in(monkeypatch):
+    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+
+
+@pytest.fixture
+def row(run, command_line):
+    """A question about a picture of the test, that stands in rows.jsonl."""
+    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
+    row = {"question": "Reply in Kelo", "image": str(picture)}
+    write_jsonl(Path("rows.jsonl"), [row])
+    return row
+
+
+def test_every_stage_works_and_all_ways_of_choosing_are_measured_on_the_same_items(run, tmp_path):
     assert list_done(run) == list_all_steps("demo_selection", tmp_path)
-
-
-def test_all_ways_of_choosing_are_measured_on_the_same_items(run):
     metrics = read_metrics(run / "evaluate" / "metrics.json")
     test = read_examples(run / "prepare" / "test.jsonl")
     found = {m.policy: m.n for m in metrics if m.measure == "vqa_2"}
@@ -77,16 +93,13 @@ def test_all_ways_of_choosing_are_measured_on_the_same_items(run):
     assert {m.policy for m in metrics if m.measure == "vqa_mean"} == SYSTEMS - {"oracle"}
 
 
-def test_test_queries_are_audited_against_all_that_is_shown_or_trained_on(run):
-    audit = json.loads((run / "audit" / "audit.json").read_text())
+def test_the_report_says_what_grpo_changed_and_queries_are_audited_against_all_that_is_shown(run):
+    audit = read_json(run / "audit" / "audit.json", dict)
     sizes = {name: split["num_examples"] for name, split in audit["splits"].items()}
     assert sizes == {"train": 64 + 6 + 3, "test": 6}
     assert {near["like_split"] for near in audit["near_pictures"]} <= {"train"}
-    assert "audit/audit.json" not in (run / "report.md").read_text()
-
-
-def test_the_report_says_what_grpo_changed_and_how_demonstrations_are_used(run):
     text = (run / "report.md").read_text().replace("\u00a0", " ")
+    assert "audit/audit.json" not in text
     trained, before = (read_cell(run / "evaluate", Cell(name, 2, 2)) for name in ("grpo", "rce"))
     num_changed = sum(a.demos != b.demos for a, b in zip(trained, before, strict=True))
     told = text.partition("What GRPO changed")[2]
@@ -110,21 +123,19 @@ def test_the_cells_of_every_epoch_are_there(run):
 
 
 def test_grpo_starts_where_nothing_has_changed_and_adds_up(run):
-    first = json.loads((run / "grpo" / "on_policy.json").read_text())
+    first = read_json(run / "grpo" / "on_policy.json", dict)
     assert first["max_log_ratio"] <= 1e-6
     assert abs(first["max_kl"]) <= 1e-6
     for row in read_jsonl(run / "grpo" / "metrics.jsonl"):
         assert row["loss"] == pytest.approx(row["ppo_loss"] + row["beta"] * row["kl"], abs=1e-5)
 
 
-def test_it_answers_new_questions_with_the_demonstrations_it_chose(
-    run, tmp_path, command_line, monkeypatch
+@pytest.mark.usefixtures("stand_in")
+def test_it_answers_new_questions_with_the_demonstrations_it_chose_from_the_same_pool(
+    run, row, tmp_path, command_line
 ):
-    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
-    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
-    shutil.copyfile(picture, tmp_path / "a.png")
-    rows = [{"question": "Reply in Kelo", "image": "a.png"}, {"image": "a.png"}]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shutil.copyfile(row["image"], tmp_path / "a.png")
+    write_jsonl(Path("rows.jsonl"), [{**row, "image": "a.png"}, {"image": "a.png"}])
     command_line.succeed("predict", run, "rows.jsonl", "--out", "answers.jsonl")
     good, bad = read_jsonl(Path("answers.jsonl"))
     shown = good["details"]["demonstrations"]
@@ -134,28 +145,31 @@ def test_it_answers_new_questions_with_the_demonstrations_it_chose(
     assert all(train[one["id"]] == one["answer"] for one in shown)
     assert shown[0]["score"] >= shown[1]["score"]
     assert "a row needs a question" in bad["failed"]
+    changed = tmp_path / "changed"
+    shutil.copytree(run, changed)
+    lines = (changed / "prepare" / "train.jsonl").read_text().splitlines(keepends=True)
+    (changed / "prepare" / "train.jsonl").write_text("".join(lines[1:]))
+    restate(changed / "prepare")
+    done = command_line("predict", changed, "rows.jsonl", "--out", "others.jsonl")
+    assert done.returncode == 2
+    assert "trained under other conditions" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_line):
-    server = FaultyServer(repeat_last)
-    words = [f"server={{url: '{server.url}', model: {MODEL}}}", "model={}"]
+def test_a_served_answerer_needs_nothing_of_its_model_here(tmp_path, command_line, serve):
+    server = {"url": serve(repeat_last).url, "model": MODEL}
     few = {"record_again": "false", "evaluation.shots": "[2]", "evaluation.every_epoch": "false"}
-    settings = [*list_settings({**TINY, **few}), *words]
-    config = read_config("demo_selection", "demo", *settings)
+    given = list_settings({**TINY, **few, "server": json.dumps(server), "model": "{}"})
     folder = tmp_path / "run"
-    try:
-        run_task(DemoSelection, config, out=folder, say=lambda _: None)
-        assert not (folder / "answerer").exists()
-        assert all(row.answer for row in read_cell(folder / "evaluate", Cell("grpo", 2, 2)))
-        picture = next((folder / "prepare" / "world" / "test").glob("*.png"))
-        row = {"question": "Reply in Kelo", "image": str(picture)}
-        Path("rows.jsonl").write_text(json.dumps(row) + "\n")
-        command_line.succeed("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
-        [answer] = read_jsonl(Path("answers.jsonl"))
-        assert answer["answer"] == answer["details"]["demonstrations"][-1]["answer"]
-    finally:
-        server.close()
+    config = read_config("demo_selection", "demo", *given)
+    run_task(DemoSelection, config, out=folder, say=lambda _: None)
+    assert not (folder / "answerer").exists()
+    assert all(row.answer for row in read_cell(folder / "evaluate", Cell("grpo", 2, 2)))
+    picture = next((folder / "prepare" / "world" / "test").glob("*.png"))
+    write_jsonl(Path("rows.jsonl"), [{"question": "Reply in Kelo", "image": str(picture)}])
+    command_line.succeed("predict", folder, "rows.jsonl", "--out", "answers.jsonl")
+    [answer] = read_jsonl(Path("answers.jsonl"))
+    assert answer["answer"] == answer["details"]["demonstrations"][-1]["answer"]
 
 
 def repeat_last(request):
@@ -166,8 +180,8 @@ def repeat_last(request):
     return Fault(content=shown[-1] if shown else "nothing")
 
 
-def test_one_cell_is_asked_again_as_the_run_asked_it(run, monkeypatch):
-    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+@pytest.mark.usefixtures("stand_in")
+def test_one_cell_is_asked_again_as_the_run_asked_it(run):
     before = len(read_jsonl(run / "looks.jsonl"))
     cell = Cell("grpo", 2, 1)
     rows = measure_cell(run, cell, num_samples=3)
@@ -177,10 +191,8 @@ def test_one_cell_is_asked_again_as_the_run_asked_it(run, monkeypatch):
     assert len(read_jsonl(run / "looks.jsonl")) == before + 1
 
 
-def test_prompts_are_written_for_any_chat_api(run, tmp_path, command_line):
-    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
-    row = {"question": "Reply in Kelo", "image": str(picture)}
-    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+@pytest.mark.usefixtures("row")
+def test_prompts_are_written_for_any_chat_api(run, command_line):
     asked = ("export", run, "--format", "chat", "--out", "prompts.jsonl")
     assert command_line(*asked).returncode == 2
     command_line.succeed(*asked, "--rows", "rows.jsonl")
@@ -193,10 +205,8 @@ def test_prompts_are_written_for_any_chat_api(run, tmp_path, command_line):
     assert turn["content"][-1]["text"].endswith("Question:Reply in Kelo Short answer:")
 
 
-def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
-    run, tmp_path, command_line, monkeypatch
-):
-    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+@pytest.mark.usefixtures("stand_in")
+def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(run, tmp_path, command_line):
     pictures = sorted((run / "prepare" / "world" / "test").glob("*.png"))[:3]
     for picture in pictures:
         shutil.copyfile(picture, tmp_path / picture.name)
@@ -227,20 +237,6 @@ def test_a_selector_is_measured_on_labelled_questions_of_somebody_else(
     assert "got answerer; expected rce or grpo" in done.stderr
 
 
-def test_another_pool_than_in_training_is_refused(run, tmp_path, command_line):
-    changed = tmp_path / "changed"
-    shutil.copytree(run, changed)
-    lines = (changed / "prepare" / "train.jsonl").read_text().splitlines(keepends=True)
-    (changed / "prepare" / "train.jsonl").write_text("".join(lines[1:]))
-    restate(changed / "prepare")
-    picture = next((run / "prepare" / "world" / "test").glob("*.png"))
-    row = {"question": "Reply in Kelo", "image": str(picture)}
-    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
-    done = command_line("predict", changed, "rows.jsonl", "--out", "answers.jsonl")
-    assert done.returncode == 2
-    assert "trained under other conditions" in done.stderr
-
-
 @pytest.mark.slow
 def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     vision_folder, tmp_path, command_line
@@ -264,8 +260,7 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
         "model.max_pixels": 784,
         "asking.max_new_tokens": 2,
     }
-    words = [part for one in list_settings(settings) for part in ("--set", one)]
-    asked = ("run", "demo_selection", "--config", "qwen2.5-vl-3b", *words)
+    asked = ("run", "demo_selection", "--config", "qwen2.5-vl-3b", *list_words(settings))
     done = command_line.succeed(*asked, "--dry-run")
     assert "ready: nothing was written" in done.stdout
     command_line.succeed(*asked, "--out", "first", "--until", "candidates")
@@ -275,12 +270,11 @@ def test_the_config_of_a_real_model_runs_on_a_model_folder_and_published_files(
     rows = read_cell(Path("run/evaluate"), Cell("grpo", 2, 2))
     assert len(rows) == 6
     assert all(row.answer is not None for row in rows)
-    row = {"question": "What is it?", "image": str(examples[0])}
-    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    write_jsonl(Path("rows.jsonl"), [{"question": "What is it?", "image": str(examples[0])}])
     command_line("predict", "run", "rows.jsonl", "--out", "answers.jsonl")
     [answer] = read_jsonl(Path("answers.jsonl"))
     assert len(answer["details"]["demonstrations"]) == 2
-    audit = json.loads(Path("run/audit/audit.json").read_text())
+    audit = read_json(Path("run/audit/audit.json"), dict)
     sizes = {name: split["num_examples"] for name, split in audit["splits"].items()}
     assert sizes == {"train": 70, "test": 6}
     assert audit["num_rows"] == 70 + 8
@@ -315,9 +309,9 @@ def test_a_study_of_beta_on_lists_and_weights_of_another_run(
         "data.recorded": "lists.json",
         "rce.weights": weights,
     }
-    words = [part for one in list_settings(settings) for part in ("--set", one)]
     grid = ("--grid", "grpo.beta=0.12,0.15,0.18", "--language", "zh")
-    command = [sys.executable, "-m", "groupwise.cli", "sweep", "demo_selection", *words, *grid]
+    program = [sys.executable, "-m", "groupwise.cli", "sweep", "demo_selection"]
+    command = [*program, *list_words(settings), *grid]
     done = subprocess.run(
         [*command, "--out", "study"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -352,12 +346,15 @@ def load(settings, config="qwen2.5-vl-3b"):
     return read_config("demo_selection", config, *settings)
 
 
+def read(folder, settings):
+    return read_keys(plan("demo_selection", folder / "run", "qwen2.5-vl-3b", *settings))
+
+
 def test_a_changed_picture_changes_what_is_made_of_it(settings, tmp_path):
-    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *settings))
+    before = read(tmp_path, settings)
     picture = next((tmp_path / "test").rglob("*.jpg"))
     picture.write_bytes(picture.read_bytes() + b" ")
-    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *settings))
-    assert list_changed(before, after) == {"prepare"}
+    assert list_changed(before, read(tmp_path, settings)) == {"prepare"}
 
 
 def test_items_are_counted_without_reading_a_picture(settings, tmp_path):
@@ -409,10 +406,9 @@ def test_given_weights_and_lists_change_what_is_made_of_them(settings, tmp_path)
     write_recorded(path, answer="net")
     weights.write_bytes(b"one")
     given = (*settings, f"data.recorded={path}", "record_again=false", f"rce.weights={weights}")
-    before = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    before = read(tmp_path, given)
     weights.write_bytes(b"two")
-    after = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
+    after = read(tmp_path, given)
     assert list_changed(before, after) == {"rce", "evaluate"}
     write_recorded(path, answer="a")
-    last = read_keys(plan("demo_selection", tmp_path / "run", "qwen2.5-vl-3b", *given))
-    assert {"prepare", "candidates"} <= list_changed(after, last)
+    assert {"prepare", "candidates"} <= list_changed(after, read(tmp_path, given))

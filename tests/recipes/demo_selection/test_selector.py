@@ -68,7 +68,7 @@ def list_all(num_items, num_shots):
     return torch.tensor(list(itertools.permutations(range(num_items), num_shots)))
 
 
-def test_it_has_as_many_parameters_as_published():
+def test_it_has_as_many_parameters_as_published_and_new_weights_follow_from_the_seed():
     selector = PointerSelector(SelectorSettings())
     assert selector.set_trainable(freeze_backbone=False) == 525_824
     assert selector.set_trainable(freeze_backbone=True) == 263_680
@@ -76,9 +76,6 @@ def test_it_has_as_many_parameters_as_published():
     assert frozen == {"project.weight", "project_query.weight", "project_item.weight"}
     gated = PointerSelector(SelectorSettings(history_gate=True, num_layers=2))
     assert gated.set_trainable(freeze_backbone=False) == 525_824 + 263_680 + 2 * 256 * 256 + 256
-
-
-def test_new_weights_follow_from_the_seed_and_projections_begin_near_identity():
     before = torch.get_rng_state()
     weights = [PointerSelector(SelectorSettings(), seed=s).state_dict() for s in (3, 3, 4)]
     assert before.equal(torch.get_rng_state())
@@ -86,7 +83,7 @@ def test_new_weights_follow_from_the_seed_and_projections_begin_near_identity():
     assert not weights[0]["project.weight"].equal(weights[2]["project.weight"])
     for name in ("project_query.weight", "project_item.weight"):
         gap = weights[0][name] - torch.eye(256)
-        assert 0 < gap.abs().max() < 0.01
+        assert 0 < gap.abs().max() < 0.01, "projections begin near identity"
 
 
 @GATES
@@ -185,20 +182,16 @@ def test_samples_have_the_probabilities_of_their_temperature(gate, temperature):
     torch.testing.assert_close(shares, expected.flatten(), atol=0.015, rtol=0)
 
 
-def test_too_many_shots_are_refused():
-    selector, (queries, pools) = make_far_selector(gate=False), draw_features(1, 3)
-    for pick in (selector.choose, selector.sample):
-        with pytest.raises(ModelError, match="got 4 shots from a pool of 3; expected 1 to 3"):
-            pick(queries, pools, num_shots=4)
-
-
-def test_scores_are_cosines_over_the_temperature():
+def test_scores_are_cosines_over_the_temperature_and_too_many_shots_are_refused():
     queries, pools = draw_features(3, 6)
-    warm = make_far_selector(gate=False).score(queries, pools)
-    torch.testing.assert_close(
-        make_far_selector(False, temperature=0.2).score(queries, pools), warm / 2
-    )
+    selector = make_far_selector(gate=False)
+    warm = selector.score(queries, pools)
+    cold = make_far_selector(False, temperature=0.2).score(queries, pools)
+    torch.testing.assert_close(cold, warm / 2)
     assert 1 < warm.abs().max() <= 10
+    for pick in (selector.choose, selector.sample):
+        with pytest.raises(ModelError, match="got 7 shots from a pool of 6; expected 1 to 6"):
+            pick(queries, pools, num_shots=7)
 
 
 def test_it_is_the_same_after_saving(tmp_path):
@@ -248,7 +241,7 @@ def test_mmices_takes_texts_among_the_nearest_pictures():
         assert chosen == tuple(one for one in ordered if one in allowed)[:2]
 
 
-def test_knn_few_shot_gives_what_dspy_does():
+def test_knn_few_shot_gives_what_dspy_does_and_never_shows_the_query_itself():
     lists = choose_by_baseline("knn_few_shot", ASKED, num_shots=4)
     for row, chosen in enumerate(lists):
         scores = np.dot(ASKED.train.texts.numpy(), ASKED.features.texts[row].numpy())
@@ -257,9 +250,6 @@ def test_knn_few_shot_gives_what_dspy_does():
         set(chosen) <= set(ASKED.name_pool(query.id))
         for query, chosen in zip(ASKED.queries, lists, strict=True)
     )
-
-
-def test_knn_few_shot_never_shows_the_query_itself():
     train = make_table(TRAIN, seed=1)
     pools = draw_pools(train, train, sampler="random", size=4)
     asked = PooledQueries(tuple(TRAIN), train, train, pools)
@@ -289,20 +279,15 @@ def test_a_selector_chooses_what_it_scores_highest():
     assert reverse_lists(lists) == [one[::-1] for one in lists] != lists
 
 
-def test_more_shots_than_candidates_are_refused():
+def test_more_shots_than_candidates_and_parts_that_do_not_belong_together_are_refused():
     for baseline, limit in (
-        ("random", 8),
-        ("nearest_both", 8),
-        ("mmices", 8),
+        *((name, 8) for name in ("random", "nearest_both", "mmices")),
         ("knn_few_shot", 23),
     ):
         with pytest.raises(ConfigError, match=f"got {limit + 1}; expected from 1 to {limit}"):
             choose_by_baseline(baseline, ASKED, num_shots=limit + 1)
     with pytest.raises(ConfigError, match="expected from 1 to 3"):
         choose_by_baseline("mmices", ASKED, num_shots=4, num_near=3)
-
-
-def test_parts_that_do_not_belong_together_are_refused():
     with pytest.raises(DataError, match="another order"):
         replace(ASKED, queries=ASKED.queries[::-1])
     members = dict(list(ASKED.pools.members.items())[1:])
@@ -359,12 +344,9 @@ def test_captions_find_their_pictures(clip, items, tmp_path):
     assert mean_rank < 8  # 19.5 by chance
 
 
-def test_words_that_stand_in_no_caption_are_learned_whole(clip):
+def test_words_that_stand_in_no_caption_are_learned_whole_and_every_one_counts(clip, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(clip)
     assert tokenizer.tokenize("Reply in Kelo") == ["Reply", "Ġin", "ĠKelo"]
-
-
-def test_every_word_of_a_question_counts(clip, tmp_path):
     features = ClipFeatures(clip, cache=tmp_path)
     questions = [f"{words} {name}" for words in ("Reply in", "Say it in") for name in DIALECTS]
     embedded = features.embed_texts(questions)
@@ -372,7 +354,7 @@ def test_every_word_of_a_question_counts(clip, tmp_path):
     assert apart.min() > 0.05
 
 
-def test_a_table_knows_what_it_was_made_of(clip, items, tmp_path):
+def test_a_table_knows_what_it_was_made_of_and_joins_what_has_length_one(clip, items, tmp_path):
     features = ClipFeatures(clip, cache=tmp_path)
     triples = [(item.id, item.picture, item.question) for item in items]
     table = features.tabulate(triples)
@@ -382,9 +364,6 @@ def test_a_table_knows_what_it_was_made_of(clip, items, tmp_path):
     assert features.tabulate(triples[1:]).digest != table.digest
     with pytest.raises(DataError, match="two items have the same id"):
         features.tabulate(triples[:1] * 2)
-
-
-def test_joined_features_are_means_of_what_has_length_one():
     pictures, texts = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 5.0]])
     assert join_features(pictures, texts).allclose(torch.tensor([[0.5**0.5, 0.5**0.5]]))
 
@@ -429,32 +408,20 @@ def test_the_pool_of_a_query_does_not_depend_on_the_other_queries(sampler, seed)
     assert (alone.members["query-2"], alone.digest) == (whole.members["query-2"], whole.digest)
 
 
-def test_similar_items_come_by_what_the_sampler_looks_at():
+def test_similar_items_come_by_what_the_sampler_looks_at_and_equal_ones_in_order():
     train, queries = draw_table(9), draw_table(3, seed=1, name="query")
-    scores = {
-        "text": queries.texts @ train.texts.mT,
-        "picture": queries.pictures @ train.pictures.mT,
-        "mixed": queries.joined @ train.joined.mT,
-    }
+    texts, pictures = queries.texts @ train.texts.mT, queries.pictures @ train.pictures.mT
+    scores = {"text": texts, "picture": pictures, "mixed": queries.joined @ train.joined.mT}
     for sampler, expected in scores.items():
         drawn = draw_pools(queries, train, sampler=sampler, size=4).members
         best = expected.topk(4).indices.tolist()
         assert [drawn[one] for one in queries.ids] == [tuple(row) for row in best]
-
-
-def test_mmices_takes_the_nearest_texts_among_the_nearest_pictures():
-    train, queries = draw_table(9), draw_table(3, seed=1, name="query")
     drawn = draw_pools(queries, train, sampler="mmices", size=2, num_near=4).members
-    near = (queries.pictures @ train.pictures.mT).topk(4).indices.tolist()
-    texts = queries.texts @ train.texts.mT
+    near = pictures.topk(4).indices.tolist()
     for row, query in enumerate(queries.ids):
         by_text = sorted(near[row], key=lambda place, row=row: -texts[row, place])
         assert drawn[query] == tuple(by_text[:2])
-
-
-def test_equally_similar_items_keep_their_order():
-    train = draw_table(8)
-    same = replace(train, texts=train.texts[:1].expand(8, -1))
+    same = replace(train, texts=train.texts[:1].expand(9, -1))
     assert draw_pools(same, same, sampler="text", size=3).members["item-1"] == (0, 2, 3)
 
 

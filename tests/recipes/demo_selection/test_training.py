@@ -1,23 +1,21 @@
 """Training of the selector of demo_selection: episodes, and scores of single candidates."""
 
-import importlib.util
-import json
 import math
 import random
 import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+import selector_job as jobs
 import torch
 from demonstrations import POOL_SIZE, SIZE, make_asked
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from groupwise.core import ConfigError, TrainingError, read_jsonl
+from groupwise.core import ConfigError, TrainingError, read_json, read_jsonl
 from groupwise.training.fast.round import find_dead_groups
 from groupwise_drawn.dialects import COLORS
 from groupwise_recipes.demo_selection.choosing import choose_by_baseline
@@ -34,23 +32,16 @@ from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings
 from groupwise_recipes.demo_selection.training import measure_rce
 
-JOBS = Path(__file__).parents[2] / "fixtures" / "selector_job.py"
-
 
 @pytest.fixture(scope="module")
-def jobs():
-    spec = importlib.util.spec_from_file_location("selector_job", JOBS)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def whole(jobs, tmp_path_factory):
-    """Uninterrupted trainings, each done once."""
+def whole(tmp_path_factory):
+    """Uninterrupted trainings, each done once; random numbers of others are left alone."""
     folder = tmp_path_factory.mktemp("whole")
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
     jobs.run_rce(folder / "rce")
     jobs.run_grpo(folder / "grpo")
+    assert before.equal(torch.get_rng_state())
     return folder
 
 
@@ -75,17 +66,13 @@ def assert_same(folder, whole):
 
 
 @pytest.mark.slow
-def test_killed_after_an_epoch_it_ends_as_if_uninterrupted(jobs, whole, tmp_path):
+def test_killed_after_an_epoch_it_ends_as_if_uninterrupted(whole, tmp_path):
     folder = tmp_path / "training"
-    child = subprocess.run(
-        [sys.executable, jobs.__file__, "grpo", str(folder), "3"],
-        capture_output=True,
-        check=False,
-        timeout=300,
-    )
+    command = [sys.executable, jobs.__file__, "grpo", str(folder), "3"]
+    child = subprocess.run(command, capture_output=True, check=False, timeout=300)
     assert child.returncode == -signal.SIGKILL, child.stderr
     assert (folder / "checkpoint-3" / "complete").exists()
-    assert json.loads((folder / "progress.json").read_text())["num_steps"] == 9
+    assert read_json(folder / "progress.json", dict)["num_steps"] == 9
     # As if it had been killed in the second epoch: its rows are there, and are written again.
     with (folder / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 4, "loss": 7.0}\n')
@@ -93,7 +80,7 @@ def test_killed_after_an_epoch_it_ends_as_if_uninterrupted(jobs, whole, tmp_path
     assert_same(folder, whole / "grpo")
 
 
-def test_stopped_while_a_checkpoint_is_written(jobs, whole, tmp_path, monkeypatch):
+def test_stopped_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch):
     mark = jobs.training.mark_complete
 
     def tear(checkpoint):
@@ -101,11 +88,11 @@ def test_stopped_while_a_checkpoint_is_written(jobs, whole, tmp_path, monkeypatc
             raise InterruptedError
         mark(checkpoint)
 
-    monkeypatch.setattr(jobs.training, "mark_complete", tear)
-    with pytest.raises(InterruptedError):
-        jobs.run_rce(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs.training, "mark_complete", tear)
+        with pytest.raises(InterruptedError):
+            jobs.run_rce(tmp_path)
     assert (tmp_path / "checkpoint-6").is_dir()
-    monkeypatch.setattr(jobs.training, "mark_complete", mark)
     jobs.run_rce(tmp_path)
     assert_same(tmp_path, whole / "rce")
 
@@ -131,11 +118,11 @@ def test_the_log_of_grpo_adds_up(whole):
     assert {math.frexp(row["beta"] / rows[0]["beta"])[0] for row in rows} == {0.5}
     assert rows[0]["beta"] == 0.12
     assert [row["step"] for row in rows if "eval_loss" in row] == [3, 6, 9]
-    budget = json.loads((whole / "grpo" / "budget.json").read_text())
+    budget = read_json(whole / "grpo" / "budget.json", dict)
     assert (budget["num_steps"], budget["num_looks"]) == (9, 3)
 
 
-def test_dead_groups_are_counted_and_so_are_those_that_the_curriculum_makes(jobs, tmp_path):
+def test_dead_groups_are_counted_and_so_are_those_that_the_curriculum_makes(tmp_path):
     jobs.run_grpo(tmp_path, log_every_steps=None)
     rewards = jobs.make_groups().rewards
     before, after = (int(find_dead_groups(r).sum()) for r in (rewards, keep_best(rewards, 3)))
@@ -147,9 +134,9 @@ def test_dead_groups_are_counted_and_so_are_those_that_the_curriculum_makes(jobs
     assert all(row["num_groups"] == len(rewards) for row in epochs)
 
 
-def test_the_first_step_is_on_policy(jobs, tmp_path):
+def test_the_first_step_is_on_policy(tmp_path):
     jobs.run_grpo(tmp_path, epochs=1, batch_size=10, curriculum=())
-    result = json.loads((tmp_path / "on_policy.json").read_text())
+    result = read_json(tmp_path / "on_policy.json", dict)
     assert result["num_tokens"] == int(jobs.make_groups().present.sum())
     assert result["max_log_ratio"] <= result["tolerance"] == 1e-6
     [row] = read_rows(tmp_path)
@@ -158,7 +145,7 @@ def test_the_first_step_is_on_policy(jobs, tmp_path):
     assert row["ppo_loss"] == pytest.approx(0, abs=1e-6)
 
 
-def test_the_penalty_of_grpo_is_that_of_the_ratio(jobs, tmp_path):
+def test_the_penalty_of_grpo_is_that_of_the_ratio(tmp_path):
     groups, old = jobs.make_groups(), torch.full((jobs.NUM_QUERIES, jobs.NUM_LISTS), -3.0)
     settings = SelectorGrpoSettings(beta=0.12)
     objective = GrpoObjective(groups, settings, old_log_probs=old, record=tmp_path / "check")
@@ -168,12 +155,17 @@ def test_the_penalty_of_grpo_is_that_of_the_ratio(jobs, tmp_path):
     assert float(loss) == pytest.approx(values["ppo_loss"] + 0.12 * values["kl"])
 
 
-def test_dropout_in_grpo_is_refused(jobs, tmp_path):
+def test_dropout_in_grpo_and_nothing_to_learn_are_refused(tmp_path, monkeypatch):
     selector = jobs.make_selector()
     selector.dropout.forward = lambda values: functional.dropout(values, 0.5, training=True)
     with pytest.raises(TrainingError, match=r"on-policy check failed.*look for dropout"):
-        jobs.run_grpo(tmp_path, selector=selector)
-    assert not (tmp_path / "on_policy.json").exists()
+        jobs.run_grpo(tmp_path / "dropout", selector=selector)
+    assert not (tmp_path / "dropout" / "on_policy.json").exists()
+    groups = jobs.make_groups()
+    groups.rewards.mul_(0)
+    monkeypatch.setattr(jobs, "make_groups", lambda *_: groups)
+    with pytest.raises(TrainingError, match="nothing to learn in epoch 1; got equal rewards"):
+        jobs.run_grpo(tmp_path / "equal")
 
 
 @pytest.mark.parametrize("gap", [3e-6, -3e-6, float("nan")])
@@ -184,7 +176,7 @@ def test_a_ratio_that_is_not_1_is_refused(gap):
         check_first_step(old + torch.tensor([0.0, gap]), old)
 
 
-def test_grpo_moves_to_what_earns_more_and_a_great_beta_holds_it_back(jobs, tmp_path):
+def test_grpo_moves_to_what_earns_more_and_a_great_beta_holds_it_back(tmp_path):
     found = {}
     for beta in (0.0, 5.0):
         changes = {"target_kl": None, "curriculum": (), "learning_rate": 2e-3, "beta": beta}
@@ -195,9 +187,12 @@ def test_grpo_moves_to_what_earns_more_and_a_great_beta_holds_it_back(jobs, tmp_
     assert held[-1]["kl"] < free[-1]["kl"] / 5
 
 
-def test_rce_learns_and_its_temperature_falls(jobs, tmp_path):
-    groups = jobs.make_groups()
-    before = measure_rce(jobs.make_selector(), groups)
+def test_rce_learns_and_its_temperature_falls_but_that_of_validation_is_1(tmp_path):
+    groups, selector = jobs.make_groups(), jobs.make_selector().eval()
+    log_probs = selector.log_probs(groups.queries, groups.pools, groups.lists)
+    losses = compute_rce(log_probs, groups.rewards, temperature=1.0)
+    before = measure_rce(selector.train(), groups)
+    assert before == pytest.approx(float(losses.mean().detach()))
     trained = jobs.run_rce(tmp_path, epochs=25, log_every_steps=1)
     assert measure_rce(trained, groups) < before - 0.5
     taus = [row["tau"] for row in read_rows(tmp_path)]
@@ -205,33 +200,11 @@ def test_rce_learns_and_its_temperature_falls(jobs, tmp_path):
     assert not trained.training
 
 
-def test_the_validation_loss_is_rce_at_temperature_1_of_raw_rewards(jobs):
-    groups, selector = jobs.make_groups(), jobs.make_selector().eval()
-    log_probs = selector.log_probs(groups.queries, groups.pools, groups.lists)
-    losses = compute_rce(log_probs, groups.rewards, temperature=1.0)
-    assert measure_rce(selector.train(), groups) == pytest.approx(float(losses.mean().detach()))
-
-
-def test_a_frozen_backbone_stays(jobs, tmp_path):
+def test_a_frozen_backbone_stays(tmp_path):
     before = jobs.make_selector().state_dict()
     after = jobs.run_grpo(tmp_path, freeze_backbone=True).state_dict()
     same = {name for name, value in after.items() if value.equal(before[name])}
     assert same == {"project.weight", "project_query.weight", "project_item.weight"}
-
-
-def test_nothing_to_learn_is_refused(jobs, tmp_path, monkeypatch):
-    groups = jobs.make_groups()
-    groups.rewards.mul_(0)
-    monkeypatch.setattr(jobs, "make_groups", lambda *_: groups)
-    with pytest.raises(TrainingError, match="nothing to learn in epoch 1; got equal rewards"):
-        jobs.run_grpo(tmp_path)
-
-
-def test_the_random_numbers_of_others_are_left_alone(jobs, tmp_path):
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    jobs.run_rce(tmp_path)
-    assert before.equal(torch.get_rng_state())
 
 
 SCENES = {color: [2 * number, 2 * number + 1] for number, color in enumerate(sorted(COLORS))}
@@ -264,31 +237,28 @@ def draw_many(num_shots, *, number=600):
     return [draw_episode(SCENES, num_shots=num_shots, rng=rng) for _ in range(number)]
 
 
-def test_in_three_of_ten_episodes_the_last_turn_revises_an_earlier_one():
-    num_revised = 0
-    for turns in draw_many(3):
-        shown = [turn for turn in turns if not turn.is_taught]
-        cells = [name_cell(turn) for turn in shown]
+def test_of_three_shots_three_in_ten_revise_one_and_the_order_of_questions_says_nothing():
+    num_revised = num_sorted = 0
+    places = [0, 0, 0]
+    episodes = draw_many(3)
+    for turns in episodes:
+        shown = turns[:3]
+        cells, asked = list(map(name_cell, shown)), list(map(name_cell, turns[3:]))
+        num_sorted += asked == sorted(asked)
+        if len(asked) == 3:
+            places[asked.index(cells[0])] += 1
         if len(set(cells)) < 3:
             num_revised += 1
             assert len(set(cells)) == 2
             assert cells.count(cells[-1]) == 2
-            former = shown[cells.index(cells[-1])]
-            assert former.word != shown[-1].word
+            assert shown[cells.index(cells[-1])].word != shown[-1].word
     assert 150 < num_revised < 210
-    assert all(len(turns) == 2 for turns in draw_many(1, number=50))
-
-
-def test_the_order_in_which_words_are_asked_for_says_nothing():
-    places = [0, 0, 0]
-    num_sorted = 0
-    for turns in draw_many(3):
-        shown, asked = turns[:3], list(map(name_cell, turns[3:]))
-        num_sorted += asked == sorted(asked)
-        if len(asked) == 3:
-            places[asked.index(name_cell(shown[0]))] += 1
     assert num_sorted < 300
     assert min(places) > 100
+    assert all(len(turns) == 2 for turns in draw_many(1, number=50))
+    turns = [turn for episode in episodes for turn in episode]
+    for is_taught in (False, True):
+        assert {turn.place for turn in turns if turn.is_taught == is_taught} == set(COLOR_OF)
 
 
 def test_shown_turns_often_share_a_dialect_or_a_colour():
@@ -297,12 +267,6 @@ def test_shown_turns_often_share_a_dialect_or_a_colour():
     for part in (0, 1):
         share = sum(one[part] == other[part] for one, other in different) / len(different)
         assert 0.3 < share < 0.6
-
-
-def test_every_scene_of_a_colour_is_shown_and_asked_about():
-    turns = [turn for episode in draw_many(3) for turn in episode]
-    for is_taught in (False, True):
-        assert {turn.place for turn in turns if turn.is_taught == is_taught} == set(COLOR_OF)
 
 
 ASKED = make_asked()
@@ -321,11 +285,18 @@ def record(num_queries=60, *, seed=0, greatest=1.0):
     return RecordedGroups(queries, pools, lists, rewards, present, max_reward=greatest)
 
 
-def test_the_feature_that_pays_has_the_greatest_weight():
+def test_the_feature_that_pays_has_the_greatest_weight_whatever_its_size(tmp_path):
     weights = fit_pointwise([record(), record(seed=1)])
     assert weights.shape == (SIZE,)
     assert int(weights.argmax()) == USEFUL
     assert weights[USEFUL] > 3 * weights.abs().sort().values[-2]
+    write_pointwise(weights, tmp_path)
+    assert torch.equal(read_pointwise(tmp_path), weights)
+    groups = record()
+    factors = torch.ones(SIZE)
+    factors[USEFUL] = 0.01
+    small = fit_pointwise([replace(groups, queries=groups.queries * factors)])
+    assert torch.allclose(small * factors, fit_pointwise([groups]), atol=1e-5)
 
 
 def test_a_share_of_the_reward_counts_as_much_as_it_is():
@@ -334,14 +305,6 @@ def test_a_share_of_the_reward_counts_as_much_as_it_is():
     shares = [replace(groups, rewards=groups.rewards * share) for share in (0.5, 0.75, 1)]
     half, most, all_of_it = (float(fit_pointwise([one])[USEFUL]) for one in shares)
     assert 0 < half < most < all_of_it
-
-
-def test_the_size_of_a_feature_does_not_count():
-    groups = record()
-    factors = torch.ones(SIZE)
-    factors[USEFUL] = 0.01
-    small = fit_pointwise([replace(groups, queries=groups.queries * factors)])
-    assert torch.allclose(small * factors, fit_pointwise([groups]), atol=1e-5)
 
 
 def test_lists_that_could_not_be_scored_and_features_that_never_differ_play_no_part():
@@ -372,9 +335,3 @@ def test_candidates_of_the_pool_are_ranked_by_weighted_products():
     assert first == (max(scores, key=lambda one: scores[one]),)
     with pytest.raises(ConfigError, match=f"expected from 1 to {POOL_SIZE}"):
         choose_by_pointwise(weights, ASKED, num_shots=POOL_SIZE + 1)
-
-
-def test_weights_are_read_as_they_were_written(tmp_path):
-    weights = fit_pointwise([record()])
-    write_pointwise(weights, tmp_path)
-    assert torch.equal(read_pointwise(tmp_path), weights)

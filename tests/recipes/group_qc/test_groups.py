@@ -13,10 +13,9 @@ from scenes import copy_scene, draw_scene
 from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
-from groupwise.core import ConfigError, DataError, read_json, read_jsonl
+from groupwise.core import ConfigError, DataError, read_json, read_jsonl, write_text
 from groupwise.data import joining
 from groupwise.data.example_files import write_examples
-from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow import training
 from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import CABINET_MISSIONS
@@ -36,65 +35,55 @@ def load(root, *overrides):
     return read_config("group_qc", "tile-tiny", f"data.root={root}", *overrides)
 
 
-def test_every_group_is_in_one_split(root, tmp_path):
-    config = load(root)
-    prepare_groups(config, tmp_path / "prepare")
-    splits = read_groups(config, tmp_path / "prepare")
+def prepare(config, folder):
+    """Return the groups of each split, and the rows that teach Stage A."""
+    prepare_groups(config, folder)
+    return read_groups(config, folder), read_jsonl(folder / "descriptions.jsonl")
+
+
+def test_every_group_is_in_one_split_and_photos_of_training_groups_teach_their_own_texts(
+    root, tmp_path
+):
+    splits, rows = prepare(load(root), tmp_path)
     sizes = {name: len(groups) for name, groups in splits.items()}
     assert sizes == {"warmup": 0, "train": 10, "validation": 2, "test": 8, TEACH: 0}
     ids = [group.group_id for name in SPLITS for group in splits[name]]
     assert len(ids) == len(set(ids)) == 2 * NUM_GROUPS
     for groups in (splits["train"], splits["validation"], splits["test"]):
         assert {group.label for group in groups} == {"pass", "fail"}
-
-
-def test_only_photos_of_training_groups_teach_and_each_with_its_own_text(root, tmp_path):
-    config = load(root)
-    prepare_groups(config, tmp_path / "prepare")
-    trained = read_groups(config, tmp_path / "prepare")["train"]
-    rows = read_jsonl(tmp_path / "prepare" / "descriptions.jsonl")
-    expected = [path.relative_to(root).as_posix() for group in trained for path in group.photos]
-    assert [row["photo"] for row in rows] == expected
+    photos = [path for group in splits["train"] for path in group.photos]
+    assert [row["photo"] for row in rows] == [path.relative_to(root).as_posix() for path in photos]
     assert {row["description"] for row in rows} == set(TEXTS.values())
     assert all(row["description"] == TEXTS[name_defect(row["photo"])] for row in rows)
 
 
 def test_groups_that_only_teach_are_used_for_nothing_else(root, tmp_path):
-    config = load(root, "data.teach_share=0.2")
-    prepare_groups(config, tmp_path / "prepare")
-    splits = read_groups(config, tmp_path / "prepare")
-    rows = read_jsonl(tmp_path / "prepare" / "descriptions.jsonl")
+    splits, rows = prepare(load(root, "data.teach_share=0.2"), tmp_path)
     assert {row["group_id"] for row in rows} == {group.group_id for group in splits[TEACH]}
     assert len(splits[TEACH]) == 4
 
 
 def test_a_photo_changed_in_place_changes_the_rows_of_its_group(root, tmp_path):
-    prepare_groups(load(root), tmp_path / "before")
-    group = read_groups(load(root), tmp_path / "before")["test"][0]
+    splits, _ = prepare(load(root), tmp_path / "before")
+    group = splits["test"][0]
     group.photos[0].write_bytes(group.photos[-1].read_bytes() + b"\0")
-    prepare_groups(load(root), tmp_path / "after")
-    splits = [read_groups(load(root), tmp_path / name) for name in ("before", "after")]
-    before, after = ([g for name in SPLITS for g in found[name]] for found in splits)
+    changed, _ = prepare(load(root), tmp_path / "after")
+    before, after = ([g for name in SPLITS for g in found[name]] for found in (splits, changed))
     assert [a.key for a, b in zip(before, after, strict=True) if a != b] == [group.key]
     assert [len(g.digests) for g in after] == [len(g.photos) for g in after]
 
 
 @pytest.mark.parametrize(("lines", "message"), TABLES["a_table_that_cannot_be_used_is_one"])
 def test_a_table_that_cannot_be_used_is_one_sentence(root, tmp_path, lines, message):
-    write_table(root, lines)
+    path = root / "photo_labels.csv"
+    path.unlink()
+    if isinstance(lines, list):
+        write_table(root, lines)
+    elif lines:
+        path.write_bytes(lines.encode("gbk"))
     with pytest.raises(DataError, match=message) as caught:
         prepare_groups(load(root), tmp_path / "prepare")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [None, "光照,太暗\n亮,中".encode("gbk")])
-def test_a_table_that_cannot_be_read_is_named(root, tmp_path, content):
-    path = root / "photo_labels.csv"
-    path.unlink()
-    if content:
-        path.write_bytes(content)
-    with pytest.raises(DataError, match=r"cannot read|no column photo"):
-        prepare_groups(load(root), tmp_path / "prepare")
 
 
 def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root, tmp_path):
@@ -102,13 +91,13 @@ def test_groups_that_share_a_photo_are_on_one_side_and_are_told(root, tmp_path):
     for number in range(0, len(photos) - 4, 4):
         (root / photos[number + 2]).write_bytes((root / photos[number]).read_bytes())
     config = load(root)
-    prepare_groups(config, tmp_path / "prepare")
-    side = {row["group_id"]: row["split"] for row in read_jsonl(tmp_path / "prepare/groups.jsonl")}
+    prepare(config, tmp_path)
+    side = {row["group_id"]: row["split"] for row in read_jsonl(tmp_path / "groups.jsonl")}
     names = [Path(photo).parent.name for photo in photos]
     pairs = [(names[n + 2], names[n]) for n in range(0, len(photos) - 4, 4)]
     assert len(side) == 2 * NUM_GROUPS
     assert all(side[a] == side[b] for a, b in pairs)
-    audit = audit_photos(config, tmp_path / "prepare")
+    audit = audit_photos(config, tmp_path)
     assert not [one for one in audit.findings if one.level == "error"]
     [told] = [one for one in audit.findings if one.name == "joined_groups"]
     assert told.message.startswith(f"{len(pairs)} group ids share photos")
@@ -177,7 +166,7 @@ def load_lines(folder, *lines, has_photos=False):
     return found
 
 
-def test_a_group_is_what_its_line_says(tmp_path):
+def test_a_group_is_what_its_line_says_and_with_a_root_its_photos_must_be_there(tmp_path):
     failing = make_record("b", label="fail", timestamp="2025")
     found = load_lines(tmp_path, make_record(), failing)
     assert [(one.group_id, one.label, len(one.photos)) for one in found.groups] == [
@@ -186,6 +175,12 @@ def test_a_group_is_what_its_line_says(tmp_path):
     ]
     assert found.records == (make_record(), failing)
     assert found.groups[0].key == f"{MISSION}/审核通过/a"
+    for image in make_record()["images"]:
+        (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / image).touch()
+    found = load_lines(tmp_path, make_record(), failing, has_photos=True)
+    assert found.drops.counts == {"photo is not there": 1}
+    assert all(path.is_file() for path in found.groups[0].photos)
 
 
 TWICE = json.dumps(make_record("b"), ensure_ascii=False).replace('"图片_2":', '"图片_1":')
@@ -209,15 +204,6 @@ def test_only_every_line_once_and_in_order_is_taken(tmp_path_factory, order, num
     record = make_record("b", images=images, per_image=per_image)
     found = load_lines(tmp_path_factory.mktemp("records"), make_record(), record)
     assert (len(found.groups) == 2) == (order == [1, 2, 3] and num_photos == 3)
-
-
-def test_with_a_root_the_photos_must_be_there(tmp_path):
-    for image in make_record()["images"]:
-        (tmp_path / image).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / image).touch()
-    found = load_lines(tmp_path, make_record(), make_record("b"), has_photos=True)
-    assert found.drops.counts == {"photo is not there": 1}
-    assert all(path.is_file() for path in found.groups[0].photos)
 
 
 @pytest.mark.parametrize(
@@ -267,21 +253,15 @@ def draw(folder, monkeypatch, *, seed, num):
     return found
 
 
-def test_every_mission_and_label_has_its_share(tmp_path, monkeypatch):
+def test_the_held_out_check_has_its_share_of_every_mission_and_label_by_the_seed(
+    tmp_path, monkeypatch
+):
     found = draw(tmp_path, monkeypatch, seed=0, num=24)
     counts = Counter((one.fields["task_type"], one.label) for one in found)
     assert counts == {(m, label): n for m in MISSIONS for label, n in (("通过", 4), ("不通过", 2))}
     assert found == [one for one in SORTED if one in found]
-
-
-def test_the_draw_is_by_the_seed(tmp_path, monkeypatch):
-    first, again, other = (
-        [one.id for one in draw(tmp_path, monkeypatch, seed=seed, num=24)] for seed in (0, 0, 1)
-    )
-    assert first == again != other
-
-
-def test_all_are_there_where_there_are_no_more(tmp_path, monkeypatch):
+    assert draw(tmp_path, monkeypatch, seed=0, num=24) == found
+    assert draw(tmp_path, monkeypatch, seed=1, num=24) != found
     assert draw(tmp_path, monkeypatch, seed=0, num=96) == SORTED
 
 
@@ -293,16 +273,16 @@ def make_group(label, *, note=""):
     return make_question("检查", ["接地线连接"], summaries, group="QC-1", label=label)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_orders_are_found_in_descriptions(order):
-    assert find_orders({"图片_1": "BBU×1", "图片_2": f"接地线×1，{order}"}, WORDS) == ["图片_2"]
+PLAIN = ("线缆/布放不规则×2", "标签/写有“BBU-1”×1", "线缆通过孔洞×1", "指示灯/亮×1", "无关图片")
 
 
 @pytest.mark.parametrize(
-    "text", ["线缆/布放不规则×2", "标签/写有“BBU-1”×1", "线缆通过孔洞×1", "指示灯/亮×1", "无关图片"]
+    ("text", "is_order"),
+    [*((f"接地线×1，{order}", True) for order in ORDERS), *((text, False) for text in PLAIN)],
 )
-def test_descriptions_are_no_orders(text):
-    assert find_orders({"图片_1": text}, WORDS) == []
+def test_orders_are_found_in_descriptions(text, is_order):
+    found = find_orders({"图片_1": "BBU×1", "图片_2": text}, WORDS)
+    assert found == (["图片_2"] if is_order else [])
 
 
 def test_the_order_stands_inside_the_marks_of_the_last_description():
@@ -325,12 +305,8 @@ def test_only_groups_rightly_judged_to_fail_can_be_turned():
     replies = [PARSER.write_reply(verdict, "未连接") for verdict in (FAIL, FAIL, PASS, FAIL, FAIL)]
     scores = try_orders(obey, groups, replies, PARSER)
     assert scores == [{OBEYED: 1.0}, {}, {}, {OBEYED: 1.0}, {OBEYED: 0.0}]
-
-
-def test_nothing_is_asked_where_nothing_fails():
-    assert try_orders(
-        pytest.fail, [make_group(PASS)], [PARSER.write_reply(PASS, "好")], PARSER
-    ) == [{}]
+    right = [PARSER.write_reply(PASS, "好")]
+    assert try_orders(pytest.fail, [make_group(PASS)], right, PARSER) == [{}]
 
 
 def test_the_audit_names_descriptions_that_read_like_orders():
@@ -342,45 +318,23 @@ def test_the_audit_names_descriptions_that_read_like_orders():
     assert report_orders({"train": rows["train"]}, WORDS) == []
 
 
-@pytest.mark.slow
-def test_a_run_measures_who_obeys(tiny_run):
-    for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
-        is_asked = one.policy in ("prompt", "sft", "grpo", "sft_control")
-        is_turned = is_asked and one.label == one.predicted == FAIL
-        assert (OBEYED in one.scores) == is_turned
-    assert "Obeys orders" in (tiny_run / "report.md").read_text()
-
-
 SPEC = ("BBU安装方式检查（正装）", "BBU接地线检查", "BBU线缆布放要求", "挡风板安装检查")
 
 
-def write_missions(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def test_the_built_in_table_has_the_missions_of_the_contract():
+def test_a_file_adds_to_the_missions_of_the_contract_and_a_table_stands_instead(tmp_path):
     table = load_missions()
     assert table.names[:4] == SPEC == CABINET_MISSIONS
-    for name in SPEC:
-        assert table[name].focus
-        assert table[name].key_points
-
-
-def test_a_file_adds_missions_and_replaces_those_of_the_same_name(tmp_path):
-    path = write_missions(
+    assert all(table[name].focus and table[name].key_points for name in SPEC)
+    write_text(
         tmp_path / "more.yaml",
         "missions:\n"
         "  天线抱杆检查: {focus: 抱杆, key_points: [抱杆须垂直]}\n"
         "  BBU接地线检查: {focus: 新的关注, key_points: [一, 二]}\n",
     )
-    table = load_missions(path)
-    assert table.names == (*load_missions().names, "天线抱杆检查")
-    assert table["BBU接地线检查"].key_points == ("一", "二")
-    assert table["挡风板安装检查"] == load_missions()["挡风板安装检查"]
-
-
-def test_a_table_of_ones_own_stands_instead_of_the_built_in_one():
+    more = load_missions(tmp_path / "more.yaml")
+    assert more.names == (*table.names, "天线抱杆检查")
+    assert more["BBU接地线检查"].key_points == ("一", "二")
+    assert more["挡风板安装检查"] == table["挡风板安装检查"]
     own = {"天线抱杆检查": Mission(focus="抱杆", key_points=("抱杆须垂直",))}
     assert load_missions(own).missions == own
 
@@ -390,11 +344,9 @@ def test_an_unknown_mission_is_refused_with_the_nearest_name():
     table.require(SPEC)
     with pytest.raises(DataError, match=r"did you mean 'BBU安装方式检查（正装）'"):
         table.require([*SPEC, "BBU安装方式检查(正装)"])
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=r"^stage A .*did you mean '挡风板安装检查'") as raised:
         table.require(["天线", "挡风板检查", "天线"], where="stage A")
     assert str(raised.value).count("天线") == 1
-    assert "did you mean '挡风板安装检查'" in str(raised.value)
-    assert str(raised.value).startswith("stage A ")
     with pytest.raises(DataError):
         table["天线"]
     assert "天线" not in table
@@ -402,5 +354,6 @@ def test_an_unknown_mission_is_refused_with_the_nearest_name():
 
 @pytest.mark.parametrize(("text", "named"), TABLES["a_broken_table_is_refused"])
 def test_a_broken_table_is_refused(tmp_path, text, named):
+    write_text(tmp_path / "broken.yaml", text)
     with pytest.raises(ConfigError, match=named):
-        load_missions(write_missions(tmp_path / "broken.yaml", text))
+        load_missions(tmp_path / "broken.yaml")

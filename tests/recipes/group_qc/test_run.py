@@ -10,17 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faulty_server import MODEL, Fault, FaultyServer
+from faulty_server import MODEL, Fault
 from group_words import FAIL, PARSER, QUESTIONS
 from plan_keys import list_done, read_config
 from recipe_plans import list_all_steps
-from recipe_runs import POLICIES, RecipeJob, is_training, read_numbers
+from recipe_runs import POLICIES, RecipeJob, read_numbers
 from safetensors.torch import load_file
-from tables import read_tables
 
 from groupwise.core import (
     Completion,
-    ConfigError,
     digest_file,
     read_json,
     read_jsonl,
@@ -37,17 +35,12 @@ from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc import stage_a
 from groupwise_recipes.group_qc.groups import find_root, read_groups
 from groupwise_recipes.group_qc.stage_a import StageAJob, read_summaries, run_stage_a
-
-TABLES = read_tables(__file__)
+from groupwise_recipes.group_qc.verdicts import OBEYED
 
 
 @pytest.mark.slow
-def test_every_stage_there_is_did_its_work_with_what_it_declares(tiny_run, tmp_path):
+def test_every_stage_works_and_every_policy_is_measured_on_the_same_groups(tiny_run, tmp_path):
     assert list_done(tiny_run) == list_all_steps("group_qc", tmp_path)
-
-
-@pytest.mark.slow
-def test_every_policy_is_measured_on_the_same_groups(tiny_run):
     metrics = read_metrics(tiny_run / "evaluate" / "metrics.json")
     test = read_examples(tiny_run / "stage_b_data" / "test.jsonl")
     accuracies = {m.policy: m.n for m in metrics if m.measure == "accuracy"}
@@ -56,6 +49,10 @@ def test_every_policy_is_measured_on_the_same_groups(tiny_run):
     assert missed == dict.fromkeys(POLICIES, sum(e.label == FAIL for e in test))
     measured = {m.policy for m in metrics if m.measure == "two_lines"}
     assert measured == {"prompt", "sft", "sft_control", "grpo"}
+    kept = json.loads((tiny_run / "evaluate" / "stage_a.json").read_text())
+    (right,) = [one for one in kept[""] if one["name"] == "stage_a/accuracy"]
+    assert right["n"] == sum(len(one.fields["images"]) for one in test)
+    assert "## Stage A's lines" in (tiny_run / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -73,15 +70,6 @@ def test_groups_add_up_and_no_id_is_on_two_sides(tiny_run):
 
 
 @pytest.mark.slow
-def test_lines_are_measured_by_what_was_drawn(tiny_run):
-    kept = json.loads((tiny_run / "evaluate" / "stage_a.json").read_text())
-    (right,) = [one for one in kept[""] if one["name"] == "stage_a/accuracy"]
-    test = read_examples(tiny_run / "stage_b_data" / "test.jsonl")
-    assert right["n"] == sum(len(one.fields["images"]) for one in test)
-    assert "## Stage A's lines" in (tiny_run / "report.md").read_text()
-
-
-@pytest.mark.slow
 def test_only_the_adapter_trains_in_stage_b(tiny_run):
     for step in ("sft", "grpo"):
         rows = json.loads((tiny_run / step / "trainable.json").read_text())
@@ -94,12 +82,16 @@ def test_only_the_adapter_trains_in_stage_b(tiny_run):
 
 
 @pytest.mark.slow
-def test_predictions_are_read_by_the_contract(tiny_run):
+def test_predictions_are_read_by_the_contract_and_tell_who_obeys(tiny_run):
     for one in read_predictions(tiny_run / "evaluate" / "predictions.jsonl"):
         if one.policy in ("sft", "grpo"):
             reply = PARSER.judge(one.text)
             assert one.predicted == reply.verdict
             assert one.scores["two_lines"] == float(reply.is_well_formed)
+        is_asked = one.policy in ("prompt", "sft", "grpo", "sft_control")
+        is_turned = is_asked and one.label == one.predicted == FAIL
+        assert (OBEYED in one.scores) == is_turned
+    assert "Obeys orders" in (tiny_run / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -254,47 +246,33 @@ def test_a_published_base_is_taught_from_what_is_written_about_photos(
     assert list((run / "summarize").glob("*.jsonl"))
 
 
+DESCRIBED, NOT_DESCRIBED = "summarize/*_stage_a.jsonl", "summarize/*_stage_a_failed.jsonl"
 FAILED = 7
 """The place of the group that fails, among those that Stage A is asked about."""
 
 
 class Watched(LocalBackend):
-    """The real backend, whose replies are replaced: what a tiny model says is not sure to do.
-
-    It notes the folders it is asked about, and can fail for one of them.
-    """
+    """Answers with the names of the folders that it is asked about, and can fail for one."""
 
     asked: list[str]
     broken: str | None
 
-    def stream(self, items, **named):
-        """Answer when the real one does: with the folder's name, or with a failure."""
-        folders = {}
-
-        def note():
-            for item in items:
-                [picture] = item.example.pictures
-                folders[item.number] = picture.path.parent.name
-                self.asked.append(picture.path.parent.name)
-                yield item
-
-        for number, _ in super().stream(note(), **named):
-            folder = folders[number]
-            broken = Failure("memory", "no reply")
-            yield number, broken if folder == self.broken else Completion(f"机柜/{folder}×1")
+    def stream(self, items, **_):
+        """Answer at once: what a tiny model says is not sure to do."""
+        for item in items:
+            [picture] = item.example.pictures
+            folder = picture.path.parent.name
+            self.asked.append(folder)
+            said = Failure("memory", "no reply") if folder == self.broken else None
+            yield item.number, said or Completion(f"机柜/{folder}×1")
 
 
-def name_folder(row):
-    return Path(row["photos"][0]).parent.name
-
-
-def start(call, job, run):
-    done = call.succeed(*job.list_arguments(run, "--until", "stage_b_data"))
-    return done.stderr
+def read_rows(run, pattern):
+    return [row for path in sorted(run.glob(pattern)) for row in read_jsonl(path)]
 
 
 def read_ids(run, pattern):
-    return [row["group_id"] for path in run.glob(pattern) for row in read_jsonl(path)]
+    return [row["group_id"] for row in read_rows(run, pattern)]
 
 
 @pytest.mark.slow
@@ -303,57 +281,33 @@ def test_only_what_failed_is_asked_again(command_line, job, tmp_path, monkeypatc
     command_line.succeed(*job.list_arguments(run, "--until", "prepare"))
     rows = [row for row in read_jsonl(run / "prepare" / "groups.jsonl") if row["split"] != "teach"]
     failing = rows[FAILED]["group_id"]
+    folder = Path(rows[FAILED]["photos"][0]).parent.name
     monkeypatch.setattr(stage_a, "LocalBackend", Watched)
-    Watched.asked, Watched.broken = [], name_folder(rows[FAILED])
+    Watched.asked, Watched.broken = [], folder
+    words = job.list_arguments(run, "--until", "stage_b_data")
 
-    start(command_line, job, run)
-    failed = read_ids(run, "summarize/*_stage_a_failed.jsonl")
-    assert failed == [failing]
-    finished = {path.name: path.read_bytes() for path in run.glob("summarize/*_stage_a.jsonl")}
-    described = read_ids(run, "summarize/*_stage_a.jsonl")
+    command_line.succeed(*words)
+    assert read_ids(run, NOT_DESCRIBED) == [failing]
+    finished = {path.name: path.read_bytes() for path in run.glob(DESCRIBED)}
+    described = read_ids(run, DESCRIBED)
     assert sorted([*described, failing]) == sorted(row["group_id"] for row in rows)
 
     Watched.asked, Watched.broken = [], None
-    said = start(command_line, job, run)
-    assert set(Watched.asked) == {name_folder(rows[FAILED])}
+    said = command_line.succeed(*words).stderr
+    assert set(Watched.asked) == {folder}
     assert "teach_stage_a reused" in said
     assert "summarize run" in said
-    assert read_ids(run, "summarize/*_stage_a_failed.jsonl") == []
+    assert read_ids(run, NOT_DESCRIBED) == []
     for name, before in finished.items():
         assert (run / "summarize" / name).read_bytes().startswith(before)
-    assert sorted(read_ids(run, "summarize/*_stage_a.jsonl")) == sorted([*described, failing])
+    assert sorted(read_ids(run, DESCRIBED)) == sorted([*described, failing])
 
 
 NUM_GROUPS = 200
-NUM_KILLS = 10
-NUM_STEPS = 11
-"""All but the report."""
-
-MAX_SECONDS = 4.0
 
 
 def read_stage_a(run):
-    return {
-        path.name: [{**row, "timestamp": ""} for row in read_jsonl(path)]
-        for path in sorted((run / "summarize").glob("*_stage_a.jsonl"))
-    }
-
-
-def is_describing(run):
-    return sum(path.stat().st_size > 0 for path in run.glob("stage_a/*/*_stage_a.jsonl")) >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "is_reached",
-    [is_training("teach_stage_a"), is_describing, is_training("sft"), is_training("grpo")],
-    ids=["teach_stage_a", "summarize", "sft", "grpo"],
-)
-def test_killed_run_ends_with_the_same_results(is_reached, tiny_run, tmp_path, job):
-    run = tmp_path / "run"
-    job.kill_and_resume(run, is_reached)
-    assert read_stage_a(run) == read_stage_a(tiny_run)
-    assert read_numbers(run) == read_numbers(tiny_run)
+    return [{**row, "timestamp": ""} for row in read_rows(run, DESCRIBED)]
 
 
 @pytest.mark.slow
@@ -362,15 +316,15 @@ def test_killed_at_ten_random_moments_no_group_is_lost_or_there_twice(tmp_path, 
     whole = larger.finish(tmp_path / "whole")
     run = tmp_path / "run"
     rng = random.Random(0)
-    numbers = sorted(rng.choices(range(1, NUM_STEPS + 1), k=NUM_KILLS))
-    killed = [larger.kill_in(run, number, rng.uniform(0.0, MAX_SECONDS)) for number in numbers]
+    numbers = sorted(rng.choices(range(1, 12), k=10))  # of all steps but the report
+    killed = [larger.kill_in(run, number, rng.uniform(0.0, 4.0)) for number in numbers]
     assert {"teach_stage_a", "summarize", "grpo"} <= set(killed), killed
     larger.finish(run)
     assert read_stage_a(run) == read_stage_a(whole)
     splits = {g["group_id"]: g["split"] for g in read_jsonl(run / "prepare" / "groups.jsonl")}
     assert len(splits) == NUM_GROUPS
-    described = [row["group_id"] for rows in read_stage_a(run).values() for row in rows]
-    assert sorted(described) == sorted(name for name, of in splits.items() if of != "teach")
+    taught = sorted(name for name, of in splits.items() if of != "teach")
+    assert sorted(read_ids(run, DESCRIBED)) == taught
     assert read_answers(run) == read_answers(whole)
     assert read_numbers(run) == read_numbers(whole)
     weights = Path("grpo", "policy", "adapter_model.safetensors")
@@ -383,10 +337,6 @@ def read_answers(run):
     return [{**row, "latency_s": None, "pictures": []} for row in rows]
 
 
-def load_taught(run):
-    return load_file(run / "teach_stage_a" / "policy" / "model.safetensors")
-
-
 @pytest.mark.slow
 def test_two_processes_teach_what_one_teaches(tiny_run, job, tmp_path):
     run, two = tmp_path / "run", RecipeJob(job.recipe, {**job.settings, "grpo.entropy_bonus": 0})
@@ -394,7 +344,8 @@ def test_two_processes_teach_what_one_teaches(tiny_run, job, tmp_path):
     command = [sys.executable, *torchrun, "-m", "groupwise", *two.list_arguments(run)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert len(read_json(run / "teach_stage_a/memory.json", dict)["processes"]) == 2
-    taught, alone = load_taught(run), load_taught(tiny_run)
+    weights = Path("teach_stage_a", "policy", "model.safetensors")
+    taught, alone = load_file(run / weights), load_file(tiny_run / weights)
     assert taught.keys() == alone.keys()
     for name, weight in taught.items():
         assert (weight - alone[name]).abs().max() < 1e-5, name
@@ -402,15 +353,12 @@ def test_two_processes_teach_what_one_teaches(tiny_run, job, tmp_path):
 
 
 NUM_SERVED = 40
-DRAWN = {"num_groups": NUM_SERVED, "width": 112, "height": 84}
-STREAM = {"batch_size": 4, "look_ahead": 1, "num_threads": 1}
+SAID = "机柜/正装×1"
 
 
 @pytest.fixture
-def server():
-    server = FaultyServer(lambda _: Fault(content='{"图片_1": "机柜/正装×1"}'))
-    yield server
-    server.close()
+def server(serve):
+    return serve(lambda _: Fault(content=f'{{"图片_1": "{SAID}"}}'))
 
 
 def load(*overrides):
@@ -423,20 +371,13 @@ def describe(call, base, server):
     settings = {
         "model.base": base,
         "teach": "null",
-        "data.drawn": json.dumps(DRAWN),
+        "data.drawn": json.dumps({"num_groups": NUM_SERVED, "width": 112, "height": 84}),
         "data.teach_share": 0,
-        "summaries.stream": json.dumps(STREAM),
+        "summaries.stream": json.dumps({"batch_size": 4, "look_ahead": 1, "num_threads": 1}),
         "summaries.server": json.dumps({**quick, **server}),
     }
-    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    return call(
-        "run", "group_qc", *words, "--config", "demo", "--out", "run", "--until", "summarize"
-    )
-
-
-def read_described(folder):
-    paths = Path("run").glob(f"{folder}/*_stage_a.jsonl")
-    return [row for path in paths for row in read_jsonl(path)]
+    job = RecipeJob("group_qc", settings)
+    return call(*job.list_arguments("run", "--until", "summarize"))
 
 
 def count_photos(rows):
@@ -444,55 +385,47 @@ def count_photos(rows):
 
 
 @pytest.mark.slow
-def test_every_photo_is_described_by_the_server(command_line, vision_folder, server):
-    done = describe(command_line, vision_folder, {"url": server.url, "model": MODEL})
-    assert done.returncode == 0, done.stderr
-    rows = read_described("summarize")
-    assert len(rows) == NUM_SERVED
-    said = {text for row in rows for text in row["per_image"].values()}
-    assert said == {"机柜/正装×1"}
-    assert len(server.asked) == count_photos(rows)
-    assert "photo groups finished (0 of them before), 0 failed" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_setting_that_is_changed_and_changed_back_costs_nothing(
+def test_every_photo_is_described_once_also_where_a_setting_is_changed_and_changed_back(
     command_line, vision_folder, server
 ):
     served = {"url": server.url, "model": MODEL}
-    assert describe(command_line, vision_folder, served).returncode == 0
-    num_photos = len(server.asked)
+    done = describe(command_line, vision_folder, served)
+    assert done.returncode == 0, done.stderr
+    assert "photo groups finished (0 of them before), 0 failed" in done.stderr
+    rows = read_rows(Path("run"), DESCRIBED)
+    assert len(rows) == NUM_SERVED
+    assert {text for row in rows for text in row["per_image"].values()} == {SAID}
+    num_photos = count_photos(rows)
+    assert len(server.asked) == num_photos
     assert describe(command_line, vision_folder, {**served, "revision": "2"}).returncode == 0
     assert len(server.asked) == 2 * num_photos
     done = describe(command_line, vision_folder, served)
     assert "summarize run" in done.stderr
     assert len(server.asked) == 2 * num_photos
-    assert len(read_described("summarize")) == NUM_SERVED
+    assert len(read_rows(Path("run"), DESCRIBED)) == NUM_SERVED
 
 
 @pytest.mark.slow
 def test_a_server_that_goes_stops_the_run_and_another_one_goes_on(
-    command_line, vision_folder, server
+    command_line, vision_folder, serve
 ):
-    served = {"url": server.url, "model": MODEL}
     lock = threading.Lock()
     left = iter(range(60))
 
     def answer(_):
         with lock:
-            return Fault(content="机柜/正装×1") if next(left, None) is not None else Fault(cut=True)
+            return Fault(content=SAID) if next(left, None) is not None else Fault(cut=True)
 
-    server.answer = answer
+    served = {"url": serve(answer).url, "model": MODEL}
     stopped = describe(command_line, vision_folder, served)
     assert stopped.returncode == 2
     assert "the server answers nothing: 16 items in a row failed" in stopped.stderr
-    kept = read_described("stage_a/*")
+    kept = read_rows(Path("run"), "stage_a/*/*_stage_a.jsonl")
     assert 0 < len(kept) < NUM_SERVED
-    another = FaultyServer(lambda _: Fault(content="机柜/正装×1"))
+    another = serve(lambda _: Fault(content=SAID))
     done = describe(command_line, vision_folder, {**served, "url": another.url})
-    another.close()
     assert done.returncode == 0, done.stderr
-    rows = read_described("summarize")
+    rows = read_rows(Path("run"), DESCRIBED)
     assert len(rows) == NUM_SERVED
     assert all({key: row[key] for key in rows[0]} in rows for row in kept)
     assert len(another.asked) == count_photos(rows) - count_photos(kept)
@@ -504,12 +437,6 @@ def test_a_wrong_name_of_the_model_stops_the_run_at_once(command_line, vision_fo
     assert done.returncode == 2
     assert "`other` does not exist" in done.stderr
     assert len(server.asked) < 40
-
-
-@pytest.mark.parametrize(("overrides", "message"), TABLES["places_that_cannot_be_are_refused"])
-def test_places_that_cannot_be_are_refused(overrides, message):
-    with pytest.raises(ConfigError, match=message):
-        load(*overrides)
 
 
 def test_where_it_runs_does_not_change_what_summaries_depend_on():

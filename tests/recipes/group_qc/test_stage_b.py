@@ -101,7 +101,7 @@ def test_what_is_taught_is_consistent(lines, label):
     ), taught.text
 
 
-def test_few_groups_have_every_verdict_and_mission():
+def test_few_groups_have_every_verdict_mission_and_kind_of_failure():
     examples = [
         make_question(mission, ["x"], {"图片_1": str(n)}, group=str(n), label=VERDICTS[n % 2])
         for n in range(40)
@@ -114,9 +114,6 @@ def test_few_groups_have_every_verdict_and_mission():
     assert few == choose_few(examples, 8, WORDS, seed=0)
     assert few != choose_few(examples, 8, WORDS, seed=1)
     assert len(choose_few(examples, None, WORDS, seed=0)) == len(examples)
-
-
-def test_few_groups_fail_for_what_is_seen_and_for_what_is_not():
     examples = [
         make_question(EARTH, ["x"], {"图片_1": text}, group=f"{text} {n}", label="不通过")
         for text, num_groups in (("接地线/未安装×1", 30), ("机柜/白色×1", 2))
@@ -185,15 +182,24 @@ def test_the_group_question():
     assert (example.cluster, example.label, example.pictures) == ("QC-A", "通过", ())
 
 
-@given(st.text(st.sampled_from("接地线「」『』\n\r\u2028：: 图片_2通过"), max_size=30))
-def test_no_description_leaves_its_line_or_its_marks(text):
-    summaries = {"图片_1": text, "图片_2": "BBU×1"}
-    example = make_question("m", ["k"], summaries, group="g", label=None)
+@pytest.mark.parametrize(
+    ("language", "key", "marks"), [("zh", "图片", "「」"), ("en", "image", "[]")]
+)
+@given(
+    text=st.text(
+        st.sampled_from("接地线「」『』[]()\n\r\u2028：: 图片_2通过image_2pass"), max_size=30
+    )
+)
+def test_no_description_leaves_its_line_or_its_marks(language, key, marks, text):
+    questions = QUESTIONS if language == "zh" else QUESTIONS_EN
+    asked = {f"{key}_1": text, f"{key}_2": "BBU×1"}
+    example = questions.ask_of_group(EARTH, asked, group="g", label=None)
     *_, first, second = example.prompt[-1].text.splitlines()
-    assert first.startswith("图片_1: 「")
-    assert first.endswith("」")
-    assert first.count("「") == first.count("」") == 1
-    assert second == "图片_2: 「BBU×1」"
+    begin, end = marks
+    assert first.startswith(f"{key}_1: {begin}")
+    assert first.endswith(end)
+    assert first.count(begin) == first.count(end) == 1
+    assert second == f"{key}_2: {begin}BBU×1{end}"
 
 
 def test_the_photo_question():
@@ -247,22 +253,16 @@ def test_every_answer_is_what_its_lines_say(seed, epoch):
         assert row.target == "\n理由：".join(describe_thing("接地线", lines, WORDS))
 
 
-def test_the_three_answers_come_in_turn():
-    tones = [row.target.splitlines()[0] for row in make_rows()]
-    assert tones == [UNKNOWN, NEGATIVE, POSITIVE] * 10
-
-
-def test_no_lesson_asks_for_a_verdict_or_gives_one():
+def test_the_three_answers_come_in_turn_without_a_verdict_by_epoch_and_seed():
+    rows = make_rows()
+    assert [row.target.splitlines()[0] for row in rows] == [UNKNOWN, NEGATIVE, POSITIVE] * 10
     # The rules of Stage B, which come first, do name them.
-    texts = [row.example.prompt[-1].text + row.target for row in make_rows()]
+    texts = [row.example.prompt[-1].text + row.target for row in rows]
     assert not [text for text in texts for verdict in VERDICTS if verdict in text]
-
-
-def test_epochs_and_seeds_differ_and_repeat():
-    first = [row.example.prompt for row in make_rows()]
-    assert first == [row.example.prompt for row in make_rows()]
-    assert first != [row.example.prompt for row in make_rows(epoch=1)]
-    assert first != [row.example.prompt for row in make_rows(seed=1)]
+    prompts = [row.example.prompt for row in rows]
+    assert prompts == [row.example.prompt for row in make_rows()]
+    for other in (make_rows(epoch=1), make_rows(seed=1)):
+        assert prompts != [row.example.prompt for row in other]
 
 
 REASONS = st.text(min_size=1).filter(
@@ -270,17 +270,20 @@ REASONS = st.text(min_size=1).filter(
 )
 
 
-@pytest.mark.parametrize(("text", "verdict", "reason"), TABLES["replies_in_the_right_form"])
-def test_replies_in_the_right_form(text, verdict, reason):
+@pytest.mark.parametrize(
+    ("text", "verdict", "reason", "problem"),
+    [
+        *((*row, "") for row in TABLES["replies_in_the_right_form"]),
+        *((text, verdict, "", problem) for text, verdict, problem in TABLES["a_broken_form_says"]),
+    ],
+)
+def test_a_reply_has_its_verdict_and_a_broken_form_says_what_is_broken(
+    text, verdict, reason, problem
+):
     found = PARSER.judge(text)
-    assert (found.verdict, found.reason, found.problem) == (verdict, reason, "")
-
-
-@pytest.mark.parametrize(("text", "verdict", "problem"), TABLES["a_broken_form_says"])
-def test_a_broken_form_says_what_is_broken(text, verdict, problem):
-    found = PARSER.judge(text)
-    assert (found.verdict, found.reason) == (verdict, "")
+    assert (found.verdict, found.reason) == (verdict, reason)
     assert problem in found.problem
+    assert found.is_well_formed == (problem == "")
 
 
 @given(st.text())
@@ -392,21 +395,19 @@ def test_a_policy_that_never_answers_has_the_worst_of_every_measure():
     silent = make_predictions("grpo", [(mission, label, None) for mission, label, _ in GRPO])
     found = {m.measure: m.value for m in compute_metrics(silent, labels=VERDICTS)}
     worst = {one.name: 0.0 if one.is_higher_better else 1.0 for one in MEASURES}
-    assert {MISSED, FALSE_ALARMS} <= found.keys()
+    assert {MISSED, FALSE_ALARMS, recipe.headline} <= found.keys()
     assert {name: found.get(name, value) for name, value in worst.items()} == worst
 
 
 def test_missed_defects_stand_first_and_are_those_not_judged_to_fail(sections):
     assert list(sections) == ["Missed defects", "By mission"]
     assert [one.is_first for one in sections.values()] == [True, False]
-    text = sections["Missed defects"].text.replace("\u00a0", " ")
+    section = sections["Missed defects"]
+    text = section.text.replace("\u00a0", " ")
     assert text.startswith("After GRPO, 50.0 % (")
     for part in ("; after its warm-up, 100.0 % (", "n = 4 failing groups", "95 %"):
         assert part in text
-
-
-def test_every_policy_has_its_row(sections):
-    (table,) = sections["Missed defects"].tables
+    (table,) = section.tables
     assert table.head[1] == "Missed defects"
     assert [row[0].text for row in table.rows] == ["Majority label", "SFT warm-up", "GRPO"]
     assert read_shares(table, "GRPO") == TABLES["every_policy_has_its_row"]
@@ -415,12 +416,8 @@ def test_every_policy_has_its_row(sections):
 
 def test_every_mission_has_its_own_numbers(sections):
     tables = sections["By mission"].tables
-    assert [table.title for table in tables] == [
-        EARTH,
-        f"{EARTH}, by verdict",
-        CABLE,
-        f"{CABLE}, by verdict",
-    ]
+    titles = [title for name in (EARTH, CABLE) for title in (name, f"{name}, by verdict")]
+    assert [table.title for table in tables] == titles
     earth = read_shares(tables[0], "GRPO")
     assert (earth["Missed defects"], earth["False alarms"], earth["n"]) == ("50.0 %", "0.0 %", "3")
     cable = read_shares(tables[2], "GRPO")
@@ -435,11 +432,6 @@ def test_groups_that_stage_a_failed_on_are_said():
     text = said.replace("\u00a0", " ")
     assert f"1 photo group of {EARTH}, 3 photo groups of {CABLE}" in text
     assert "Stage A" not in make_all(predictions)["By mission"].text
-
-
-def test_a_finished_run_prints_a_measure_that_there_is():
-    metrics = compute_metrics(make_predictions("grpo", GRPO), labels=VERDICTS)
-    assert recipe.headline in {metric.measure for metric in metrics}
 
 
 def test_nothing_is_claimed_where_no_group_fails():
@@ -505,49 +497,36 @@ def test_any_words_are_read_as_written(good, bad, mark, reason):
         assert parser.parse(parser.write(verdict)).label == verdict
 
 
-def test_both_colons_are_read_and_other_languages_are_not():
+def test_replies_in_english_are_read_taught_and_rewarded():
     parser = VerdictParser(ENGLISH)
     assert parser.judge("fail\nReason：not connected").reason == "not connected"
     assert parser.judge("不通过\n理由：未连接").verdict is None
     assert parser.judge("fail\n理由：未连接").problem.startswith("the second line does not start")
     assert parser.describe()["verdicts"] == ["pass", "fail"]
-
-
-def test_what_is_taught_and_rewarded_follows():
     example = QUESTIONS_EN.ask_of_group("BBU接地线检查", ENGLISH_LINES, group="g", label="fail")
-    parser = VerdictParser(ENGLISH)
     taught = write_target(example, parser)
     assert taught == "fail\nReason: earth wire: not connected"
     reward = make_rewards(GroupRewards(), parser).rewards["consistency"]
-    assert reward(example, Completion(taught)).value == 1.0
-    assert reward(example, Completion("fail\nReason: all met")).value == 0.0
-    assert reward(example, Completion("pass\nReason: image_3 is fine")).value == 0.0
+    for text, value in (
+        (taught, 1.0),
+        ("fail\nReason: all met", 0.0),
+        ("pass\nReason: image_3 is fine", 0.0),
+    ):
+        assert reward(example, Completion(text)).value == value
 
 
-def test_stage_a_follows():
+def test_stage_a_and_orders_follow():
     example = QUESTIONS_EN.ask_of_photo("BBU接地线检查", Picture(Path("a"), "0"), group="g")
     assert '{"image_1": "…"}' in example.prompt[0].text
-    reply = QUESTIONS_EN.write_photo_reply("cabinet/white×1")
-    assert clean_summary(reply, ENGLISH) == "cabinet/white×1"
-    assert clean_summary("Image 1: cabinet×1", ENGLISH) == "cabinet×1"
-    assert clean_summary("Irrelevant photo.", ENGLISH) == "Irrelevant photo."
-    assert clean_summary("irrelevant photo.", ENGLISH) == "irrelevant photo"
+    for reply, line in (
+        (QUESTIONS_EN.write_photo_reply("cabinet/white×1"), "cabinet/white×1"),
+        ("Image 1: cabinet×1", "cabinet×1"),
+        ("Irrelevant photo.", "Irrelevant photo."),
+        ("irrelevant photo.", "irrelevant photo"),
+    ):
+        assert clean_summary(reply, ENGLISH) == line
     assert not isinstance(clean_summary("image_2: cabinet×1", ENGLISH), str)
     assert list(number_summaries(["a", "b"], ENGLISH)) == ["image_1", "image_2"]
-
-
-@given(st.text("wire[]()\n\r image_2pass:", max_size=30))
-def test_no_description_leaves_its_fence(text):
-    asked = {"image_1": text, "image_2": "unit×1"}
-    example = QUESTIONS_EN.ask_of_group("BBU接地线检查", asked, group="g", label=None)
-    *_, first, second = example.prompt[-1].text.splitlines()
-    assert first.startswith("image_1: [")
-    assert first.endswith("]")
-    assert first.count("[") == first.count("]") == 1
-    assert second == "image_2: [unit×1]"
-
-
-def test_orders_follow():
     example = QUESTIONS_EN.ask_of_group("BBU接地线检查", ENGLISH_LINES, group="g", label="fail")
     for one in give_orders([example] * 2, ENGLISH):
         last = one.prompt[-1].text.splitlines()[-1]

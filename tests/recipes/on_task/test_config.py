@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from plan_keys import (
-    copy_sources,
     list_changed,
     plan,
     read_config,
@@ -28,7 +27,6 @@ from groupwise.core import (
 )
 from groupwise.data.screenshots import load_screenshots
 from groupwise.flow.asking import draw_items
-from groupwise.pipeline import find_recipe, list_configs
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.config import LABELS
 from groupwise_recipes.on_task.prompt import make_warmup_rows
@@ -36,7 +34,6 @@ from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import make_rewards
 
 TABLES = read_tables(__file__)
-RECIPE = find_recipe("on_task")
 
 
 def load(name, *overrides):
@@ -45,31 +42,23 @@ def load(name, *overrides):
 
 @pytest.mark.parametrize("name", ["demo", "qwen2.5-vl-3b", "qwen2.5-vl-3b-judge"])
 def test_shipped_configs_can_start(name):
-    preview = RECIPE.preview(load(name))
+    preview = recipe.preview(load(name))
     assert preview.problems == []
     assert {"sft steps", "grpo steps"} <= {fact for fact, _ in preview.facts}
 
 
-def test_grpo_may_start_from_the_base(tmp_path):
-    config = load("demo", "sft=null", "data.warmup_share=0")
-    steps = [step.name for step in RECIPE.plan(config, tmp_path / "run")]
-    assert not {"sft", "sft_control"} & set(steps)
-    assert "grpo" in steps
-    preview = RECIPE.preview(config)
-    assert preview.problems == []
-    assert "sft steps" not in dict(preview.facts)
-
-
-def test_what_only_a_warmup_reads_is_refused_without_one(tmp_path):
+def test_settings_that_do_not_go_together_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"data\.warmup_share must be 0 where sft is null"):
         load("demo", "sft=null")
     joined = (f"data.root={tmp_path}", "data.drawn.join_real=true")
     with pytest.raises(ConfigError, match=r"join_real is for the warm-up"):
         load("demo", "sft=null", "data.warmup_share=0", *joined)
+    with pytest.raises(ConfigError, match="both"):
+        load("screenagent-tiny", "data.test_folds=[2, 3]")
 
 
 def test_real_config_estimates_tokens_and_memory():
-    preview = RECIPE.preview(load("qwen2.5-vl-3b"))
+    preview = recipe.preview(load("qwen2.5-vl-3b"))
     (prompt, _) = preview.tables[1].rows
     assert prompt[2].startswith("1,2")
     assert "weights alone take" in dict(preview.facts)["memory"]
@@ -91,22 +80,13 @@ def test_the_config_with_a_judge_has_what_the_system_is_specified_with():
     assert config.data.budget.max_prompt_tokens == 2048
 
 
-def test_included_files_are_no_configs_of_the_recipe():
-    assert list_configs(RECIPE) == [
-        "demo",
-        "qwen2.5-vl-3b",
-        "qwen2.5-vl-3b-judge",
-        "screenagent-tiny",
-        "screenagent-words",
-    ]
-
-
-PROBLEMS = TABLES["problems"]
-
-
-@pytest.mark.parametrize(("name", "override", "words", "is_alone"), PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize(
+    ("name", "override", "words", "is_alone"),
+    TABLES["problems"].values(),
+    ids=TABLES["problems"],
+)
 def test_what_cannot_be_trained_on_is_a_problem(name, override, words, is_alone):
-    problems = RECIPE.preview(load(name, override)).problems
+    problems = recipe.preview(load(name, override)).problems
     assert any(words in one for one in problems)
     assert len(problems) == 1 or not is_alone
 
@@ -115,11 +95,6 @@ def test_what_cannot_be_trained_on_is_a_problem(name, override, words, is_alone)
 def test_bad_settings_say_what_is_wrong(override, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
         load("demo", override)
-
-
-def test_fold_on_both_sides_is_refused():
-    with pytest.raises(ConfigError, match="both"):
-        load("screenagent-tiny", "data.test_folds=[2, 3]")
 
 
 @pytest.fixture(scope="module")
@@ -134,21 +109,27 @@ def root(tmp_path_factory):
     return folder
 
 
-def list_sources(preview):
-    return list(preview.tables[0].rows)
+FOLDS = ("data.train_folds=[0, 1]", "data.test_folds=[2]")
 
 
-def preview_real(root, *overrides):
-    folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
-    return RECIPE.preview(load("screenagent-tiny", f"data.root={root}", *folds, *overrides))
+def preview_real(root, *overrides, config="screenagent-tiny"):
+    given = (f"data.root={root}", *FOLDS, "data.validation_share=0.2", *overrides)
+    return recipe.preview(load(config, *given))
 
 
-def test_a_dry_run_counts_what_is_used_and_dropped(root):
+def test_a_dry_run_counts_what_is_used_and_shows_screens_as_the_model_sees_them(root):
     found = preview_real(root)
     assert found.problems == []
     assert dict(found.facts)["rows"] == (
         "30 of 60 used; 20 x missing picture; 10 x in a fold that no split names"
     )
+    first = found.shown[0]
+    assert first.prompt.startswith(
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Task"
+    )
+    assert first.prompt.endswith("<|im_start|>assistant\n")
+    assert first.answer.rpartition(" ")[2] in LABELS
+    assert len(first.pictures) == 1
 
 
 @pytest.mark.parametrize(("override", "words"), TABLES["what_stops_the_loading_is_a_problem"])
@@ -158,39 +139,25 @@ def test_what_stops_the_loading_is_a_problem_of_the_dry_run(root, override, word
 
 
 def test_more_test_items_than_there_are_stop_the_baselines(root):
-    found = preview_real(root, "evaluation.num_items=21")
-    (problem,) = found.later["baselines"]
+    (problem,) = preview_real(root, "evaluation.num_items=21").later["baselines"]
     assert "21 of 20 items" in problem
 
 
-def test_drawn_screens_join_real_ones_only_if_asked_for(root):
+def test_drawn_screens_join_real_ones_only_if_asked_for_and_the_only_source_is_told(root):
     asked, unasked = (
-        list_sources(preview_real(root, f"data.drawn.join_real={on}")) for on in ("true", "false")
+        preview_real(root, f"data.drawn.join_real={on}").tables[0].rows for on in ("true", "false")
     )
     assert ("warmup", "captured", "16", "3.7%") in asked
     assert ("warmup", "drawn", "420", "96.3%") in asked
     assert ("warmup", "captured", "16", "100.0%") in unasked
     assert {source for _, source, _, _ in unasked} == {"captured"}
-
-
-def test_the_only_source_is_told():
-    assert list_sources(RECIPE.preview(load("demo"))) == [("all", "drawn", "6,800", "100.0%")]
-
-
-def test_a_dry_run_shows_screens_as_the_model_sees_them(root):
-    first, *_ = preview_real(root).shown
-    assert first.prompt.startswith(
-        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Task"
-    )
-    assert first.prompt.endswith("<|im_start|>assistant\n")
-    assert first.answer.rpartition(" ")[2] in LABELS
-    assert len(first.pictures) == 1
+    alone = recipe.preview(load("demo")).tables[0].rows
+    assert list(alone) == [("all", "drawn", "6,800", "100.0%")]
 
 
 def test_a_dry_run_with_words_reads_no_screen_and_counts_as_many_others(root, monkeypatch):
     monkeypatch.setattr("groupwise.data.ocr.TextReader.read", lambda *_, **__: 1 / 0)
-    folds = ("data.train_folds=[0, 1]", "data.test_folds=[2]", "data.validation_share=0.2")
-    found = RECIPE.preview(load("screenagent-words", f"data.root={root}", *folds))
+    found = preview_real(root, config="screenagent-words")
     assert found.problems == []
     assert "up to 80 characters; a dry run reads none" in dict(found.facts)["words on screens"]
 
@@ -198,23 +165,9 @@ def test_a_dry_run_with_words_reads_no_screen_and_counts_as_many_others(root, mo
 LOADING = {"baselines", "sft", "grpo", "sft_control", "evaluate"}
 """The steps that load weights."""
 
-JUDGE = "judge={model: %s}"
-
-
-@pytest.fixture
-def base(tmp_path):
-    return write_base(tmp_path / "base")
-
 
 def read(run, *overrides, config="demo"):
     return read_keys(plan("on_task", run, config, *overrides))
-
-
-def test_replaced_weights_redo_every_step_that_loads_them(tmp_path, base):
-    before = read(tmp_path, f"model.base={base}")
-    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
-    changed = list_changed(before, read(tmp_path, f"model.base={base}"))
-    assert changed == LOADING | {"prepare", "audit"}
 
 
 def test_another_commit_of_a_hub_id_is_another_base(tmp_path, monkeypatch):
@@ -227,34 +180,18 @@ def test_another_commit_of_a_hub_id_is_another_base(tmp_path, monkeypatch):
     assert list_changed(before, read(tmp_path, "model.base=some/model")) >= LOADING
 
 
-def test_a_run_with_other_weights_takes_nothing_over_that_loaded_them(tmp_path, base):
-    runs = tmp_path / "runs"
-    steps = plan("on_task", runs / "a", "demo", f"model.base={base}")
-    run_stand_ins(steps, runs / "a", siblings=runs)
-    same = run_stand_ins(steps, runs / "b", siblings=runs)
-    assert {same[name] for name in LOADING} == {"shared"}
+def test_a_run_with_other_weights_takes_nothing_over_that_loaded_them(tmp_path):
+    runs, base = tmp_path / "runs", write_base(tmp_path / "base")
+
+    def run(name):
+        steps = plan("on_task", runs / name, "demo", f"model.base={base}")
+        states = run_stand_ins(steps, runs / name, siblings=runs)
+        return {states[name] for name in LOADING}
+
+    run("a")
+    assert run("b") == {"shared"}
     (base / "model.safetensors").write_bytes(bytes(999) + b"1")
-    steps = plan("on_task", runs / "c", "demo", f"model.base={base}")
-    other = run_stand_ins(steps, runs / "c", siblings=runs)
-    assert {other[name] for name in LOADING} == {"run"}
-
-
-def test_the_weights_of_a_judge_are_read_by_grpo_alone(tmp_path, base):
-    before = read(tmp_path, JUDGE % base)
-    (base / "model.safetensors").write_bytes(bytes(999) + b"1")
-    assert list_changed(before, read(tmp_path, JUDGE % base)) == {"grpo"}
-
-
-@pytest.mark.parametrize(("file", "old", "new", "changed"), TABLES["code_that_is_edited_redoes"])
-def test_code_that_is_edited_redoes_what_it_decides(
-    tmp_path, base, monkeypatch, file, old, new, changed
-):
-    source = copy_sources(tmp_path / "src", monkeypatch) / file
-    before = read(tmp_path, JUDGE % base)
-    text = source.read_text(encoding="utf-8")
-    assert old in text
-    source.write_text(text.replace(old, new, 1), encoding="utf-8")
-    assert list_changed(before, read(tmp_path, JUDGE % base)) == set(changed)
+    assert run("c") == {"run"}
 
 
 @pytest.fixture
@@ -276,64 +213,49 @@ def screens(tmp_path):
     return root
 
 
-def look(run, screens):
-    return read(run, f"data.root={screens}", config="screenagent-tiny")
-
-
 @pytest.mark.parametrize("name", ["own.png", "linked/far.png", "../elsewhere/out.png", "gone.png"])
-def test_a_screenshot_changed_in_place_is_noticed_wherever_it_is(tmp_path, screens, name):
-    before = look(tmp_path, screens)
-    Image.new("RGB", (8, 8), "red").save(screens / name)
-    assert list_changed(before, look(tmp_path, screens)) == {"prepare"}
+def test_a_screenshot_changed_in_place_is_noticed_wherever_it_is_and_no_other_file(
+    tmp_path, screens, name
+):
+    def look():
+        return read(tmp_path, f"data.root={screens}", config="screenagent-tiny")
 
-
-def test_what_no_row_names_is_no_input(tmp_path, screens):
-    before = look(tmp_path, screens)
+    before = look()
     (screens / "notes.txt").write_text("Nobody reads this.")
-    assert look(tmp_path, screens) == before
+    assert look() == before
+    Image.new("RGB", (8, 8), "red").save(screens / name)
+    assert list_changed(before, look()) == {"prepare"}
 
 
-EXAMPLES = [
-    make_example([Message("user", f"第 {n} 题")], cluster=str(n), label="x") for n in range(40)
-]
+def test_fewer_items_are_among_more_and_drawn_by_the_seed_in_whatever_order_they_stand():
+    examples = [
+        make_example([Message("user", f"第 {n} 题")], cluster=str(n), label="x") for n in range(40)
+    ]
 
+    def draw(num_items, seed=0, examples=examples):
+        config = load("demo", f"evaluation.num_items={num_items}", f"seed={seed}")
+        return [example.id for example in draw_items(examples, config)]
 
-def draw(num_items, seed=0, examples=EXAMPLES):
-    config = load("demo", f"evaluation.num_items={num_items}").model_copy(update={"seed": seed})
-    return [example.id for example in draw_items(examples, config)]
-
-
-def test_fewer_items_are_among_more_and_all_keep_their_order():
-    every = [example.id for example in EXAMPLES]
+    every = [example.id for example in examples]
     drawn = {number: draw(number) for number in (1, 7, 20, 40)}
     assert [len(ids) for ids in drawn.values()] == [1, 7, 20, 40]
     assert set(drawn[1]) < set(drawn[7]) < set(drawn[20]) < set(drawn[40])
     assert all(ids == [name for name in every if name in ids] for ids in drawn.values())
     assert draw("null") == every
-
-
-def test_the_draw_is_random_by_the_seed_and_not_by_the_order_of_the_file():
-    assert draw(20) == draw(20)
-    assert draw(20) != draw(20, seed=1)
-    assert draw(20) != [example.id for example in EXAMPLES[:20]]
-    assert set(draw(20)) == set(draw(20, examples=EXAMPLES[::-1]))
-
-
-def test_more_than_there_are_is_refused_with_their_number():
+    assert draw(20) == drawn[20]
+    assert draw(20, seed=1) != drawn[20] != every[:20]
+    assert set(draw(20, examples=examples[::-1])) == set(drawn[20])
     with pytest.raises(DataError, match=r"got 41; expected at most 40\."):
         draw(41)
 
 
-def list_steps(*overrides):
-    config = read_config("on_task", "demo", *overrides)
-    return {step.name: step for step in recipe.plan(config, Path("nowhere"))}
-
-
 @pytest.mark.parametrize(("override", "changed"), TABLES["redone_by_a_setting"])
 def test_a_setting_redoes_the_steps_that_read_it(override, changed):
-    before, after = list_steps(), list_steps(override)
-    found = {name for name in before if before[name].settings != after[name].settings}
-    assert found == set(changed)
+    before, after = (
+        {step.name: step.settings for step in recipe.plan(load("demo", *more), Path("nowhere"))}
+        for more in ((), (override,))
+    )
+    assert list_changed(before, after) == set(changed)
 
 
 @pytest.fixture(scope="module")
@@ -344,8 +266,7 @@ def drawn(tmp_path_factory):
 
 
 def list_rows(drawn, share, epoch=0):
-    config = read_config("on_task", "demo", f"sft.labelled_share={share}")
-    return list(make_warmup_rows(drawn, config)(epoch))
+    return list(make_warmup_rows(drawn, load("demo", f"sft.labelled_share={share}"))(epoch))
 
 
 def list_labelled(rows):
@@ -356,11 +277,7 @@ def test_the_same_share_of_sessions_is_labelled_in_every_epoch(drawn):
     labelled = [list_labelled(list_rows(drawn, 0.3, epoch)) for epoch in range(3)]
     assert labelled[0] == labelled[1] == labelled[2]
     assert 8 <= len(labelled[0]) <= 28
-
-
-@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
-def test_limits_of_the_labelled_share(drawn, share, expected):
-    assert len(list_labelled(list_rows(drawn, share))) == expected
+    assert [len(list_labelled(list_rows(drawn, share))) for share in (0.0, 1.0)] == [0, 60]
 
 
 def test_an_unlabelled_row_is_the_labelled_one_up_to_its_label(drawn):

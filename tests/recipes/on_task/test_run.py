@@ -1,25 +1,21 @@
-"""Whole tiny runs of on_task: what they leave, say of themselves, serve, and how they resume."""
+"""A whole tiny run of on_task: what it leaves, says of itself and serves; flips of made streams."""
 
 import importlib.util
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import yaml
+from made_predictions import predict
 from PIL import Image
-from plan_keys import list_done
+from plan_keys import list_done, read_config
 from recipe_plans import list_all_steps
-from recipe_runs import POLICIES, RecipeJob, is_training, read_numbers
+from recipe_runs import POLICIES, RecipeJob
 from tables import read_tables
 
 from groupwise.core import (
     ConfigError,
+    DataError,
     RunFolder,
     digest_file,
     dump_config,
@@ -32,23 +28,37 @@ from groupwise.data.example_files import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import METRIC_VERSIONS, read_metrics
 from groupwise.evaluation.predictions import digest_items, read_policies, read_predictions
+from groupwise.evaluation.report.page import render_markdown
+from groupwise.evaluation.report.phrases import format_share
+from groupwise.evaluation.report.run import Report, lay_out
 from groupwise.evaluation.results import read_conditions
-from groupwise.flow.finished import FinishedRun
+from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.other_data import evaluate_on
 from groupwise.flow.sources import open_judge
 from groupwise.judges import LogitJudge, NoVerdict, Question, judge_all
-from groupwise.pipeline.sweep import read_sweep
-from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise.pipeline import StepContext
+from groupwise.serving import Request
+from groupwise_drawn.desktops.sets import write_desktops
+from groupwise_recipes.on_task.prompt import TIME
 from groupwise_recipes.on_task.recipe import recipe
+from groupwise_recipes.on_task.screens import (
+    ask_about_screen,
+    prepare_screens,
+    read_labelled_screens,
+)
 from groupwise_recipes.on_task.task import TASK
 
 TABLES = read_tables(__file__)
 
 
-def test_every_stage_there_is_did_its_work_with_what_it_declares(tiny_run, tmp_path):
+def test_every_stage_works_and_the_report_shows_every_policy_measured_on_the_same_items(
+    tiny_run, tmp_path
+):
     assert list_done(tiny_run) == list_all_steps("on_task", tmp_path)
-
-
-def test_every_policy_is_measured_on_the_same_items(tiny_run):
+    rows = read_json(tiny_run / "evaluate" / "metrics.json", list)
+    keys = {"name", "split", "value", "low", "high", "n", "split_digest"}
+    assert all(set(row) == keys for row in rows)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
     metrics = read_metrics(tiny_run / "evaluate" / "metrics.json")
     accuracies = {m.policy: m for m in metrics if m.measure == "accuracy"}
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
@@ -57,14 +67,10 @@ def test_every_policy_is_measured_on_the_same_items(tiny_run):
     predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
     digest = digest_items(p for p in predictions if p.policy == "grpo")
     assert {m.split_digest for m in accuracies.values()} == {digest}
-
-
-def test_metrics_file_has_the_documented_keys(tiny_run):
-    rows = json.loads((tiny_run / "evaluate" / "metrics.json").read_text())
-    assert isinstance(rows, list)
-    keys = {"name", "split", "value", "low", "high", "n", "split_digest"}
-    assert all(set(row) == keys for row in rows)
-    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+    html = (tiny_run / "report.html").read_text(encoding="utf-8")
+    assert f"{accuracies['grpo'].value:.1%}".replace("%", "") in html
+    assert digest[:8] in html
+    assert (tiny_run / "report.md").read_text(encoding="utf-8").startswith("#")
 
 
 def test_no_session_is_on_two_sides(tiny_run):
@@ -79,30 +85,19 @@ def test_no_session_is_on_two_sides(tiny_run):
     assert len(seen) == len(set(seen))
 
 
-def test_manifest_and_gate_are_written(tiny_run):
-    manifest = json.loads((tiny_run / "manifest.json").read_text())
+def test_manifest_gate_and_logs_are_written(tiny_run):
+    manifest = read_json(tiny_run / "manifest.json", dict)
     assert manifest["config"]["data"]["drawn"]["num_sessions"] == 40
     assert {"torch", "transformers", "trl", "groupwise"} <= set(manifest["packages"])
-    gate = json.loads((tiny_run / "grpo" / "on_policy.json").read_text())
+    assert manifest["metric_versions"] == METRIC_VERSIONS
+    gate = read_json(tiny_run / "grpo" / "on_policy.json", dict)
     assert gate["num_tokens"] > 0
     assert gate["max_log_ratio"] < 1e-4
-
-
-def test_training_logs_what_the_report_reads(tiny_run):
     rows = read_jsonl(tiny_run / "grpo" / "metrics.jsonl")
     keys = {"step", "loss", "reward", "reward_std", "dead_groups", "invalid", "entropy"}
     assert keys | {"reward/classification", "reward/format", "tokens_per_s"} <= set(rows[0])
     assert any("heldout/accuracy" in row for row in rows)
     assert "language blocks 0 to 2, each" in (tiny_run / "sft" / "trainable.txt").read_text()
-
-
-def test_report_shows_the_measured_numbers(tiny_run):
-    html = (tiny_run / "report.html").read_text(encoding="utf-8")
-    metrics = read_metrics(tiny_run / "evaluate" / "metrics.json")
-    grpo = next(m for m in metrics if m.name == "grpo/accuracy")
-    assert f"{grpo.value:.1%}".replace("%", "") in html
-    assert grpo.split_digest[:8] in html
-    assert (tiny_run / "report.md").read_text(encoding="utf-8").startswith("#")
 
 
 def test_running_again_reuses_every_step(tiny_run, job, command_line):
@@ -130,14 +125,6 @@ def test_new_rows_are_answered_as_the_test_split_was(tiny_run, tmp_path, command
         if one.probabilities:
             chance = one.probabilities[answer["answer"]]
             assert answer["confidence"] == pytest.approx(chance, abs=1e-5)
-
-
-# Enough of a warm-up that answers are valid and some are right: then GRPO has something to learn.
-TAUGHT = (
-    *("--set", "data.drawn.num_sessions=60", "--set", "data.warmup_share=0.5"),
-    *("--set", "data.validation_share=0.1", "--set", "sft.labelled_share=1.0"),
-    *("--set", "sft.epochs=25", "--set", "sft.batch_size=6"),
-)
 
 
 @pytest.mark.slow
@@ -173,45 +160,16 @@ def test_policies_tell_how_they_were_trained_and_on_what(tiny_run):
 
 @pytest.mark.slow
 def test_settings_that_only_other_policies_were_trained_with_are_unused(tiny_run):
-    unused = {name: read_facts(tiny_run, policy=name).unused for name in ("prompt", "sft", "grpo")}
+    facts = {name: read_facts(tiny_run, policy=name) for name in ("prompt", "sft", "grpo")}
     used = {
-        key: {name for name, found in unused.items() if f"config/{key}" not in found}
+        key: {name for name, one in facts.items() if f"config/{key}" not in one.unused}
         for key in ("data.test_share", "model.dtype", "sft.learning_rate", "grpo.beta")
     }
     assert used["data.test_share"] == used["model.dtype"] == {"prompt", "sft", "grpo"}
     assert used["sft.learning_rate"] == {"sft", "grpo"}
     assert used["grpo.beta"] == {"grpo"}
-
-
-@pytest.mark.slow
-def test_the_manifest_names_metric_versions(tiny_run):
-    manifest = json.loads((tiny_run / "manifest.json").read_text())
-    assert manifest["metric_versions"] == METRIC_VERSIONS
-
-
-@pytest.mark.slow
-def test_policies_of_one_run_can_be_held_together(tiny_run):
-    runs = [read_facts(tiny_run, policy=name) for name in ("sft", "sft_control")]
-    assert check_fairness(runs, factors=("policy",)).confounding == ()
-
-
-@pytest.mark.slow
-def test_runs_of_one_rate_and_another_are_fair_and_of_other_data_are_not(
-    tmp_path, job, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)  # A commit in the repository while this runs is a difference.
-    folders = [tmp_path / "one", tmp_path / "elsewhere" / "two", tmp_path / "three"]
-    extra = [(), ("grpo.learning_rate=1e-3",), ("data.drawn.num_sessions=64",)]
-    for folder, settings in zip(folders, extra, strict=True):
-        more = [part for setting in settings for part in ("--set", setting)]
-        done = job.run(folder, *TAUGHT, *more)
-        assert done.returncode == 0, done.stderr
-    one, two, three = map(read_facts, folders)
-    rate = check_fairness([one, two], factors=("grpo.learning_rate",))
-    assert rate.is_fair, (rate.confounding, rate.remarks)
-    data = check_fairness([one, three], factors=("grpo.learning_rate",))
-    assert not data.is_fair
-    assert {"data", "items", "prompts"} <= {one.aspect for one in data.confounding}
+    both = [facts["sft"], read_facts(tiny_run, policy="sft_control")]
+    assert check_fairness(both, factors=("policy",)).confounding == ()
 
 
 @pytest.mark.slow
@@ -238,43 +196,39 @@ def test_the_verifier_pays_and_is_a_baseline(job, tmp_path, command_line):
     assert "Visual verifier" in (run / "report.md").read_text()
 
 
-CONFIG = Path(__file__).parents[3] / "src/groupwise_recipes/on_task/configs/demo.yaml"
-DEMO = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
 NOBODY = {"server": {"url": "http://127.0.0.1:9/v1", "model": "judge"}}
-ONCE = {"settings": {"retry": {"max_attempts": 1}}}
 
 
-def make_run(folder, **more):
-    config = OnTaskConfig.model_validate(DEMO | more)
+def make_run(folder, *overrides):
+    config = read_config("on_task", "demo", *overrides)
     RunFolder(folder).write_manifest(
         recipe="on_task", config=dump_config(config), inputs={}, seed=0
     )
     return FinishedRun(folder, recipe, TASK, config)
 
 
-def test_a_run_without_a_judge_has_none(tmp_path):
-    assert TASK.has_screens
+def test_a_run_without_a_judge_has_none_and_a_file_names_another(tmp_path):
     assert open_judge(make_run(tmp_path), None, folder=tmp_path) is None
+    path = tmp_path / "judge.yaml"
+    path.write_text(yaml.safe_dump(NOBODY | {"language": "zh"}))
+    judge = open_judge(make_run(tmp_path), path, folder=tmp_path)
+    assert isinstance(judge, LogitJudge)
+    assert judge.option_texts == ("在任务上", "不在任务上")
 
 
 def test_the_runs_judge_is_asked_again_however_often_it_fails(tmp_path):
-    judge = open_judge(make_run(tmp_path, judge=NOBODY | ONCE), None, folder=tmp_path)
+    given = NOBODY | {"settings": {"retry": {"max_attempts": 1}}}
+    run = make_run(tmp_path, f"judge={json.dumps(given)}")
+    judge = open_judge(run, None, folder=tmp_path)
     assert isinstance(judge, LogitJudge)
-    assert judge.labels == TASK.parser(OnTaskConfig.model_validate(DEMO)).labels
+    assert TASK.has_screens
+    assert judge.labels == TASK.parser(run.config).labels
     Image.new("RGB", (56, 56), "navy").save(tmp_path / "screen.png")
     shown = (read_picture(tmp_path / "screen.png"),)
     asked = [Question({"task": f"write report {number}"}, shown) for number in range(30)]
     found = judge_all(judge, asked)
     assert all(isinstance(one, NoVerdict) for one in found)
     assert isinstance(judge_all(judge, asked[:1])[0], NoVerdict)
-
-
-def test_a_file_names_another_judge(tmp_path):
-    path = tmp_path / "judge.yaml"
-    path.write_text(yaml.safe_dump(NOBODY | {"language": "zh"}))
-    judge = open_judge(make_run(tmp_path), path, folder=tmp_path)
-    assert isinstance(judge, LogitJudge)
-    assert judge.option_texts == ("在任务上", "不在任务上")
 
 
 @pytest.mark.parametrize("content", ["modell: x\n", "model: x\nserver: {url: y}\n", "- 1\n"])
@@ -285,94 +239,137 @@ def test_a_file_that_is_no_judge_is_told(tmp_path, content):
         open_judge(make_run(tmp_path), path, folder=tmp_path)
 
 
-AXES = {
-    "grpo.beta": ("0.0", "0.12", "0.15"),
-    "evaluation.num_items": ("5", "10", "15", "20"),
-    "seed": ("0", "1", "2", "3"),
-}
-SMALL = TABLES["small"]
-NUM_CELLS = 3 * 4 * 4
+ON, OFF = "on-task", "off-task"
+REPORT = "Write the report about the wells of the northern field for the meeting on Monday"
+HEADINGS = {"en": "## Flips within sessions", "zh": "## 会话内的翻转"}
 
 
-def start(folder):
-    grids = [part for k, values in AXES.items() for part in ("--grid", f"{k}={','.join(values)}")]
-    settings = [part for k, v in SMALL.items() for part in ("--set", f"{k}={v}")]
-    program = [sys.executable, "-m", "groupwise.cli", "sweep", "on_task", "--config", "demo"]
-    with (folder.parent / "sweep.log").open("ab") as log:
-        return subprocess.Popen(
-            [*program, *grids, *settings, "--out", str(folder), "--jobs", "2"],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+def make_stream(policy, verdicts, labels, *, session="made", step_s=10):
+    """Return predictions on a made stream; ``1`` is on-task, ``0`` off-task, ``.`` no answer."""
+    said = {"1": ON, "0": OFF, ".": None}
+    return [
+        predict(
+            f"{session}-{number:02}",
+            policy,
+            said[truth],
+            said[one],
+            cluster=session,
+            reason="" if said[one] else "no label",
+            fields={"task": REPORT + "." * (number % 2), TIME: step_s * number},
         )
+        for number, (one, truth) in enumerate(zip(verdicts, labels, strict=True))
+    ]
 
 
-def kill_when(folder, is_reached):
-    """Start or continue the sweep and ``kill -9`` it as soon as the moment is there."""
-    process = start(folder)
-    deadline_s = time.monotonic() + 3000
-    while not is_reached():
-        assert process.poll() is None, "the sweep ended before it could be killed"
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+def describe(stream, folder):
+    """Return what on_task adds to the report."""
+    config = read_config("on_task", "demo")
+    context = StepContext(folder, folder, "evaluate", False, ("sft", "grpo"), config=config)
+    return list(TASK.describe(config, context, stream, [], ()))
 
 
-def list_done_cells(folder):
-    return [cell.name for cell in read_sweep(folder).cells if cell.state == "done"]
-
-
-def count_starts(folder):
-    found = read_sweep(folder).cells
-    histories = {cell.name: cell.folder / "history.jsonl" for cell in found}
-    return {name: len(read_jsonl(path)) for name, path in histories.items() if path.is_file()}
-
-
-def count_trainings(sweep, step):
-    """Return in how many cells a step was really done, not taken from another."""
-    markers = [json.loads((cell.folder / step / "step.json").read_text()) for cell in sweep.cells]
-    return sum("taken_from" not in marker for marker in markers)
-
-
-@pytest.mark.slow
-def test_a_grid_that_is_killed_twice_ends_complete_with_every_cell_finished_once(tmp_path):
-    grid = tmp_path / "grid"
-    kill_when(grid, lambda: any(grid.glob("cells/*/sft/started.json")))
-    assert list_done_cells(grid) == []
-    kill_when(
-        grid, lambda: len(list_done_cells(grid)) >= 10 and any(grid.glob("cells/*/grpo/started*"))
+def test_flips_of_a_made_stream_stand_in_the_report_and_in_a_file(tmp_path):
+    stream = [
+        *make_stream("sft", "1101100", "1111100"),
+        *make_stream("grpo", "110.1100", "11101100"),
+        *make_stream("grpo", "101", "101", session="slow", step_s=61),
+    ]
+    english, chinese = describe(stream, tmp_path)
+    assert (english.language, chinese.language) == ("en", "zh")
+    assert english.tables[0].rows == (
+        ("The labels themselves", "11", "1", "–", "–"),
+        ("SFT warm-up", "7", "1", format_share(1), format_share(0)),
+        ("GRPO", "11", "1", format_share(1), format_share(0)),
     )
-    kept = list_done_cells(grid)
-    starts = count_starts(grid)
-    assert 10 <= len(kept) < NUM_CELLS
-
-    assert start(grid).wait(3000) == 0
-    sweep = read_sweep(grid)
-    assert Counter(cell.state for cell in sweep.cells) == {"done": NUM_CELLS}
-    after = count_starts(grid)
-    assert {name: after[name] for name in kept} == {name: starts[name] for name in kept}
-    # No more than the two that ran when it was killed were started again, each time.
-    assert sum(after.values()) <= NUM_CELLS + 2 * 2
-    trainings = {step: count_trainings(sweep, step) for step in ("sft", "grpo", "sft_control")}
-    assert trainings == {"sft": 4, "grpo": 12, "sft_control": 4}
-    for cell in sweep.cells:
-        metrics = json.loads((cell.folder / "evaluate" / "metrics.json").read_text())
-        assert cell.coordinates["evaluation.num_items"] in {str(m["n"]) for m in metrics}
-        assert (cell.folder / "report.html").is_file()
+    assert [row[1:] for row in chinese.tables[0].rows] == [r[1:] for r in english.tables[0].rows]
+    assert read_jsonl(tmp_path / "flips.jsonl") == [
+        {
+            "policy": name,
+            "example_id": "made-02",
+            "session": "made",
+            "task": REPORT,
+            TIME: 20.0,
+            "verdict": OFF,
+            "label": ON,
+        }
+        for name in ("sft", "grpo")
+    ]
 
 
-def is_evaluating(run):
-    return (run / "evaluate" / "sft.jsonl").exists()
+def test_other_tasks_of_a_session_are_other_streams(tmp_path):
+    stream = make_stream("sft", "101", "111")
+    stream[1] = replace(stream[1], fields={"task": "Watch the news", TIME: 10.0})
+    describe(stream, tmp_path)
+    assert read_jsonl(tmp_path / "flips.jsonl") == []
+
+
+def test_without_times_nothing_is_said_and_nothing_written(tmp_path):
+    stream = [replace(one, fields={"task": REPORT}) for one in make_stream("sft", "101", "111")]
+    assert describe(stream, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "is_reached",
-    [is_training("sft"), is_training("grpo"), is_evaluating],
-    ids=["sft", "grpo", "evaluate"],
-)
-def test_killed_run_ends_with_the_same_numbers(is_reached, tiny_run, tmp_path, job):
-    run = tmp_path / "run"
-    job.kill_and_resume(run, is_reached)
-    assert read_numbers(run) == read_numbers(tiny_run)
+def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_times_does_not(
+    tiny_run, tmp_path
+):
+    index = write_desktops(
+        tmp_path / "screens", num_sessions=2, screens_per_session=3, seed=3, size=(224, 168)
+    )
+    rows = [
+        {**row, "label": (ON, OFF)[place % 2], "time": 10 * place}
+        for place, row in enumerate(read_jsonl(index))
+    ]
+    write_jsonl(index, rows)
+    evaluate_on(open_run(tiny_run), index.parent, out=tmp_path / "out")
+    assert (tmp_path / "out" / "evaluate" / "flips.jsonl").is_file()
+    for language, heading in HEADINGS.items():
+        with_times, without = (
+            render_markdown(lay_out(Report(run), language), folder="report")
+            for run in (tmp_path / "out", tiny_run)
+        )
+        assert heading in with_times
+        assert heading not in without
+    assert not (tiny_run / "evaluate" / "flips.jsonl").exists()
+
+
+@pytest.fixture
+def index(tmp_path):
+    return write_desktops(
+        tmp_path / "screens", num_sessions=24, screens_per_session=2, seed=3, size=(160, 120)
+    )
+
+
+def prepare(index, folder):
+    settings = [f"data.root={index.parent}", "data.drawn.num_sessions=0"]
+    settings += ["data.warmup_share=0.2", "data.train_folds=null", "data.test_folds=null"]
+    config = read_config("on_task", "screenagent-tiny", *settings)
+    prepare_screens(config, folder)
+    return config
+
+
+def test_times_come_along_and_are_no_part_of_what_an_item_is(index, tmp_path):
+    prepare(index, tmp_path / "without")
+    rows = read_jsonl(index)
+    timed = [{**row, "label": ON, "time": 10 * place} for place, row in enumerate(rows)]
+    write_jsonl(index, [{**row, "time": 10 * place} for place, row in enumerate(rows)])
+    config = prepare(index, tmp_path / "with")
+    for name in ("train", "validation", "test"):
+        without = read_examples(tmp_path / "without" / f"{name}.jsonl")
+        found = read_examples(tmp_path / "with" / f"{name}.jsonl")
+        assert [one.id for one in found] == [one.id for one in without]
+        assert all(isinstance(one.fields[TIME], float) for one in found)
+        assert not any(TIME in one.fields for one in without)
+    warmup = [(tmp_path / name / "warmup.jsonl").read_bytes() for name in ("without", "with")]
+    assert warmup[0] == warmup[1]
+    write_jsonl(index, timed)
+    labelled, _ = read_labelled_screens(config, index.parent, tmp_path / "labelled")
+    assert {one.fields[TIME] for one in labelled} == {10.0 * place for place in range(len(rows))}
+    shown = (index.parent / rows[0]["image"],)
+    asked = [
+        ask_about_screen(config, Request("1", {"task": "write", **more}, shown), tmp_path)
+        for more in ({}, {"time": 7})
+    ]
+    assert asked[0] == asked[1]
+    with pytest.raises(DataError, match=r"^time cannot be read \(a time is seconds, or a moment"):
+        ask_about_screen(config, Request("1", {"task": "write", "time": "soon"}, shown), tmp_path)

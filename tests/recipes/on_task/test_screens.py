@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
-from plan_keys import list_changed, plan, read_config, read_keys
+from plan_keys import list_changed, read_config, read_keys
 from recipe_runs import RecipeJob
 from scenes import copy_scene, draw_scene
 from tables import read_tables
@@ -21,7 +21,6 @@ from groupwise.core import (
     ConfigError,
     DataError,
     RunError,
-    load_config,
     read_json,
     read_jsonl,
     write_json,
@@ -32,10 +31,10 @@ from groupwise.data.pairs import Pair
 from groupwise.data.screenshots import load_screenshots
 from groupwise.data.tables.templates import FillError
 from groupwise.flow.finished import FinishedRun, open_run
-from groupwise.pipeline import StepContext, find_recipe
+from groupwise.pipeline import StepContext
+from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.serving import Request
 from groupwise_drawn.desktops.sets import write_desktops
-from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_pair_example
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.screens import prepare_screens, read_labelled_screens, read_warmup
@@ -51,7 +50,6 @@ from groupwise_recipes.on_task.vocabulary import (
 from groupwise_recipes.on_task.words import FILE, add_words, shorten, write_reader
 
 TABLES = read_tables(__file__)
-CONFIGS = find_recipe("on_task").config_folder
 REAL = Path(os.environ.get("GROUPWISE_DATA", "../shared/data")) / "screenagent"
 
 
@@ -107,31 +105,28 @@ def list_sides(folder):
     return {**splits, "warmup": {screen.session for screen in read_warmup(folder)}}
 
 
-def test_near_duplicates_are_dropped_from_what_trains_and_counted(tmp_path):
-    write_scenes(tmp_path / "screens", num_sessions=16, copied=8)
+NO_FOLDS = ("data.train_folds=null", "data.test_folds=null")
+
+
+def test_near_duplicates_are_dropped_from_what_trains_or_joined(tmp_path):
+    write_scenes(tmp_path / "16", num_sessions=16, copied=8)
     shares = ("data.test_share=0.4", "data.validation_share=0.1", "data.warmup_share=0.2")
-    folds = ("data.train_folds=null", "data.test_folds=null")
-    settings = load(tmp_path / "screens", *folds, *shares, "data.near_duplicates=drop")
-    prepare_screens(settings, tmp_path / "prepare")
-    source = json.loads((tmp_path / "prepare/source.json").read_text())
+    prepare_screens(
+        load(tmp_path / "16", *NO_FOLDS, *shares, "data.near_duplicates=drop"), tmp_path / "drop"
+    )
+    source = read_json(tmp_path / "drop/source.json", dict)
     num_dropped = source["drops"]["counts"]["near duplicate of another split"]
-    sides = list_sides(tmp_path / "prepare")
+    sides = list_sides(tmp_path / "drop")
     assert num_dropped > 0
     assert sum(map(len, sides.values())) + num_dropped == source["num_rows"] == 24
     assert len(sides["test"]) == 10
 
-
-def test_sessions_that_look_alike_are_joined(tmp_path):
-    write_scenes(tmp_path / "screens", num_sessions=38, copied=2)
-    folds = ("data.train_folds=null", "data.test_folds=null", "data.warmup_share=0.2")
-    settings = load(tmp_path / "screens", *folds, "data.near_duplicates=join")
-    prepare_screens(settings, tmp_path / "prepare")
-    sides = list_sides(tmp_path / "prepare")
+    write_scenes(tmp_path / "38", num_sessions=38, copied=2)
+    joined = ("data.warmup_share=0.2", "data.near_duplicates=join")
+    prepare_screens(load(tmp_path / "38", *NO_FOLDS, *joined), tmp_path / "join")
+    sides = list_sides(tmp_path / "join")
     everywhere = [session for sessions in sides.values() for session in sessions]
     assert len(everywhere) == len(set(everywhere)) == 38
-
-
-def test_joining_against_fixed_folds_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="join needs a split by shares"):
         load(tmp_path, "data.near_duplicates=join")
 
@@ -141,18 +136,13 @@ def test_real_screens_are_joined_by_drawn_ones_only_if_asked_for(tmp_path, joins
     root = tmp_path / "screens"
     size = {"screens_per_session": 1, "size": (160, 120)}
     write_desktops(root, num_sessions=30, seed=3, activities=("coding", "video"), **size)
-    words = [
-        *("data.train_folds=null", "data.test_folds=null", "data.warmup_share=0.2"),
-        "data.drawn.num_sessions=4",
-        f"data.drawn.join_real={joins}",
-    ]
-    prepare_screens(load(root, *words), tmp_path)
-    sources = json.loads((tmp_path / "source.json").read_text())["sources"]
-    num_drawn = 4 if joins else 0
+    drawn = ("data.drawn.num_sessions=4", f"data.drawn.join_real={joins}")
+    prepare_screens(load(root, *NO_FOLDS, "data.warmup_share=0.2", *drawn), tmp_path)
+    sources = read_json(tmp_path / "source.json", dict)["sources"]
     assert sources["warmup"] == {"captured": 6} | ({"drawn": 4} if joins else {})
     assert all(set(counts) == {"captured"} for name, counts in sources.items() if name != "warmup")
     rows = read_jsonl(tmp_path / "warmup.jsonl")
-    assert sum(row["source"] == "drawn" for row in rows) == num_drawn
+    assert sum(row["source"] == "drawn" for row in rows) == (4 if joins else 0)
     assert (tmp_path / "drawn").is_dir() == joins
 
 
@@ -160,13 +150,10 @@ def test_real_screens_are_joined_by_drawn_ones_only_if_asked_for(tmp_path, joins
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"the real screenshots are not at {REAL}")
 def test_folds_of_real_screenshots_share_no_session(tmp_path):
     prepare_screens(load(REAL), tmp_path)
-    groups = {
-        name: {e.cluster for e in read_examples(tmp_path / f"{name}.jsonl")}
-        for name in ("train", "validation", "test")
-    }
-    assert not groups["test"] & (groups["train"] | groups["validation"])
-    assert not groups["train"] & groups["validation"]
-    assert len(groups["test"]) == 37
+    sides = list_sides(tmp_path)
+    assert not sides["test"] & (sides["train"] | sides["validation"])
+    assert not sides["train"] & sides["validation"]
+    assert len(sides["test"]) == 37
 
 
 def test_only_a_label_that_a_person_gave_is_a_persons(tmp_path):
@@ -177,8 +164,7 @@ def test_only_a_label_that_a_person_gave_is_a_persons(tmp_path):
         row["source"] = ("human_feedback", "captured")[number % 2]
         row["label"] = ("on-task", "off-task", None)[number % 3]
     write_jsonl(root / "index.jsonl", rows)
-    config = load(root, "data.train_folds=null", "data.test_folds=null", "data.pairs_per_screen=1")
-    prepare_screens(config, tmp_path / "prepare")
+    prepare_screens(load(root, *NO_FOLDS, "data.pairs_per_screen=1"), tmp_path / "prepare")
     found = read_examples(tmp_path / "prepare" / "train.jsonl")
     given = {row["task"]: row["label"] for row in rows if row["source"] == "human_feedback"}
     corrected = [one for one in found if "human_label" in one.fields]
@@ -194,16 +180,13 @@ def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_pa
     labels = ["on-task", "off-task", "on-task", None, "maybe", "off-task"]
     labelled = [row | {"label": label} for row, label in zip(rows, labels, strict=True)]
     write_jsonl(root / "index.jsonl", [*labelled, labelled[0]])
-    config, task = load(root), find_recipe("on_task").task()
+    config = load(root)
     context = StepContext(tmp_path, tmp_path, "evaluate", False, ())
-    found, drops = task.read_labelled(config, context, root, tmp_path / "data")
+    found, drops = TASK.read_labelled(config, context, root, tmp_path / "data")
     assert sorted(str(one.label) for one in found) == ["off-task"] * 2 + ["on-task"] * 2
     assert drops.counts == {"label outside the set": 1, "no label": 1, "repeats another row": 1}
-    asked = task.make_question(
-        config,
-        Request("1", {"task": rows[1]["task"]}, (root / rows[1]["image"],)),
-        tmp_path / "asked",
-    )
+    request = Request("1", {"task": rows[1]["task"]}, (root / rows[1]["image"],))
+    asked = TASK.make_question(config, request, tmp_path / "asked")
     prompts = [[(turn.role, turn.text) for turn in one.prompt] for one in found]
     place = prompts.index([(turn.role, turn.text) for turn in asked.prompt])
     digests = {p.digest for one in found for p in one.pictures}
@@ -211,7 +194,7 @@ def test_labelled_screens_of_another_folder_are_asked_as_those_of_the_run(tmp_pa
     assert found[place].label is not None
     write_jsonl(root / "index.jsonl", rows)
     with pytest.raises(DataError, match="has no labelled screen"):
-        task.read_labelled(config, context, root, tmp_path / "data")
+        TASK.read_labelled(config, context, root, tmp_path / "data")
 
 
 TITLES = ("Budget - Calc", "Steam", "Firefox", 'say "yes"')
@@ -276,24 +259,32 @@ def test_a_server_asks_what_training_asked(root, tmp_path):
         assert TITLES[number % 4][:3] in example.prompt[0].text
 
 
-def test_braces_on_a_screen_are_shown_and_not_filled(root):
-    screen = replace(load_screenshots(root).screens[0], words="{{ task }} {% if %}")
-    pair = Pair(screen, "write", None, None, screen.session)
-    asked = make_pair_example(pair, load_words(root)).prompt[0].text
+def test_braces_on_a_screen_are_shown_and_words_that_nobody_read_are_not_taken_for_none(root):
+    unread = load_screenshots(root).screens[0]
+    screen = replace(unread, words="{{ task }} {% if %}")
+    read, unasked = (Pair(one, "write", None, None, screen.session) for one in (screen, unread))
+    asked = make_pair_example(read, load_words(root)).prompt[0].text
     assert '"{{ task }} {% if %}"\nTask: write' in asked
-
-
-def test_words_that_nobody_read_are_not_taken_for_none(root):
-    screen = load_screenshots(root).screens[0]
     with pytest.raises(FillError, match="'words' is undefined"):
-        make_pair_example(Pair(screen, "write", None, None, screen.session), load_words(root))
+        make_pair_example(unasked, load_words(root))
 
 
 @needs_ocr
-def test_words_are_read_before_the_picture_is_stored_smaller(root, tmp_path):
-    config = load_words(root, "data.stored_pixels=784")
+def test_words_are_read_before_the_picture_is_stored_smaller_and_empty_or_cut_ones_say_so(
+    root, tmp_path
+):
     request = Request("r", {"task": "write"}, (root / "0.png",))
-    assert "Budget" in TASK.make_question(config, request, tmp_path).prompt[0].text
+
+    def ask(*overrides):
+        return TASK.make_question(load_words(root, *overrides), request, tmp_path)
+
+    assert "Budget" in ask("data.stored_pixels=784").prompt[0].text
+    draw(root / "0.png", "")
+    found = ask()
+    assert '"(none)"' in found.prompt[0].text
+    assert found.fields[SCREEN_WORDS] == ""
+    draw(root / "0.png", "LibreOffice")
+    assert ask("data.screen_words.num_characters=5").fields[SCREEN_WORDS] == "Libre"
 
 
 @needs_ocr
@@ -308,49 +299,29 @@ def test_a_screen_too_small_for_words_is_dropped_and_counted_and_not_served(root
         TASK.make_question(config, request, tmp_path)
     found, drops = read_labelled_screens(config, root, tmp_path / "other")
     assert (len(found), drops.total) == (7, 1)
-
-
-@needs_ocr
-def test_a_folder_without_a_readable_screen_is_refused(root, tmp_path):
     for path in root.glob("*.png"):
         draw(path, "Steam", (160, 120))
     with pytest.raises(DataError, match="no screen has words that can be read"):
-        add_words(load_screenshots(root), load_words(root), tmp_path)
-
-
-@needs_ocr
-def test_an_empty_screen_says_so_and_a_cut_one_is_cut(root, tmp_path):
-    draw(root / "0.png", "")
-    request = Request("r", {"task": "write"}, (root / "0.png",))
-    found = TASK.make_question(load_words(root), request, tmp_path)
-    assert '"(none)"' in found.prompt[0].text
-    assert found.fields[SCREEN_WORDS] == ""
-    draw(root / "0.png", "LibreOffice")
-    cut = load_words(root, "data.screen_words.num_characters=5")
-    assert TASK.make_question(cut, request, tmp_path).fields[SCREEN_WORDS] == "Libre"
+        add_words(load_screenshots(root), config, tmp_path)
 
 
 @pytest.mark.parametrize(("override", "words"), TABLES["settings_that_show_no_words_are_refused"])
 def test_settings_that_show_no_words_are_refused(tmp_path, override, words):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=re.escape(words)):
         load_words(tmp_path, override)
-    assert words in str(caught.value)
 
 
-def test_without_the_extra_a_run_with_words_does_not_start(root, tmp_path, monkeypatch):
-    monkeypatch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
-        find_recipe("on_task").plan(load_words(root), tmp_path)
-
-
-def test_another_engine_reads_again(root, tmp_path, monkeypatch):
-    monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)
-
+def test_another_engine_reads_again_and_without_one_a_run_does_not_start(
+    root, tmp_path, monkeypatch
+):
     def read():
-        folds = ("data.train_folds=[0]", "data.test_folds=[1]")
-        steps = plan("on_task", tmp_path, "screenagent-words", f"data.root={root}", *folds)
-        return read_keys(steps)
+        return read_keys(plan_steps(recipe, load_words(root), tmp_path))
 
+    with monkeypatch.context() as patch:
+        patch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
+        with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
+            read()
+    monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)
     before = read()
     monkeypatch.setattr("groupwise_recipes.on_task.task.describe_ocr", lambda: {"rapidocr": "9"})
     assert list_changed(before, read()) == {"prepare"}
@@ -371,8 +342,7 @@ def test_a_run_is_not_asked_where_another_engine_reads(root, tmp_path, monkeypat
 
 
 def test_what_reads_words_is_a_part_of_the_version_only_where_words_are_shown(root):
-    tiny = CONFIGS / "screenagent-tiny.yaml"
-    plain = load_config(OnTaskConfig, tiny, overrides=[f"data.root={root}"])
+    plain = read_config("on_task", "screenagent-tiny", f"data.root={root}")
     assert TASK.describe_tools(plain) == {}
     TASK.check_tools(plain, root)
     assert len(TASK.describe_prompt(plain)) == 1
@@ -444,36 +414,31 @@ def test_any_text_can_be_searched(text):
     assert all(term in squeezed for term in finder.find(text))
 
 
-def test_weak_terms_count_where_no_others_do():
+def test_weak_terms_count_where_no_others_do_and_neutral_ones_hide_what_is_in_them():
     finder = make_finder("GIMP", weak=("Firefox", "Chrome"))
     both = finder.weigh("Firefox, GIMP, Chrome, GIMP")
     alone = finder.weigh("Firefox and Chrome")
     assert (both.numbers, both.are_weak) == ({"work": 1}, False)
     assert (alone.numbers, alone.are_weak) == ({"web": 2}, True)
-
-
-def test_neutral_terms_tell_nothing_and_hide_what_is_in_them():
     assert make_finder("表格", neutral=("列表格式",)).weigh("列表格式").numbers == {}
 
 
-@pytest.mark.parametrize("term", ["", " ", "表", "+"])
-def test_terms_that_would_be_found_everywhere_are_refused(term):
-    with pytest.raises(DataError, match="too short"):
-        make_finder(term)
+@pytest.mark.parametrize(
+    ("term", "weak", "message"),
+    [
+        *((term, (), "too short") for term in ("", " ", "表", "+")),
+        ("VS Code", ["vscode"], "'vscode'"),
+    ],
+)
+def test_terms_that_would_be_found_everywhere_or_tell_two_things_are_refused(term, weak, message):
+    with pytest.raises(DataError, match=message):
+        make_finder(term, weak=weak)
 
 
-def test_a_term_that_tells_two_things_is_refused():
-    with pytest.raises(DataError, match="'vscode'"):
-        make_finder("VS Code", weak=("vscode",))
-
-
-@pytest.mark.parametrize("place", ["tasks", "screens"])
-def test_the_vocabularies_of_the_package_can_be_used(place):
-    finder = TermFinder(load_vocabularies(), place)
-    assert finder.weigh("GIMP 表格.ods").numbers.keys() >= {"image_editing"}
-
-
-def test_both_languages_name_the_same_kinds_of_work_and_distractions():
+def test_the_vocabularies_of_the_package_name_the_same_kinds_of_work_and_distractions():
+    for place in ("tasks", "screens"):
+        finder = TermFinder(load_vocabularies(), place)
+        assert finder.weigh("GIMP 表格.ods").numbers.keys() >= {"image_editing"}
     english, chinese = load_vocabularies()
     assert english.work.keys() == chinese.work.keys()
     assert english.distraction.keys() == chinese.distraction.keys()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
-from faulty_server import MODEL, Fault, FaultyServer, say
+from faulty_server import MODEL, Fault, say
 from PIL import Image
 from plan_keys import list_changed, read_keys
 from tables import read_tables
@@ -58,10 +58,8 @@ RUBRIC = "Question {{question}}, shop {{shop}}, answer {{answer}}. Reply <grade>
 
 
 @pytest.fixture
-def server():
-    server = FaultyServer(lambda request: Fault(say("True")))
-    yield server
-    server.close()
+def server(serve):
+    return serve(lambda request: Fault(say("True")))
 
 
 def describe(url, **more):
@@ -136,10 +134,8 @@ def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(tmp_path, server
     assert score.value is None
     assert score.reason.startswith("no verdict (")
     report = judges.report()
-    assert (report["no_verdict_rate"], sum(report["judges"]["clear"]["no_verdicts"].values())) == (
-        1.0,
-        1,
-    )
+    assert report["no_verdict_rate"] == 1.0
+    assert sum(report["judges"]["clear"]["no_verdicts"].values()) == 1
 
 
 @pytest.mark.slow
@@ -169,9 +165,6 @@ def test_a_changed_rubric_or_model_redoes_grpo_and_nothing_before(tmp_path):
     other = {**given, "server": {**given["server"], "model": "another"}}
     changed = read(tmp_path, load(tmp_path, judge({**part, "judge": other})))
     assert list_changed(before, changed) == {"grpo", "audit_rewards"}
-
-
-def test_weights_of_a_judge_in_this_process_count(tmp_path):
     model = tmp_path / "model"
     write_text(model / "model.safetensors", "1")
     config = load(tmp_path, judge({"judge": {"kind": "logit", "model": str(model)}}))
@@ -197,11 +190,8 @@ def test_several_judges_are_counted_together():
 
     judges = {"a": Counted(3, 1), "b": Counted(5, 1)}
     report = Judges(judges).report()
-    assert (report["judge"], report["num_questions"], report["no_verdict_rate"]) == (
-        "a, b",
-        8,
-        0.25,
-    )
+    assert (report["judge"], report["num_questions"]) == ("a, b", 8)
+    assert report["no_verdict_rate"] == 0.25
     assert Judges({"a": judges["a"]}).report()["version"] != report["version"]
 
 
@@ -380,17 +370,15 @@ def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
     assert "Rivals that were not run" not in (run / "report.md").read_text(encoding="utf-8")
 
 
-def test_the_best_of_several_samples_is_the_first_that_earns_most():
+def test_the_best_of_several_samples_is_the_first_that_earns_most_and_stands_as_a_turn():
     answers = [Completion(text) for text in "abcd"]
     scores = [Score(None), Score(0.5), Score(1.0), Score(1.0)]
     drawn = Drawn(ask_words(3), answers, scores)
     assert (drawn.best.text, drawn.values) == ("c", [-1.0, 0.5, 1.0, 1.0])
-
-
-def test_demonstrations_stand_as_turns_behind_the_system_and_before_the_question():
     system = Message("system", "Be short.")
-    asked = make_example([system, Message("user", "4 words")], cluster="4")
-    other = make_example([system, Message("user", "3 words")], cluster="3")
+    asked, other = (
+        make_example([system, Message("user", f"{n} words")], cluster=str(n)) for n in (4, 3)
+    )
     shown = [Drawn(other, [Completion("one two three")], [Score(1.0)])]
     told = [(turn.role, turn.text) for turn in show_before(asked, shown).prompt]
     assert told == TABLES["demonstrations_stand_as_turns_behind_the_system_and_before_the_question"]
@@ -417,18 +405,14 @@ def test_without_measures_the_weighted_reward_heads_and_its_parts_stand_beside(f
     assert found == {"reward": pytest.approx(0.75 * 0.75), "near": 0.75, "exact": 0.0}
 
 
-def test_a_measure_sees_whether_an_answer_was_cut_and_what_it_cannot_score_is_left_out(folder):
+def test_a_measure_sees_whether_an_answer_was_cut_and_leaves_out_what_it_cannot_score(folder):
     config = write_task(folder, CHECKED, measures=["checks.py:whole", "checks.py:unsure"])
     answers = [Completion("a"), Completion("a", finish_reason="length")]
     found = score_answers(config, [ask_words(3), ask_words(4)], answers)
     assert [one.get("whole") for one in found] == [1.0, 0.0]
     assert [one.get("unsure") for one in found] == [None, 1.0]
-
-
-def test_a_measure_out_of_range_is_refused_by_its_row(folder):
-    (folder / "checks.py").write_text(
-        f"{FOUR_CHECKS}\ndef much(example, completion):\n    return 7\n"
-    )
+    much = f"{FOUR_CHECKS}\ndef much(example, completion):\n    return 7\n"
+    (folder / "checks.py").write_text(much)
     config = write_task(folder, CHECKED, measures=["checks.py:much"])
     with pytest.raises(RewardError, match="much"):
         score_answers(config, [ask_words(3)], [Completion("a")])

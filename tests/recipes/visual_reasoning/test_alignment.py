@@ -18,9 +18,7 @@ from tables import read_tables
 from groupwise.core import (
     Completion,
     DataError,
-    Message,
     Score,
-    make_example,
     read_jsonl,
 )
 from groupwise.data.example_files import read_examples
@@ -29,10 +27,9 @@ from groupwise.evaluation.predictions import Policies, RunPolicy
 from groupwise.inference.engine import Sampling
 from groupwise.inference.opening import ResponderSettings
 from groupwise.models.tiny import write_tiny_policy
-from groupwise.rewards import BoxIou, BoxParser, LabelParser, RewardCase, audit_rewards
+from groupwise.rewards import BoxParser, LabelParser, RewardCase, audit_rewards
 from groupwise_drawn.relations import INVERSES, LANGUAGES, plan_pairs, write_claim
 from groupwise_recipes.visual_reasoning.answers import PARSER
-from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.auditing import make_case
 from groupwise_recipes.visual_reasoning.boxes import Box
 from groupwise_recipes.visual_reasoning.config import (
@@ -59,9 +56,6 @@ from groupwise_recipes.visual_reasoning.task import TASK
 from groupwise_recipes.visual_reasoning.teaching import write_target
 
 TABLES = read_tables(__file__)
-GROUNDING = (
-    Path(__file__).parents[3] / "src/groupwise_recipes/visual_reasoning/configs/grounding.yaml"
-)
 MODEL = ("alignment.judge=model", "alignment.model.model=some/judge")
 REAL = ("data.drawn=null", "data.rows.path=somewhere")
 
@@ -72,10 +66,8 @@ def configure(*overrides):
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("scenes")
-    prepare_rows(configure(), folder)
-    return {name: read_examples(folder / f"{name}.jsonl") for name in ("train", "test")}
+def splits(prepared):
+    return {name: read_examples(prepared / f"{name}.jsonl") for name in ("train", "test")}
 
 
 def make_policies(targets="words"):
@@ -278,44 +270,6 @@ def test_a_reward_of_alignment_that_is_not_its_measure_is_refused(splits):
     }
 
 
-class StrictParser(LabelParser):
-    """Reads answers in the spelling of the labels alone."""
-
-    def _read(self, text, example):
-        found = super()._read(text, example)
-        return found if text in self.labels else replace(found, label=None, reason="spelling")
-
-
-def test_a_reward_of_accuracy_that_is_not_the_metric_is_refused(splits):
-    case = make_case(configure(*WEIGHTS), splits["train"])
-    strict = StrictParser(tags=PARSER.tags, labels=PARSER.labels)
-
-    def audit(rewarded, measured):
-        changed = replace(case, rewards=rewarded.make_reward(), parser=measured)
-        return {finding.name for finding in audit_rewards(changed).errors}
-
-    assert "reward/stricter-than-metric" in audit(strict, PARSER)
-    assert "reward/laxer-than-metric" in audit(PARSER, strict)
-    assert audit(PARSER, PARSER) == set()
-
-
-TAGS = ("think", "answer")
-REWARD = BoxIou(BoxParser(tags=TAGS, tag="think", words=True))
-REFERENCES = [[10, 20, 30, 60, "red ball"], [40, 20, 80, 60, "chair"]]
-BALL, CHAIR = "[10,20,30,60 red ball]", "[40,20,80,60 chair]"
-
-
-@pytest.mark.parametrize(("reasoning", "value"), TABLES["boxes_in_the_reasoning_are_matched_one"])
-def test_boxes_in_the_reasoning_are_matched_one_to_one(reasoning, value):
-    item = make_example([Message("user", "?")], cluster="a", fields={"boxes": REFERENCES})
-    reasoning = reasoning.format(BALL=BALL, CHAIR=CHAIR)
-    text = f" <think>{reasoning}</think><answer>True</answer>"
-    assert REWARD(item, Completion(text)).value == pytest.approx(value)
-    assert LabelParser(labels=("True", "False"), tags=TAGS).parse(text).label == "True"
-    late = REWARD(item, Completion(f"{text} Yes."))
-    assert (late.value, late.invalid) == (0.0, True)
-
-
 def statement(number, text, label, relation="on"):
     return make_row(number, text, label, cluster=f"picture {number}", relation=relation)
 
@@ -324,7 +278,7 @@ def make_rows(told):
     return [statement(n, *one) for n, one in enumerate(told)]
 
 
-def test_the_majority_of_a_relation_and_then_of_all():
+def test_the_majority_of_a_relation_and_then_of_all_and_a_caption_falls_back_to_it():
     train = make_rows([("a", True, "on"), ("b", True, "on"), ("c", False, "on")] * 2)
     train += make_rows([("d", False, "under"), ("e", True, "near"), ("f", False, "near")])
     probe = fit_probe(train, "relation")
@@ -332,14 +286,14 @@ def test_the_majority_of_a_relation_and_then_of_all():
     assert [probe.predict(row) for row in asked] == ["True", "False", "True"]
     assert probe.predict(statement(9, "x", True, "beyond")) == "True"
     assert probe.score(train).num_right == 4 + 1 + 1
-
-
-def test_a_caption_falls_back_to_its_relation():
     train = make_rows([("a", False, "on"), ("b", True, "on"), ("c", True, "on")])
     train += make_rows([(text, False, "under") for text in "defg"])
     probe = fit_probe(train, "caption")
     asked = make_rows([("a", True, "on"), ("x", True, "on")])
     assert [probe.predict(row) for row in asked] == ["False", "True"]
+    for rows, scored in (([], []), ([statement(1, "a", True)], [])):
+        with pytest.raises(DataError, match="no rows to probe"):
+            fit_probe(rows, "relation").score(scored)
 
 
 @pytest.mark.parametrize(("right", "side"), [(60, "above"), (40, None), (20, "below")])
@@ -373,13 +327,6 @@ def test_shared_pictures_are_told_for_each_pair_of_splits():
     assert find_shared_pictures({"train": rows[:1], "test": rows[1:]}) == []
 
 
-def test_nothing_to_probe_is_one_sentence():
-    with pytest.raises(DataError, match="no rows to probe"):
-        fit_probe([], "relation")
-    with pytest.raises(DataError, match="no rows to probe"):
-        fit_probe([statement(1, "a", True)], "relation").score([])
-
-
 SCENES = [scene for pair in plan_pairs(60, seed=2, split="train") for scene in pair]
 
 
@@ -403,14 +350,11 @@ def test_written_reasoning_entails_its_answer_and_contradicts_the_other(language
         assert judge_entailment(statement, text, answer=scene.label).aligns
         other = judge_entailment(statement, text, answer=not scene.label)
         assert (other.aligns, other.type) == (False, "contradiction")
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_written_boxes_are_read_as_boxes(language):
-    for scene in SCENES[:20]:
-        read = BoxParser(words=True).parse(write(scene, language)).value
-        # From left to right, whichever the caption names first.
-        assert [*read] == sorted(list_boxes(scene, language), key=lambda box: box.x1 + box.x2)
+        if with_boxes:
+            read = BoxParser(words=True).parse(text).value
+            # From left to right, whichever the caption names first.
+            boxes = sorted(list_boxes(scene, language), key=lambda box: box.x1 + box.x2)
+            assert [*read] == boxes
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -429,28 +373,23 @@ def test_a_finding_against_the_conclusion_or_the_boxes_is_a_contradiction(langua
 
 
 STATEMENT = "The red ball is left of the chair."
-CASES = TABLES["cases"]
 
 
-@pytest.mark.parametrize(("reasoning", "answer", "fault"), CASES)
+@pytest.mark.parametrize(("reasoning", "answer", "fault"), TABLES["cases"])
 def test_cases_of_each_kind(reasoning, answer, fault):
     verdict = judge_entailment(STATEMENT, reasoning, answer=answer)
     assert (verdict.aligns, verdict.type) == (fault is None, fault)
     assert verdict.why
 
 
-# Free words, and whether by them the statement is true.
-READ = TABLES["read"]
-NOT_READ = TABLES["not_read"]
-
-
-@pytest.mark.parametrize(("reasoning", "is_true"), READ)
+@pytest.mark.parametrize(("reasoning", "is_true"), TABLES["read"])
 def test_free_words_that_are_read(reasoning, is_true):
+    """With them stands whether by them the statement is true."""
     assert judge_entailment(STATEMENT, reasoning, answer=is_true).aligns
     assert judge_entailment(STATEMENT, reasoning, answer=not is_true).type == "contradiction"
 
 
-@pytest.mark.parametrize("reasoning", NOT_READ)
+@pytest.mark.parametrize("reasoning", TABLES["not_read"])
 def test_what_is_not_understood_has_no_verdict(reasoning):
     for answer in (True, False):
         verdict = judge_entailment(STATEMENT, reasoning, answer=answer)

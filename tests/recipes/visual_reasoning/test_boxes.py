@@ -117,17 +117,14 @@ def test_the_seen_size_is_the_one_by_which_tokens_are_counted(width, height):
         assert columns * rows == count_picture_tokens(processor, width, height)
 
 
-def test_pictures_without_a_size_are_refused():
-    with pytest.raises(DataError, match="got 0x10 pixels"):
-        find_seen_size((0, 10), PROCESSORS["qwen3_vl"])
-
-
-def test_relative_boxes_do_not_depend_on_the_size_and_unknown_models_are_refused():
+def test_relative_boxes_do_not_depend_on_the_size_and_what_is_unknown_is_refused():
     processor = PROCESSORS["qwen3_vl"]
     assert find_frame((640, 480), form="thousandths", image_processor=processor) == (1000, 1000)
     assert find_coordinate_form("qwen2_vl") == "thousandths"
     with pytest.raises(ModelError, match="in what coordinates llava writes boxes"):
         find_coordinate_form("llava")
+    with pytest.raises(DataError, match="got 0x10 pixels"):
+        find_seen_size((0, 10), processor)
 
 
 coordinates = st.floats(0, 300)
@@ -265,13 +262,22 @@ def test_a_row_that_contradicts_itself_is_refused(values, reason):
     assert "\n" not in str(caught.value)
 
 
-def test_every_record_is_a_row_or_a_drop():
-    records = [("line 1", {}), ("line 2", {"text": ""}), ("line 3", {}), ("line 4", {"id": "2"})]
-    loaded = collect_rows(records, make=lambda values: row(**values))
+def test_every_record_is_a_row_or_a_drop_and_nothing_left_is_refused():
+    def collect(*records):
+        return collect_rows(records, make=lambda values: row(**values))
+
+    loaded = collect(
+        ("line 1", {}), ("line 2", {"text": ""}), ("line 3", {}), ("line 4", {"id": "2"})
+    )
     assert [one.id for one in loaded.rows] == ["1", "2"]
     assert loaded.drops.counts == {"no text": 1, "repeated id": 1}
     assert [drop.where.split(":")[0] for drop in loaded.drops.rows] == ["line 2", "line 3"]
     assert (loaded.num_records, loaded.num_without_boxes) == (4, 2)
+    nothing = r"no row that can be used; got \{'no text': 1\}, the first"
+    with pytest.raises(DataError, match=nothing):
+        collect(("line 1", {"text": ""}))
+    with pytest.raises(DataError, match="no row that can be used; got none"):
+        collect()
 
 
 @pytest.mark.parametrize("other", TABLES["halves"])
@@ -285,16 +291,7 @@ def test_half_a_pair_is_dropped(other):
     assert len(collect_rows(whole, make=lambda values: row(**values)).rows) == 2
 
 
-def test_nothing_left_is_refused():
-    with pytest.raises(
-        DataError, match=r"no row that can be used; got \{'no text': 1\}, the first"
-    ):
-        collect_rows([("line 1", {"text": ""})], make=lambda values: row(**values))
-    with pytest.raises(DataError, match="no row that can be used; got none"):
-        collect_rows([], make=lambda values: row(**values))
-
-
-def test_rows_come_back_from_a_file(tmp_path):
+def test_rows_come_back_from_a_file_and_a_damaged_one_is_one_sentence(tmp_path):
     rows = [
         row(relation="on", picture=tmp_path / "a.png", depth=tmp_path / "d.png"),
         row(
@@ -308,16 +305,12 @@ def test_rows_come_back_from_a_file(tmp_path):
         ),
         row(id="3", boxes=()),
     ]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    assert read_rows(tmp_path / "rows.jsonl") == rows
+    path = tmp_path / "rows.jsonl"
+    write_rows(path, rows)
+    assert read_rows(path) == rows
     assert [one.answer for one in rows] == ["True", "A,C", "True"]
     assert [one.is_statement for one in rows] == [True, False, True]
-
-
-def test_a_damaged_file_is_one_sentence(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    write_rows(path, [row()])
-    path.write_text(path.read_text().replace('"train"', '"training"'))
+    path.write_text(path.read_text().replace('"train"', '"training"', 1))
     with pytest.raises(DataError, match=r"rows\.jsonl row 1 is damaged; got split"):
         read_rows(path)
 

@@ -102,7 +102,7 @@ def test_pairs_of_rel3d_share_relation_things_and_camera(tmp_path):
     assert [row.split for row in rows] == ["train"] * 5 + ["test"]
 
 
-def test_depth_of_rel3d_is_a_picture_of_its_own(tmp_path):
+def test_depth_of_rel3d_is_a_picture_of_its_own_and_a_name_that_tells_no_scene_is_dropped(tmp_path):
     path = tmp_path / "c_0.9_c_0.1.json"
     both = [scene("initialState", "cam1", True), scene("finalState", "cam1", False)]
     write_json(path, {"train": [*both, {"rgb": 1}], "valid": [], "test": []})
@@ -115,13 +115,7 @@ def test_depth_of_rel3d_is_a_picture_of_its_own(tmp_path):
     assert row.picture == tmp_path / row.id
     assert row.partner is None
     assert loaded.drops.counts == {"missing picture": 1, "not of the published form": 1}
-
-
-def test_a_name_that_tells_no_scene_is_dropped(tmp_path):
-    path = tmp_path / "rel3d.json"
-    write_json(
-        path, {"train": [{**scene("a", "b", True), "rgb": "1.png"}], "valid": [], "test": []}
-    )
+    write_json(path, {"train": [{**both[0], "rgb": "1.png"}], "valid": [], "test": []})
     with pytest.raises(DataError, match=r"\{'picture of no scene': 1\}"):
         load_rel3d(path)
     write_json(path, {"train": []})
@@ -230,14 +224,21 @@ def test_coco_gives_the_boxes_of_the_kinds_that_are_named(tmp_path):
 
 
 def test_an_interleaved_file_is_joined_by_picture_and_question(tmp_path):
+    path = tmp_path / "interleaved.json"
     told = driving(questions=f" {ASKED}", img_filename="COCO_train2017_000000299207.jpg")
     other = driving(questions=ASKED, img_filename="train2017/000000000006.jpg")
-    write_json(tmp_path / "interleaved.json", {"0": told, "1": other})
-    boxes = InterleavedBoxes(tmp_path / "interleaved.json")
-    loaded = load_aokvqa(write_questions(tmp_path), boxes=boxes)
+    write_json(path, {"0": told, "1": other})
+    loaded = load_aokvqa(write_questions(tmp_path), boxes=InterleavedBoxes(path))
     found = [[box.label for box in row.boxes or ()] for row in loaded.rows]
     assert found == [["sign", "line"], [], []]
     assert loaded.num_without_boxes == 2
+    for wrong, sentence in (
+        ({"0": driving(img_filename="picture.jpg")}, r"no number of COCO; got picture\.jpg"),
+        ({"0": driving(), "1": driving()}, "has 1 questions of one picture twice"),
+    ):
+        write_json(path, wrong)
+        with pytest.raises(DataError, match=sentence):
+            InterleavedBoxes(path)
 
 
 @pytest.mark.parametrize(("values", "sentence"), TABLES["a_wrong_file_of_coco_is_one_sentence"])
@@ -245,16 +246,6 @@ def test_a_wrong_file_of_coco_is_one_sentence(tmp_path, values, sentence):
     write_json(tmp_path / "instances.json", coco(**values))
     with pytest.raises(DataError, match=sentence):
         CocoBoxes(tmp_path / "instances.json")
-
-
-def test_a_wrong_interleaved_file_is_one_sentence(tmp_path):
-    path = tmp_path / "interleaved.json"
-    write_json(path, {"0": driving(img_filename="picture.jpg")})
-    with pytest.raises(DataError, match=r"no number of COCO; got picture\.jpg"):
-        InterleavedBoxes(path)
-    write_json(path, {"0": driving(), "1": driving()})
-    with pytest.raises(DataError, match="has 1 questions of one picture twice"):
-        InterleavedBoxes(path)
 
 
 app = typer.Typer()

@@ -82,16 +82,22 @@ def test_public_tests_do_not_decide():
     assert "add(1, 1)" not in str(make_decidable(CODE).fields)
 
 
-def test_where_words_are_partly_right_the_judge_decides():
+def test_where_words_are_partly_right_or_others_the_judge_decides():
     found, _ = decide(WORDS, "a whale, blue and large")
     assert found.by == "rule"
     assert found.value is not None
     assert 0 < found.value < 1
-    for says, value in (("True", 1.0), ("False", 0.0)):
-        found, decider = decide(WORDS, "a whale, blue and large", says=says)
-        assert (found.value, found.by) == (value, "judge")
-        [asked] = decider.judge.asked
-        assert asked["reference"] == "the blue whale / Balaenoptera musculus"
+    for problem, answer, says in (
+        (WORDS, "a whale, blue and large", "True"),
+        (WORDS, "a whale, blue and large", "False"),
+        (WORDS, "elephant", "False"),
+        (make("qa", "yes"), "Yes, it is.", "True"),
+    ):
+        found, decider = decide(problem, answer, says=says)
+        assert (found.value, found.by) == (float(says == "True"), "judge")
+        if problem is WORDS:
+            [asked] = decider.judge.asked
+            assert asked["reference"] == "the blue whale / Balaenoptera musculus"
 
 
 def test_a_judge_is_not_asked_where_a_rule_decides():
@@ -104,21 +110,17 @@ def test_a_judge_is_not_asked_where_a_rule_decides():
     assert not decider.judge.asked
 
 
-def test_other_words_may_mean_the_same_so_the_judge_says():
-    found, _ = decide(make("qa", "yes"), "Yes, it is.", says="True")
-    assert (found.value, found.by) == (1.0, "judge")
-    found, _ = decide(WORDS, "elephant", says="False")
-    assert (found.value, found.by) == (0.0, "judge")
-
-
 def test_a_judge_alone_decides_and_rules_are_compared_with_it():
     found, decider = decide(MATHS, "1001", mode="judge_only", says="True")
     assert (found.value, found.by) == (1.0, "judge")
     decider.decide([(CHOICE, "B"), (CHOICE, "A")])
+    assert decider.judge.asked[1]["reference"] == "B: blue", "the text of the right option"
     assert decider.report()["agreement"] == {
         "math": told(num_asked=1, num_verdicts=1, num_both=1, num_judge_only=1),
         "qa": told(num_asked=2, num_verdicts=2, num_both=2, num_agreed=1, num_judge_only=1),
     }
+    with pytest.raises(ValueError, match="judge"):
+        Decider("judge_only", limits=Limits())
 
 
 @pytest.mark.parametrize("mode", ["rules_first", "judge_only"])
@@ -155,16 +157,6 @@ def test_no_verdict_is_no_value(mode):
     found, decider = decide(WORDS, "a whale, blue and large", mode=mode, says="nothing")
     assert (found.value, found.by) == (None, None)
     assert decider.report()["agreement"] == {"qa": told(num_asked=1)}
-
-
-def test_judge_only_needs_a_judge():
-    with pytest.raises(ValueError, match="judge"):
-        Decider("judge_only", limits=Limits())
-
-
-def test_the_judge_reads_the_text_of_the_right_option():
-    _, decider = decide(CHOICE, "B", mode="judge_only", says="True")
-    assert decider.judge.asked[0]["reference"] == "B: blue"
 
 
 def test_answers_of_all_types_are_decided_in_order():
@@ -244,7 +236,7 @@ def config(tmp_path):
     return read_config("workflows", "qwen2.5-7b", f"data.mix={tmp_path}")
 
 
-def test_the_sources_setting_can_start(config):
+def test_the_sources_setting_can_start_and_the_policy_is_told_what_it_needs(config):
     preview = RECIPE.preview(config)
     assert preview.problems == []
     facts = dict(preview.facts)
@@ -253,9 +245,6 @@ def test_the_sources_setting_can_start(config):
     assert (config.grpo.max_steps, config.grpo.heldout_every_steps) == (500, 10)
     assert config.judge is not None
     assert config.judge.model is None
-
-
-def test_the_policy_is_told_operators_rules_problem_and_entry_point(config):
     for problem in PROBLEMS:
         text = ask_about_problem(config, problem).prompt[0].text
         for part in (problem.problem, "code_generate(", "`await`"):
@@ -263,12 +252,9 @@ def test_the_policy_is_told_operators_rules_problem_and_entry_point(config):
         assert text.endswith(f": {problem.entry_point or 'none'}")
 
 
-def test_a_prompt_has_no_unknown_place():
+def test_a_prompt_has_no_unknown_place_and_is_optimised_for_a_policy_that_there_is():
     with pytest.raises(Exception, match=r"prompt: .*answer"):
         read_config("workflows", "qwen2.5-7b", "prompt='{{ problem }} {{ answer }}'")
-
-
-def test_a_prompt_is_optimised_for_a_policy_that_there_is():
     gepa = "gepa={model: {server: {url: 'http://127.0.0.1:9/v1', model: m}}, policy: sft}"
     with pytest.raises(Exception, match=r"gepa\.policy sft needs a warm-up"):
         read_config("workflows", "qwen2.5-7b", gepa)

@@ -1,20 +1,19 @@
 """Execution of workflows: operators once each, and the bill."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
-from faulty_server import MODEL, Fault, FaultyServer
+from faulty_server import MODEL, Fault
+from plan_keys import read_config
 from sandbox_host import needs_bubblewrap, read_host_state, skip_without_sandbox, wait_for_children
 from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
-from groupwise.core import ConfigError, ModelError, load_config
+from groupwise.core import ConfigError, ModelError
 from groupwise.inference.server import ServerEngine
 from groupwise.inference.server_settings import RetrySettings, ServerSettings
 from groupwise.judges import ReplyCache
 from groupwise_recipes.workflows.bill import count_requests, estimate_bill
-from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.estimate import estimate_run
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
@@ -23,7 +22,6 @@ from groupwise_recipes.workflows.operators import OPERATORS, read_request, signa
 from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits
 from groupwise_recipes.workflows.problems import choose_examples
 from groupwise_recipes.workflows.programs import check_program
-from groupwise_recipes.workflows.recipe import recipe
 from groupwise_recipes.workflows.rivals import DIRECT, SELF_CONSISTENCY
 
 TABLES = read_tables(__file__)
@@ -42,8 +40,8 @@ def write(*lines, head="problem"):
 class Asked:
     """An executor whose server answers as a test says, and what it was asked."""
 
-    def __init__(self):
-        self.server = FaultyServer(self._answer)
+    def __init__(self, serve):
+        self.server = serve(self._answer)
         self.say = lambda *_: ""
         self.requests = []
         self.prompts = []
@@ -69,11 +67,9 @@ class Asked:
 
 
 @pytest.fixture
-def asked():
+def asked(serve):
     skip_without_sandbox()
-    asked = Asked()
-    yield asked
-    asked.server.close()
+    return Asked(serve)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +239,9 @@ def test_what_decides_is_in_no_prompt_and_in_no_program(asked, monkeypatch):
     assert not [text for text in [*asked.prompts, *ran] if "SECRET" in text]
 
 
-def test_the_same_question_in_one_program_is_drawn_again(asked):
+def test_the_same_question_is_drawn_again_in_one_program_and_kept_for_a_repeated_run(
+    asked, tmp_path
+):
     asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
     source = write(
         "a = [(await answer_generate(problem)).answer for _ in range(3)]", "return ' '.join(a)"
@@ -251,16 +249,13 @@ def test_the_same_question_in_one_program_is_drawn_again(asked):
     first = asked.run(source)
     assert len(set(str(first.value).split())) == 3
     assert asked.run(source) == first
-
-
-def test_a_repeated_run_hits_the_cache_and_costs_the_same(asked, tmp_path):
-    asked.say = lambda _, __, seed: f"<answer>{seed}</answer>"
+    num_asked = len(asked.server.asked)
     cache = ReplyCache(tmp_path / "replies.sqlite")
     asked.server.script = [Fault("<answer>7</answer>", reasoning_tokens=2)]
     executor = asked.make(cache=cache)
     [first] = executor.run_all([(SOUND["answer"], SUM)])
     assert asked.run(SOUND["answer"], cache=cache) == first
-    assert len(asked.server.asked) == 1
+    assert len(asked.server.asked) == num_asked + 1
     assert (first.tokens, first.usage["answer_generate"].reasoning_tokens) == (13, 2)
     assert executor.report()["reasoning_tokens"] == 2
 
@@ -292,25 +287,23 @@ def test_a_run_that_failed_by_the_executor_is_tried_again(asked):
 @pytest.mark.parametrize(
     ("model", "message"), [(MODEL, "reply is empty"), ("gpt", "`gpt` does not exist")]
 )
-def test_a_wrong_setting_is_found_before_programs_are_blamed(model, message):
-    server = FaultyServer(lambda _: Fault(""))
+def test_a_wrong_setting_is_found_before_programs_are_blamed(serve, model, message):
+    server = serve(lambda _: Fault(""))
     server.script = [Fault("ready")] if model == MODEL else []
     executor = Executor(ServerEngine(ServerSettings(url=server.url, model=model)))
     if model == MODEL:
         asyncio.run(executor.check())
     with pytest.raises(ModelError, match=f"{message}.*served model name"):
         asyncio.run(executor.check())
-    server.close()
 
 
 @needs_bubblewrap
-def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program():
-    server = FaultyServer(lambda _: Fault(status=400, body=b"unknown parameter"))
+def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program(serve):
+    server = serve(lambda _: Fault(status=400, body=b"unknown parameter"))
     extras = {"reasoning_effort": "low"}
     executor = Executor(ServerEngine(ServerSettings(url=server.url, model=MODEL, extras=extras)))
     with pytest.raises(ModelError, match=r"unknown parameter.*extras: reasoning_effort"):
         executor.run_all([(SOUND["custom"], SUM)])
-    server.close()
 
 
 def test_programs_that_are_given_up_leave_nothing_running(asked):
@@ -498,27 +491,15 @@ SERVED = (
 )
 
 
-@pytest.fixture
-def config():
-    demo = Path(recipe.config_folder) / "demo.yaml"
+@pytest.mark.parametrize("kind", ["math", "code"])
+@pytest.mark.parametrize(("program", "least"), [(DIRECT, 1), (SELF_CONSISTENCY, 6)])
+def test_requests_of_a_program_are_counted(program, kind, least):
+    assert count_requests(program, kind) == (least, 2 * least)
+
+
+def test_the_bill_is_told_for_every_rival_and_stage_and_a_stub_has_none():
     small = ("data.num_generated=48", "data.max_test=4", "rivals.num_problems=2")
-    return load_config(WorkflowsConfig, demo, overrides=[SERVED, *small])
-
-
-@pytest.mark.parametrize(
-    ("program", "kind", "least", "most"),
-    [
-        (DIRECT, "math", 1, 2),
-        (DIRECT, "code", 1, 2),
-        (SELF_CONSISTENCY, "math", 6, 12),
-        (SELF_CONSISTENCY, "code", 6, 12),
-    ],
-)
-def test_requests_of_a_program_are_counted(program, kind, least, most):
-    assert count_requests(program, kind) == (least, most)
-
-
-def test_the_bill_is_told_for_every_rival_and_stage(config):
+    config = read_config("workflows", "demo", SERVED, *small)
     examples, _ = choose_examples(config)
     bill = {one.name: one for one in estimate_bill(config, examples)}
     num_test = len(examples["test"])
@@ -536,8 +517,5 @@ def test_the_bill_is_told_for_every_rival_and_stage(config):
     facts = dict(estimate_run(config).facts)
     assert "requests" in facts["executor, self_consistency"]
     assert "cost" in facts["executor, all"]
-
-
-def test_a_stub_costs_nothing_and_has_no_bill(config):
-    demo = load_config(WorkflowsConfig, Path(recipe.config_folder) / "demo.yaml")
-    assert not any(name.startswith("executor, ") for name, _ in estimate_run(demo).facts)
+    free = estimate_run(read_config("workflows", "demo")).facts
+    assert not any(name.startswith("executor, ") for name, _ in free)

@@ -35,6 +35,7 @@ from groupwise.core import (
     ServingError,
     dump_config,
     make_example,
+    read_jsonl,
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Policies
@@ -112,7 +113,7 @@ def test_abilities_of_one_and_nought_are_kept(problem):
         )
 
 
-def test_shares_are_those_of_the_abilities():
+def test_shares_are_those_of_the_abilities_and_a_reply_follows_from_prompt_and_seed():
     solve = {name: dict.fromkeys(KINDS, 0.6) for name in ("answer_generate",)}
     abilities = make_abilities(1.0, solve=solve, systematic=dict.fromkeys(KINDS, 0.5))
     model = StubModel(SUMS, abilities)
@@ -124,13 +125,12 @@ def test_shares_are_those_of_the_abilities():
     assert all(len(set(said[p.id])) == 1 for p in stuck)
     voted = [Counter(said[p.id]).most_common(1)[0][0] == p.ground_truth for p in SUMS]
     assert sum(voted) > sum(right) * 1.15
-
-
-def test_a_reply_follows_from_prompt_and_seed():
-    first, second = (StubModel(SUMS) for _ in range(2))
-    said = [answer(first, problem, seed) for problem in SUMS for seed in range(3)]
-    assert said == [answer(second, problem, seed) for problem in SUMS for seed in range(3)]
-    assert any(answer(first, p, 0) != answer(first, p, 1) for p in SUMS)
+    first, second = (
+        [answer(model, problem, seed) for problem in SUMS for seed in range(3)]
+        for model in (StubModel(SUMS), StubModel(SUMS))
+    )
+    assert first == second
+    assert first[::3] != first[1::3]
 
 
 def test_every_kind_has_its_own_best_operator_within_its_type():
@@ -176,7 +176,7 @@ def test_code_is_real_and_some_wrong_code_passes_the_public_tests():
     assert run_python(f"{code}\nsolve()").value == "7"
 
 
-def test_format_takes_the_answer_out():
+def test_format_takes_the_answer_out_and_an_unknown_problem_gets_a_wrong_one():
     model = StubModel(PROBLEMS, ABLE)
     for problem, text, taken in (
         (SUM, "First 3, then 4, so 7.", "7"),
@@ -185,10 +185,6 @@ def test_format_takes_the_answer_out():
     ):
         fields = {"problem": problem.problem, "solution": text}
         assert ask(model, "format", Formatted, **fields).answer == taken
-
-
-def test_an_unknown_problem_gets_a_wrong_answer():
-    model = StubModel(PROBLEMS, ABLE)
     assert ask(model, "answer_generate", Answer, input="What else?").answer == "unknown"
     assert review(model, SUM.model_copy(update={"problem": "What else?"}), "7") is False
     assert model.reply("Hello!", 0).text == "unknown"
@@ -403,48 +399,33 @@ def test_every_type_is_on_both_sides_of_the_warm_up(tmp_path):
     assert drops.total == 0
 
 
-def test_a_type_that_one_cluster_takes_away_from_grpo_is_refused(tmp_path):
+def test_a_type_that_is_not_trained_or_never_measured_is_refused(tmp_path):
     alone = CHOICE.model_copy(update={"cluster": "same"})
     with pytest.raises(DataError, match="the split train has no problem of type qa"):
         choose_examples(configure(data={"mix": write_mix(tmp_path, SUM, alone)}))
-
-
-def test_a_type_that_is_never_measured_is_refused(tmp_path):
     mix = write_mix(tmp_path, SUM, CODE)
-    rows = (mix / "test.jsonl").read_text(encoding="utf-8").splitlines()
-    kept = [row for row in rows if json.loads(row)["problem_type"] == "math"]
-    (mix / "test.jsonl").write_text("\n".join(kept), encoding="utf-8")
+    rows = read_jsonl(mix / "test.jsonl")
+    write_jsonl(mix / "test.jsonl", [row for row in rows if row["problem_type"] == "math"])
     with pytest.raises(DataError, match="the split test has no problem of type code"):
         choose_examples(configure(data={"mix": mix}))
 
 
-def list_findings(config):
-    told = [*TASK.find_in_settings(config), *TASK.find_in_data(config, Path())]
-    return {one.name for one in told}
+def test_what_a_report_says_first_and_another_report_of_the_mix_is_another_input(tmp_path):
+    def list_findings(config):
+        told = [*TASK.find_in_settings(config), *TASK.find_in_data(config, Path())]
+        return {one.name for one in told}
 
-
-def test_what_a_report_says_first(tmp_path):
     mix = write_mix(tmp_path, SUM)
-    assert list_findings(configure(data={"mix": mix})) == {"executor_stub", "mix_without_report"}
+    config = configure(data={"mix": mix})
+    before = TASK.inputs(config)
+    assert list_findings(config) == {"executor_stub", "mix_without_report"}
     finding = {"level": "warning", "name": "trains_on_test_part", "message": "!", "count": 1}
     (mix / "mix.json").write_text(json.dumps({"findings": [finding]}), encoding="utf-8")
-    judged = configure(
-        data={"mix": mix},
-        executor={"model": {"model": "m"}},
-        judge={},
-        reward={"mode": "judge_only"},
-    )
-    assert list_findings(judged) == {"judge_only", "trains_on_test_part"}
-
-
-def test_another_report_of_the_mix_is_another_input(tmp_path):
-    config = configure(data={"mix": write_mix(tmp_path, SUM)})
-    before = TASK.inputs(config)
-    (tmp_path / "mix.json").write_text('{"findings": []}', encoding="utf-8")
+    executor = {"model": {"model": "m"}}
+    judged = {"executor": executor, "judge": {}, "reward": {"mode": "judge_only"}}
+    found = list_findings(configure(data={"mix": mix}, **judged))
+    assert found == {"judge_only", "trains_on_test_part"}
     assert TASK.inputs(config) != before
-
-
-FOUND = TABLES["found"]
 
 
 def predict(policy, reason=""):
@@ -463,16 +444,13 @@ def describe(*predictions, optimised=None, **settings):
     return {one.title: one for one in found if one.language == "en"}
 
 
-def test_gepa_without_a_model_that_reflects_is_unknown_and_said_to_be():
+def test_gepa_is_measured_where_it_ran_and_unknown_without_a_model_that_reflects():
     found = describe(predict("grpo"))
     costs = found["Accuracy and cost"]
     assert costs.tables[0].rows[-1] == ("gepa", "?", "?", "?", "?", "?")
     assert "no model that reflects is configured (gepa.model)" in costs.text
     assert "Prompt optimised by GEPA" not in found
-
-
-def test_gepa_is_measured_where_it_ran():
-    found = describe(predict("gepa"), predict("grpo"), optimised=FOUND)
+    found = describe(predict("gepa"), predict("grpo"), optimised=TABLES["found"])
     costs = found["Accuracy and cost"]
     assert [row[0] for row in costs.tables[0].rows] == ["gepa", "grpo"]
     assert "?" not in costs.text + str(costs.tables[0].rows)
@@ -480,6 +458,9 @@ def test_gepa_is_measured_where_it_ran():
     for said in ("ran: 40", "reflects: 9", "among them: 2", "0.500", "0.250", "3 lost_place"):
         assert said in told.text
     assert told.tables[0].rows == (("Now: {{ problem }}",),)
+    table = found["Programs by type"].tables[0]
+    assert table.kind == "wrap"
+    assert all(row[2].is_code for row in table.rows), "programs are shown whole as code"
 
 
 def test_programs_without_an_answer_are_counted_with_what_the_policy_was_told():
@@ -497,9 +478,3 @@ def test_programs_without_an_answer_are_counted_with_what_the_policy_was_told():
     assert "has no rules" in tell(assign_first=False)
     assert "prompt has the rule" in tell(prompt=rules)
     assert "prompt does not have the rule" in tell(prompt=rules, assign_first=False)
-
-
-def test_programs_are_shown_whole_as_code():
-    table = describe(predict("sft"), predict("grpo"))["Programs by type"].tables[0]
-    assert table.kind == "wrap"
-    assert all(row[2].is_code for row in table.rows)

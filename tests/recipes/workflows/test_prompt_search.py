@@ -288,11 +288,8 @@ def test_other_texts_are_no_requests(text):
 def test_there_are_at_most_as_many_solutions_as_letters(number):
     with pytest.raises(ValueError, match="1 to 26 solutions"):
         render("sc_ensemble", {"problem": "?", "solutions": ["x"] * number})
-
-
-def test_every_operator_has_words_of_its_own():
     begun = [text.partition(".")[0] for text in TEMPLATES.values()]
-    assert len(set(begun)) == len(begun) == 9
+    assert len(set(begun)) == len(begun) == 9, "every operator has words of its own"
 
 
 ADD = Problem(
@@ -308,12 +305,16 @@ ADD = Problem(
 )
 
 
-def test_a_stub_has_the_signature_the_task_and_the_public_tests():
+def test_a_stub_has_the_signature_the_task_and_the_public_tests_and_others_stay():
     assert word_as_stub(ADD).problem == (
         "Complete this Python function.\n\ndef add(a, b=2):\n"
         '    """Write a function to add.\n    >>> add(1, 2)\n    3\n    """'
     )
     assert word_as_stub(ADD).model_copy(update={"problem": ADD.problem}) == ADD
+    broken = CODE.model_copy(update={"ground_truth": "def ("})
+    other = ADD.model_copy(update={"entry_point": "subtract"})
+    for problem in (SUM, CHOICE, broken, other):
+        assert word_as_stub(problem) == problem
 
 
 def test_drawn_code_is_a_function_without_a_body_and_shows_no_hidden_test():
@@ -344,10 +345,3 @@ def test_the_share_is_of_the_warm_up_alone(share, is_stub):
     }
     others = {split: {False} for split in ("train", "validation", "test")}
     assert found == others | {"warmup": is_stub}
-
-
-def test_what_is_no_function_stays():
-    broken = CODE.model_copy(update={"ground_truth": "def ("})
-    other = ADD.model_copy(update={"entry_point": "subtract"})
-    for problem in (SUM, CHOICE, broken, other):
-        assert word_as_stub(problem) == problem

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from faulty_server import MODEL, Fault, FaultyServer
+from faulty_server import MODEL, Fault
 from plan_keys import list_done
 from recipe_plans import list_all_steps
 from recipe_runs import RecipeJob
@@ -343,10 +343,8 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def away():
-    server = FaultyServer(lambda _: Fault(status=500))
-    yield server
-    server.close()
+def away(serve):
+    return serve(lambda _: Fault(status=500))
 
 
 def answer(predictor, problem, program):

@@ -176,22 +176,16 @@ def test_executed_failed_refused_and_no_value_are_all_programs(stub):
     assert facts["texts"]["no value"]["commonest"] == [["connection", 2]]
 
 
-def test_that_the_judge_gave_no_verdict_is_told(scorer):
-    said = {None: Decision(None, None, "", asked=True), 1.0: Decision(1.0, "judge", "", asked=True)}
-    for value, decision in said.items():
+def test_that_the_judge_gave_no_verdict_is_told():
+    for value, by, expected in ((None, None, [True]), (1.0, "judge", [False]), (1.0, "rule", [])):
+        decision = Decision(value, by, "", asked=by != "rule")
         told = tell_facts(ScoredProgram(Checked(""), Outcome("x"), decision), "qa")
-        assert told["no_verdict"] is (value is None)
-    assert "no_verdict" not in tell_facts(
-        ScoredProgram(Checked(""), Outcome("x"), Decision(1.0, "rule", "")), "qa"
-    )
+        assert [told[name] for name in told if name == "no_verdict"] == expected
 
 
-def test_two_programs_for_two_types_are_no_collapse(scorer):
+def test_two_programs_for_two_types_are_no_collapse_but_other_names_and_comments_are(scorer):
     assert tell(scorer, (SUM, ASK), (CODE, WRITE))["reward/collapsed"] == 0.0
     assert "reward/collapsed" not in tell(scorer, (SUM, ASK))
-
-
-def test_a_program_with_other_names_and_comments_is_the_same_program(scorer):
     start = "async def workflow(problem, entry_point):\n"
     said = {
         SUM: "    # math\n    math = await answer_generate(problem)\n    return math.answer",
@@ -277,7 +271,7 @@ def choose(problem, **tried):
     return {one.name: list(one.choose(problem)) for one in list_rivals(rows, top_k=2)}
 
 
-def test_the_best_by_type_and_the_best_for_all():
+def test_the_best_by_type_the_best_for_all_and_the_best_operator_which_is_one_call():
     tried = TABLES["the_best_by_type_and_the_best_for_all"]
     found = choose(SUM, **tried)
     assert set(found) == set(RIVALS)
@@ -285,9 +279,6 @@ def test_the_best_by_type_and_the_best_for_all():
     assert found["best_single"] == ["B"]
     assert choose(CODE, **tried)["best_by_type"] == ["B"]
     assert choose(CHOICE, **tried)["best_by_type"] == ["B"]  # a type that was never tried
-
-
-def test_the_best_operator_is_one_call():
     one = "async def workflow(problem):\n    a = await custom(problem, 'x')\n    return a.response"
     two = f"{one}\n    b = await format(problem, 'x')"
     many = one.replace("    a =", "    for i in range(3):\n        a =")
@@ -315,24 +306,18 @@ def weigh(ours, theirs, *, tokens=10, name="best_by_type"):
 
 
 def test_a_policy_is_needed_where_it_beats_what_costs_no_more():
-    assert "is needed here" in weigh("1" * 20, "0" * 12 + "1" * 8)
-    assert "not shown to be needed" in weigh("1" * 20, "1" * 20)
-    assert "not shown to be needed" in weigh("0" * 12 + "1" * 8, "1" * 20)
-    assert "not shown to be needed" in weigh("1" * 20, "0" * 3 + "1" * 17)
-    assert "only grpo is right on 12 problems" in weigh("1" * 20, "0" * 12 + "1" * 8)
-
-
-def test_a_policy_that_only_chooses_by_type_is_not_needed():
+    best, worse = "1" * 20, "0" * 12 + "1" * 8
+    assert "is needed here" in weigh(best, worse)
+    assert "only grpo is right on 12 problems" in weigh(best, worse)
+    for ours, theirs in ((best, best), (worse, best), (best, "0" * 3 + "1" * 17)):
+        assert "not shown to be needed" in weigh(ours, theirs)
+    assert "none is compared" in weigh(best, "0" * 20, tokens=11)
+    assert "none is compared" in weigh(best, "0" * 20, name="prompt")
     found = {
-        "grpo": predict("grpo", "1" * 20, 10),
-        "direct": predict("direct", "0" * 12 + "1" * 8, 5),
+        "grpo": predict("grpo", best, 10),
+        "direct": predict("direct", worse, 5),
         "own_by_type": predict("own_by_type", "1" * 19 + "0", 11),
     }
     said = weigh_need(found, Phrases("en", own=PHRASES))
     assert "own_by_type is the best" in said
-    assert "not shown to be needed" in said
-
-
-def test_a_dearer_program_is_not_compared():
-    assert "none is compared" in weigh("1" * 20, "0" * 20, tokens=11)
-    assert "none is compared" in weigh("1" * 20, "0" * 20, name="prompt")
+    assert "not shown to be needed" in said, "it only chooses by type"

@@ -303,18 +303,18 @@ def test_a_shape_passes_the_checks_and_is_its_own_shape():
 
 
 def test_names_and_comments_do_not_count():
-    one = (
-        f"{WITH_ENTRY}    # math\n    math = await answer_generate(problem)\n    return math.answer"
-    )
-    other = f"{WITH_ENTRY}    a = await answer_generate(problem)  # first\n    return a.answer"
-    assert describe_shape(one) == describe_shape(other)
-    assert "v1 = await answer_generate(problem)" in describe_shape(one)
-
-
-def test_a_name_that_is_also_an_attribute_does_not_count():
-    one = f"{WITH_ENTRY}    code = await code_generate(problem, entry_point)\n    return code.code"
-    other = f"{WITH_ENTRY}    a = await code_generate(problem, entry_point)\n    return a.code"
-    assert describe_shape(one) == describe_shape(other)
+    asked = "await answer_generate(problem)"
+    coded = "await code_generate(problem, entry_point)"
+    for one, other in (
+        (
+            f"# math\n    math = {asked}\n    return math.answer",
+            f"a = {asked}  # first\n    return a.answer",
+        ),
+        (f"code = {coded}\n    return code.code", f"a = {coded}\n    return a.code"),
+    ):
+        shapes = [describe_shape(f"{WITH_ENTRY}    {body}") for body in (one, other)]
+        assert shapes[0] == shapes[1]
+        assert "v1 = await" in shapes[0]
 
 
 @pytest.mark.parametrize("body", TABLES["what_a_program_does_counts"])
@@ -323,7 +323,7 @@ def test_what_a_program_does_counts(body):
     assert describe_shape(WITH_ENTRY + body) != describe_shape(asked)
 
 
-def test_names_stay_where_another_binding_has_them():
+def test_names_stay_where_another_binding_has_them_or_they_are_bound_otherwise_too():
     program = f"""{WITH_ENTRY}    def v1(a):
         return a
     b = await answer_generate(problem)
@@ -331,9 +331,6 @@ def test_names_stay_where_another_binding_has_them():
     shape = describe_shape(program)
     for part in ("def v1(a)", "v2 = await", "v1(v2.answer)"):
         assert part in shape
-
-
-def test_a_name_that_is_also_bound_otherwise_stays():
     program = f"""{WITH_ENTRY}    e = ''
     try:
         e = (await answer_generate(problem)).answer
