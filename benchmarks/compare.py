@@ -25,7 +25,7 @@ from scipy.stats import bootstrap
 from groupwise.core import describe_machine, write_json
 from groupwise.evaluation.metrics import read_items
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
-from groupwise.evaluation.statistics import compare_items, list_discordant
+from groupwise.evaluation.statistics import compare_items
 
 NUM_ITEMS = 10_000
 NUM_DRAWS = 10_000
@@ -62,9 +62,7 @@ def compare(a: Path, b: Path, measure: str) -> float:
         read_items(read_predictions(path), policy="grpo", split="test", measure=measure)
         for path in (a, b)
     )
-    found = compare_items(one, two, num_resamples=NUM_DRAWS)
-    list_discordant(one, two)
-    return found.difference
+    return compare_items(one, two, num_resamples=NUM_DRAWS).difference
 
 
 def run_scipy(a: Path, b: Path, measure: str) -> Callable[[], Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +14,10 @@ from statsmodels.stats.multitest import multipletests
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation.methods import compare_methods, find_half_width, split_variance
-from groupwise.evaluation.metrics import compare_pairs, compare_policies, read_items
+from groupwise.evaluation.metrics import compare_pairs, compare_policies
 from groupwise.evaluation.predictions import Items, Prediction, digest_items, read_predictions
 from groupwise.evaluation.statistics import (
     compare_items,
-    list_discordant,
     read_comparisons,
     write_comparisons,
 )
@@ -265,39 +264,6 @@ def test_pairs_are_the_unit_of_pair_accuracy(make_pair):
     assert found.num_same_answer == 6
 
 
-def test_discordant_items_are_listed_with_their_answers(make_pair):
-    predictions = make_pair([BOTH, ONLY_A, NONE, ONLY_B], group_size=2)
-    a, b = (
-        read_items(predictions, policy=policy, split="test", measure="accuracy")
-        for policy in ("sft", "grpo")
-    )
-    found = list_discordant(a, b)
-    assert [asdict(one) for one in found] == [
-        {
-            "id": "i0001",
-            "cluster": "g0",
-            "value_a": 1.0,
-            "value_b": 0.0,
-            "label": "on-task",
-            "answer_a": "on-task",
-            "answer_b": "off-task",
-            "task": "",
-        },
-        {
-            "id": "i0003",
-            "cluster": "g1",
-            "value_a": 0.0,
-            "value_b": 1.0,
-            "label": "on-task",
-            "answer_a": "off-task",
-            "answer_b": "on-task",
-            "task": "",
-        },
-    ]
-    (bare,) = list_discordant(make_items([0.5, 0.1]), make_items([0.5, 0.2]))
-    assert (bare.id, bare.label, bare.answer_a) == ("i000001", None, None)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -312,8 +278,6 @@ def test_unlike_items_are_refused(change, words):
     a = make_items([0.1, 0.2], labels=("x", "y"))
     with pytest.raises(EvaluationError, match=words):
         compare_items(a, replace(a, **change))
-    with pytest.raises(EvaluationError, match=words):
-        list_discordant(a, replace(a, **change))
 
 
 def test_old_files_are_read_and_new_ones_hold_plain_numbers(tmp_path, make_pair):

@@ -476,25 +476,3 @@ def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> No
 def read_comparisons(path: Path) -> list[PairedComparison]:
     """Return the comparisons of a file; errors as those of ``read_as``."""
     return read_as(path, TypeAdapter(list[PairedComparison]))
-
-
-@dataclass(frozen=True, slots=True)
-class DiscordantItem:
-    """One item on which two policies differ; of ``pair_accuracy`` it is a pair."""
-
-    id: str
-    cluster: str
-    value_a: float  # in [0, 1]
-    value_b: float
-    label: str | None  # None where the items do not carry it
-    answer_a: str | None  # None for an invalid answer, or where the items carry none
-    answer_b: str | None
-    task: str = ""  # what the item asks, where that is known
-
-
-def list_discordant(a: Items, b: Items) -> tuple[DiscordantItem, ...]:
-    """Return the items on which ``a`` and ``b`` differ, by id; errors as ``compare_items``."""
-    gains, nothing = subtract_items(a, b), (None,) * len(a.ids)
-    texts = (part or nothing for part in (a.labels, a.answers, b.answers))
-    rows = list(zip(a.ids, a.clusters, a.values.tolist(), b.values.tolist(), *texts, strict=True))
-    return tuple(DiscordantItem(*rows[place]) for place in np.flatnonzero(gains))
