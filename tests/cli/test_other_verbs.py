@@ -34,7 +34,7 @@ def test_recipes_are_listed_with_their_configs_and_there_is_a_version(tiny):
         (["watch"], ["2 on a terminal, else 30", "the one that runs, or the last", "en"]),
         (["judge", "calibrate"], ["by its name", "runs/judge-<config or file name>", "3"]),
         (["compare"], ["runs/compare-<run>-<run>", "what heads the report"]),
-        (["report"], ["the sweep's folder, or the file's name", "what heads the report"]),
+        (["report"], ["the sweep's folder", "what heads the report"]),
         (["predict"], ["8"]),
         (["export-model"], ["the one its report is about"]),
     ],
