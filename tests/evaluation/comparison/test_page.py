@@ -1,7 +1,6 @@
 """The page of a comparison: the same numbers in every form and language, nothing from elsewhere."""
 
 import json
-import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -184,9 +183,10 @@ def test_what_the_report_of_each_run_adds_stands_in_the_comparison(
 def test_plots_keep_their_text_and_are_the_same_every_time(compare: Compare) -> None:
     found = compare(two_answers())
     panels = list_plots(lay_out_comparison(found, "zh"))
-    assert [panel.name for panel in panels] == ["forest"]
+    assert [panel.name for panel in panels] == ["differences"]
     for panel in panels:
         svg = render_svg(panel)
         assert svg == render_svg(panel)
-        assert b"<text" in svg
-        assert panel.alt
+        for text in ("差值（百分点）", "first − second"):
+            assert f">{text}</text>" in svg.decode()
+        assert panel.alt == "准确率 · test: first − second −31.2 (−37.8\u00a0至\u00a0−24.9)"
