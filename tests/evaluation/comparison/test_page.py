@@ -1,6 +1,7 @@
 """The page of a comparison: the same numbers in every form and language, nothing from elsewhere."""
 
 import json
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
