@@ -9,7 +9,6 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "tests": 74_400,
     "src/groupwise/evaluation": 3_700,
 }
 """What is owed: lines that these are still above (docs/decisions/0048-half-the-house.md)."""
