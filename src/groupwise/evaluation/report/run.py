@@ -20,6 +20,7 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.evaluation.alarms import History, find_alarms, is_share, title_series
+from groupwise.evaluation.fairness import find_manifests
 from groupwise.evaluation.metrics import MAX_LABELS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
     ACCURACY,
@@ -105,6 +106,8 @@ class Report:
         steps = self.policies.sort(sorted(steps))
         logs = {step: History(read(f"{step}/metrics.jsonl", read_jsonl, [])) for step in steps}
         self.logs = {step: log for step, log in logs.items() if not log.is_empty}
+        if self.manifest is not None and self.logs:
+            find_manifests(folder, ())  # refuses a history that was changed
         steps = [step for step, log in self.logs.items() if log.is_rewarded]
         self.on_policy = {step: read(f"{step}/on_policy.json", read_object, {}) for step in steps}
 
