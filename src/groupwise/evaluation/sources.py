@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from groupwise.core import EvaluationError, check_records, read_jsonl
+from groupwise.evaluation.alarms import History, Series
 from groupwise.evaluation.fairness import (
     Difference,
     DifferenceKind,
@@ -370,20 +371,16 @@ def _read_training(facts: Facts) -> Iterator[EpochRow]:
 
 def _read_log(path: Path) -> dict[int, dict[str, float]]:
     """Return the last finite numbers that a training logged in each epoch; as epoch 0 the first."""
-    rows = [row for row in read_jsonl(path) if isinstance(row.get("step"), int)]
-    places = {x["step"]: max(1, math.ceil(x["epoch"])) for x in rows if _is_number(x.get("epoch"))}
-    found: dict[int, dict[str, float]] = {}
-    for row in sorted(rows, key=lambda row: row["step"]):
-        numbers = {key: float(row[key]) for key in _LOGGED if _is_number(row.get(key))}
-        if numbers and row["step"] in places:
-            found[0] = {**numbers, **found.get(0, {})}
-            found.setdefault(places[row["step"]], {}).update(numbers)
+    series = History(read_jsonl(path)).series
+    epochs, found = series.get("epoch", Series("epoch")), dict[int, dict[str, float]]()
+    places = {s: max(1, math.ceil(x)) for s, x in zip(epochs.steps, epochs.values, strict=True)}
+    own = [series[key] for key in _LOGGED if key in series]
+    logged = [(s, one.key, x) for one in own for s, x in zip(one.steps, one.values, strict=True)]
+    for step, key, value in sorted(logged, key=lambda x: x[0]):
+        if step in places:
+            found.setdefault(0, {}).setdefault(key, value)
+            found.setdefault(places[step], {})[key] = value
     return found
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
 
 
 def average_epochs(

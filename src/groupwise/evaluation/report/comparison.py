@@ -154,8 +154,10 @@ class ComparisonLayout:
             elif key == "axis":
                 values[key] = value.rpartition(".")[2]
             elif key == "why" and isinstance(value, Mapping):
-                why = value[language]  # A clause; a key at its start keeps its letters.
-                values[key] = why[:1].upper() + why[1:] if why.split(" ", 1)[0].isalpha() else why
+                why = value[language]  # A clause; a key or a run at its start keeps its letters.
+                first = why.split(" ", 1)[0]
+                is_word = first.isalpha() and first not in self.names
+                values[key] = why[:1].upper() + why[1:] if is_word else why
             elif key == "sides":
                 against = " 对 " if language == "zh" else " against "
                 values[key] = against.join(one or NOT_RUN for one in value)

@@ -26,7 +26,6 @@ from groupwise_recipes.visual_reasoning.study import write_study
 from groupwise_recipes.visual_reasoning.study_tables import FOLDER, NAMES, read_tables
 
 CONFIGS = Path(__file__).parents[4] / "src/groupwise_recipes/visual_reasoning/configs"
-SILENT = {"inapplicable": ["alignment"]}
 STYLES = ("drawn_flat", "drawn_textured")
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
