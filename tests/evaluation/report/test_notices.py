@@ -43,7 +43,6 @@ SAME: list[str | None] = ["on-task"] * 120
 WORSE = [LABELS[0] if n % 3 == 0 else truth for n, truth in enumerate(TRUTHS)]
 RIGHT = [LABELS[1 - n % 2] if n % 10 == 0 else truth for n, truth in enumerate(TRUTHS)]
 PHRASES = {name: Phrases(name, policies=Policies(POLICIES)) for name in LANGUAGES}
-MANIFEST = {"recipe": "r", "config": {}, "started_at": "2026-01-01T00:00:00Z"}
 Make = Callable[..., Path]
 Change = Callable[[Path], Any]
 
@@ -63,7 +62,7 @@ def make_run(tmp_path: Path, make_table: Callable[..., list[Prediction]]) -> Mak
         write_metrics(tmp_path / "evaluate/metrics.json", compute_metrics(items, labels=LABELS))
         write_policies(tmp_path, POLICIES)
         write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
-        write_json(tmp_path / "manifest.json", MANIFEST)
+        write_json(tmp_path / "manifest.json", {"started_at": "2026-01-01T00:00:00Z"})
         write_json(tmp_path / "evaluate/comparisons.json", [])
         for policy in POLICIES:
             if policy.kind == "trained":
@@ -289,7 +288,7 @@ def test_where_a_baseline_is_perfect_the_report_begins_with_it(
     trained = RunPolicy(name="grpo", title="GRPO", title_zh="GRPO", kind="trained")
     write_policies(tmp_path, (MAJORITY, TEXT_ONLY, PICTURE_ONLY, JOINT, trained))
     write_json(tmp_path / "audit/audit.json", {"findings": [], "splits": {}})
-    write_json(tmp_path / "manifest.json", MANIFEST)
+    write_json(tmp_path / "manifest.json", {"started_at": "2026-01-01T00:00:00Z"})
     found = list_notices(tmp_path)
     assert found[0][2].startswith("On test, GRPO is not clearly above the best baseline: 87.5 % (")
     assert ("run.shortcut" in [kind for _, kind, _ in found]) == is_polite
