@@ -49,7 +49,7 @@ ROW_KEYS = {
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.rglob("*.*")}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
 
 
 def read_index(path: Path) -> list[dict[str, object]]:
