@@ -102,9 +102,9 @@ class Comparison:
 
 
 def compare_results(
-    table: ResultTable, *, pairs: Sequence[tuple[str, str]] | None = None, seed: int = 0
+    table: ResultTable, *, pairs: Sequence[tuple[str, str]] | None = None
 ) -> Comparison:
-    """Compare the systems of a table; the same table and seed of the draws say the same.
+    """Compare the systems of a table; the same table says the same.
 
     Without ``pairs`` policies of the same runs are compared with the last, methods with the first;
     of runs all pairs are, or each with the first where that is more than 200 differences.
@@ -122,31 +122,34 @@ def compare_results(
         pairs = [(names[0], other) for other in names[1:]] if is_much else every
     places = list(product(pairs, table.cells))
     num_resamples = NUM_RESAMPLES if len(places) <= MANY_COMPARISONS else FEWER_RESAMPLES
-    gaps = [_subtract(table, *place, seed, num_resamples) for place in places]
+    gaps = [_subtract(table, *place, num_resamples) for place in places]
     adjusted = iter(adjust_holm([gap.p for gap in gaps if gap.p is not None]))
     gaps = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in gaps]
-    num = len(table.cells)
-    found = tuple(
-        _join_gaps(table.measure.sign, pair, gaps[place * num : (place + 1) * num])
-        for place, pair in enumerate(pairs)
-    )
+    num, sign, found = len(table.cells), table.measure.sign, list[Pair]()
+    for place, pair in enumerate(pairs):
+        own = tuple(gaps[place * num : (place + 1) * num])
+        gains = [sign * gap.difference for gap in own if gap.difference is not None]
+        signs = [(gain > 0) - (gain < 0) for gain in gains]
+        clear = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
+        found.append(
+            Pair(
+                *pair,
+                gaps=own,
+                mean=sign * fmean(gains) if gains else None,
+                counts=(signs.count(1), signs.count(-1), signs.count(0)),
+                num_tested=sum(gap.ends is not None for gap in own),
+                clear=(clear.count(True), clear.count(False)),
+            )
+        )
     cells = tuple(table.summarize(*at) for at in product(names, table.cells))
     notices = [*table.notices, *_list_notices(table, cells, found)]
     notices.sort(key=lambda one: LEVELS.index(one.level))
     recommended, reasons = _recommend(table, cells, found)
-    return Comparison(table, cells, found, tuple(notices), recommended, tuple(reasons))
-
-
-def _are_same_items(one: Result, two: Result) -> bool:
-    """Whether two results are not known to be of other items, labels or clusters."""
-    if one.digest != two.digest:
-        return False
-    a, b = one.items, two.items
-    return a is None or b is None or (a.ids, a.clusters) == (b.ids, b.clusters)
+    return Comparison(table, cells, tuple(found), tuple(notices), recommended, tuple(reasons))
 
 
 def _subtract(
-    table: ResultTable, pair: tuple[str, str], cell: Coordinates, seed: int, num_resamples: int
+    table: ResultTable, pair: tuple[str, str], cell: Coordinates, num_resamples: int
 ) -> Gap:
     """Return the difference of two systems in a cell, without Holm's method."""
     ours, theirs = (table.select(name, cell) for name in pair)
@@ -155,7 +158,10 @@ def _subtract(
         return Gap(cell, None, "inapplicable" if states == {"inapplicable"} else "missing")
     seeds, others = ([one.seed for one in side] for side in (ours, theirs))
     is_paired = not table.is_of_methods or seeds == others
-    is_paired = is_paired and all(map(_are_same_items, ours, theirs))
+    for one, two in zip(ours, theirs, strict=False) if is_paired else ():
+        a, b = one.items, two.items
+        is_paired = is_paired and one.digest == two.digest
+        is_paired = is_paired and (not a or not b or (a.ids, a.clusters) == (b.ids, b.clusters))
     items = [[one.items for one in side if one.items] for side in (ours, theirs)]
     if not is_paired and not (table.is_of_methods and all(items)):
         return Gap(cell, None, "other_items")
@@ -164,7 +170,7 @@ def _subtract(
     if not all(items):
         return gap
     if not table.is_of_methods:
-        single = compare_items(items[1][0], items[0][0], seed=seed, num_resamples=num_resamples)
+        single = compare_items(items[1][0], items[0][0], num_resamples=num_resamples)
         return replace(gap, test=single, p=single.p_value_clustered)
     alone: list[tuple[int, float, float]] = []
     for number, a, b in zip(seeds, *items, strict=True) if is_paired and ours[1:] else ():
@@ -174,20 +180,6 @@ def _subtract(
     alone.sort(key=lambda one: (one[1] * (gap.difference or 0.0) > 0, one[2]))
     test = compare_methods(*reversed(items), is_paired=is_paired)
     return replace(gap, test=test, p=test.p_value, alone=tuple(alone))
-
-
-def _join_gaps(sign: int, pair: tuple[str, str], gaps: Sequence[Gap]) -> Pair:
-    gains = [sign * gap.difference for gap in gaps if gap.difference is not None]
-    signs = [(gain > 0) - (gain < 0) for gain in gains]
-    clear = [sign * (gap.difference or 0.0) > 0 for gap in gaps if gap.is_clear]
-    return Pair(
-        *pair,
-        gaps=tuple(gaps),
-        mean=sign * fmean(gains) if gains else None,
-        counts=(signs.count(1), signs.count(-1), signs.count(0)),
-        num_tested=sum(gap.ends is not None for gap in gaps),
-        clear=(clear.count(True), clear.count(False)),
-    )
 
 
 def _recommend(

@@ -47,8 +47,6 @@ from groupwise.evaluation.statistics import clustered_ratio
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]
-Facts = Mapping[tuple[str, Coordinates], Sequence[RunFacts]]
-"""What stands behind the results, by system and cell."""
 _SEED = "seeds/seed"
 # What may differ between runs that differ in the seed: what is drawn by it, small bases, too.
 # Other data and a base of the user's own are ``inputs``.
@@ -230,14 +228,41 @@ def read_runs(
     last = _choose_policy([answers[x] for x in left], read_policies(Path(left[0]))) if left else ""
     runs = [replace(one, policy=one.policy or last) for one in runs]
     table, facts = _tabulate(runs, question, answers)
-    verdicts = list(_judge(table.systems, facts, question))
-    sides = _hold_together(table.systems, facts, [x for one in verdicts for x in one.differences])
+    verdicts: list[FairnessVerdict] = []
+    for cell in table.cells:
+        # Of several seeds one run of each system is held: of a seed that all have, else the first.
+        here = {name: facts[name, cell] for name in table.systems if (name, cell) in facts}
+        if len(here) > 1:
+            seeds = [{run.facts.get(_SEED) for run in own} - {None} for own in here.values()]
+            seed = min(set.intersection(*seeds), default=None)
+            chosen = [
+                replace(next(r for r in own if seed in (None, r.facts.get(_SEED))), name=name)
+                for name, own in here.items()
+            ]
+            is_apart = seed is None and any(len(own) > 1 for own in here.values())
+            factors = (*question.factors, *(("seed",) if is_apart else ()))
+            verdicts.append(check_fairness(chosen, factors=factors, split=question.split))
     remarks = {
         one.values["why"]["en"]: one
         for one in (one for found in verdicts for one in found.remarks)
         # In a grid what is too much the same is told by axis.
         if not axes or one.level == "error" or one.values["reason"] == "not_varied"
     }
+    differences = [one for found in verdicts for one in found.differences]
+    known: dict[str, dict[str, list[Any]]] = {}
+    for (system, _), own in facts.items():
+        for fact, value in (pair for run in own for pair in run.facts.items()):
+            known.setdefault(fact, {name: [] for name in table.systems})[system].append(value)
+    known.pop("conditions/file", None)
+    unlike: dict[str, tuple[DifferenceKind, Mapping[str, str]]] = {}
+    for fact in dict.fromkeys(one.name for one in differences):
+        group = [one for one in differences if one.name == fact]
+        known[fact] = {
+            x: [one.values[x] for one in group if x in one.values] for x in table.systems
+        }
+        worst = min(group, key=lambda one: _KINDS.index(one.kind))  # of several cells
+        unlike[fact] = worst.kind, {language: worst.explain(language) for language in LANGUAGES}
+    sides = arrange_sides({fact: [*own.values()] for fact, own in known.items()}, unlike)
     told = [*tell_rows(sides), *remarks.values()]
     if question.chosen and question.split == "test":
         values = {"keys": question.chosen, "measure": table.measure}
@@ -303,11 +328,10 @@ def _choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> 
 
 def _tabulate(
     runs: Sequence[Result], question: Question, answers: Mapping[str, list[Prediction]]
-) -> tuple[ResultTable, Facts]:
-    """Return a table of what runs measured, and the facts behind it."""
+) -> tuple[ResultTable, Mapping[tuple[str, Coordinates], Sequence[RunFacts]]]:
+    """Return a table of what runs measured, and the facts behind it by system and cell."""
     name, split = question.measure, question.split
-    own = [find_measure(name, read_measures(Path(folder))) for folder in answers]
-    known = [one for one in own if one is not None]
+    known = [x for place in answers if (x := find_measure(name, read_measures(Path(place))))]
     if len({one.is_higher_better for one in known}) > 1:
         raise EvaluationError(
             f"more {name} is better in one run and less in another",
@@ -342,9 +366,21 @@ def _tabulate(
         baseline = max(values, key=lambda value: measure.sign * value, default=None)
         one = replace(one, answers=found.answers[split], baseline=baseline)
         results.append(one.fill(items))
-    for group in facts.values():
-        if len(group) > 1:
-            _check_seeds(group, split)
+    for group in (own for own in facts.values() if len(own) > 1):
+        seeds = [one.facts.get(_SEED) for one in group]
+        if len(set(seeds)) < len(seeds) or None in seeds:
+            raise EvaluationError(
+                "two of these runs have the same seed, or one does not say its own",
+                got=seeds,
+                fix="leave one of them out, or name the folder of each run once",
+            )
+        if unlike := [one.name for one in find_unlike(group, split)]:
+            raise EvaluationError(
+                "these runs differ in more than the seed",
+                got=", ".join(unlike[:3]) + (f" and {len(unlike) - 3} more" if unlike[3:] else ""),
+                expected="runs of one recipe and config that differ in the seed only",
+                fix="give those of the other method as the other side of `groupwise compare`",
+            )
     names = list(dict.fromkeys(one.system for one in runs))
     looks = state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
     table = ResultTable(
@@ -364,67 +400,9 @@ def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:
     What follows from the seed, such as the items that it draws, is not of it where seeds differ.
     Runs stand behind one policy each.
     """
-    if len(runs) < 2:
-        return []
     found = find_differences(runs, factors=("seed",), split=split)
     follows = _FOLLOWS if len({run.facts.get(_SEED) for run in runs}) > 1 else ()
     return [one for one in found if one.kind == "confounding" and one.aspect not in follows]
-
-
-def _check_seeds(runs: Sequence[RunFacts], split: str) -> None:
-    """Refuse runs that differ in more than the seed, or in nothing."""
-    seeds = [run.facts.get(_SEED) for run in runs]
-    if len(set(seeds)) < len(seeds) or None in seeds:
-        raise EvaluationError(
-            "two of these runs have the same seed, or one does not say its own",
-            got=seeds,
-            fix="leave one of them out, or name the folder of each run once",
-        )
-    if unlike := [one.name for one in find_unlike(runs, split)]:
-        raise EvaluationError(
-            "these runs differ in more than the seed",
-            got=", ".join(unlike[:3]) + (f" and {len(unlike) - 3} more" if unlike[3:] else ""),
-            expected="runs of one recipe and config that differ in the seed only",
-            fix="give those of the other method as the other side of `groupwise compare`",
-        )
-
-
-def _judge(names: Sequence[str], facts: Facts, question: Question) -> Iterator[FairnessVerdict]:
-    """Hold the systems together in every cell where two or more have run.
-
-    Of several seeds one run of each system is held: of a seed that all have, else the first.
-    """
-    for cell in dict.fromkeys(cell for _, cell in facts):
-        here = {name: facts[name, cell] for name in names if (name, cell) in facts}
-        if len(here) < 2:
-            continue
-        seeds = [{run.facts.get(_SEED) for run in runs} - {None} for runs in here.values()]
-        seed = min(set.intersection(*seeds), default=None)
-        chosen = [
-            replace(next(r for r in runs if seed in (None, r.facts.get(_SEED))), name=name)
-            for name, runs in here.items()
-        ]
-        is_apart = seed is None and any(len(runs) > 1 for runs in here.values())
-        factors = (*question.factors, *(("seed",) if is_apart else ()))
-        yield check_fairness(chosen, factors=factors, split=question.split)
-
-
-def _hold_together(
-    names: Sequence[str], facts: Facts, differences: Sequence[Difference]
-) -> tuple[SideRow, ...]:
-    """Return what is known of systems; of what differs in several cells the worst class counts."""
-    known: dict[str, dict[str, list[Any]]] = {}
-    for (system, _), runs in facts.items():
-        for fact, value in (pair for run in runs for pair in run.facts.items()):
-            known.setdefault(fact, {name: [] for name in names})[system].append(value)
-    known.pop("conditions/file", None)
-    unlike: dict[str, tuple[DifferenceKind, Mapping[str, str]]] = {}
-    for fact in dict.fromkeys(one.name for one in differences):
-        group = [one for one in differences if one.name == fact]
-        known[fact] = {x: [one.values[x] for one in group if x in one.values] for x in names}
-        worst = min(group, key=lambda one: _KINDS.index(one.kind))
-        unlike[fact] = worst.kind, {language: worst.explain(language) for language in LANGUAGES}
-    return arrange_sides({fact: tuple(own.values()) for fact, own in known.items()}, unlike)
 
 
 def arrange_sides(

@@ -6,7 +6,7 @@ over cells and their trends.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -91,9 +91,9 @@ def lay_out_comparison(
     comparison: Comparison, language: Language = "en", *, own: Path | None = None
 ) -> blocks.Page:
     """Return the page of a comparison; ``own`` is a file of further phrases, as of ``Phrases``."""
-    phrases = Phrases(language, policies=comparison.table.policies, own=own)
-    layout = ComparisonLayout(comparison, phrases)
-    table, say, name = comparison.table, layout.phrases.say, comparison.recommended
+    table, name = comparison.table, comparison.recommended
+    layout = ComparisonLayout(comparison, Phrases(language, policies=table.policies, own=own))
+    say = layout.phrases.say
     findings = tuple(map(layout.say, list_findings(comparison)))
     boxes = [blocks.Box("findings", findings, say("findings"))]
     title = "recommended" if table.is_of_methods else "recommended_checkpoint"
@@ -149,8 +149,10 @@ class ComparisonLayout:
             elif key == "reached":
                 shown = (f"{self.titles[name]} {words.format_share(x)}" for name, x in value)
                 values[key] = self.phrases.join(shown)
-            elif key == "at":
-                values[key] = self.place_after(value)
+            elif key == "at":  # `` (epoch 1, size 200)``
+                brackets = "（{}）" if language == "zh" else " ({})"
+                parts = (f"{axis} {one}" for axis, one in zip(self.axes, value, strict=True))
+                values[key] = brackets.format(self.phrases.join(parts)) if value else ""
             elif key == "axis":
                 values[key] = value.rpartition(".")[2]
             elif key == "why" and isinstance(value, Mapping):
@@ -164,12 +166,6 @@ class ComparisonLayout:
             elif isinstance(value, Statement):
                 values[key] = self.say(value)
         return self.phrases.say(statement.kind, **values)
-
-    def place_after(self, cell: Coordinates) -> str:
-        """Return `` (epoch 1, size 200)``; empty without axes."""
-        brackets = "（{}）" if self.phrases.language == "zh" else " ({})"
-        parts = (f"{axis} {value}" for axis, value in zip(self.axes, cell, strict=True))
-        return brackets.format(self.phrases.join(parts)) if cell else ""
 
     def name_pair(self, pair: Pair) -> str:
         """Return ``first − second``, with the axis of systems named once."""
@@ -197,7 +193,7 @@ class ComparisonLayout:
                 row[-1] = Cell(words.format_share(fmean(known)), over, fmean(known))
             shares = [dict(cells[0].seeds).get(seed) for seed in seeds]
             shares.append(_average(one.invalid_rate for one in cells))
-            row += [_show(share, words.format_share) for share in shares]
+            row += [Cell(words.format_share(share), order=share) for share in shares]
             sizes = sorted({one.n for one in results if one.n is not None})
             ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
             clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
@@ -282,10 +278,9 @@ class ComparisonLayout:
             test, note, df, cell = gap.test, "", "", Cell(DASH)
             if isinstance(test, MethodDifference):
                 note = say("paired_by_seed" if test.is_paired else "not_paired")
-                cell = _show(test.seed_share, words.format_share)
-                if test.seed_share is not None:  # The rest is of clusters.
-                    rest = say("of_clusters", share=1 - test.seed_share)
-                    cell, df = replace(cell, note=rest), f"df {test.df:.1f}"
+                if (share := test.seed_share) is not None:  # The rest is of clusters.
+                    rest, df = say("of_clusters", share=1 - share), f"df {test.df:.1f}"
+                    cell = Cell(words.format_share(share), rest, share)
             elif test is not None:
                 wins, losses = test.count_wins(self.table.measure)
                 cell = Cell(f"{wins} : {losses}", order=wins - losses)
@@ -295,8 +290,10 @@ class ComparisonLayout:
                 text = f"{words.format_points(gap.difference)} ({ends})"
                 intervals.append(blocks.Interval(name, text, gap.difference, *gap.ends))
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
-            p = _show(gap.p_holm, words.format_p_cell)
-            rows.append((Cell(name, note), self._show_gap(gap), interval, p, cell))
+            p = DASH if gap.p_holm is None else words.format_p_cell(gap.p_holm)
+            rows.append(
+                (Cell(name, note), self._show_gap(gap), interval, Cell(p, order=gap.p_holm), cell)
+            )
         title, axis = self.title_measure(), say("difference_axis")
         plot = blocks.Plot("differences", title, axis=axis, intervals=tuple(intervals))
         drawn = [Block(plots=(plot,), kind="wide")] if intervals else []
@@ -345,19 +342,15 @@ class ComparisonLayout:
                 row.append(Cell((a.labels[place] if a.labels else None) or DASH))
                 for side, items in zip(sides, (a, b), strict=True):
                     answer = side.answers.get(a.ids[place])
-                    text = answer.text if answer else ""
-                    row.append(Cell(text or DASH, self._mark(float(items.values[place]))))
+                    text, value = answer.text if answer else "", float(items.values[place])
+                    mark = "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
+                    mark = mark if value in (0, 1) else words.format_coefficient(value)
+                    row.append(Cell(text or DASH, mark))
                 rows.append(tuple(row))
             lead = Block(say("discordant_lead", shown=len(rows), all=len(unlike)))
             head = (*self.phrases.say_each("item", "truth"), pair.first, pair.second)
             found += [lead, Table(self.name_pair(pair), head, tuple(rows), kind="wrap items")]
         return found
-
-    def _mark(self, value: float) -> str:
-        """Return a tick for the best value, a cross for the worst, or the score between them."""
-        if value not in (0, 1):
-            return words.format_coefficient(value)
-        return "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
 
     def show_sections(self) -> list[Block | Table]:
         """Return what the recipe of each system adds to its report."""
@@ -376,7 +369,10 @@ def show_value(one: Result) -> Cell:
     """Return the value of a cell, ``?`` where it has not run, a dash where it has none."""
     if one.value is None:
         return Cell(DASH if one.state == "inapplicable" else NOT_RUN, hint=one.error)
-    return Cell(words.format_share(one.value), _show_interval(one), one.value)
+    ends = ""
+    if one.low is not None and one.high is not None:
+        ends = words.format_share_interval(one.low, one.high)
+    return Cell(words.format_share(one.value), ends, one.value)
 
 
 def show_points(value: float | None, note: str = "") -> Cell:
@@ -385,10 +381,6 @@ def show_points(value: float | None, note: str = "") -> Cell:
         return Cell(NOT_RUN, note)
     text = f"{words.format_points(value)}{words.NBSP}{words.choose_arrow(value)}"
     return Cell(text, note, value)
-
-
-def _show(value: Any, form: Callable[..., str], **named: Any) -> Cell:
-    return Cell(DASH if value is None else form(value, **named), order=value)
 
 
 def _average(values: Iterable[float | None]) -> float | None:
@@ -406,9 +398,3 @@ def _show_trend(gaps: Sequence[Gap], place: int) -> Cell:
     known = [(one, two) for one, two in zip(*ends, strict=True) if (one, two) != (None, None)]
     changes = [two - one for one, two in known if one is not None and two is not None]
     return show_points(_average(changes) if len(changes) == len(known) else None)
-
-
-def _show_interval(one: Result) -> str:
-    if one.low is None or one.high is None:
-        return ""
-    return words.format_share_interval(one.low, one.high)
