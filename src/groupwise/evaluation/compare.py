@@ -107,10 +107,8 @@ def compare_results(
     """Compare the systems of a table; the same table says the same.
 
     Without ``pairs`` policies of the same runs are compared with the last, methods with the first;
-    of runs all pairs are, or each with the first where that is more than 200 differences.
-
-    Raises:
-        EvaluationError: if runs answered the same items with other labels.
+    of runs all pairs are, or each with the first where that is more than 200 differences. Other
+    labels of the same items are an EvaluationError.
     """
     names, every = table.systems, list(combinations(table.systems, 2))
     if pairs is None and table.policies.listed:
@@ -120,21 +118,19 @@ def compare_results(
     elif pairs is None:
         is_much = table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS
         pairs = [(names[0], other) for other in names[1:]] if is_much else every
-    places = list(product(pairs, table.cells))
-    num_resamples = NUM_RESAMPLES if len(places) <= MANY_COMPARISONS else FEWER_RESAMPLES
-    gaps = [_subtract(table, *place, num_resamples) for place in places]
-    adjusted = iter(adjust_holm([gap.p for gap in gaps if gap.p is not None]))
-    gaps = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in gaps]
-    num, sign, found = len(table.cells), table.measure.sign, list[Pair]()
-    for place, pair in enumerate(pairs):
-        own = tuple(gaps[place * num : (place + 1) * num])
+    num, sign, found = len(pairs) * len(table.cells), table.measure.sign, list[Pair]()
+    num_resamples = NUM_RESAMPLES if num <= MANY_COMPARISONS else FEWER_RESAMPLES
+    gaps = [[_subtract(table, pair, at, num_resamples) for at in table.cells] for pair in pairs]
+    adjusted = iter(adjust_holm([gap.p for own in gaps for gap in own if gap.p is not None]))
+    for pair, row in zip(pairs, gaps, strict=True):
+        own = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in row]
         gains = [sign * gap.difference for gap in own if gap.difference is not None]
         signs = [(gain > 0) - (gain < 0) for gain in gains]
         clear = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
         found.append(
             Pair(
                 *pair,
-                gaps=own,
+                gaps=tuple(own),
                 mean=sign * fmean(gains) if gains else None,
                 counts=(signs.count(1), signs.count(-1), signs.count(0)),
                 num_tested=sum(gap.ends is not None for gap in own),

@@ -112,7 +112,7 @@ class SideRow:
 class ResultTable:
     """The results of one measure on one split, and what stands beside them in a report."""
 
-    results: tuple[Result, ...]  # in the order of systems and cells
+    results: tuple[Result, ...]
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     title: str = ""
     measure: Measure = ACCURACY
@@ -280,13 +280,7 @@ def read_runs(
 
 
 def read_policies_of_runs(folders: Sequence[Path], question: Question) -> ResultTable:
-    """Read runs of one recipe as seeds of every policy that all of them have.
-
-    Raises:
-        EvaluationError: if the runs differ in more than the seed, two have the same one, or they
-            have no policy, split or measure in common.
-        DataError: if a file is damaged.
-    """
+    """Read runs of one recipe as seeds of every policy they share; errors are as ``read_runs``."""
     answers, measure = _read_answers(map(str, folders)), question.measure
     policies = [read_policies(folder) for folder in folders]
     names = policies[0].sort(row.policy for row in answers[str(folders[0])])
@@ -381,10 +375,9 @@ def _tabulate(
                 expected="runs of one recipe and config that differ in the seed only",
                 fix="give those of the other method as the other side of `groupwise compare`",
             )
-    names = list(dict.fromkeys(one.system for one in runs))
     looks = state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
     table = ResultTable(
-        results=tuple(sorted(results, key=lambda one: names.index(one.system))),
+        results=tuple(results),
         title=question.title,
         measure=measure,
         split=split,

@@ -35,10 +35,9 @@ _NAMED = ("first", "second", "name", "best", "rival", "better")
 def write_comparison(comparison: Comparison, folder: Path, *, language: Language = "en") -> Path:
     """Write ``comparison.html``, ``.md`` with its plots, and ``.json``; return that of the HTML."""
     html, _ = blocks.write_page(lay_out_comparison(comparison, language), folder, name="comparison")
-    # Each run has its items and answers.
-    rows = tuple(replace(one, items=None, answers={}) for one in comparison.table.results)
-    found = replace(comparison, table=replace(comparison.table, results=rows))
-    told = {**to_jsonable_python(found), "findings": to_jsonable_python([*list_findings(found)])}
+    in_runs = {"table": {"results": {"__all__": {"items", "answers"}}}}
+    told = to_jsonable_python(comparison, exclude=in_runs)
+    told["findings"] = to_jsonable_python([*list_findings(comparison)])
     write_json(folder / "comparison.json", told)
     return html
 
@@ -67,12 +66,10 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
             why = Statement(f"why.{gap.why_none}")
             yield Statement("finding.not_compared", named | {"why": why})
         elif table.axes:
-            named |= dict(zip(("better", "worse", "equal"), pair.counts, strict=True))
-            named |= dict(zip(("clearly_better", "clearly_worse"), pair.clear, strict=True))
-            named |= {"num_cells": len(pair.gaps), "num_compared": sum(pair.counts)}
-            named |= {"mean": pair.mean, "num_tested": pair.num_tested}
             gains = [sign * one.difference for one in pair.gaps if one.difference is not None]
-            named |= {"gain": sign * max(gains), "loss": sign * min(gains)}
+            named |= {"mean": pair.mean, "gain": sign * max(gains), "loss": sign * min(gains)}
+            named |= {"num_cells": len(pair.gaps), "num_compared": len(gains)}
+            named |= {"counts": pair.counts, "clear": pair.clear, "num_tested": pair.num_tested}
             yield Statement("finding.grid", named)
         else:
             ending = Statement("ending.none" if gap.ends is None else "ending.close")
@@ -153,8 +150,6 @@ class ComparisonLayout:
                 brackets = "（{}）" if language == "zh" else " ({})"
                 parts = (f"{axis} {one}" for axis, one in zip(self.axes, value, strict=True))
                 values[key] = brackets.format(self.phrases.join(parts)) if value else ""
-            elif key == "axis":
-                values[key] = value.rpartition(".")[2]
             elif key == "why" and isinstance(value, Mapping):
                 why = value[language]  # A clause; a key or a run at its start keeps its letters.
                 first = why.split(" ", 1)[0]
@@ -192,7 +187,8 @@ class ComparisonLayout:
                 over = self.phrases.say("over", part=len(known), all=len(cells))
                 row[-1] = Cell(words.format_share(fmean(known)), over, fmean(known))
             shares = [dict(cells[0].seeds).get(seed) for seed in seeds]
-            shares.append(_average(one.invalid_rate for one in cells))
+            rates = [one.invalid_rate for one in cells if one.invalid_rate is not None]
+            shares.append(fmean(rates) if rates else None)
             row += [Cell(words.format_share(share), order=share) for share in shares]
             sizes = sorted({one.n for one in results if one.n is not None})
             ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
@@ -226,38 +222,48 @@ class ComparisonLayout:
         """Return a grid of values per system."""
         if not self.table.axes:
             return []
-        tables = [
-            self._tabulate_grid(
-                title, {x.cell: show_value(x) for x in self.comparison.cells if x.system == name}
-            )
+        shown = [
+            (title, {x.cell: show_value(x) for x in self.comparison.cells if x.system == name})
             for name, title in self.titles.items()
         ]
-        return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
+        return [Block(self.phrases.say("grids_lead")), self._tabulate_grids(shown)]
 
-    def _tabulate_grid(self, title: str, shown: Mapping[Coordinates, Cell]) -> Table:
-        """Return a grid with the last axis as columns."""
+    def _tabulate_grids(self, shown: Iterable[tuple[str, Mapping[Coordinates, Cell]]]) -> Block:
+        """Return grids with their titles, the last axis as columns."""
         *_, last = self.table.axes.values()
         heads = (*self.axes[:-1], *(f"{self.axes[-1]} {x}" for x in last))
-        starts = dict.fromkeys(cell[:-1] for cell in shown)
-        rows = tuple((*map(Cell, x), *(shown[*x, value] for value in last)) for x in starts)
-        return Table(title, heads, rows, len(self.axes) - 1, "heat")
+        tables: list[Table] = []
+        for title, cells in shown:
+            starts = dict.fromkeys(cell[:-1] for cell in cells)
+            rows = tuple((*map(Cell, x), *(cells[*x, value] for value in last)) for x in starts)
+            tables.append(Table(title, heads, rows, len(self.axes) - 1, "heat"))
+        return Block(tables=tuple(tables))
 
     def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test and interval; of a grid means by axis, and every cell."""
+        """Return each pair's test and interval; of a grid means by axis, and every cell.
+
+        Beside a mean stands how it changes from the first to the last value of an axis of epochs.
+        """
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
         lead = Block(say("differences_lead"))
         if not self.table.axes:
             return [lead, *self._show_tests()]
-        grids = [
-            self._tabulate_grid(
-                self.name_pair(pair), {x.cell: self._show_gap(x) for x in pair.gaps}
-            )
-            for pair in pairs
-        ]
-        every = Block(say("every_cell"), "heading"), Block(tables=tuple(grids))
-        return [lead, *self._tabulate_means(), *every]
+        axes, titles, found = self.table.axes, list(map(self.name_pair, pairs)), list[Table]()
+        are_epochs = [x[1:] and re.search("epoch|checkpoint", k.lower()) for k, x in axes.items()]
+        epochs = [place for place, holds in enumerate(are_epochs) if holds][:1]
+        for place, (name, values) in enumerate(zip(self.axes, axes.values(), strict=True)):
+            others = [x for x in epochs if x != place]
+            head = name, *titles, *(f"{say('trend')}\n{title}" for _ in others for title in titles)
+            rows: list[tuple[Cell, ...]] = []
+            for value in values:
+                groups = [[x for x in pair.gaps if x.cell[place] == value] for pair in pairs]
+                trends = [_show_trend(gaps, other) for other in others for gaps in groups]
+                rows.append((Cell(value), *map(self._average_gaps, groups), *trends))
+            found.append(Table(f"{say('by_axis')} {name}", head, tuple(rows)))
+        shown = [(self.name_pair(x), {y.cell: self._show_gap(y) for y in x.gaps}) for x in pairs]
+        return [lead, *found, Block(say("every_cell"), "heading"), self._tabulate_grids(shown)]
 
     def _show_gap(self, gap: Gap) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""
@@ -299,32 +305,10 @@ class ComparisonLayout:
         drawn = [Block(plots=(plot,), kind="wide")] if intervals else []
         return [Table("", self.phrases.say_each(*head), tuple(rows)), *drawn]
 
-    def _tabulate_means(self) -> Iterator[Table]:
-        """Yield for each axis the mean differences by its values.
-
-        Beside a mean stands how it changes from the first to the last value of an axis of epochs.
-        """
-        axes, titles = self.table.axes, tuple(map(self.name_pair, self.comparison.pairs))
-        are_epochs = [x[1:] and re.search("epoch|checkpoint", k.lower()) for k, x in axes.items()]
-        epochs = [place for place, holds in enumerate(are_epochs) if holds][:1]
-        for place, (name, values) in enumerate(zip(self.axes, axes.values(), strict=True)):
-            others, trend = [x for x in epochs if x != place], self.phrases.say("trend")
-            head = name, *titles, *(f"{trend}\n{title}" for _ in others for title in titles)
-            rows: list[tuple[Cell, ...]] = []
-            for value in values:
-                groups = [
-                    [gap for gap in pair.gaps if gap.cell[place] == value]
-                    for pair in self.comparison.pairs
-                ]
-                trends = [_show_trend(gaps, other) for other in others for gaps in groups]
-                rows.append((Cell(value), *map(self._average_gaps, groups), *trends))
-            yield Table(self.phrases.say("by_axis"), head, tuple(rows))
-
     def _average_gaps(self, gaps: Sequence[Gap]) -> Cell:
         known = [gap.difference for gap in gaps if gap.difference is not None]
-        return show_points(
-            _average(known), self.phrases.say("over", part=len(known), all=len(gaps))
-        )
+        over = self.phrases.say("over", part=len(known), all=len(gaps))
+        return show_points(fmean(known) if known else None, over)
 
     def show_items(self) -> list[Block | Table]:
         """Return the first items that two runs of a pair differ in, with both answers."""
@@ -383,11 +367,6 @@ def show_points(value: float | None, note: str = "") -> Cell:
     return Cell(text, note, value)
 
 
-def _average(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
 def _show_trend(gaps: Sequence[Gap], place: int) -> Cell:
     """Return how differences change from the first to the last epoch, on average over cells.
 
@@ -397,4 +376,4 @@ def _show_trend(gaps: Sequence[Gap], place: int) -> Cell:
     ends = [[gap.difference for gap in gaps if gap.cell[place] == x] for x in (first, last)]
     known = [(one, two) for one, two in zip(*ends, strict=True) if (one, two) != (None, None)]
     changes = [two - one for one, two in known if one is not None and two is not None]
-    return show_points(_average(changes) if len(changes) == len(known) else None)
+    return show_points(fmean(changes) if len(changes) == len(known) > 0 else None)
