@@ -318,9 +318,8 @@ def collect_notices(study: Study, sides: Sequence[SideRow]) -> Iterator[Statemen
     for (arm, runs), phase in product(study.arms.items(), ("rce", "grpo")):
         named: dict[str, Any] = {"arm": arm, "phase": phase.upper()}
         rows = [values for name, _, values in study.list_epochs(phase) if name == arm]
-        dead = [row["dead_groups"] for row in rows if "dead_groups" in row]
-        if dead and max(dead) > MANY_DEAD:
-            yield warn("many_dead", **named, share=max(dead))
+        if (dead := max((row.get("dead_groups", 0.0) for row in rows), default=0.0)) > MANY_DEAD:
+            yield warn("many_dead", **named, share=dead)
         done = min(len(run.training[phase]) for run in runs)
         planned = max(run.evaluated.planned_epochs.get(phase, 0) for run in runs)
         if done < planned:
@@ -384,8 +383,7 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         What a terminal shows: warnings, the recommendation, findings, and where the page is.
     """
     study, phrases = read_study(folders), Phrases(language, own=PHRASES)
-    say = phrases.say
-    sides = compare_settings(study)
+    say, sides = phrases.say, compare_settings(study)
     comparison, starts = judge(study, sides)
     finished = {epoch for run in study.runs for epoch in run.training["grpo"]}
     every = compare_results(study.tabulate(sorted({0, *finished})), pairs=[])
@@ -401,19 +399,33 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         notices=tuple(notices),
         reasons=tuple(list_reasons(study, comparison)),
     )
-    page, against, values, cells = (
+    page, against, values, differences = (
         lay_out_comparison(one, language, own=PHRASES) for one in (comparison, starts, every, gaps)
     )
     findings, verdict = page.boxes
-    found = [text for one in (page, against, cells) for text in one.boxes[0].paragraphs]
-    training = Block(say("training_lead")), *_tabulate_training(study, phrases)
-    parts = [*page.parts, Part("training", say("training"), training)]
+    found = [text for one in (page, against, differences) for text in one.boxes[0].paragraphs]
+    epochs = {phase: [*study.list_epochs(phase)] for phase in ("grpo", "rce")}
+    training: list[Block | Table] = [Block(say("training_lead"))]
+    for phase, rows in ((x, own) for x, own in epochs.items() if own):
+        keys = dict.fromkeys(key for *_, own in rows for key in own)
+        head = *phrases.say_each("arm", "epoch"), *(phrases.title("series", key) for key in keys)
+        cells = [
+            (arm, str(epoch), *(format_plain(own[x]) if x in own else DASH for x in keys))
+            for arm, epoch, own in rows
+        ]
+        training.append(Table(f"{say('last_values')} · {phase}", head, tuple(cells), num_heads=2))
+    parts = [*page.parts, Part("training", say("training"), tuple(training))]
     parts += [one for one in values.parts if one.name == "values"]
-    grids = [one for one in cells.parts if one.name == "differences"]
+    grids = [one for one in differences.parts if one.name == "differences"]
     parts += [replace(one, name="grid", title=say("grid")) for one in grids]
-    lists = Block(say("lists_lead")), _tabulate_lists(study, say)
+    lists: list[tuple[str | Cell, ...]] = []
+    for arms, epoch, same, num in study.compare_lists():
+        share = format_share(same / num) if num else NOT_RUN
+        lists.append((arms, epoch, Cell(share, say("of", part=same, all=num))))
+    head = phrases.say_each("arm", "epoch", "same_lists")
+    shown = Block(say("lists_lead")), Table("", head, tuple(lists), num_heads=2)
     weighed = (_weigh_arms(study, gaps, say),)
-    parts += [Part("lists", say("lists"), lists), Part("weighed", say("weighed"), weighed)]
+    parts += [Part("lists", say("lists"), shown), Part("weighed", say("weighed"), weighed)]
     page = replace(
         page,
         checked=say("study_checked"),
@@ -423,35 +435,13 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     )
     html, _ = write_page(page, out, name="study")
     told = {"recommended": comparison.recommended, "reasons": comparison.reasons, "sides": sides}
-    told |= {"epochs": {phase: [*study.list_epochs(phase)] for phase in ("grpo", "rce")}}
-    told |= {"pairs": comparison.pairs, "against_start": starts.pairs, "differences": gaps.pairs}
-    told |= {"accuracies": every.cells, "notices": notices}
+    told |= {"epochs": epochs, "pairs": comparison.pairs, "against_start": starts.pairs}
+    told |= {"differences": gaps.pairs, "accuracies": every.cells, "notices": notices}
     core.write_json(out / "study.json", to_jsonable_python(told))
     lines = [f"{say(f'level.{one.level}')}: {one.text}" for one in page.notices]
     for box in page.boxes:
         lines += [box.title, *(f"- {one}" for one in (*box.paragraphs, *box.points))]
     return [*map(unmark_code, lines), f"report: {html}"]
-
-
-def _tabulate_training(study: Study, phrases: Phrases) -> Iterator[Table]:
-    for phase in ("grpo", "rce"):
-        rows = list(study.list_epochs(phase))
-        keys = dict.fromkeys(key for *_, values in rows for key in values)
-        cells = [
-            (arm, str(epoch), *(format_plain(own[x]) if x in own else DASH for x in keys))
-            for arm, epoch, own in rows
-        ]
-        titles = (phrases.title("series", key) for key in keys)
-        head = (*phrases.say_each("arm", "epoch"), *titles)
-        yield Table(f"{phrases.say('last_values')} · {phase}", head, tuple(cells), num_heads=2)
-
-
-def _tabulate_lists(study: Study, say: Callable[..., str]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for arms, epochs, same, num in study.compare_lists():
-        share = format_share(same / num) if num else NOT_RUN
-        rows.append((Cell(arms), Cell(epochs), Cell(share, say("of", part=same, all=num))))
-    return Table("", tuple(map(say, ("arm", "epoch", "same_lists"))), tuple(rows), num_heads=2)
 
 
 def _weigh_arms(study: Study, gaps: Comparison, say: Callable[..., str]) -> Table:
@@ -464,8 +454,7 @@ def _weigh_arms(study: Study, gaps: Comparison, say: Callable[..., str]) -> Tabl
             if value := side * (pair.mean or 0.0):
                 up, down = pair.counts[:2][::side]
                 counts = {"up": up, "down": down, "all": sum(pair.counts)}
-                text = say("against", value=value, other=other, **counts)
-                told[value > 0].append(text)
+                told[value > 0].append(say("against", value=value, other=other, **counts))
         rows.append((Cell(arm), *(Cell("; ".join(own) or DASH) for own in told.values())))
-    head = tuple(map(say, ("arm", "advantages", "disadvantages")))
+    head = say("arm"), say("advantages"), say("disadvantages")
     return Table("", head, tuple(rows), kind="wrap")
