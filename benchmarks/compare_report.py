@@ -27,8 +27,7 @@ from groupwise.evaluation.predictions import (
     write_predictions,
 )
 from groupwise.evaluation.report.comparison import write_comparison
-from groupwise.evaluation.result_table import GridAxis
-from groupwise.evaluation.sources import Question, Source, read_runs
+from groupwise.evaluation.result_table import Question, Result, read_runs
 
 BETAS = ("0.05", "0.1", "0.15", "0.2")
 RATES = ("1e-05", "2e-05", "5e-05", "1e-04", "2e-04")
@@ -132,20 +131,19 @@ def answer(*names: str) -> list[Prediction]:
     return rows
 
 
-def build_runs(folder: Path) -> list[Source]:
+def build_runs(folder: Path) -> list[Result]:
     """Write all runs and return them as systems (beta) and cells."""
-    sources: list[Source] = []
+    sources: list[Result] = []
     for names in product(BETAS, RATES, GROUP_SIZES):
         place = folder / "-".join(names)
         write_run(place, *names)
-        sources.append(Source(names[0], place, cell=names[1:]))
+        sources.append(Result(names[0], folder=str(place), cell=names[1:]))
     return sources
 
 
-def measure_report(sources: list[Source], out: Path) -> dict[str, float]:
+def measure_report(sources: list[Result], out: Path) -> dict[str, float]:
     """Return the seconds of each part of one report."""
-    keys = {"grpo.learning_rate": RATES, "grpo.group_size": GROUP_SIZES}
-    axes = [GridAxis(key=key, values=values) for key, values in keys.items()]
+    axes = {"grpo.learning_rate": RATES, "grpo.group_size": GROUP_SIZES}
     factors = ("grpo.beta",)
     question = Question(factors=factors, title="bench", system_axis="grpo.beta")
     starts = [time.perf_counter()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
-from compared_runs import log_training, make_answers
+from compared_runs import make_answers
 from run_folders import VARIED, make_run
 
 from groupwise.core import write_json, write_text
@@ -195,7 +195,7 @@ class TestMethods:
         values = json.loads((seeds / "two/comparison.json").read_text())
         assert [one["system"] for one in values["cells"]] == ["0.12", "0.15"]
         assert list_seeds(values) == [[0, 1, 2]] * 2
-        assert (values["table"]["is_fair"], values["table"]["axes"]) == (True, [])
+        assert (values["table"]["is_fair"], values["table"]["axes"]) == (True, {})
         assert values["pairs"][0]["gaps"][0]["test"]["is_paired"]
 
 
@@ -221,7 +221,7 @@ def write_sweep(folder: Path) -> None:
         if (beta, size) != ("0.15", 240):
             changes = {**(VARIED if beta == "0.15" else {}), "manifest.json:config_digest": name}
             answers = make_answers(float(beta) + 0.6, num_items=size)
-            log_training(make_run(folder / "cells" / name, changes, predictions=answers))
+            make_run(folder / "cells" / name, changes, predictions=answers)
     write_text(folder / "failed" / "0.15-240.txt", "out of memory")
     record_sweep(folder, cells)
 
@@ -238,7 +238,7 @@ class TestReport:
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
         table = values["table"]
         assert (table["system_axis"], table["is_fair"]) == ("grpo.beta", True)
-        assert [axis["key"] for axis in table["axes"]] == ["evaluation.num_items"]
+        assert table["axes"] == {"evaluation.num_items": ["120", "240"]}
         assert [cell["state"] for cell in values["cells"]] == ["done", "done", "done", "failed"]
         size = ("--factor", "evaluation.num_items")
         command_line.succeed("report", "sweep", *size, "--out", "out")
@@ -247,7 +247,7 @@ class TestReport:
         assert values["pairs"][0]["gaps"][0]["why_none"] == "other_items"
         command_line.succeed("report", "sweep", "--factor", "grpo.beta", *size)
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
-        assert values["table"]["axes"] == []
+        assert values["table"]["axes"] == {}
         assert values["cells"][0]["system"] == "beta 0.12, num_items 120"
         said = command_line.refuse("compare", "sweep", "sweep/cells/0.12-120")
         assert "no sweep over seeds alone; got the axes grpo.beta" in said

@@ -26,8 +26,8 @@ from groupwise.evaluation.predictions import Prediction, digest_items, read_pred
 from groupwise.evaluation.report.comparison import tell_comparison
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.evaluation.report.run import Report
+from groupwise.evaluation.result_table import Question, Result, read_runs
 from groupwise.evaluation.results import list_looks, record_look, state_looks
-from groupwise.evaluation.sources import Question, Source, read_runs
 
 ITEMS = [
     make_example([Message("user", [f"{number}?"])], cluster="1", label=label)
@@ -136,7 +136,7 @@ def test_the_report_and_the_comparison_say_how_often_their_items_were_looked_at(
     tmp_path: Path,
 ) -> None:
     runs = [make_run(tmp_path / f"runs/{n}", {"manifest.json:config/grpo/beta": n}) for n in "12"]
-    sources = [Source(run.name, run) for run in runs]
+    sources = [Result(run.name, folder=str(run)) for run in runs]
     question = Question(factors=("grpo.beta",), chosen=("grpo.beta",))
     table = read_runs(sources, question)
     assert "looks" not in " ".join(one.kind for one in table.notices)

@@ -60,7 +60,7 @@ def compare(
     The last policy that all runs have is compared, unless RUN:POLICY names another. With several
     runs on a side methods are compared, else these checkpoints.
     """
-    from groupwise.evaluation.sources import Question, Source, read_runs
+    from groupwise.evaluation.result_table import Question, Result, read_runs
 
     if len(runs) < 2:
         raise EvaluationError("a comparison needs two runs", got=runs, fix="name another run")
@@ -72,17 +72,17 @@ def compare(
         what = "side" if any(len(folders) > 1 for _, folders, _ in sides) else "run"
         raise EvaluationError(f"a {what} is named twice", got=runs, fix=f"name each {what} once")
     is_one_run = len({tuple(_read_origin(x)[0] for x in folders) for _, folders, _ in sides}) == 1
-    sources = [
-        Source(name, folder, policy)
+    results = [
+        Result(name, folder=str(folder), policy=policy or "")
         for name, (_, folders, policy) in zip(names, sides, strict=True)
         for folder in folders
     ]
-    split, measure = _split_metric(metric, sources[0].folder)
+    split, measure = _split_metric(metric, sides[0][1][0])
     named = (*(factors or ()), *(("policy",) if is_one_run else ()))
     question = Question(measure, split, named, title=" · ".join(names))
     folder = out or Path("runs") / "-".join(["compare", *(n.replace(":", "-") for n in names)])
     _check_free(folder)
-    _write(read_runs(sources, question), folder, language)
+    _write(read_runs(results, question), folder, language)
 
 
 def report(
@@ -142,8 +142,7 @@ def report_sweep(
     folder: Path, metric: str | None, factors: list[str], out: Path, language: Language
 ) -> None:
     """Write and print the report of a sweep."""
-    from groupwise.evaluation.result_table import GridAxis
-    from groupwise.evaluation.sources import Question, Source, read_runs
+    from groupwise.evaluation.result_table import Question, Result, read_runs
     from groupwise.pipeline.sweep import read_sweep
 
     sweep = read_sweep(folder)
@@ -155,10 +154,10 @@ def report_sweep(
     chosen = [key for key in keys if key in factors] or [key for key in keys if key != "seed"][:1]
     rest = [axis for axis in sweep.axes if axis.key not in (*chosen, "seed")]
     names = _name_systems(sweep, chosen)
-    sources = [
-        Source(
+    results = [
+        Result(
             system=names[tuple(cell.coordinates[key] for key in chosen)],
-            folder=cell.folder,
+            folder=str(cell.folder),
             cell=tuple(cell.coordinates[axis.key] for axis in rest),
             state=cell.state,
             error=cell.error,
@@ -175,13 +174,13 @@ def report_sweep(
         chosen=tuple(key for key in keys if key != "seed"),
     )
     _check_free(out)
-    axes = [GridAxis(key=axis.key, values=axis.values) for axis in rest]
-    _write(read_runs(sources, question, axes), out, language)
+    axes = {axis.key: axis.values for axis in rest}
+    _write(read_runs(results, question, axes), out, language)
 
 
 def report_seeds(runs: list[Path], metric: str | None, folder: Path, language: Language) -> None:
     """Write and print the report of the policies of runs that differ in the seed only."""
-    from groupwise.evaluation.sources import Question, read_policies_of_runs
+    from groupwise.evaluation.result_table import Question, read_policies_of_runs
 
     if not runs:
         raise EvaluationError("no run is done", fix="run the sweep again")

@@ -17,6 +17,7 @@ from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
 from groupwise.evaluation.statistics import (
+    FEW_CARRYING,
     NUM_RESAMPLES,
     SIGNIFICANCE,
     PairedComparison,
@@ -25,7 +26,7 @@ from groupwise.evaluation.statistics import (
 )
 
 SAME = 1e-12
-MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS, FEW_CARRYING = 0.05, 100, 20, 20
+MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS = 0.05, 100, 20
 MAX_COMPARISONS, MANY_COMPARISONS, FEWER_RESAMPLES, RESAMPLES_ALONE = 200, 20, 1_999, 2_000
 MAX_FAILED = 5
 
@@ -35,15 +36,16 @@ class Gap:
     """The difference of two systems in one cell, first minus second.
 
     It is None where ``why_none`` says why. The test, whose b is the first system, draws clusters of
-    items, or seeds and clusters where a system has several; ``p_holm`` is adjusted for all
-    differences. ``alone`` are seed, difference and p-value of runs that alone would have said one
-    (p < 0.05): first those of the other sign, then the smallest p.
+    items, or seeds and clusters where a system has several; ``p_holm`` is its ``p``, adjusted for
+    all differences. ``alone`` are seed, difference and p-value of runs that alone would have said
+    one (p < 0.05): first those of the other sign, then the smallest p.
     """
 
     cell: Coordinates
     difference: float | None
     why_none: Literal["", "missing", "inapplicable", "other_items"] = ""
     test: PairedComparison | MethodDifference | None = None
+    p: float | None = None
     p_holm: float | None = None
     alone: tuple[tuple[int, float, float], ...] = ()
 
@@ -71,21 +73,6 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class AxisMean:
-    """Mean difference over the cells with one value of an axis, and over how many of them.
-
-    ``trend`` is its change from the first to the last epoch, where epochs are another axis and
-    all of them have a difference in the same cells.
-    """
-
-    value: str
-    mean: float | None
-    num_compared: int
-    num_cells: int
-    trend: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Pair:
     """Two systems, and in which cells which of them is better."""
 
@@ -96,8 +83,6 @@ class Pair:
     counts: tuple[int, int, int]  # cells in which the first is better, worse and equal
     num_tested: int
     clear: tuple[int, int]  # cells, better and worse, that survive Holm's method
-    by_axis: tuple[tuple[AxisMean, ...], ...]
-    trends: tuple[float | None, ...]  # of all cells, for an axis of epochs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,15 +102,13 @@ class Comparison:
 
 
 def compare_results(
-    table: ResultTable, *, pairs: Sequence[tuple[str, str]] | None = None, seed: int = 0
+    table: ResultTable, *, pairs: Sequence[tuple[str, str]] | None = None
 ) -> Comparison:
-    """Compare the systems of a table; the same table and seed of the draws say the same.
+    """Compare the systems of a table; the same table says the same.
 
     Without ``pairs`` policies of the same runs are compared with the last, methods with the first;
-    of runs all pairs are, or each with the first where that is more than 200 differences.
-
-    Raises:
-        EvaluationError: if runs answered the same items with other labels.
+    of runs all pairs are, or each with the first where that is more than 200 differences. Other
+    labels of the same items are an EvaluationError.
     """
     names, every = table.systems, list(combinations(table.systems, 2))
     if pairs is None and table.policies.listed:
@@ -135,35 +118,34 @@ def compare_results(
     elif pairs is None:
         is_much = table.is_of_methods or len(every) * len(table.cells) > MAX_COMPARISONS
         pairs = [(names[0], other) for other in names[1:]] if is_much else every
-    places = list(product(pairs, table.cells))
-    num_resamples = NUM_RESAMPLES if len(places) <= MANY_COMPARISONS else FEWER_RESAMPLES
-    gaps = [_subtract(table, *place, seed, num_resamples) for place in places]
-    tests = [gap.test for gap in gaps if gap.test is not None and gap.ends is not None]
-    values = [x.p_value_clustered if isinstance(x, PairedComparison) else x.p_value for x in tests]
-    adjusted = iter(adjust_holm([value for value in values if value is not None]))
-    gaps = [gap if gap.ends is None else replace(gap, p_holm=next(adjusted)) for gap in gaps]
-    num = len(table.cells)
-    found = tuple(
-        _join_gaps(table, pair, gaps[place * num : (place + 1) * num])
-        for place, pair in enumerate(pairs)
-    )
+    num, sign, found = len(pairs) * len(table.cells), table.measure.sign, list[Pair]()
+    num_resamples = NUM_RESAMPLES if num <= MANY_COMPARISONS else FEWER_RESAMPLES
+    gaps = [[_subtract(table, pair, at, num_resamples) for at in table.cells] for pair in pairs]
+    adjusted = iter(adjust_holm([gap.p for own in gaps for gap in own if gap.p is not None]))
+    for pair, row in zip(pairs, gaps, strict=True):
+        own = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in row]
+        gains = [sign * gap.difference for gap in own if gap.difference is not None]
+        signs = [(gain > 0) - (gain < 0) for gain in gains]
+        clear = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
+        found.append(
+            Pair(
+                *pair,
+                gaps=tuple(own),
+                mean=sign * fmean(gains) if gains else None,
+                counts=(signs.count(1), signs.count(-1), signs.count(0)),
+                num_tested=sum(gap.ends is not None for gap in own),
+                clear=(clear.count(True), clear.count(False)),
+            )
+        )
     cells = tuple(table.summarize(*at) for at in product(names, table.cells))
     notices = [*table.notices, *_list_notices(table, cells, found)]
     notices.sort(key=lambda one: LEVELS.index(one.level))
     recommended, reasons = _recommend(table, cells, found)
-    return Comparison(table, cells, found, tuple(notices), recommended, tuple(reasons))
-
-
-def _are_same_items(one: Result, two: Result) -> bool:
-    """Whether two results are not known to be of other items, labels or clusters."""
-    if one.digest != two.digest:
-        return False
-    a, b = one.items, two.items
-    return a is None or b is None or (a.ids, a.clusters) == (b.ids, b.clusters)
+    return Comparison(table, cells, tuple(found), tuple(notices), recommended, tuple(reasons))
 
 
 def _subtract(
-    table: ResultTable, pair: tuple[str, str], cell: Coordinates, seed: int, num_resamples: int
+    table: ResultTable, pair: tuple[str, str], cell: Coordinates, num_resamples: int
 ) -> Gap:
     """Return the difference of two systems in a cell, without Holm's method."""
     ours, theirs = (table.select(name, cell) for name in pair)
@@ -172,7 +154,10 @@ def _subtract(
         return Gap(cell, None, "inapplicable" if states == {"inapplicable"} else "missing")
     seeds, others = ([one.seed for one in side] for side in (ours, theirs))
     is_paired = not table.is_of_methods or seeds == others
-    is_paired = is_paired and all(map(_are_same_items, ours, theirs))
+    for one, two in zip(ours, theirs, strict=False) if is_paired else ():
+        a, b = one.items, two.items
+        is_paired = is_paired and one.digest == two.digest
+        is_paired = is_paired and (not a or not b or (a.ids, a.clusters) == (b.ids, b.clusters))
     items = [[one.items for one in side if one.items] for side in (ours, theirs)]
     if not is_paired and not (table.is_of_methods and all(items)):
         return Gap(cell, None, "other_items")
@@ -181,8 +166,8 @@ def _subtract(
     if not all(items):
         return gap
     if not table.is_of_methods:
-        named: dict[str, Any] = {"seed": seed, "num_resamples": num_resamples}
-        return replace(gap, test=compare_items(items[1][0], items[0][0], **named))
+        single = compare_items(items[1][0], items[0][0], num_resamples=num_resamples)
+        return replace(gap, test=single, p=single.p_value_clustered)
     alone: list[tuple[int, float, float]] = []
     for number, a, b in zip(seeds, *items, strict=True) if is_paired and ours[1:] else ():
         test = compare_items(b, a, num_resamples=RESAMPLES_ALONE)
@@ -190,52 +175,7 @@ def _subtract(
             alone.append((number, test.difference, test.p_value_clustered))
     alone.sort(key=lambda one: (one[1] * (gap.difference or 0.0) > 0, one[2]))
     test = compare_methods(*reversed(items), is_paired=is_paired)
-    return replace(gap, test=test, alone=tuple(alone))
-
-
-def _join_gaps(table: ResultTable, pair: tuple[str, str], gaps: Sequence[Gap]) -> Pair:
-    sign = table.measure.sign
-    gains = [sign * gap.difference for gap in gaps if gap.difference is not None]
-    signs = [(gain > 0) - (gain < 0) for gain in gains]
-    clear = [sign * (gap.difference or 0.0) > 0 for gap in gaps if gap.is_clear]
-    epochs = next((place for place, axis in enumerate(table.axes) if axis.has_epochs), None)
-    by_axis: list[tuple[AxisMean, ...]] = []
-    for place, axis in enumerate(table.axes):
-        rows: list[AxisMean] = []
-        for value in axis.values:
-            here = [gap for gap in gaps if gap.cell[place] == value]
-            values = [gap.difference for gap in here if gap.difference is not None]
-            trend = None if epochs == place else _find_trend(here, epochs)
-            mean = fmean(values) if values else None
-            rows.append(AxisMean(value, mean, len(values), len(here), trend))
-        by_axis.append(tuple(rows))
-    return Pair(
-        *pair,
-        gaps=tuple(gaps),
-        mean=sign * fmean(gains) if gains else None,
-        counts=(signs.count(1), signs.count(-1), signs.count(0)),
-        num_tested=sum(gap.ends is not None for gap in gaps),
-        clear=(clear.count(True), clear.count(False)),
-        by_axis=tuple(by_axis),
-        trends=tuple(_find_trend(gaps, epochs) if x.has_epochs else None for x in table.axes),
-    )
-
-
-def _find_trend(gaps: Sequence[Gap], epochs: int | None) -> float | None:
-    """Return the mean difference in the last epoch minus that in the first.
-
-    None: there are no epochs (``epochs`` is their place in a cell), or not the same cells of each.
-    """
-    if epochs is None:
-        return None
-    found: dict[Coordinates, list[float | None]] = {}
-    for gap in gaps:
-        found.setdefault(gap.cell[:epochs] + gap.cell[epochs + 1 :], []).append(gap.difference)
-    known = [[one for one in own if one is not None] for own in found.values()]
-    known = [own for own in known if own]
-    if not known or {len(own) for own in known} != {max(map(len, found.values()))}:
-        return None
-    return fmean(own[-1] - own[0] for own in known) if known[0][1:] else None
+    return replace(gap, test=test, p=test.p_value, alone=tuple(alone))
 
 
 def _recommend(
@@ -299,9 +239,11 @@ def _list_notices(
     """Yield what must be known before any number, beside what is a reason against all systems."""
     limits: dict[str, Statement] = {}
     for pair, gap in [(one, gap) for one in pairs for gap in one.gaps]:
-        if isinstance(test := gap.test, PairedComparison) and gap.is_clear and test.rests_on_few:
-            values = {"num_carrying": round(test.num_carrying or 0)}
-            limits["few"] = Statement("notice.rests_on_few", values, "warning")
+        carrying = None if (test := gap.test) is None else test.num_carrying
+        is_of_methods = isinstance(test, MethodDifference)
+        if carrying is not None and carrying < FEW_CARRYING and (is_of_methods or gap.is_clear):
+            kind = "carrying" if is_of_methods else "rests_on_few"
+            limits[kind] = Statement(f"notice.{kind}", {"num_carrying": round(carrying)}, "warning")
         if not isinstance(test, MethodDifference):
             continue
         num = min(test.num_seeds_a, test.num_seeds_b)
@@ -316,9 +258,6 @@ def _list_notices(
             limits[test.limit] = Statement(f"notice.{test.limit}", {"num": num}, "warning")
         elif test.design == "nested":
             limits["own_items"] = Statement("notice.own_items")
-        if test.num_carrying is not None and test.num_carrying < FEW_CARRYING:
-            values = {"num_carrying": round(test.num_carrying)}
-            limits["carrying"] = Statement("notice.carrying", values, "warning")
     yield from limits.values()
     if table.num_missing:
         values = {"num_missing": table.num_missing, "num_cells": len(table.results)}
@@ -343,12 +282,12 @@ def _list_notices(
         told = Statement("run.in_clusters", {"num": clusters}) if clusters else ""
         values = {"n": n, "in_clusters": told, "num_cells": len(cells)}
         yield Statement("notice.small", values, "warning")
-    for place, axis in enumerate(table.axes):
+    for place, key in enumerate(table.axes):
         known = {(x.cell[place], frozenset(x.items.ids)) for x in table.results if x.items}
         sets = sorted({ids for _, ids in known}, key=len)
         if len(known) == len(sets) > 1 and all(a < b for a, b in pairwise(sets)):
-            yield Statement("notice.nested", {"axis": axis.key})
-    keys = [table.system_axis, *(axis.key for axis in table.axes), "seed"]
+            yield Statement("notice.nested", {"axis": key})
+    keys = [table.system_axis, *table.axes, "seed"]
     same: list[tuple[dict[str, str], str | float | None]] = []
     for one in table.results if table.axes else ():
         at = one.system, *one.cell, str(one.seed if table.is_of_methods else "")

@@ -28,12 +28,12 @@ from groupwise.evaluation.report.phrases import (
     LEVELS,
     Phrases,
     Statement,
+    format_plain,
     format_share,
     load_phrases,
     unmark_code,
 )
-from groupwise.evaluation.result_table import EpochRow, GridAxis, Result, ResultTable, SideRow
-from groupwise.evaluation.sources import average_epochs, show_value, tell_rows
+from groupwise.evaluation.result_table import Result, ResultTable, SideRow, arrange_sides, tell_rows
 from groupwise_recipes.demo_selection import cells as files
 from groupwise_recipes.demo_selection.conditions import COMPARED, find_differences
 
@@ -163,9 +163,9 @@ class Study:
                 if items is None or None in scored:
                     results.append(Result(arm, state="waiting", **place))
                 else:
-                    results.append(Result.of_items(arm, items, **place))
-        shown = (GridAxis(key, tuple(map(str, values))) for key, values in axes.items() if values)
-        return ResultTable(results=tuple(results), axes=tuple(shown), is_fair=is_fair)
+                    results.append(Result(arm, **place).fill(items))
+        shown = {key: tuple(map(str, values)) for key, values in axes.items() if values}
+        return ResultTable(results=tuple(results), axes=shown, is_fair=is_fair)
 
     def compare_lists(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield arms, epochs, and of their lists how many are the same, and all.
@@ -185,10 +185,14 @@ class Study:
             same = [a[x].demos == b[x].demos for a, b in cells for x in a.keys() & b.keys()]
             yield arms, epochs, sum(same), len(same)
 
-    def list_epochs(self) -> Iterator[EpochRow]:
-        """Yield the means over the runs of an arm of the epochs that all of them finished."""
-        for phase, (arm, runs) in product(("grpo", "rce"), self.arms.items()):
-            yield from average_epochs(arm, phase, [run.training[phase] for run in runs])
+    def list_epochs(self, phase: str) -> Iterator[tuple[str, int, dict[str, float]]]:
+        """Yield arm, epoch and the means over its runs, of epochs that all of them finished."""
+        for arm, runs in self.arms.items():
+            logs = [run.training[phase] for run in runs]
+            for epoch in sorted(set.intersection(*map(set, logs))):
+                rows = [log[epoch] for log in logs]
+                keys = [key for key in rows[0] if all(key in row for row in rows)]
+                yield arm, epoch, {key: fmean(row[key] for row in rows) for key in keys}
 
 
 def read_study(folders: Sequence[Path]) -> Study:
@@ -264,34 +268,31 @@ def adds_up(row: Mapping[str, float]) -> bool:
     return not row.keys() >= {"loss", SUM} or abs(row["loss"] - row[SUM]) <= LOSS_TOLERANCE
 
 
-def compare_settings(study: Study) -> list[SideRow]:
+def compare_settings(study: Study) -> tuple[SideRow, ...]:
     """Return what arms were trained and measured with; what differs beside β confounds."""
-    facts: dict[StudyRun, dict[tuple[str, str], Any]] = {}
+    facts: dict[StudyRun, dict[str, Any]] = {}
     for run in study.runs:
         told, base, drawn = run.evaluated, run.evaluated.base, run.subsets
-        own: dict[tuple[str, str], Any] = {("config", key): x for key, x in run.settings.items()}
-        own |= {("conditions", name): told.conditions.get(name) for name in COMPARED}
-        own["conditions", "start of GRPO"] = base and f"{base.name} · {base.digest[:8]}"
-        own["conditions", "shots in training"] = told.trained_shots
+        own = facts[run] = {f"config/{key}": x for key, x in run.settings.items()}
+        own |= {f"conditions/{name}": told.conditions.get(name) for name in COMPARED}
+        own["conditions/start of GRPO"] = base and f"{base.name} · {base.digest[:8]}"
+        own["conditions/shots in training"] = told.trained_shots
         for size, ids in drawn.subsets.items():
-            own["items", size] = f"seed {drawn.seed} · {core.digest_json(ids)[:8]}"
-        facts[run] = own
-    pairs = [one for a, b in study.pairs for one in zip(study.arms[a], study.arms[b], strict=True)]
+            own[f"items/{size}"] = f"seed {drawn.seed} · {core.digest_json(ids)[:8]}"
     unlike = {
-        ("conditions", name)
-        for one, two in pairs
+        f"conditions/{name}"
+        for arms in zip(*study.arms.values(), strict=True)
+        for one, two in combinations(arms, 2)
         for name in find_differences(one.evaluated.conditions, two.evaluated.conditions)
     }
-    betas = tuple(f"{runs[0].beta:g}" for runs in study.arms.values())
-    rows = [SideRow("config", BETA, betas, "intended" if betas[1:] else None)]
-    why = load_phrases(PHRASES)["not_by_beta"]
+    kinds: dict[str, Any] = {f"config/{BETA}": ("intended", {})} if study.pairs else {}
+    known = {f"config/{BETA}": [[f"{runs[0].beta:g}"] for runs in study.arms.values()]}
     for key in sorted({key for own in facts.values() for key in own}):
-        known = [[facts[run].get(key) for run in runs] for runs in study.arms.values()]
-        texts = [dict.fromkeys(show_value(x) for x in own if x is not None) for own in known]
-        is_unlike = key in unlike or any(own != known[0] for own in known)
-        named: dict[str, Any] = {"kind": "confounding", "why": why} if is_unlike else {}
-        rows.append(SideRow(*key, tuple(", ".join(own) or None for own in texts), **named))
-    return rows
+        values = [[facts[run].get(key) for run in runs] for runs in study.arms.values()]
+        known[key] = [[x for x in own if x is not None] for own in values]
+        if key in unlike or any(own != values[0] for own in values):
+            kinds[key] = ("confounding", load_phrases(PHRASES)["not_by_beta"])
+    return arrange_sides(known, kinds)
 
 
 def collect_notices(study: Study, sides: Sequence[SideRow]) -> Iterator[Statement]:
@@ -316,10 +317,9 @@ def collect_notices(study: Study, sides: Sequence[SideRow]) -> Iterator[Statemen
             yield Statement("off_policy", seeded | {"gap": run.gap}, "error")
     for (arm, runs), phase in product(study.arms.items(), ("rce", "grpo")):
         named: dict[str, Any] = {"arm": arm, "phase": phase.upper()}
-        rows = [row.values for row in study.list_epochs() if (row.system, row.step) == (arm, phase)]
-        dead = [row["dead_groups"] for row in rows if "dead_groups" in row]
-        if dead and max(dead) > MANY_DEAD:
-            yield warn("many_dead", **named, share=max(dead))
+        rows = [values for name, _, values in study.list_epochs(phase) if name == arm]
+        if (dead := max((row.get("dead_groups", 0.0) for row in rows), default=0.0)) > MANY_DEAD:
+            yield warn("many_dead", **named, share=dead)
         done = min(len(run.training[phase]) for run in runs)
         planned = max(run.evaluated.planned_epochs.get(phase, 0) for run in runs)
         if done < planned:
@@ -356,8 +356,8 @@ def judge(study: Study, sides: Sequence[SideRow]) -> tuple[Comparison, Compariso
             results.append(Result(run.arm, seed=run.seed, state="waiting"))
             continue
         named: dict[str, Any] = {"seed": run.seed, "baseline": start.value}
-        results.append(Result.of_items(run.arm, last, **named))
-        starts += [results[-1], Result.of_items(f"RCE ({run.arm})", start, **named)]
+        results.append(Result(run.arm, **named).fill(last))
+        starts += [results[-1], Result(f"RCE ({run.arm})", **named).fill(start)]
     is_fair = all(row.kind != "confounding" for row in sides)
     table = ResultTable(results=tuple(results), measure=MEASURE, is_fair=is_fair)
     of_starts = replace(table, results=tuple(starts), is_fair=None)
@@ -382,9 +382,8 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     Returns:
         What a terminal shows: warnings, the recommendation, findings, and where the page is.
     """
-    study = read_study(folders)
-    say = Phrases(language, own=PHRASES).say
-    sides = compare_settings(study)
+    study, phrases = read_study(folders), Phrases(language, own=PHRASES)
+    say, sides = phrases.say, compare_settings(study)
     comparison, starts = judge(study, sides)
     finished = {epoch for run in study.runs for epoch in run.training["grpo"]}
     every = compare_results(study.tabulate(sorted({0, *finished})), pairs=[])
@@ -394,53 +393,55 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
     told = [one for one in (*starts.notices, *every.notices) if one.kind in kinds]
     notices = [*collect_notices(study, sides), *comparison.notices, *told]
     notices.sort(key=lambda one: LEVELS.index(one.level))
-    training = {"sides": tuple(sides), "epochs": tuple(study.list_epochs())}
     comparison = replace(
         comparison,
-        table=replace(comparison.table, title=say("study_title"), **training),
+        table=replace(comparison.table, title=say("study_title"), sides=sides),
         notices=tuple(notices),
         reasons=tuple(list_reasons(study, comparison)),
     )
-    page, against, values, cells = (
+    page, against, values, differences = (
         lay_out_comparison(one, language, own=PHRASES) for one in (comparison, starts, every, gaps)
     )
     findings, verdict = page.boxes
-    paragraphs = tuple(dict.fromkeys((*findings.paragraphs, *against.boxes[0].paragraphs)))
-    lead = Block(say("training_lead"))
-    parts = [
-        replace(one, blocks=(lead, *one.blocks)) if one.name == "training" else one
-        for one in page.parts
-    ]
+    found = [text for one in (page, against, differences) for text in one.boxes[0].paragraphs]
+    epochs = {phase: [*study.list_epochs(phase)] for phase in ("grpo", "rce")}
+    training: list[Block | Table] = [Block(say("training_lead"))]
+    for phase, rows in ((x, own) for x, own in epochs.items() if own):
+        keys = dict.fromkeys(key for *_, own in rows for key in own)
+        head = *phrases.say_each("arm", "epoch"), *(phrases.title("series", key) for key in keys)
+        cells = [
+            (arm, str(epoch), *(format_plain(own[x]) if x in own else DASH for x in keys))
+            for arm, epoch, own in rows
+        ]
+        training.append(Table(f"{say('last_values')} · {phase}", head, tuple(cells), num_heads=2))
+    parts = [*page.parts, Part("training", say("training"), tuple(training))]
     parts += [one for one in values.parts if one.name == "values"]
-    grids = [one for one in cells.parts if one.name == "differences"]
+    grids = [one for one in differences.parts if one.name == "differences"]
     parts += [replace(one, name="grid", title=say("grid")) for one in grids]
-    lists = Block(say("lists_lead")), _tabulate_lists(study, say)
-    parts += [Part("lists", say("lists"), lists)]
-    parts += [Part("weighed", say("weighed"), (_weigh_arms(study, gaps, say),))]
+    lists: list[tuple[str | Cell, ...]] = []
+    for arms, epoch, same, num in study.compare_lists():
+        share = format_share(same / num) if num else NOT_RUN
+        lists.append((arms, epoch, Cell(share, say("of", part=same, all=num))))
+    head = phrases.say_each("arm", "epoch", "same_lists")
+    shown = Block(say("lists_lead")), Table("", head, tuple(lists), num_heads=2)
+    weighed = (_weigh_arms(study, gaps, say),)
+    parts += [Part("lists", say("lists"), shown), Part("weighed", say("weighed"), weighed)]
     page = replace(
         page,
         checked=say("study_checked"),
-        boxes=(verdict, replace(findings, paragraphs=paragraphs)),
+        boxes=(verdict, replace(findings, paragraphs=tuple(dict.fromkeys(found)))),
         parts=tuple(parts),
         footer=(*values.footer[:-1], Block(say("study_footer"), "plain")),
     )
     html, _ = write_page(page, out, name="study")
-    told = {"recommended": comparison.recommended, "reasons": comparison.reasons, **training}
-    told |= {"pairs": comparison.pairs, "against_start": starts.pairs, "differences": gaps.pairs}
-    told |= {"accuracies": every.cells, "notices": notices}
+    told = {"recommended": comparison.recommended, "reasons": comparison.reasons, "sides": sides}
+    told |= {"epochs": epochs, "pairs": comparison.pairs, "against_start": starts.pairs}
+    told |= {"differences": gaps.pairs, "accuracies": every.cells, "notices": notices}
     core.write_json(out / "study.json", to_jsonable_python(told))
     lines = [f"{say(f'level.{one.level}')}: {one.text}" for one in page.notices]
     for box in page.boxes:
         lines += [box.title, *(f"- {one}" for one in (*box.paragraphs, *box.points))]
     return [*map(unmark_code, lines), f"report: {html}"]
-
-
-def _tabulate_lists(study: Study, say: Callable[..., str]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for arms, epochs, same, num in study.compare_lists():
-        share = format_share(same / num) if num else NOT_RUN
-        rows.append((Cell(arms), Cell(epochs), Cell(share, say("of", part=same, all=num))))
-    return Table("", tuple(map(say, ("arm", "epoch", "same_lists"))), tuple(rows), num_heads=2)
 
 
 def _weigh_arms(study: Study, gaps: Comparison, say: Callable[..., str]) -> Table:
@@ -453,8 +454,7 @@ def _weigh_arms(study: Study, gaps: Comparison, say: Callable[..., str]) -> Tabl
             if value := side * (pair.mean or 0.0):
                 up, down = pair.counts[:2][::side]
                 counts = {"up": up, "down": down, "all": sum(pair.counts)}
-                text = say("against", value=value, other=other, **counts)
-                told[value > 0].append(text)
+                told[value > 0].append(say("against", value=value, other=other, **counts))
         rows.append((Cell(arm), *(Cell("; ".join(own) or DASH) for own in told.values())))
-    head = tuple(map(say, ("arm", "advantages", "disadvantages")))
+    head = say("arm"), say("advantages"), say("disadvantages")
     return Table("", head, tuple(rows), kind="wrap")

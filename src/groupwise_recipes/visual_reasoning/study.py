@@ -5,18 +5,14 @@ are one arm; runs that differ in more are arms of their own. What a table has is
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from groupwise.core import (
-    EvaluationError,
-    RunFolder,
-    check_records,
-    flatten_settings,
-    write_json,
-)
+from pydantic_core import to_jsonable_python
+
+from groupwise.core import EvaluationError, RunFolder, check_records, flatten_settings, write_json
 from groupwise.evaluation.fairness import RunFacts, read_facts
 from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
@@ -41,8 +37,7 @@ from groupwise.evaluation.report.phrases import (
     mark_code,
     unmark_code,
 )
-from groupwise.evaluation.result_table import Result, ResultTable
-from groupwise.evaluation.sources import find_unlike
+from groupwise.evaluation.result_table import Result, ResultTable, find_unlike
 from groupwise_recipes.visual_reasoning.config import CHECKPOINTS
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT
@@ -183,7 +178,7 @@ def _read_result(column: Column, one: RunFacts, split: str) -> Result:
     if name not in list_measures(rows):
         return Result("", state="inapplicable", error="no_item")
     items = read_items(rows, policy=one.policy, split=split, measure=name)
-    return Result.of_items("", items, seed=one.facts[SEED])
+    return Result("", seed=one.facts[SEED]).fill(items)
 
 
 def _subtract(filled: _Filled, first: _Arm, second: _Arm) -> Iterator[tuple[str, MethodDifference]]:
@@ -195,14 +190,9 @@ def _subtract(filled: _Filled, first: _Arm, second: _Arm) -> Iterator[tuple[str,
     asked = [{one.facts[SEED]: _list_items(one, filled) for one in x.runs} for x in (first, second)]
     seeds = [seed for seed, items in asked[0].items() if items == asked[1].get(seed)]
     for column in filled.table.columns:
-        sides = [
-            {
-                one.seed: one.items
-                for one in filled.results.select(str(filled.arms.index(arm)), (column.name,))
-                if one.items is not None
-            }
-            for arm in (first, second)
-        ]
+        places = [str(filled.arms.index(arm)) for arm in (first, second)]
+        found = [filled.results.select(place, (column.name,)) for place in places]
+        sides = [{one.seed: one.items for one in own if one.items} for own in found]
         both = [[side[x] for side in sides] for x in seeds if all(x in side for side in sides)]
         both = [(a.keep({*b.ids}), b.keep({*a.ids})) for a, b in both if {*a.ids} & {*b.ids}]
         if both:
@@ -248,17 +238,13 @@ def write_study(folders: Sequence[Path], out: Path, *, language: Language = "en"
         "tables": {one.table.name: [_describe(one, arm) for arm in one.arms] for one in filled},
         "differences": {
             one.table.name: [
-                {
-                    "first": first.row.name,
-                    "second": second.row.name,
-                    "values": {name: asdict(gap) for name, gap in gaps.items()},
-                }
+                {"first": first.row.name, "second": second.row.name, "values": gaps}
                 for first, second, gaps in one.pairs
             ]
             for one in filled
         },
     }
-    write_json(out / "study.json", told)
+    write_json(out / "study.json", to_jsonable_python(told))
     lines = [f"{phrases.say(f'level.{one.level}')}: {one.text}" for one in page.notices]
     return [*map(unmark_code, lines), f"report: {html}"]
 

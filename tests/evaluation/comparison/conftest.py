@@ -5,13 +5,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from compared_runs import PUBLISHED, log_training, make_answers, make_grid
+from compared_runs import PUBLISHED, make_answers, make_grid
 from run_folders import VARIED, make_run
 
 from groupwise.evaluation.compare import Comparison, compare_results
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.result_table import GridAxis
-from groupwise.evaluation.sources import Question, Source, read_runs
+from groupwise.evaluation.result_table import Question, Result, read_runs
 
 THIRD = {**VARIED, "manifest.json:config/grpo/beta": 0.2, "grpo/resolved.json:beta": 0.2}
 
@@ -40,11 +39,10 @@ def compare(tmp_path: Path) -> Callable[..., Comparison]:
         factors: tuple[str, ...] = ("grpo.beta",),
         names: Sequence[str] = ("first", "second", "third"),
     ) -> Comparison:
-        sources: list[Source] = []
+        sources: list[Result] = []
         for name, rows, change in zip(names, answers, changes, strict=False):
             folder = make_run(tmp_path / f"{name}-{measure}", change, predictions=rows)
-            log_training(folder, shift=float(len(sources)))
-            sources.append(Source(name, folder))
+            sources.append(Result(name, folder=str(folder)))
         question = Question(measure=measure, factors=factors, title="some runs")
         return compare_results(read_runs(sources, question))
 
@@ -67,7 +65,7 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
         changes: Mapping[str, object] | None = None,
         first: int = 0,
     ) -> Comparison:
-        sources: list[Source] = []
+        sources: list[Result] = []
         for beta, accuracy in accuracies.items():
             for size in sizes:
                 state = (states or {}).get((beta, size), "done")
@@ -76,10 +74,11 @@ def compare_grid(tmp_path: Path) -> Callable[..., Comparison]:
                     start = first * sizes.index(size)
                     rows = make_answers(accuracy, name=beta, num_items=size, first=start)
                     more = {**VARIED, **(changes or {})} if beta == "0.15" else {}
-                    log_training(make_run(folder, more, predictions=rows), shift=size / 1000)
+                    make_run(folder, more, predictions=rows)
                 error = "out of memory" if state == "failed" else ""
-                sources.append(Source(beta, folder, None, (str(size),), state, error))
-        axes = [GridAxis(key="evaluation.num_items", values=tuple(map(str, sizes)))]
+                named = {"folder": str(folder), "state": state, "error": error}
+                sources.append(Result(beta, (str(size),), **named))
+        axes = {"evaluation.num_items": tuple(map(str, sizes))}
         question = Question(factors=("grpo.beta",), title="a grid", system_axis="grpo.beta")
         return compare_results(read_runs(sources, question, axes))
 

@@ -12,7 +12,12 @@ from groupwise.core import EvaluationError
 from groupwise.evaluation.compare import Comparison, compare_results
 from groupwise.evaluation.report.comparison import list_findings, tell_comparison, write_comparison
 from groupwise.evaluation.report.phrases import LANGUAGES
-from groupwise.evaluation.sources import Question, Source, read_policies_of_runs, read_runs
+from groupwise.evaluation.result_table import (
+    Question,
+    Result,
+    read_policies_of_runs,
+    read_runs,
+)
 
 QUESTION = Question(title="seeds")
 
@@ -127,7 +132,7 @@ def test_runs_that_differ_in_more_or_in_nothing_are_refused(
     shares = {"sft": [0.7] * 3, "grpo": [0.8] * 3}
     folders = write_seeds(tmp_path, shares, seeds=range(3))
     write_seeds(tmp_path, shares, seeds=range(1, 2), changes=changes)
-    sources = [Source("side", folder) for folder in folders]
+    sources = [Result("side", folder=str(folder)) for folder in folders]
     for read in (read_policies_of_runs, lambda _, question: read_runs(sources, question)):
         with pytest.raises(EvaluationError) as caught:
             read(folders, QUESTION)
@@ -162,7 +167,8 @@ def test_sides_are_paired_where_they_have_the_same_seeds(
     seeds = range(first, first + 4)
     better = write_seeds(tmp_path / "b", {"grpo": [0.9] * 4}, seeds=seeds, changes=dict(VARIED))
     worse = write_seeds(tmp_path / "a", {"grpo": [0.6] * 4})
-    sources = [Source("b", one) for one in better] + [Source("a", one) for one in worse]
+    sources = [Result("b", folder=str(one)) for one in better]
+    sources += [Result("a", folder=str(one)) for one in worse]
     found = compare_results(read_runs(sources, replace(QUESTION, factors=("grpo.beta",))))
     (gap,) = found.pairs[0].gaps
     assert (gap.test.is_paired, gap.is_clear, found.table.is_fair) == (is_paired, True, True)
@@ -176,7 +182,8 @@ def test_sides_are_paired_where_they_have_the_same_seeds(
 def test_a_side_of_one_run_is_about_a_checkpoint(tmp_path: Path) -> None:
     better = write_seeds(tmp_path / "b", {"grpo": [0.9]}, seeds=range(1))
     worse = write_seeds(tmp_path / "a", {"grpo": [0.6] * 4})
-    sources = [Source("b", one) for one in better] + [Source("a", one) for one in worse]
+    sources = [Result("b", folder=str(one)) for one in better]
+    sources += [Result("a", folder=str(one)) for one in worse]
     found = compare_results(read_runs(sources, QUESTION))
     told = {name: "\n".join(tell_comparison(found, language=name)) for name in LANGUAGES}
     assert "about these checkpoints, not about the method" in told["en"]

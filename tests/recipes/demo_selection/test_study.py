@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from compared_runs import render
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_lists import POOL, make_entry, make_pointer
@@ -141,19 +142,18 @@ def test_what_has_not_run_is_a_question_mark_and_counts_nowhere(tmp_path):
     assert study.find_shots() == [1, 3, 4]
     (notice,) = list_notices(study, "notice.missing")
     assert notice.values == {"num_missing": 2 * len(SIZES), "num_cells": 2 * 4 * EVERY}
-    (pair,) = subtract(study, high, low, study.epochs).pairs
     # Epochs that did not run the same cells have no trend.
-    by_epoch, by_size, by_shots = pair.by_axis
-    assert {row.value: row.trend is None for row in by_shots} == {
+    text = render(subtract(study, high, low, study.epochs))[1]
+    by_shots = re.findall(r"^\| (\d) \| .+ \(over \d of 9\) \| (.+) \|$", text, re.MULTILINE)
+    assert {shots: trend == "?" for shots, trend in by_shots} == {
         "1": False,
         "2": True,
         "3": False,
         "4": True,
     }
-    assert all(row.trend is None for row in by_size)
-    assert {row.num_compared for row in by_size} == {4 * 3 - 2}
-    assert pair.trends == (None, None, None)
-    assert by_epoch[1].num_compared == EVERY
+    by_size = re.findall(r"^\| (\d+) \| .+ \(over 10 of 12\) \| (.+) \|$", text, re.MULTILINE)
+    assert by_size == [(str(size), "?") for size in SIZES]
+    assert re.search(rf"^\| 2 \| .+ \(over {EVERY} of {EVERY}\) \|$", text, re.MULTILINE)
 
 
 def test_a_subset_that_was_not_asked_as_a_whole_has_not_run(tmp_path):

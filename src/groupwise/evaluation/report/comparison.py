@@ -2,10 +2,11 @@
 
 Warnings first, then what the numbers say, a recommendation or the reasons for none, and tables;
 HTML, Markdown and JSON of the same data, in English and Chinese. Nothing is computed here but means
-over cells.
+over cells and their trends.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -34,10 +35,9 @@ _NAMED = ("first", "second", "name", "best", "rival", "better")
 def write_comparison(comparison: Comparison, folder: Path, *, language: Language = "en") -> Path:
     """Write ``comparison.html``, ``.md`` with its plots, and ``.json``; return that of the HTML."""
     html, _ = blocks.write_page(lay_out_comparison(comparison, language), folder, name="comparison")
-    # Each run has its items and answers.
-    rows = tuple(replace(one, items=None, answers={}) for one in comparison.table.results)
-    found = replace(comparison, table=replace(comparison.table, results=rows))
-    told = {**to_jsonable_python(found), "findings": to_jsonable_python([*list_findings(found)])}
+    in_runs = {"table": {"results": {"__all__": {"items", "answers"}}}}
+    told = to_jsonable_python(comparison, exclude=in_runs)
+    told["findings"] = to_jsonable_python([*list_findings(comparison)])
     write_json(folder / "comparison.json", told)
     return html
 
@@ -53,7 +53,7 @@ def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Ite
 
 def list_findings(comparison: Comparison) -> Iterator[Statement]:
     """Yield what the numbers say; the same numbers say the same."""
-    table, pairs = comparison.table, comparison.pairs
+    table, pairs, sign = comparison.table, comparison.pairs, comparison.table.measure.sign
     known = [one for one in comparison.cells if one.value is not None]
     if known and not table.axes:
         reached = [(one.system, one.value) for one in known]
@@ -66,16 +66,15 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
             why = Statement(f"why.{gap.why_none}")
             yield Statement("finding.not_compared", named | {"why": why})
         elif table.axes:
-            named |= dict(zip(("better", "worse", "equal"), pair.counts, strict=True))
-            named |= dict(zip(("clearly_better", "clearly_worse"), pair.clear, strict=True))
-            named |= {"num_cells": len(pair.gaps), "num_compared": sum(pair.counts)}
-            named |= {"mean": pair.mean, "num_tested": pair.num_tested}
+            gains = [sign * one.difference for one in pair.gaps if one.difference is not None]
+            named |= {"mean": pair.mean, "gain": sign * max(gains), "loss": sign * min(gains)}
+            named |= {"num_cells": len(pair.gaps), "num_compared": len(gains)}
+            named |= {"counts": pair.counts, "clear": pair.clear, "num_tested": pair.num_tested}
             yield Statement("finding.grid", named)
         else:
             ending = Statement("ending.none" if gap.ends is None else "ending.close")
             if gap.is_clear:
-                is_first = table.measure.sign * (gap.difference or 0.0) > 0
-                better = pair.first if is_first else pair.second
+                better = pair.first if sign * (gap.difference or 0.0) > 0 else pair.second
                 ending = Statement("ending.clear", {"better": better})
             named |= {"difference": gap.difference, "interval": gap.state_interval()}
             yield Statement("finding.gap", named | {"ending": ending})
@@ -89,9 +88,9 @@ def lay_out_comparison(
     comparison: Comparison, language: Language = "en", *, own: Path | None = None
 ) -> blocks.Page:
     """Return the page of a comparison; ``own`` is a file of further phrases, as of ``Phrases``."""
-    phrases = Phrases(language, policies=comparison.table.policies, own=own)
-    layout = ComparisonLayout(comparison, phrases)
-    table, say, name = comparison.table, layout.phrases.say, comparison.recommended
+    table, name = comparison.table, comparison.recommended
+    layout = ComparisonLayout(comparison, Phrases(language, policies=table.policies, own=own))
+    say = layout.phrases.say
     findings = tuple(map(layout.say, list_findings(comparison)))
     boxes = [blocks.Box("findings", findings, say("findings"))]
     title = "recommended" if table.is_of_methods else "recommended_checkpoint"
@@ -106,7 +105,6 @@ def lay_out_comparison(
         "differences": layout.show_differences(),
         "sides": layout.show_sides(),
         "discordant": layout.show_items(),
-        "training": layout.show_training(),
         "own_reports": layout.show_sections(),
     }
     return blocks.Page(
@@ -131,8 +129,7 @@ class ComparisonLayout:
         # Values of an axis are shown with the last part of its key.
         axis = self.table.system_axis.rpartition(".")[2]
         self.titles = {x: f"{axis} {x}" if axis else phrases.title_policy(x) for x in self.names}
-        keys = (axis.key.rpartition(".")[2] for axis in self.table.axes)
-        self.axes = [phrases.title("axis", key) for key in keys]
+        self.axes = [phrases.title("axis", key.rpartition(".")[2]) for key in self.table.axes]
 
     def title_measure(self) -> str:
         """Return ``Accuracy · test``."""
@@ -149,10 +146,10 @@ class ComparisonLayout:
             elif key == "reached":
                 shown = (f"{self.titles[name]} {words.format_share(x)}" for name, x in value)
                 values[key] = self.phrases.join(shown)
-            elif key == "at":
-                values[key] = self.place_after(value)
-            elif key == "axis":
-                values[key] = value.rpartition(".")[2]
+            elif key == "at":  # `` (epoch 1, size 200)``
+                brackets = "（{}）" if language == "zh" else " ({})"
+                parts = (f"{axis} {one}" for axis, one in zip(self.axes, value, strict=True))
+                values[key] = brackets.format(self.phrases.join(parts)) if value else ""
             elif key == "why" and isinstance(value, Mapping):
                 why = value[language]  # A clause; a key or a run at its start keeps its letters.
                 first = why.split(" ", 1)[0]
@@ -164,12 +161,6 @@ class ComparisonLayout:
             elif isinstance(value, Statement):
                 values[key] = self.say(value)
         return self.phrases.say(statement.kind, **values)
-
-    def place_after(self, cell: Coordinates) -> str:
-        """Return `` (epoch 1, size 200)``; empty without axes."""
-        brackets = "（{}）" if self.phrases.language == "zh" else " ({})"
-        parts = (f"{axis} {value}" for axis, value in zip(self.axes, cell, strict=True))
-        return brackets.format(self.phrases.join(parts)) if cell else ""
 
     def name_pair(self, pair: Pair) -> str:
         """Return ``first − second``, with the axis of systems named once."""
@@ -188,18 +179,17 @@ class ComparisonLayout:
         for name in self.names:
             results = [one for one in self.table.results if one.system == name]
             cells = [one for one in self.comparison.cells if one.system == name]
-            known = [one for one in cells if one.value is not None]
+            known = [one.value for one in cells if one.value is not None]
             note = "" if name.endswith(results[0].policy) else results[0].policy
             row = [Cell(self.titles[name], note, is_strong=self.comparison.recommended == name)]
-            mean = _average(one.value for one in known)
-            note = self.phrases.say("over", part=len(known), all=len(cells))
-            note = note if axes else _show_interval(cells[0])
-            row.append(
-                show_value(cells[0]) if mean is None else Cell(words.format_share(mean), note, mean)
-            )
+            row.append(show_value(cells[0]))
+            if axes and known:
+                over = self.phrases.say("over", part=len(known), all=len(cells))
+                row[-1] = Cell(words.format_share(fmean(known)), over, fmean(known))
             shares = [dict(cells[0].seeds).get(seed) for seed in seeds]
-            shares.append(_average(one.invalid_rate for one in known))
-            row += [_show(share, words.format_share) for share in shares]
+            rates = [one.invalid_rate for one in cells if one.invalid_rate is not None]
+            shares.append(fmean(rates) if rates else None)
+            row += [Cell(words.format_share(share), order=share) for share in shares]
             sizes = sorted({one.n for one in results if one.n is not None})
             ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
             clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
@@ -228,68 +218,52 @@ class ComparisonLayout:
         fold = Block(say("same_sides", num=len(same.rows)), "fold", blocks=(same,))
         return [*found, fold] if same.rows else found
 
-    def show_training(self) -> list[Block | Table]:
-        """Return the first values and the last of every epoch, a table for each training step."""
-        title, found = self.phrases.title, list[Block | Table]()
-        for step in dict.fromkeys(row.step for row in self.table.epochs):
-            here = [row for row in self.table.epochs if row.step == step]
-            keys = list(dict.fromkeys(key for row in here for key in row.values))
-            head = (*self.phrases.say_each("system", "epoch"), *(title("series", x) for x in keys))
-            rows = [
-                (
-                    Cell(self.titles[row.system]),
-                    Cell(str(row.epoch or self.phrases.say("first")), order=row.epoch),
-                    *(_show(row.values.get(key), words.format_plain) for key in keys),
-                )
-                for row in here
-            ]
-            name = f"{self.phrases.say('last_values')} · {step}"
-            found.append(Table(name, head, tuple(rows), num_heads=2))
-        return found
-
     def show_grids(self) -> list[Block | Table]:
         """Return a grid of values per system."""
         if not self.table.axes:
             return []
-        shown = {name: dict[Coordinates, Cell]() for name in self.names}
-        for one in self.comparison.cells:
-            shown[one.system][one.cell] = show_value(one)
-        tables = [self._tabulate_grid(self.titles[name], own) for name, own in shown.items()]
-        return [Block(self.phrases.say("grids_lead")), Block(tables=tuple(tables))]
+        shown = [
+            (title, {x.cell: show_value(x) for x in self.comparison.cells if x.system == name})
+            for name, title in self.titles.items()
+        ]
+        return [Block(self.phrases.say("grids_lead")), self._tabulate_grids(shown)]
 
-    def _tabulate_grid(self, title: str, shown: Mapping[Coordinates, Cell]) -> Table:
-        """Return a grid with the last axis as columns."""
-        last = self.table.axes[-1].values
+    def _tabulate_grids(self, shown: Iterable[tuple[str, Mapping[Coordinates, Cell]]]) -> Block:
+        """Return grids with their titles, the last axis as columns."""
+        *_, last = self.table.axes.values()
         heads = (*self.axes[:-1], *(f"{self.axes[-1]} {x}" for x in last))
-        starts = dict.fromkeys(cell[:-1] for cell in shown)
-        rows = tuple((*map(Cell, x), *(shown[*x, value] for value in last)) for x in starts)
-        return Table(title, heads, rows, len(self.axes) - 1, "heat")
+        tables: list[Table] = []
+        for title, cells in shown:
+            starts = dict.fromkeys(cell[:-1] for cell in cells)
+            rows = tuple((*map(Cell, x), *(cells[*x, value] for value in last)) for x in starts)
+            tables.append(Table(title, heads, rows, len(self.axes) - 1, "heat"))
+        return Block(tables=tuple(tables))
 
     def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test and interval; of a grid means by axis, and every cell."""
+        """Return each pair's test and interval; of a grid means by axis, and every cell.
+
+        Beside a mean stands how it changes from the first to the last value of an axis of epochs.
+        """
         pairs, say = self.comparison.pairs, self.phrases.say
         if not pairs:
             return []
-        found: list[Block | Table] = [Block(say("differences_lead"))]
-        if self.table.axes:
-            grids = [
-                self._tabulate_grid(
-                    self.name_pair(pair), {x.cell: self._show_gap(x) for x in pair.gaps}
-                )
-                for pair in pairs
-            ]
-            every = Block(say("every_cell"), "heading"), Block(tables=tuple(grids))
-            return [*found, self._tabulate_means(), *every]
-        found.append(self._tabulate_tests())
-        tested = [(pair, pair.gaps[0]) for pair in pairs if pair.gaps[0].ends]
-        intervals: list[blocks.Interval] = []
-        for pair, gap in tested:
-            ends, difference = gap.ends or (0.0, 0.0), gap.difference or 0.0
-            text = f"{words.format_points(difference)} ({self.phrases.interval(*ends)})"
-            intervals.append(blocks.Interval(self.name_pair(pair), text, difference, *ends))
-        plot = blocks.Plot("differences", self.title_measure(), axis=say("difference_axis"))
-        plots = (replace(plot, intervals=tuple(intervals)),)
-        return [*found, Block(plots=plots, kind="wide")] if intervals else found
+        lead = Block(say("differences_lead"))
+        if not self.table.axes:
+            return [lead, *self._show_tests()]
+        axes, titles, found = self.table.axes, list(map(self.name_pair, pairs)), list[Table]()
+        are_epochs = [x[1:] and re.search("epoch|checkpoint", k.lower()) for k, x in axes.items()]
+        epochs = [place for place, holds in enumerate(are_epochs) if holds][:1]
+        for place, (name, values) in enumerate(zip(self.axes, axes.values(), strict=True)):
+            others = [x for x in epochs if x != place]
+            head = name, *titles, *(f"{say('trend')}\n{title}" for _ in others for title in titles)
+            rows: list[tuple[Cell, ...]] = []
+            for value in values:
+                groups = [[x for x in pair.gaps if x.cell[place] == value] for pair in pairs]
+                trends = [_show_trend(gaps, other) for other in others for gaps in groups]
+                rows.append((Cell(value), *map(self._average_gaps, groups), *trends))
+            found.append(Table(f"{say('by_axis')} {name}", head, tuple(rows)))
+        shown = [(self.name_pair(x), {y.cell: self._show_gap(y) for y in x.gaps}) for x in pairs]
+        return [lead, *found, Block(say("every_cell"), "heading"), self._tabulate_grids(shown)]
 
     def _show_gap(self, gap: Gap) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""
@@ -300,61 +274,41 @@ class ComparisonLayout:
         shown = show_points(gap.difference, note)
         return replace(shown, text=shown.text + STAR * is_strong, is_strong=is_strong)
 
-    def _tabulate_tests(self) -> Table:
-        """Return per pair a row of difference, interval, p and what it rests on."""
+    def _show_tests(self) -> list[Block | Table]:
+        """Return per pair a row of difference, interval, p and what it rests on; and a plot."""
         say, last = self.phrases.say, "seed_share" if self.table.is_of_methods else "won_lost"
         head = ("pair", "difference", "interval", "p_holm", last)
-        rows: list[tuple[Cell, ...]] = []
+        rows, intervals = list[tuple[Cell, ...]](), list[blocks.Interval]()
         for pair in self.comparison.pairs:
             (gap,) = pair.gaps
             test, note, df, cell = gap.test, "", "", Cell(DASH)
             if isinstance(test, MethodDifference):
                 note = say("paired_by_seed" if test.is_paired else "not_paired")
-                cell = _show(test.seed_share, words.format_share)
-                if test.seed_share is not None:  # The rest is of clusters.
-                    rest = say("of_clusters", share=1 - test.seed_share)
-                    cell, df = replace(cell, note=rest), f"df {test.df:.1f}"
+                if (share := test.seed_share) is not None:  # The rest is of clusters.
+                    rest, df = say("of_clusters", share=1 - share), f"df {test.df:.1f}"
+                    cell = Cell(words.format_share(share), rest, share)
             elif test is not None:
                 wins, losses = test.count_wins(self.table.measure)
                 cell = Cell(f"{wins} : {losses}", order=wins - losses)
-            ends = self.phrases.interval(*gap.ends) if gap.ends else say("untested")
+            name, ends = self.name_pair(pair), say("untested")
+            if gap.ends and gap.difference is not None:
+                ends = self.phrases.interval(*gap.ends)
+                text = f"{words.format_points(gap.difference)} ({ends})"
+                intervals.append(blocks.Interval(name, text, gap.difference, *gap.ends))
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
-            p = _show(gap.p_holm, words.format_p_cell)
-            first = Cell(self.name_pair(pair), note)
-            rows.append((first, self._show_gap(gap), interval, p, cell))
-        return Table("", self.phrases.say_each(*head), tuple(rows))
+            p = DASH if gap.p_holm is None else words.format_p_cell(gap.p_holm)
+            rows.append(
+                (Cell(name, note), self._show_gap(gap), interval, Cell(p, order=gap.p_holm), cell)
+            )
+        title, axis = self.title_measure(), say("difference_axis")
+        plot = blocks.Plot("differences", title, axis=axis, intervals=tuple(intervals))
+        drawn = [Block(plots=(plot,), kind="wide")] if intervals else []
+        return [Table("", self.phrases.say_each(*head), tuple(rows)), *drawn]
 
-    def _tabulate_means(self) -> Table:
-        """Return by pair the mean difference of all cells and by the values of each axis."""
-        pairs, say, sign = self.comparison.pairs, self.phrases.say, self.table.measure.sign
-        titles = list(map(self.name_pair, pairs))
-        columns: dict[str, dict[str, Cell]] = {title: {} for title in titles}
-        columns |= {f"{say('trend')}\n{title}": {} for title in titles}
-        for pair, title in zip(pairs, titles, strict=True):
-            gains = [sign * gap.difference for gap in pair.gaps if gap.difference is not None]
-            over = say("over", part=len(gains), all=len(pair.gaps))
-            clear = say("of", part=sum(pair.clear), all=pair.num_tested)
-            own, trends = columns[title], columns[f"{say('trend')}\n{title}"]
-            own[say("mean")] = show_points(pair.mean, over)
-            own[say("best_gain")] = show_points(sign * max(gains) if gains else None)
-            own[say("worst_loss")] = show_points(sign * min(gains) if gains else None)
-            own[say("better_worse_equal")] = Cell(" : ".join(map(str, pair.counts)))
-            own[say("survive")] = Cell(clear if pair.num_tested else say("untested"))
-            parts = zip(self.axes, self.table.axes, pair.by_axis, pair.trends, strict=True)
-            for name, axis, means, trend in parts:
-                for one in means:
-                    over = say("over", part=one.num_compared, all=one.num_cells)
-                    own[f"{name} {one.value}"] = show_points(one.mean, over)
-                    if not axis.has_epochs and any(x.has_epochs for x in self.table.axes):
-                        trends[f"{name} {one.value}"] = show_points(one.trend)
-                if axis.has_epochs:
-                    own[say("trend")] = show_points(trend)
-        shown = {title: own for title, own in columns.items() if own}
-        rows = tuple(
-            (Cell(label), *(own.get(label, Cell("")) for own in shown.values()))
-            for label in columns[titles[0]]
-        )
-        return Table("", (say("by_axis"), *shown), rows)
+    def _average_gaps(self, gaps: Sequence[Gap]) -> Cell:
+        known = [gap.difference for gap in gaps if gap.difference is not None]
+        over = self.phrases.say("over", part=len(known), all=len(gaps))
+        return show_points(fmean(known) if known else None, over)
 
     def show_items(self) -> list[Block | Table]:
         """Return the first items that two runs of a pair differ in, with both answers."""
@@ -372,19 +326,15 @@ class ComparisonLayout:
                 row.append(Cell((a.labels[place] if a.labels else None) or DASH))
                 for side, items in zip(sides, (a, b), strict=True):
                     answer = side.answers.get(a.ids[place])
-                    text = answer.text if answer else ""
-                    row.append(Cell(text or DASH, self._mark(float(items.values[place]))))
+                    text, value = answer.text if answer else "", float(items.values[place])
+                    mark = "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
+                    mark = mark if value in (0, 1) else words.format_coefficient(value)
+                    row.append(Cell(text or DASH, mark))
                 rows.append(tuple(row))
             lead = Block(say("discordant_lead", shown=len(rows), all=len(unlike)))
             head = (*self.phrases.say_each("item", "truth"), pair.first, pair.second)
             found += [lead, Table(self.name_pair(pair), head, tuple(rows), kind="wrap items")]
         return found
-
-    def _mark(self, value: float) -> str:
-        """Return a tick for the best value, a cross for the worst, or the score between them."""
-        if value not in (0, 1):
-            return words.format_coefficient(value)
-        return "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
 
     def show_sections(self) -> list[Block | Table]:
         """Return what the recipe of each system adds to its report."""
@@ -403,7 +353,10 @@ def show_value(one: Result) -> Cell:
     """Return the value of a cell, ``?`` where it has not run, a dash where it has none."""
     if one.value is None:
         return Cell(DASH if one.state == "inapplicable" else NOT_RUN, hint=one.error)
-    return Cell(words.format_share(one.value), _show_interval(one), one.value)
+    ends = ""
+    if one.low is not None and one.high is not None:
+        ends = words.format_share_interval(one.low, one.high)
+    return Cell(words.format_share(one.value), ends, one.value)
 
 
 def show_points(value: float | None, note: str = "") -> Cell:
@@ -414,16 +367,13 @@ def show_points(value: float | None, note: str = "") -> Cell:
     return Cell(text, note, value)
 
 
-def _show(value: Any, form: Callable[..., str], **named: Any) -> Cell:
-    return Cell(DASH if value is None else form(value, **named), order=value)
+def _show_trend(gaps: Sequence[Gap], place: int) -> Cell:
+    """Return how differences change from the first to the last epoch, on average over cells.
 
-
-def _average(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
-def _show_interval(one: Result) -> str:
-    if one.low is None or one.high is None:
-        return ""
-    return words.format_share_interval(one.low, one.high)
+    It is ``?`` where other cells of the first have run than of the last.
+    """
+    first, *_, last = dict.fromkeys(gap.cell[place] for gap in gaps)
+    ends = [[gap.difference for gap in gaps if gap.cell[place] == x] for x in (first, last)]
+    known = [(one, two) for one, two in zip(*ends, strict=True) if (one, two) != (None, None)]
+    changes = [two - one for one, two in known if one is not None and two is not None]
+    return show_points(fmean(changes) if len(changes) == len(known) > 0 else None)
