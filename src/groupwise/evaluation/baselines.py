@@ -125,8 +125,7 @@ def predict_picture_only(
     labels = _read_labels(train, at_least=2)
     thumbnails = _look([*train, *test], lambda one: one.resize((32, 24)))
     seen = [(np.asarray(own, np.float32) / np.float32(255)).ravel() for own in thumbnails]
-    seed = derive_seed(seed, "picture_only")
-    forest = RandomForestClassifier(n_estimators=200, n_jobs=-1, random_state=seed)
+    forest = RandomForestClassifier(200, n_jobs=-1, random_state=derive_seed(seed, "picture_only"))
     model = _fit(forest, seen[: len(train)], labels)
     rows = model.predict_proba(seen[len(train) :]) if test else ()
     return _make_predictions(test, PICTURE_ONLY, split, model.classes_, rows)

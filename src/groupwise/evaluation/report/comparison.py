@@ -286,7 +286,7 @@ class ComparisonLayout:
         for pair, gap in tested:
             ends, difference = gap.ends or (0.0, 0.0), gap.difference or 0.0
             text = f"{words.format_points(difference)} ({self.phrases.interval(*ends)})"
-            intervals.append(blocks.Interval(self.name_pair(pair), text, difference, *ends))
+            intervals.append((self.name_pair(pair), text, difference, *ends))
         plot = blocks.Plot("differences", self.title_measure(), axis=say("difference_axis"))
         plots = (replace(plot, intervals=tuple(intervals)),)
         return [*found, Block(plots=plots, kind="wide")] if intervals else found

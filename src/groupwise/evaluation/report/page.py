@@ -73,15 +73,8 @@ class Table:
             raise ValueError(f"rows of {sorted(widths)} cells in the table {self.title!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A share, or a difference of shares, with its 95 % interval: a row of a plot."""
-
-    title: str
-    text: str  # the numbers in words
-    value: float
-    low: float
-    high: float
+Interval = tuple[str, str, float, float, float]
+"""A row of a plot: its title, the numbers in words, a share or a difference, and its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +102,7 @@ class Plot:
         values = [(title, series.values) for title, series, _ in self.lines]
         ends = [(x, *map(words.format_plain, (y[0], y[-1]))) for x, y in values]
         told = [f"{x} {first} → {last}".strip() for x, first, last in ends]
-        told += [f"{x.title} {x.text}" for x in self.intervals]
+        told += [f"{title} {text}" for title, text, *_ in self.intervals]
         return f"{self.title}: {'; '.join(told)}"
 
 
@@ -290,10 +283,10 @@ def render_svg(plot: Plot) -> bytes:
         formatter = FuncFormatter(lambda value, _: form(value))
         (axes.xaxis if num else axes.yaxis).set_major_formatter(formatter)
         if num:
-            values, lows, highs = np.array([(x.value, x.low, x.high) for x in plot.intervals]).T
+            values, lows, highs = np.array([ends for _, _, *ends in plot.intervals]).T
             look = {"color": PALETTE[0], "lw": 1.6, "ms": 4.5, "capsize": 2.5, "fmt": "o"}
             axes.errorbar(values, range(num), xerr=(values - lows, highs - values), **look)
-            axes.set_yticks(range(num), [shorten(one.title, 34) for one in plot.intervals])
+            axes.set_yticks(range(num), [shorten(title, 34) for title, *_ in plot.intervals])
             axes.set_ylim(num - 0.5, -0.5)
             axes.locator_params("x", nbins=7)
             axes.axvline(0, color="#5b6470", lw=0 if plot.are_shares else 1)

@@ -79,17 +79,16 @@ class Report:
             return default
 
         read_object, read_list = partial(read_json, kind=dict), partial(read_json, kind=list)
-        read_rows, read_prompts = predictions.read_predictions, predictions.read_prompts
         self.policies, self.measures = predictions.read_policies(folder), read_measures(folder)
         self.phrases = Phrases(language, policies=self.policies)
         self.say, self.title_policy = self.phrases.say, self.phrases.title_policy
         self.manifest = read("manifest.json", read_manifest, {})
-        self.predictions = read(_PREDICTIONS, read_rows, [])
+        self.predictions = read(_PREDICTIONS, predictions.read_predictions, [])
         self.metrics = read(_METRICS, read_metrics, [])
         self.comparisons = read("evaluate/comparisons.json", read_comparisons, [])
         # What was found in the data and in the rewards.
         self.audits = {x: read(x, read_object, {}, is_due=x in _NEEDED) for x in _AUDITS}
-        asked = predictions.Prompts()
+        asked, read_prompts = predictions.Prompts(), predictions.read_prompts
         self.asked = read("evaluate/prompts.json", read_prompts, asked, is_due=False)
         self.sections = read("evaluate/sections.json", page.read_sections, (), is_due=False)
         # Commands that the run can be given to, what trainings logged, and what GRPO checked first.
@@ -330,12 +329,9 @@ class Report:
             # Without predictions nobody knows the clusters.
             blocks += [Block(split, "heading"), *([lead] if clusters else []), table]
         if self.main:
-            values = [(name, own[main]) for name, own in self.main.items()]
+            values = [(self.title_policy(name), own[main]) for name, own in self.main.items()]
             intervals = tuple(
-                page.Interval(
-                    self.title_policy(name), page.describe_metric(x), x.value, x.low, x.high
-                )
-                for name, x in values
+                (title, page.describe_metric(x), x.value, x.low, x.high) for title, x in values
             )
             title = f"{self._title(main)} · {self.split}"
             plot = page.Plot("headline", title, are_shares=True, intervals=intervals)
