@@ -16,15 +16,15 @@ taken. Folds divide clusters: items that resemble each other never stand on both
 import random
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from groupwise.core import EvaluationError, Example, derive_seed, open_picture
 from groupwise.evaluation.predictions import Prediction, RunPolicy
@@ -38,19 +38,16 @@ show (``shown``) and texts are about (``asked``); all others are features of pub
 Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
 """Returns features (examples, width) by what they are, such as those of a published model."""
 
-MAJORITY = RunPolicy(
+_describe = partial(RunPolicy, kind="baseline", step="baselines", trained_on=("train",))
+MAJORITY = _describe(
     name="majority",
     title="Majority label",
     title_zh="多数标签",
     note="always the most frequent training label",
     note_zh="总是回答训练中最常见的标签",
-    kind="baseline",
-    step="baselines",
-    trained_on=("train",),
     blind_to=("everything",),
 )
-TEXT_ONLY = replace(  # blind in a task with pictures only
-    MAJORITY,
+TEXT_ONLY = _describe(  # blind in a task with pictures only
     name="text_only",
     title="Text only",
     title_zh="仅文字",
@@ -58,8 +55,7 @@ TEXT_ONLY = replace(  # blind in a task with pictures only
     note_zh="从文字的词与字学得，不用语言模型",
     blind_to=("picture",),
 )
-PICTURE_ONLY = replace(
-    MAJORITY,
+PICTURE_ONLY = _describe(
     name="picture_only",
     title="Picture only",
     title_zh="仅图片",
@@ -67,8 +63,7 @@ PICTURE_ONLY = replace(
     note_zh="只看图片，看不到文字",
     blind_to=("text",),
 )
-NEAREST = replace(
-    MAJORITY,
+NEAREST = _describe(
     name="nearest",
     title="Nearest example",
     title_zh="最近样本",
@@ -76,14 +71,12 @@ NEAREST = replace(
     note_zh="文字最相近的训练样本的答案",
     blind_to=("picture",),
 )
-JOINT = replace(
-    MAJORITY,
+JOINT = _describe(
     name="joint",
     title="Joint baseline",
     title_zh="联合基线",
     note="the best of several small classical models; sees all that the policy sees",
     note_zh="几个小型经典模型中最好的一个；能看到策略所见的一切",
-    blind_to=(),
 )
 
 MAX_ROWS = 4000
@@ -102,10 +95,9 @@ def predict_majority(
 
     Probabilities are the training shares; the seed changes nothing.
     """
-    counts = Counter(_read_labels(train))
-    names = sorted(counts)
-    shares = np.asarray([[counts[name] / len(train) for name in names]] * len(test))
-    return _make_predictions(test, MAJORITY, split, names, shares)
+    model = _fit(None, train, _read_labels(train))
+    rows = model.predict_proba(test) if test else ()
+    return _make_predictions(test, MAJORITY, split, model.classes_, rows)
 
 
 def predict_text_only(
@@ -115,8 +107,7 @@ def predict_text_only(
     labels, texts = _read_labels(train, at_least=2), [read_text(example) for example in train]
     if not any(text.strip() for text in texts):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
-    model = _regress(_count_words(texts), random_state=derive_seed(seed, "text_only"))
-    model.fit(texts, labels)
+    model = _fit(_regress(_count_words(texts)), texts, labels)
     rows = model.predict_proba([read_text(example) for example in test]) if test else ()
     return _make_predictions(test, TEXT_ONLY, split, model.classes_, rows)
 
@@ -132,13 +123,10 @@ def predict_picture_only(
         what = "the picture-only baseline needs the same number of pictures in every example"
         raise EvaluationError(what, got=f"{numbers} pictures")
     labels = _read_labels(train, at_least=2)
-    pictures = {p.digest: Path(p.path) for e in [*train, *test] for p in e.pictures}
-    small = {name: open_picture(path).resize((32, 24)) for name, path in pictures.items()}
-    known = {k: np.asarray(v, np.float32).ravel() / np.float32(255) for k, v in small.items()}
-    seen = [np.concatenate([known[p.digest] for p in e.pictures]) for e in [*train, *test]]
-    seed = derive_seed(seed, "picture_only")
-    model = RandomForestClassifier(n_estimators=200, n_jobs=-1, random_state=seed)
-    _fit(model, seen[: len(train)], labels)
+    thumbnails = _look([*train, *test], lambda one: one.resize((32, 24)))
+    seen = [(np.asarray(own, np.float32) / np.float32(255)).ravel() for own in thumbnails]
+    forest = RandomForestClassifier(200, n_jobs=-1, random_state=derive_seed(seed, "picture_only"))
+    model = _fit(forest, seen[: len(train)], labels)
     rows = model.predict_proba(seen[len(train) :]) if test else ()
     return _make_predictions(test, PICTURE_ONLY, split, model.classes_, rows)
 
@@ -147,20 +135,17 @@ def predict_nearest(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
     """Answer what is right for the training example whose text is most alike (TF-IDF, cosine)."""
-    from sklearn.neighbors import NearestNeighbors
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
 
     labels = _read_labels(train)
     if not test:
         return []
     texts = [read_text(example) or " " for example in train]
-    words = _count_words(texts)
-    search = NearestNeighbors(n_neighbors=1, metric="cosine").fit(words.fit_transform(texts))
-    asked = words.transform([read_text(example) for example in test])
-    places: NDArray[np.intp] = search.kneighbors(asked, return_distance=False)
-    nearest = [labels[int(place)] for place in places[:, 0]]
-    names = sorted(set(nearest))
-    rows = np.asarray([[float(name == own) for name in names] for own in nearest])
-    return _make_predictions(test, NEAREST, split, names, rows)
+    search = make_pipeline(_count_words(texts), KNeighborsClassifier(1, metric="cosine"))
+    nearest = _fit(search, texts, labels).predict([read_text(example) for example in test])
+    names = np.unique(nearest)
+    return _make_predictions(test, NEAREST, split, names, nearest[:, None] == names)
 
 
 Predict = Callable[[Features], Numbers]
@@ -216,15 +201,14 @@ def predict_joint(
     learners = _list_models(features, derive_seed(seed, JOINT.name) if can_rank else seed)
     learn = [*learners.values()][-1]
     if can_rank:
-        make: Any = lambda _: StandardScaler()  # noqa: E731
-        for name in [name for name in features if name not in _SEEN]:
-            learners[name] = partial(_learn_line, part=name, make=make, strength=0.01)
+        line = partial(_learn_line, make=lambda _: StandardScaler(), strength=0.01)
+        learners |= {name: partial(line, part=name) for name in features if name not in _SEEN}
         folds, candidates = _divide(features, NUM_FOLDS), list[Candidate]()
         for name, one in learners.items():
             num_right = 0
             for rows, held in folds:
-                names, predict = _learn_several(_take(features, rows), labels[rows], one)
-                predicted = names[predict(_take(features, held)).argmax(axis=1)]
+                shares = one(_take(features, rows), labels[rows])(_take(features, held))
+                predicted = np.unique(labels[rows])[shares.argmax(axis=1)]
                 num_right += int((predicted == labels[held]).sum())
             candidates.append(Candidate(name, num_right / len(labels), one))
         candidates.sort(key=lambda one: -one.accuracy)
@@ -234,12 +218,6 @@ def predict_joint(
         return []
     rows = learn(features, labels)(read_features(test, read=read, like=features, embed=embed))
     return _make_predictions(test, JOINT, split, np.unique(labels), rows)
-
-
-def _learn_several(features: Features, labels: Names, learn: Learn) -> tuple[Names, Predict]:
-    """Return the labels that there are, and what was learned; of one label there is nothing to."""
-    names = np.unique(labels)
-    return names, (learn if len(names) > 1 else _learn_shares)(features, labels)
 
 
 def _take(features: Features, rows: NDArray[np.intp]) -> Features:
@@ -265,7 +243,7 @@ def _list_models(features: Features, seed: int) -> dict[str, Learn]:
     if have_pixels:
         models["pictures"] = partial(trees, parts=("pixels",))
     if not models:
-        models["nothing"] = _learn_shares
+        models["nothing"] = partial(_learn_line, part="texts")
     if not (have_pixels and have_texts):
         return models
     models["pictures and words"] = partial(trees, parts=("pixels", "texts"))
@@ -282,17 +260,11 @@ def _list_models(features: Features, seed: int) -> dict[str, Learn]:
     return models
 
 
-def _learn_shares(features: Features, labels: Names) -> Predict:
-    _, counts = np.unique(labels, return_counts=True)
-    return lambda other: np.tile(counts / len(labels), (len(other["texts"]), 1))
-
-
 def _learn_line(
-    features: Features, labels: Names, *, part: str, make: Callable[[Any], Any], strength: float
+    features: Features, labels: Names, *, part: str, make: Any = None, strength: float = 1.0
 ) -> Predict:
     seen = features[part]
-    model = _regress(make(seen), C=strength)
-    _fit(model, seen, labels)
+    model = _fit(_regress(make(seen), C=strength) if make else None, seen, labels)
     return lambda other: model.predict_proba(other[part])
 
 
@@ -304,6 +276,8 @@ def _learn_trees(
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.pipeline import make_pipeline
 
+    if len({*labels}) < 2:  # of one label there is nothing to see
+        return _learn_line(features, labels, part="texts")
     topics: dict[str, Any] = {}
     for part in parts:
         if part != "pixels":
@@ -314,12 +288,11 @@ def _learn_trees(
             topics[part] = make_pipeline(words, svd)
 
     def view(other: Features) -> Numbers:
-        seen = [other[part] for part in parts]
-        columns = zip(parts, seen, strict=True)
-        return np.hstack([topics[p].transform(s) if p in topics else s for p, s in columns])
+        seen = (topics[p].transform(other[p]) if p in topics else other[p] for p in parts)
+        return np.hstack([*seen])
 
-    model: Any = ExtraTreesClassifier(60, random_state=seed, n_jobs=-1)
-    _fit(model, view(features), labels)
+    trees = ExtraTreesClassifier(60, random_state=seed, n_jobs=-1)
+    model = _fit(trees, view(features), labels)
     return lambda other: model.predict_proba(view(other))
 
 
@@ -332,7 +305,7 @@ def _learn_agreement(features: Features, labels: Names, *, learn: Learn) -> Pred
     for rows, held in _divide(features, 2):
         agree = _learn_concepts(_take(features, rows), learn)
         agreement[held] = agree(_take(features, held))
-    model = _regress("passthrough").fit(agreement, labels)
+    model = _fit(_regress("passthrough"), agreement, labels)
     agree = _learn_concepts(features, learn)
     return lambda other: model.predict_proba(agree(other))
 
@@ -344,7 +317,8 @@ def _learn_concepts(features: Features, learn: Learn) -> Predict:
     models: list[tuple[Names, Predict]] = []
     for part, told, learn_part in (("pixels", "shown", learn), ("texts", "asked", reading)):
         _, rows = np.unique(features[part], axis=0, return_index=True)
-        models.append(_learn_several(_take(features, rows), features[told][rows], learn_part))
+        names = features[told][rows]
+        models.append((np.unique(names), learn_part(_take(features, rows), names)))
 
     def agree(other: Features) -> Numbers:
         both = np.ones((len(other["texts"]), len(concepts)))
@@ -357,13 +331,17 @@ def _learn_concepts(features: Features, learn: Learn) -> Predict:
     return agree
 
 
-def _fit(model: Any, seen: Any, labels: Sequence[str] | Names) -> None:
-    """Fit a model; what grew in several threads answers in one, which adds up the same way."""
+def _fit(model: Any, seen: Any, labels: Sequence[str] | Names) -> Any:
+    """Return the model that has learned; without one, or of one label, it says their shares."""
+    from sklearn.dummy import DummyClassifier
+
+    model = DummyClassifier() if model is None or len({*labels}) < 2 else model
     with warnings.catch_warnings():  # there may be almost as many labels as examples
         warnings.filterwarnings("ignore", message="The number of unique classes")
         model.fit(seen, labels)
-    if "n_jobs" in model.get_params():
+    if "n_jobs" in model.get_params():  # what grew in several threads adds up the same way in one
         model.set_params(n_jobs=1)
+    return model
 
 
 def _regress(step: Any, **options: Any) -> Any:
@@ -424,8 +402,10 @@ def read_features(
     if like is not None:
         width = like["pixels"].shape[1] if "pixels" in like else 0
     if width:
-        known: dict[str, Numbers] = {}
-        features["pixels"] = np.stack([_read_pixels(one, width, known) for one in examples])
+        # Of several the mean, the lowest and the highest; of none it is 0.
+        seen = [np.stack(own or [np.zeros(_NUM_FEATURES)]) for own in _look(examples, _measure)]
+        rows = [np.concatenate((own.mean(0), own.min(0), own.max(0))) for own in seen]
+        features["pixels"] = np.stack(rows)[:, :width]
     words = [str(example.fields.get(read) or " ") for example in examples] if read else []
     if any(one.strip() for one in words) if like is None else "words" in like:
         features["words"] = np.asarray(words)
@@ -435,22 +415,21 @@ def read_features(
     return features
 
 
-def _read_pixels(example: Example, width: int, known: dict[str, Numbers]) -> Numbers:
-    """Return the mean (width,) over pictures, or mean, lowest and highest; of none it is 0."""
-    if not example.pictures:
-        return np.zeros(width)
-    for picture in example.pictures:
-        if picture.digest not in known:
-            # A thumbnail, where its edges are, and how often which colours are in it.
-            image = open_picture(Path(picture.path))
-            pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
-            gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
-            edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
-            flat = pixels.reshape(-1, 3)
-            colours = [np.histogram(c, _NUM_BINS, (0, 1))[0] / c.size for c in flat.T]
-            known[picture.digest] = np.concatenate([pixels.ravel(), *edges, *colours])
-    own = np.stack([known[picture.digest] for picture in example.pictures])
-    return np.concatenate((own.mean(0), own.min(0), own.max(0)))[:width]
+def _look(examples: Iterable[Example], at: Callable[[Image.Image], Any]) -> list[list[Any]]:
+    """Return what is seen of each example's pictures; each is opened once."""
+    paths = {one.digest: Path(one.path) for example in examples for one in example.pictures}
+    known = {digest: at(open_picture(path)) for digest, path in paths.items()}
+    return [[known[one.digest] for one in example.pictures] for example in examples]
+
+
+def _measure(image: Image.Image) -> Numbers:
+    """Return a thumbnail, where its edges are, and how often which colours are in it."""
+    pixels = np.asarray(image.resize(_SMALL), dtype=np.float64) / 255
+    gray = np.asarray(image.convert("L").resize(_EDGES), dtype=np.float64) / 255
+    edges = [np.abs(g).reshape(_GRID).mean((1, 3)).ravel() for g in np.gradient(gray)]
+    flat = pixels.reshape(-1, 3)
+    colours = [np.histogram(c, _NUM_BINS, (0, 1))[0] / c.size for c in flat.T]
+    return np.concatenate([pixels.ravel(), *edges, *colours])
 
 
 def read_text(example: Example) -> str:

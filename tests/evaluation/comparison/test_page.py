@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from compared_runs import make_answers, render
 from run_folders import VARIED
+from written_pages import list_plots
 
 from groupwise.evaluation.compare import Comparison
 from groupwise.evaluation.predictions import Language, Prediction
@@ -17,7 +18,7 @@ from groupwise.evaluation.report.comparison import (
     tell_comparison,
     write_comparison,
 )
-from groupwise.evaluation.report.page import Section, Table, list_plots, render_svg, write_sections
+from groupwise.evaluation.report.page import Section, Table, render_svg, write_sections
 from groupwise.evaluation.report.phrases import LANGUAGES
 
 Compare = Callable[..., Comparison]

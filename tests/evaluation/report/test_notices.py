@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from agreement import draw_agreement
 from run_folders import POLICIES
+from written_pages import show_page
 
 from groupwise.core import Example, append_jsonl, write_json, write_jsonl
 from groupwise.evaluation.baselines import (
@@ -32,9 +33,8 @@ from groupwise.evaluation.predictions import (
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.report.page import render_html
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.evaluation.report.run import Report, judge_difference, lay_out
+from groupwise.evaluation.report.run import Report, judge_difference
 from groupwise.evaluation.statistics import PairedComparison, write_comparisons
 
 LABELS = ("on-task", "off-task")
@@ -199,7 +199,7 @@ def test_each_notice_is_given_for_its_run_in_both_languages(
     (text,) = [one[2] for one in list_notices(run) if one[1] == kind]
     assert told in text
     assert [one[1] for one in list_notices(run, "zh")] == [one[1] for one in list_notices(run)]
-    html = render_html(lay_out(Report(run), "zh"))
+    html = show_page(Report(run, "zh").lay_out())[0]
     assert html.index('<ul class="notices"') < html.index("<section")
 
 
@@ -219,7 +219,7 @@ def test_errors_come_first_and_infos_of_audits_are_no_notices(make_run: Make) ->
         ("error", "Leak."),
         ("warning", "Odd."),
     ]
-    html = render_html(lay_out(Report(run)))
+    html = show_page(Report(run).lay_out())[0]
     assert html.index('<section id="data"') < html.index("Fine.")
 
 
@@ -254,7 +254,7 @@ def test_only_a_policy_that_is_shown_to_be_of_use_is_offered(
     items = read_predictions(run / "evaluate/predictions.jsonl")
     pairs = [(name, "grpo") for name in ("prompt", "sft") if name in answers]
     write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
-    html = render_html(lay_out(Report(run), language))
+    html = show_page(Report(run, language).lay_out())[0]
     for shown in ("groupwise serve", "export-model"):
         assert (shown in html) == is_good
 

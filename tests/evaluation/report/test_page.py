@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from run_folders import POLICIES
+from written_pages import list_plots, show_page
 
 from groupwise.core import DataError, EvaluationError
+from groupwise.evaluation.alarms import Series
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report import page as pages
@@ -25,8 +27,8 @@ from groupwise.evaluation.report.page import Block, Cell, Page, Table
 from groupwise.evaluation.report.phrases import Phrases, mark_code
 
 LINES = tuple(
-    pages.Line(name, range(len(values)), values, "#123456")
-    for name, values in (("rising", (0.1, 0.2, 0.4)), ("long", [1.0] * 50))
+    (name, Series(name, tuple(range(len(values))), values), "#123456")
+    for name, values in (("rising", (0.1, 0.2, 0.4)), ("long", (1.0,) * 50))
 )
 PLOTS = (
     pages.Plot("one-line", "a plot", LINES[:1], "step", are_shares=True),
@@ -64,14 +66,14 @@ def test_every_block_stands_in_both_forms() -> None:
     shown = ("within", "a point", "of numbers", "1.5", "0–3", "new", "inner", "an item", "said no")
     more = ("truth: yes", "no picture", "on demand", "at the bottom", "a reason")
     most = ("line one", "line two", "the end")
-    for text in (pages.render_html(PAGE), pages.render_markdown(PAGE, folder="x")):
+    for text in show_page(PAGE):
         body = text.rpartition("</style>")[2]
         places = {words: body.count(words) for words in (*shown, *more, *most)}
         assert places == dict.fromkeys(places, 1)
 
 
 def test_only_what_is_marked_as_code_is_markup() -> None:
-    html, markdown = pages.render_html(PAGE), pages.render_markdown(PAGE, folder="x")
+    html, markdown = show_page(PAGE)
     assert "see <code>a/b_c.json</code> &lt;b&gt; *now*" in html
     assert r"see `a/b_c.json` &lt;b> \*now\*" in markdown
 
@@ -81,16 +83,15 @@ def test_only_what_is_marked_as_code_is_markup() -> None:
 )
 def test_notices_come_first_and_say_their_level(level: Any, told: str) -> None:
     page = replace(PAGE, notices=(pages.Notice(level, "Look here.", "a.json"),))
-    html = pages.render_html(page)
+    html, markdown = show_page(page)
     assert f'<li class="{level}"><b>{told}</b> Look here. <code>a.json</code></li>' in html
     assert "All was checked." not in html
-    assert "All was checked." in pages.render_html(PAGE)
-    markdown = pages.render_markdown(page, folder="x")
+    assert "All was checked." in show_page(PAGE)[0]
     assert markdown.index(f"> **{told}:** Look here. (`a.json`)") < markdown.index("It works.")
 
 
 def test_plots_are_found_in_folds_saved_and_removed_when_gone(tmp_path: Path) -> None:
-    assert pages.list_plots(PAGE) == list(PLOTS)
+    assert list_plots(PAGE) == list(PLOTS)
     html, markdown = pages.write_page(PAGE, tmp_path, name="test")
     links = re.findall(r"]\((test/[^)]+)\)", markdown.read_text("utf-8"))
     assert links == ["test/one-line.svg", "test/two.svg"]
@@ -146,7 +147,8 @@ def test_no_text_is_markup(text: str) -> None:
         boxes=(pages.Box("findings", (text,), text, (text,)),),
         parts=(pages.Part("all", text, blocks),),
     )
-    tokens = MarkdownIt("commonmark").enable("table").parse(pages.render_markdown(page, folder="x"))
+    html, markdown = show_page(page)
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
     inner = [one for token in tokens for one in (token.children or ())]
     kinds = {token.type for token in tokens} | {one.type for one in inner}
     assert not kinds & {"html_block", "html_inline", "link_open", "image", "fence", "hr"}
@@ -158,25 +160,25 @@ def test_no_text_is_markup(text: str) -> None:
     tags = list[str]()
     reader = HTMLParser()
     reader.handle_starttag = lambda tag, attrs: tags.append(tag)  # pyright: ignore[reportAttributeAccessIssue]
-    reader.feed(pages.render_html(page).rpartition("</style>")[2])
+    reader.feed(html.rpartition("</style>")[2])
     assert not {"script", "img"} & set(tags)
     assert tags.count("b") == 1  # of the notice's level
 
 
 def test_what_commands_a_terminal_or_turns_text_around_is_seen() -> None:
     page = replace(PAGE, lead="\x1b[31mred\x1b[0m \u202eleft \ue000open {0}")
-    for text in (pages.render_html(page), pages.render_markdown(page, folder="x")):
+    for text in show_page(page):
         assert not set(text) & {"\x1b", "\u202e", "\ue000"}
         assert "␛[31mred" in text.replace("\\[", "[")
 
 
 def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
-    html = pages.render_html(PAGE)
+    html, _ = show_page(PAGE)
     rule = html.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0]
     told = dict(part.strip().split(" ", 1) for part in unescape(rule).split(";"))
     assert (told["default-src"], told["img-src"]) == ("'none'", "data:")
     assert "<script" not in html
-    sortable = pages.render_html(replace(PAGE, is_sortable=True))
+    sortable, _ = show_page(replace(PAGE, is_sortable=True))
     script = sortable.partition("<script>")[2].partition("</script>")[0]
     digest = b64encode(sha256(script.encode()).digest()).decode()
     assert told["script-src"] == f"'sha256-{digest}'"
@@ -185,17 +187,8 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
 def test_cells_stay_cells() -> None:
     assert pages.escape_cell(" 94.2\u00a0% ") == "94.2\u00a0%"
     assert pages.escape_cell("a|b\n*c* <d>") == r"a\|b \*c\* &lt;d>"
-    assert pages.name_file("confusion", "my policy/(v2) 我") == "confusion-my-policy-v2-我"
     with pytest.raises(ValueError, match="cells in the table 'odd'"):
         Table("odd", ("a",), (("1", "2"),))
-
-
-def test_smoothing_is_light_and_keeps_constants() -> None:
-    for num in (1, 39, 40, 120, 400):
-        assert pages.smooth([0.5] * num) == pytest.approx([0.5] * num)
-    assert pages.smooth([1.0, 5.0, 2.0]) == [1.0, 5.0, 2.0]
-    peak = pages.smooth([0.0] * 20 + [3.0] + [0.0] * 20)
-    assert peak[18:23] == pytest.approx([0.0, 1.0, 1.0, 1.0, 0.0])
 
 
 LONG = (

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from run_folders import POLICIES
+from written_pages import list_plots, show_page
 
 from groupwise.core import DataError, EvaluationError, digest_file, write_json, write_jsonl
 from groupwise.evaluation.metrics import Metric, compute_metrics, read_metrics, write_metrics
@@ -24,17 +25,9 @@ from groupwise.evaluation.predictions import (
     write_policies,
     write_predictions,
 )
-from groupwise.evaluation.report.page import (
-    Section,
-    Table,
-    list_plots,
-    render_html,
-    render_markdown,
-    render_svg,
-    write_sections,
-)
+from groupwise.evaluation.report.page import Section, Table, render_svg, write_sections
 from groupwise.evaluation.report.phrases import LANGUAGES, format_share
-from groupwise.evaluation.report.run import Report, choose_mistakes, lay_out, write_report
+from groupwise.evaluation.report.run import Report, choose_mistakes, write_report
 
 Rows = Callable[..., list[Prediction]]
 One = Callable[..., Prediction]
@@ -49,11 +42,11 @@ HOSTILE = "<script>x</script> $1$ \x1b[31m \u202eleft | `x` \ue000open {0}"
 
 
 def to_html(run: Path, language: Language = "en") -> str:
-    return render_html(lay_out(Report(run), language))
+    return show_page(Report(run, language).lay_out())[0]
 
 
 def to_markdown(run: Path, language: Language = "en") -> str:
-    return render_markdown(lay_out(Report(run), language), folder="report")
+    return show_page(Report(run, language).lay_out())[1]
 
 
 def write_run(run: Path, items: list[Prediction], turns: dict[str, str] | None = None) -> Path:
@@ -420,7 +413,7 @@ def test_trainings_of_any_name_have_curves_and_need_their_check(tmp_path: Path) 
     write_json(tmp_path / "stage_one/on_policy.json", {"num_tokens": 7, "max_kl": None})
     write_jsonl(tmp_path / "warm/metrics.jsonl", [{"step": 1, "loss": 2.0}])
     report = Report(tmp_path)
-    plots = {plot.name: plot.alt for plot in list_plots(lay_out(report))}
+    plots = {plot.name: plot.alt for plot in list_plots(report.lay_out())}
     assert sorted(plots) == ["heldout-accuracy", "kl", "loss", "reward", "reward-label"]
     assert "stage_one 0.001 → 0.003; stage_two 0.001 → 0.003" in plots["kl"]
     assert report.absent[-1] == "stage_two/on_policy.json"
@@ -436,7 +429,7 @@ def test_losses_and_held_out_accuracies_of_supervised_trainings_are_a_plot_each(
     write_policies(tmp_path, POLICIES)
     write_jsonl(tmp_path / "sft/metrics.jsonl", losses + looks)
     write_jsonl(tmp_path / "sft_control/metrics.jsonl", losses)
-    heldout, loss = list_plots(lay_out(Report(tmp_path), "zh"))
+    heldout, loss = list_plots(Report(tmp_path, "zh").lay_out())
     assert loss.alt == "损失: SFT 预热 2 → 0.5; SFT 对照 2 → 0.5"
     assert heldout.alt == "留出集准确率: SFT 预热 0.25 → 0.5"
     drawn = re.findall(r"<text[^>]*>([^<]*)</text>", render_svg(loss).decode())

@@ -28,9 +28,8 @@ from groupwise.data.example_files import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import METRIC_VERSIONS, read_metrics
 from groupwise.evaluation.predictions import digest_items, read_policies, read_predictions
-from groupwise.evaluation.report.page import render_markdown
 from groupwise.evaluation.report.phrases import format_share
-from groupwise.evaluation.report.run import Report, lay_out
+from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import read_conditions
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import evaluate_on
@@ -325,7 +324,7 @@ def test_the_report_of_a_made_stream_speaks_of_flips_and_that_of_a_run_without_t
     assert (tmp_path / "out" / "evaluate" / "flips.jsonl").is_file()
     for language, heading in HEADINGS.items():
         with_times, without = (
-            render_markdown(lay_out(Report(run), language), folder="report")
+            write_report(run, language=language)[1].read_text("utf-8")
             for run in (tmp_path / "out", tiny_run)
         )
         assert heading in with_times

@@ -278,7 +278,7 @@ class ComparisonLayout:
         """Return per pair a row of difference, interval, p and what it rests on; and a plot."""
         say, last = self.phrases.say, "seed_share" if self.table.is_of_methods else "won_lost"
         head = ("pair", "difference", "interval", "p_holm", last)
-        rows, intervals = list[tuple[Cell, ...]](), list[blocks.Interval]()
+        rows, intervals = list[tuple[Cell, ...]](), list[tuple[str, str, float, float, float]]()
         for pair in self.comparison.pairs:
             (gap,) = pair.gaps
             test, note, df, cell = gap.test, "", "", Cell(DASH)
@@ -294,7 +294,7 @@ class ComparisonLayout:
             if gap.ends and gap.difference is not None:
                 ends = self.phrases.interval(*gap.ends)
                 text = f"{words.format_points(gap.difference)} ({ends})"
-                intervals.append(blocks.Interval(name, text, gap.difference, *gap.ends))
+                intervals.append((name, text, gap.difference, *gap.ends))
             interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
             p = DASH if gap.p_holm is None else words.format_p_cell(gap.p_holm)
             rows.append(

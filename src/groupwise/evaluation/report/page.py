@@ -11,11 +11,12 @@ import warnings
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -23,25 +24,13 @@ from markupsafe import Markup, escape
 from pydantic import TypeAdapter
 
 from groupwise.core import DataError, EvaluationError, open_picture, write_json, write_text
+from groupwise.evaluation.alarms import Series
+from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Language, Prediction, exact, read_as, shorten
-from groupwise.evaluation.report.phrases import (
-    CODE,
-    DASH,
-    NBSP,
-    Level,
-    Phrases,
-    format_count,
-    format_metric,
-    format_plain,
-    format_points,
-    mark_code,
-)
+from groupwise.evaluation.report import phrases as words
+from groupwise.evaluation.report.phrases import Level, Phrases, format_count
 
-if TYPE_CHECKING:
-    from groupwise.evaluation.metrics import Metric
-
-PICTURE_WIDTH, PLOT_SIZE = 880, (3.8, 3.0)
-_PALETTE = ("#12856b", "#4a7fd4", "#c8502b", "#7a5bb5", "#a6761d", "#b5578f", "#3f8fa8")
+PALETTE = ("#12856b", "#4a7fd4", "#c8502b", "#7a5bb5", "#a6761d", "#b5578f", "#3f8fa8")
 _STYLE: Any = {
     **{"axes.edgecolor": "#b4bac2", "axes.grid": True, "font.size": 8.5},
     **{"axes.spines.right": False, "axes.spines.top": False, "grid.color": "#e6e8eb"},
@@ -77,7 +66,6 @@ class Table:
     rows: tuple[tuple[str | Cell, ...], ...]  # as many cells in each as in ``head``
     num_heads: int = 1  # columns that name the row and are aligned left
     kind: str = ""  # classes of the style sheet (``heat``, ``wrap``)
-    marks: tuple[str, ...] = ()  # a colour by row
 
     def __post_init__(self) -> None:
         widths = {len(self.head), *map(len, self.rows)}
@@ -85,25 +73,8 @@ class Table:
             raise ValueError(f"rows of {sorted(widths)} cells in the table {self.title!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One logged number over the steps of a training."""
-
-    title: str  # in the legend; may be empty
-    steps: Sequence[float]
-    values: Sequence[float]
-    color: str
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A share, or a difference of shares, with its 95 % interval: a row of a plot."""
-
-    title: str
-    text: str  # the numbers in words
-    value: float
-    low: float
-    high: float
+Interval = tuple[str, str, float, float, float]
+"""A row of a plot: its title, the numbers in words, a share or a difference, and its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +86,7 @@ class Plot:
 
     name: str  # its file without an ending
     title: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[tuple[str, Series, str], ...] = ()  # each with its title and its colour
     axis: str = ""  # what steps, or values of intervals, are called
     are_shares: bool = False  # of which the axis ends at 1
     intervals: tuple[Interval, ...] = ()  # in place of lines
@@ -123,16 +94,16 @@ class Plot:
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches."""
-        return (5.4, 0.8 + 0.26 * len(self.intervals)) if self.intervals else PLOT_SIZE
+        return (5.4, 0.8 + 0.26 * len(self.intervals)) if self.intervals else (3.8, 3.0)
 
     @property
     def alt(self) -> str:
         """Its content in words: the first and the last value of each line, or every interval."""
-        ends = [(x.title, *map(format_plain, (x.values[0], x.values[-1]))) for x in self.lines]
-        told = [f"{x} {a} → {b}".strip() for x, a, b in ends]
-        return f"{self.title}: " + "; ".join(
-            [*told, *(f"{x.title} {x.text}" for x in self.intervals)]
-        )
+        values = [(title, series.values) for title, series, _ in self.lines]
+        ends = [(x, *map(words.format_plain, (y[0], y[-1]))) for x, y in values]
+        told = [f"{x} {first} → {last}".strip() for x, first, last in ends]
+        told += [f"{title} {text}" for title, text, *_ in self.intervals]
+        return f"{self.title}: {'; '.join(told)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +205,13 @@ def read_sections(path: Path) -> tuple[Section, ...]:
     return read_as(path, _SECTIONS)
 
 
-def describe_metric(metric: "Metric") -> str:
+def describe_metric(metric: Metric) -> str:
     """Return a number with its 95 % interval, such as ``25.0 % (12.5-62.5 %)``."""
-    return "{} ({})".format(*format_metric(metric))
+    return "{} ({})".format(*words.format_metric(metric))
 
 
 def tabulate_metrics(
-    rows: Iterable[tuple[str | Cell, Mapping[str, "Metric | None"]]],
+    rows: Iterable[tuple[str | Cell, Mapping[str, Metric | None]]],
     columns: Mapping[str, str],
     *,
     head: str,
@@ -258,13 +229,13 @@ def tabulate_metrics(
         cells = list[str]()
         for one in found:
             size = f", n = {format_count(one.n)}" if one and one.n != num else ""
-            cells.append("\n".join(format_metric(one)) + size if one else DASH)
-        shown.append((name, *cells, DASH if num is None else format_count(num)))
+            cells.append("\n".join(words.format_metric(one)) + size if one else words.DASH)
+        shown.append((name, *cells, words.DASH if num is None else format_count(num)))
     return Table(title, (head, *columns.values(), "n"), tuple(shown), kind="headline")
 
 
 def tabulate_policies(
-    metrics: "Sequence[Metric]", columns: Mapping[str, str], *, phrases: Phrases, title: str = ""
+    metrics: Sequence[Metric], columns: Mapping[str, str], *, phrases: Phrases, title: str = ""
 ) -> Table:
     """Return a row per policy, in their order; ``columns`` has the title of each measure.
 
@@ -277,8 +248,8 @@ def tabulate_policies(
         found.setdefault(metric.policy, {})[metric.measure] = metric
     rows: list[tuple[Cell, Mapping[str, Metric]]] = []
     for name in phrases.policies.sort(found):
-        note, code = phrases.policies.describe(name, phrases.language), mark_code(name)
-        cell = Cell(phrases.title_policy(name), f"{code} · {note}" if note else code)
+        about = (words.mark_code(name), phrases.policies.describe(name, phrases.language))
+        cell = Cell(phrases.title_policy(name), " · ".join(filter(None, about)))
         rows.append((cell, found[name]))
     return tabulate_metrics(rows, columns, head=phrases.say("policy"), title=title)
 
@@ -294,108 +265,84 @@ def tabulate_confusion(
     return Table(title, heads, tuple(rows))
 
 
-def pick_color(index: int) -> str:
-    """Return the colour of the ``index``-th line."""
-    return _PALETTE[index % len(_PALETTE)]
-
-
-def name_file(*parts: str) -> str:
-    """Return a file name without its ending that a Markdown link can hold."""
-    return re.sub(r"[^\w.-]+", "-", "-".join(parts))
-
-
 def render_svg(plot: Plot) -> bytes:
     """Return an SVG whose text stays text; the same plot gives the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter
+    from scipy.ndimage import uniform_filter1d
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
         # An SVG keeps its text: the reader's fonts draw what this machine has no glyphs for.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        num = len(plot.intervals)
-        figure: Any = Figure(figsize=plot.size, layout="constrained")
+        num, figure = len(plot.intervals), Figure(figsize=plot.size, layout="constrained")
         axes: Any = figure.add_subplot(xlabel=plot.axis)
-        percent = PercentFormatter(1, decimals=0, symbol=f"{NBSP}%")
+        form = partial(words.format_points, decimals=0) if num else words.format_plain
+        if plot.are_shares:
+            form = partial(words.format_share, decimals=0)
+        formatter = FuncFormatter(lambda value, _: form(value))
+        (axes.xaxis if num else axes.yaxis).set_major_formatter(formatter)
         if num:
-            values = np.array([one.value for one in plot.intervals])
-            ends = [
-                values - [x.low for x in plot.intervals],
-                [x.high for x in plot.intervals] - values,
-            ]
-            look = {"color": _PALETTE[0], "lw": 1.6, "ms": 4.5, "capsize": 2.5}
-            axes.errorbar(values, range(num), xerr=ends, fmt="o", **look)
-            axes.set_yticks(range(num), [shorten(one.title, 34) for one in plot.intervals])
+            values, lows, highs = np.array([ends for _, _, *ends in plot.intervals]).T
+            look = {"color": PALETTE[0], "lw": 1.6, "ms": 4.5, "capsize": 2.5, "fmt": "o"}
+            axes.errorbar(values, range(num), xerr=(values - lows, highs - values), **look)
+            axes.set_yticks(range(num), [shorten(title, 34) for title, *_ in plot.intervals])
             axes.set_ylim(num - 0.5, -0.5)
+            axes.locator_params("x", nbins=7)
             axes.axvline(0, color="#5b6470", lw=0 if plot.are_shares else 1)
-            axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
-            points = FuncFormatter(lambda value, _: format_points(value, decimals=0))
-            axes.xaxis.set_major_formatter(percent if plot.are_shares else points)
-        for line in plot.lines:
-            look: dict[str, Any] = {"color": line.color, "label": shorten(line.title, 22)}
-            values = line.values
+        for title, line, color in plot.lines:
+            look: dict[str, Any] = {"color": color, "label": shorten(title, 22)}
+            values = np.asarray(line.values)
             if len(values) < 40:
                 look |= {"lw": 1.6, "marker": "o", "ms": 3}
-            else:  # many values stand faintly behind their moving mean
-                axes.plot(line.steps, values, color=line.color, lw=0.9, alpha=0.28)
-                values, look["lw"] = smooth(values), 2
-            axes.plot(line.steps, values, **look)
+            else:  # many values stand faintly behind their moving mean over a twentieth of them
+                axes.plot(line.steps, values, color=color, lw=0.9, alpha=0.28)
+                values = uniform_filter1d(values, 2 * (len(values) // 40) + 1, mode="nearest")
+            axes.plot(line.steps, values, **{"lw": 2, **look})
         if plot.lines:
-            lowest = min(value for line in plot.lines for value in line.values)
-            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-            axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            lowest = min(value for _, line, _ in plot.lines for value in line.values)
+            axes.locator_params("x", nbins=6, integer=True)
+            axes.locator_params("y", nbins=5)
             if plot.are_shares:
                 axes.set_ylim(max(0.0, np.floor((lowest - 0.1) * 5) / 5) - 0.01, 1.02)
             elif lowest >= 0:
                 axes.set_ylim(bottom=0)
-            plain = FuncFormatter(lambda value, _: format_plain(value))
-            axes.yaxis.set_major_formatter(percent if plot.are_shares else plain)
-        if any(line.title for line in plot.lines):
+        if any(title for title, *_ in plot.lines):
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
 
-def smooth(values: Sequence[float]) -> list[float]:
-    """Return the moving mean of about a twentieth of the values; ends repeat their last value."""
-    window = 2 * (len(values) // 40) + 1
-    padded = np.pad(np.asarray(values, float), window // 2, mode="edge")
-    return np.convolve(padded, np.full(window, 1 / window), "valid").tolist()
-
-
-def render_html(page: Page) -> str:
-    """Return a page with its style, plots and pictures inside."""
-    return _render("page.html.j2", page, plots=_draw_plots(page), pictures=_shrink_pictures(page))
-
-
-def render_markdown(page: Page, *, folder: str) -> str:
-    """Return a page as Markdown; its plots and pictures are files in ``folder/``."""
-    return _render("page.md.j2", page, folder=folder, pictures=_shrink_pictures(page))
-
-
 def write_page(page: Page, folder: Path, *, name: str) -> tuple[Path, Path]:
     """Write ``NAME.html``, ``NAME.md`` and, in ``NAME/``, plots and pictures; return both paths.
 
-    Plots and pictures that an earlier page left there and this one does not name are removed.
+    Plots, and pictures at most 880 pixels wide, stand in the HTML itself, too. Those that an
+    earlier page left in ``NAME/`` and this one does not name are removed.
     """
-    plots, pictures = _draw_plots(page), _shrink_pictures(page)
-    own, files = folder / name, plots | dict(pictures.values())
+    own, pictures = folder / name, dict[Path, str]()
+    blocks = [one for part in page.parts for one in _walk(part.blocks)]
+    files = {f"{plot.name}.svg": render_svg(plot) for one in blocks for plot in one.plots}
+    named = (card.picture for one in blocks for card in one.cards if card.picture is not None)
+    for path in dict.fromkeys(named):
+        with suppress(DataError):  # one that cannot be opened is told in its place
+            picture = open_picture(path)
+            picture.thumbnail((880, 880))
+            picture.save(buffer := io.BytesIO(), "JPEG", quality=78, optimize=True)
+            pictures[path] = f"picture-{len(pictures) + 1:02d}.jpg"
+            files[pictures[path]] = buffer.getvalue()
     own.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
         (own / file).write_bytes(content)
     for path in own.iterdir():
         if path.suffix in (".jpg", ".png", ".svg") and path.name not in files:
             path.unlink()
-    html, markdown = folder / f"{name}.html", folder / f"{name}.md"
-    write_text(html, _render("page.html.j2", page, plots=plots, pictures=pictures))
-    write_text(markdown, _render("page.md.j2", page, folder=name, pictures=pictures))
-    return html, markdown
-
-
-def list_plots(page: Page) -> list[Plot]:
-    """Return every plot of a page in its order."""
-    return [plot for part in page.parts for one in _walk(part.blocks) for plot in one.plots]
+    known = {"say": Phrases(page.language).say, "folder": name, "files": files}
+    written = folder / f"{name}.html", folder / f"{name}.md"
+    for path in written:
+        text = _load_template(path.suffix).render(page=page, pictures=pictures, **known)
+        write_text(path, replace_controls(text))
+    return written
 
 
 def _walk(blocks: Iterable[Block | Table]) -> Iterator[Block]:
@@ -405,34 +352,9 @@ def _walk(blocks: Iterable[Block | Table]) -> Iterator[Block]:
             yield from _walk(one.blocks)
 
 
-def _draw_plots(page: Page) -> dict[str, bytes]:
-    return {f"{one.name}.svg": render_svg(one) for one in list_plots(page)}
-
-
-def _shrink_pictures(page: Page) -> dict[Path, tuple[str, bytes]]:
-    """Return each picture that can be opened as a JPEG 880 pixels wide, with its file's name."""
-    found: dict[Path, tuple[str, bytes]] = {}
-    cards = [card for part in page.parts for one in _walk(part.blocks) for card in one.cards]
-    for path in dict.fromkeys(card.picture for card in cards if card.picture is not None):
-        try:
-            picture = open_picture(path)
-        except DataError:
-            continue
-        picture.thumbnail((PICTURE_WIDTH, PICTURE_WIDTH))
-        buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=78, optimize=True)
-        found[path] = f"picture-{len(found) + 1:02d}.jpg", buffer.getvalue()
-    return found
-
-
-def _render(template: str, page: Page, **values: Any) -> str:
-    say = Phrases(page.language).say
-    return replace_controls(_load_template(template).render(page=page, say=say, **values))
-
-
 @cache
-def _load_template(name: str) -> Template:
-    is_html = name.endswith(".html.j2")
+def _load_template(suffix: str) -> Template:
+    is_html = suffix == ".html"
     environment: Any = Environment(
         loader=PackageLoader("groupwise.evaluation.report"),
         autoescape=is_html,
@@ -443,17 +365,16 @@ def _load_template(name: str) -> Template:
     environment.filters |= {"rich": _mark_html if is_html else escape_cell, "code": write_code}
     environment.filters["cell"] = lambda x: x if isinstance(x, Cell) else Cell(*x.split("\n", 1))
     environment.globals |= {"base64": b64encode, "sha256": sha256}
-    return environment.get_template(name)
+    return environment.get_template(f"page{suffix}.j2")
 
 
-_CODE = re.compile(f"{CODE[0]}([^{CODE[0]}{CODE[1]}]*){CODE[1]}")
-_ENTITY = re.compile(r"&(?=#?\w+;)")
-_BLOCK_START = re.compile(r"(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|-{3}|~{3})|^\d{1,9}(?=[.)](?:\s|$))")
+_CODE = re.compile(f"{words.CODE[0]}([^{words.CODE[0]}{words.CODE[1]}]*){words.CODE[1]}")
+_BLOCK_START = re.compile(r"^(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|-{3}|~{3})|^\d{1,9}(?=[.)](?:\s|$))")
 """Before what would begin a heading, a quotation, a list, a rule or a fence of Markdown."""
 _CONTROLS: dict[int, int] = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
     **dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-    **dict.fromkeys(map(ord, CODE), 0xFFFD),
+    **dict.fromkeys(map(ord, words.CODE), 0xFFFD),
 }
 """What stands for characters that command a terminal, turn a text around or would mark code."""
 
@@ -476,13 +397,9 @@ def escape_cell(text: object) -> str:
     """Return Markdown of one line that shows a text as it is, wherever it stands, but for code."""
     parts = enumerate(_CODE.split(str(text)))
     line = "".join(write_code(one) if place % 2 else _escape(one) for place, one in parts)
-    line = line.strip(" ")
-    begins = _BLOCK_START.match(line)
-    return line if begins is None else f"{begins[0]}\\{line[begins.end() :]}"
+    return _BLOCK_START.sub(r"\g<0>\\", line.strip(" "))
 
 
 def _escape(text: str) -> str:
-    clean = _ENTITY.sub("&amp;", re.sub(r"[ \t\r\n]+", " ", text))
-    for mark in "\\`*_|[]$":
-        clean = clean.replace(mark, f"\\{mark}")
-    return clean.replace("<", "&lt;")
+    line = re.sub(r"[ \t\r\n]+", " ", text)
+    return re.sub(r"[\\`*_|[\]$]|&(?=#?\w+;)", r"\\\g<0>", line).replace("<", "&lt;")
