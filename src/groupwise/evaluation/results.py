@@ -9,7 +9,6 @@ digest of the items, whatever folders are called.
 import json
 import os
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -74,7 +73,7 @@ def read_conditions(folder: Path) -> dict[str, Any] | None:
     path = folder / CONDITIONS_FILE
     if not path.exists():
         return None
-    found = read_as(path, TypeAdapter(Conditions), kind=dict)
+    found = read_as(path, Conditions)
     return {name: part for name, part in found if name in found.model_fields_set}
 
 
@@ -98,20 +97,11 @@ def read_headline(folder: Path) -> Measure:
 
 
 def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return digest, rows, clusters and rows by label of examples, in the order they are used.
-
-    More than 20 labels, such as free answers, are a digest: results are no place for the data.
-    """
-    labels = [str(example.label) for example in examples]
-    counts = sorted(Counter(labels).items())
-    by_label: dict[str, Any] = {f"num_rows:{label}": count for label, count in counts}
-    if len(counts) > 20:
-        by_label = {"num_labels": len(counts), "labels": digest_json(labels)}
+    """Return digest, rows and clusters of examples, in the order they are used."""
     return {
         "digest": digest_json([[example.id, example.cluster] for example in examples]),
         "num_rows": len(examples),
         "num_clusters": len({example.cluster for example in examples}),
-        **by_label,
     }
 
 
@@ -237,4 +227,4 @@ def state_most_looks(measured: Iterable[tuple[Path, str]]) -> list[Statement]:
 
 
 def _read(path: Path) -> list[Look]:
-    return parse_as(read_jsonl(path), TypeAdapter(list[Look]), path) if path.is_file() else []
+    return parse_as(read_jsonl(path), list[Look], path) if path.is_file() else []

@@ -54,11 +54,6 @@ def format_p_cell(value: float) -> str:
     return f"<{NBSP}0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def format_p_value(value: float) -> str:
-    """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
-    return f"p{NBSP}{'' if value < 0.001 else f'={NBSP}'}{format_p_cell(value)}"
-
-
 def format_duration(seconds: float) -> str:
     """Format seconds as ``85 ms``, ``1.2 s``, ``12 min`` or ``2 h 05 min``."""
     if seconds < 0.9995:
@@ -88,7 +83,7 @@ def format_coefficient(value: float) -> str:
 
 def format_metric(metric: "Metric") -> tuple[str, str]:
     """Format a metric's value and interval as its kind: a time, a score, points or a share."""
-    name, form, between = metric.measure, format_share, DASH
+    name, form = metric.measure, format_share
     if name.endswith("_s"):
         form = format_duration
     elif name in ("brier", "ece", "kappa", "people_alpha"):
@@ -97,8 +92,8 @@ def format_metric(metric: "Metric") -> tuple[str, str]:
         form = format_points
     if form is format_share:
         return form(metric.value), format_share_interval(metric.low, metric.high)
-    if name in ("kappa", "people_alpha", "length_bias"):  # may be negative
-        between = f"{NBSP}to{NBSP}"
+    is_signed = name in ("kappa", "people_alpha", "length_bias")
+    between = f"{NBSP}to{NBSP}" if is_signed else DASH
     return form(metric.value), between.join((form(metric.low), form(metric.high)))
 
 
@@ -141,7 +136,9 @@ class Phrases(string.Formatter):
             "points": format_points,
             "size": lambda value: format_points(abs(value)).lstrip("+±"),
             "interval": lambda ends: self.interval(*ends),
-            "p": format_p_value,
+            "p": lambda value: (
+                f"p{NBSP}{'' if value < 0.001 else f'={NBSP}'}{format_p_cell(value)}"
+            ),
             "count": format_count,
             "plain": format_plain,
             "coefficient": format_coefficient,

@@ -19,8 +19,8 @@ from groupwise.core import (
     read_jsonl,
     read_manifest,
 )
-from groupwise.evaluation.alarms import History, find_alarms, is_share, title_series
-from groupwise.evaluation.fairness import find_manifests
+from groupwise.evaluation.alarms import SHARES, History, find_alarms, title_series
+from groupwise.evaluation.fairness import read_record
 from groupwise.evaluation.metrics import MAX_LABELS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
     ACCURACY,
@@ -38,16 +38,16 @@ from groupwise.evaluation.predictions import (
     find_constant,
     find_measure,
     group_by_policy,
+    read_as,
     read_policies,
     read_predictions,
-    read_prompts,
     shorten,
 )
 from groupwise.evaluation.report import page, phrases
 from groupwise.evaluation.report.page import Block, Cell, Part, Table
 from groupwise.evaluation.report.phrases import LEVELS, Phrases, Statement, format_count
 from groupwise.evaluation.results import read_measures, state_looks
-from groupwise.evaluation.statistics import PairedComparison, read_comparisons
+from groupwise.evaluation.statistics import PairedComparison
 
 T = TypeVar("T")
 Record = Mapping[str, Any]
@@ -93,10 +93,14 @@ class Report:
         self.manifest = read("manifest.json", read_manifest, None)
         self.predictions = read(_PREDICTIONS, read_predictions, [])
         self.metrics = read(_METRICS, read_metrics, [])
-        self.comparisons = read("evaluate/comparisons.json", read_comparisons, [])
+        self.comparisons = read(
+            "evaluate/comparisons.json", lambda x: read_as(x, list[PairedComparison]), []
+        )
         self.audit = read("audit/audit.json", read_object, {})
         self.reward_audit = read("audit_rewards/audit.json", read_object, {}, is_due=False)
-        self.prompts = read("evaluate/prompts.json", read_prompts, Prompts(), is_due=False)
+        self.prompts = read(
+            "evaluate/prompts.json", lambda x: read_as(x, Prompts), Prompts(), is_due=False
+        )
         self.sections = read("evaluate/sections.json", page.read_sections, (), is_due=False)
         # Commands that the run can be given to, what trainings logged, and what GRPO checked first.
         verbs = read("evaluate/verbs.json", lambda path: read_json(path, list), [], is_due=False)
@@ -107,7 +111,7 @@ class Report:
         logs = {step: History(read(f"{step}/metrics.jsonl", read_jsonl, [])) for step in steps}
         self.logs = {step: log for step, log in logs.items() if not log.is_empty}
         if self.manifest is not None and self.logs:
-            find_manifests(folder, ())  # refuses a history that was changed
+            read_record(folder)  # refuses a history that was changed
         steps = [step for step, log in self.logs.items() if log.is_rewarded]
         self.on_policy = {step: read(f"{step}/on_policy.json", read_object, {}) for step in steps}
 
@@ -447,7 +451,7 @@ class _Layout:
                 if one.key == key and (key != "loss" or not logs[step].is_rewarded)
             )
             if lines:
-                are_shares = is_share(key) or kind in ("reward", "heldout")
+                are_shares = key in SHARES or kind in ("reward", "heldout")
                 are_shares &= all(0 <= x <= 1 for one in lines for x in one.values)
                 plot = page.Plot(page.name_file(key), title, lines, say("step"), are_shares)
                 drawn[kind in ("reward", "heldout", "loss")].append(plot)
