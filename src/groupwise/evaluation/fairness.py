@@ -72,6 +72,7 @@ class Marker(BaseModel):
     """What a step left as it ended."""
 
     finished_at: AwareDatetime
+    duration_s: float | None = None
     outputs: dict[str, Any] = {}
     uses: dict[str, Any] = {}  # digest of the outputs of each step that it used
 
@@ -140,6 +141,8 @@ def read_facts(
     last = used[-1]
     run = RunFacts(f"{folder}:{name}", folder, name, {}, answers, chain, effects=last.effects)
     facts = dict(_list_facts(run, used))
+    spent = {step: markers[step].duration_s for step in sorted(steps & markers.keys())}
+    facts |= {f"time/{x}.duration_s": one for x, one in spent.items() if one is not None}
     others = {one.step for one in policies.listed} - steps if chain else set[str]()
     reads = [
         x for step, one in last.plan.items() if step not in others for x in one.get("reads", ())

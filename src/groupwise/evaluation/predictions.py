@@ -268,8 +268,9 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
         titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
         return replace(one, name=name, **titles) if bracket else one
     family, _, label = name.partition(":")
-    titles = [title.format(label) for title in _FAMILIES.get(family, ())]
-    return Measure(name, *titles) if titles else None
+    if (titles := _FAMILIES.get(family)) is None:
+        return None
+    return Measure(name, titles[0].format(label), titles[1].format(label))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

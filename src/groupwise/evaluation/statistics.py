@@ -269,7 +269,8 @@ def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
     from statsmodels.stats.contingency_tables import mcnemar
 
     is_exact = num_a_only + num_b_only < EXACT_BELOW
-    return float(mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact).pvalue)
+    found: Any = mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact)
+    return float(found.pvalue)
 
 
 def adjust_holm(p_values: Sequence[float]) -> list[float]:
