@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any, Literal
 
-from groupwise.evaluation.report.phrases import Phrases, Statement, format_plain, format_share
+from groupwise.evaluation.report.phrases import Phrases, Statement
 
 AlarmName = Literal[
     "all_groups_dead",
@@ -221,9 +221,3 @@ def title_series(key: str, phrases: Phrases) -> str:
     said["mean"] = f"  {phrases.say('mean_of', name=name)}"
     title = phrases.title("series", key)
     return said.get(kind, title) if name and title == key else title
-
-
-def describe_value(key: str, value: float) -> str:
-    """Return a value of a series: shares in per cent, other numbers with three digits."""
-    is_percent = key in SHARES or (key.startswith("reward/") and 0 <= value <= 1)
-    return format_share(value) if is_percent else format_plain(value)

@@ -118,9 +118,7 @@ def read_facts(
         if (folder / step).is_dir() and not is_used:
             older = f"the evaluation in {folder} is older than its step {step}"
             raise EvaluationError(f"{older}, which is being redone", fix=again)
-    rows = predictions
-    if rows is None:
-        rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
+    rows = predictions or read_predictions(folder / "evaluate" / "predictions.jsonl")
     names = policies.sort(row.policy for row in rows)
     if not names:
         raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
@@ -144,16 +142,11 @@ def read_facts(
     spent = {step: markers[step].duration_s for step in sorted(steps & markers.keys())}
     facts |= {f"time/{x}.duration_s": one for x, one in spent.items() if one is not None}
     others = {one.step for one in policies.listed} - steps if chain else set[str]()
-    reads = [
-        x for step, one in last.plan.items() if step not in others for x in one.get("reads", ())
-    ]
-    unused = frozenset(
-        fact
-        for fact in facts
-        if last.plan and chain and fact.startswith("config/")
-        if not any(_is_in(fact, f"config/{x}") or _is_in(f"config/{x}", fact) for x in reads)
-    )
-    return replace(run, facts=facts, unused=unused)
+    plans = [one for step, one in last.plan.items() if step not in others]
+    reads = [f"config/{key}" for one in plans for key in one.get("reads", ())]
+    settings = {fact for fact in facts if fact.startswith("config/")} if last.plan and chain else ()
+    unused = {x for x in settings if not any(_is_in(x, y) or _is_in(y, x) for y in reads)}
+    return replace(run, facts=facts, unused=frozenset(unused))
 
 
 def read_record(folder: Path) -> tuple[list[Manifest], dict[str, Marker]]:
@@ -280,7 +273,21 @@ def check_fairness(
             other, fix = "different runs, or different policies of a run", "leave one of them out"
             raise EvaluationError(f"{two.name} is given twice", expected=other, fix=fix)
     differences = find_differences(runs, factors=factors, split=split)
-    remarks = [remark for run in runs for remark in _find_untrained(run)]
+    remarks: list[Statement] = []
+    for run in runs:  # steps that trained nothing, where weights can be compared
+        for before, policy in pairwise((None, *run.chain)):
+            if policy is None or policy.step is None:
+                continue
+            name, old, new = "", _open_weights(run, before), _open_weights(run, policy)
+            zeros = [new[key].get_tensor(key) for key in new if "lora_B" in key]  # at the start
+            if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
+                name = "nothing_trainable"
+            elif zeros and not any("lora_B" in key for key in old):
+                name = "" if any(one.any() for one in zeros) else "unmoved_adapter"
+            elif _are_same(old, new):
+                name = "unmoved_weights"
+            if name:
+                remarks.append(_remark("error", name, key=policy.step, runs=run.name))
     counting = [d.values for d in differences if d.kind != "harmless" and d.aspect != "labels"]
     for one, two in combinations(runs, 2):
         ours, theirs = one.answers[split], two.answers[split]
@@ -458,23 +465,6 @@ def _find_harmless(found: Difference) -> str | None:
 def _remark(level: Level, name: str, **words: str) -> Statement:
     why = {lang: RULES["reasons"][name][lang].format(**words) for lang in LANGUAGES}
     return Statement("notice.gate", {"reason": name, "why": why}, level)
-
-
-def _find_untrained(run: RunFacts) -> Iterator[Statement]:
-    """Yield the steps behind a run's policy that trained nothing, where weights can be compared."""
-    for before, policy in pairwise((None, *run.chain)):
-        if policy is None or policy.step is None:
-            continue
-        name, old, new = "", _open_weights(run, before), _open_weights(run, policy)
-        factors = [new[key].get_tensor(key) for key in new if "lora_B" in key]
-        if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
-            name = "nothing_trainable"
-        elif factors and not any("lora_B" in key for key in old):  # they start at zero
-            name = "" if any(one.any() for one in factors) else "unmoved_adapter"
-        elif _are_same(old, new):
-            name = "unmoved_weights"
-        if name:
-            yield _remark("error", name, key=policy.step, runs=run.name)
 
 
 def _open_weights(run: RunFacts, policy: RunPolicy | None = None) -> Mapping[str, Any]:

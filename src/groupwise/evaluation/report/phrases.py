@@ -136,9 +136,7 @@ class Phrases(string.Formatter):
             "points": format_points,
             "size": lambda value: format_points(abs(value)).lstrip("+±"),
             "interval": lambda ends: self.interval(*ends),
-            "p": lambda value: (
-                f"p{NBSP}{'' if value < 0.001 else f'={NBSP}'}{format_p_cell(value)}"
-            ),
+            "p": lambda x: f"p{NBSP}{'' if x < 0.001 else f'={NBSP}'}{format_p_cell(x)}",
             "count": format_count,
             "plain": format_plain,
             "coefficient": format_coefficient,
