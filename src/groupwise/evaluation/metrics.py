@@ -143,16 +143,8 @@ def _collect_items(rows: Sequence[Prediction], measure: str) -> Items:
         is_right = all(item.is_correct for item in halves)
         units.append((name, halves[0].cluster, label, answer, is_right))
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
-    return Items(
-        measure=measure,
-        split=rows[0].split,
-        policy=rows[0].policy,
-        ids=ids,
-        clusters=clusters,
-        values=np.asarray(scores, dtype=np.float64),
-        labels=labels,
-        answers=answers,
-    )
+    about, values = (measure, rows[0].split, rows[0].policy), np.asarray(scores, dtype=np.float64)
+    return Items(*about, ids, clusters, values, labels=labels, answers=answers)
 
 
 def _score(item: Prediction, measure: str) -> float | None:

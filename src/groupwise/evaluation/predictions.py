@@ -360,12 +360,9 @@ def collect_prompts(
 ) -> Prompts:
     """Return what is asked of examples, the first as the model sees it by ``render``."""
     first = examples[0]
-    return Prompts(
-        item=first.id,
-        shown=shorten(render(first), 6_000),
-        pictures=tuple(picture.path.name for picture in first.pictures),
-        turns={one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples},
-    )
+    pictures = tuple(picture.path.name for picture in first.pictures)
+    turns = {one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples}
+    return Prompts(first.id, shorten(render(first), 6_000), pictures, turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,10 +399,8 @@ class Policies:
     def find(self, name: str) -> RunPolicy:
         """Return a policy by its name, or the first that a step of that name makes."""
         unknown = RunPolicy(name=name, title=name, title_zh=name, kind="unknown")
-        known = {one.step: one for one in self.listed[::-1]} | {
-            one.name: one for one in self.listed
-        }
-        return known.get(name, unknown)
+        known = {one.step: one for one in self.listed[::-1]}
+        return (known | {one.name: one for one in self.listed}).get(name, unknown)
 
     def title(self, name: str, language: Language = "en") -> str:
         """Return what a policy is called, or what a training step makes; otherwise the name."""
@@ -429,8 +424,7 @@ class Policies:
     def choose_last(self, names: Iterable[str]) -> str:
         """Return the last name that is known, or the last of all."""
         ordered = self.sort(names)
-        known = [name for name in ordered if self.find(name).kind != "unknown"]
-        return (known or ordered)[-1]
+        return next((x for x in ordered[::-1] if self.find(x).kind != "unknown"), ordered[-1])
 
     def is_baseline(self, name: str) -> bool:
         """Whether something other than the model answers."""

@@ -427,7 +427,6 @@ def compare_items(
     Another measure or split, other items, labels or clusters are an EvaluationError.
     """
     gains = subtract_items(a, b)
-    _, sizes = sum_clusters(gains, a.clusters)
     is_binary = a.is_binary and b.is_binary
     seed = derive_seed(seed, "compare", a.policy, b.policy)
     found = assess_gains(
@@ -442,7 +441,7 @@ def compare_items(
         policy_b=b.policy,
         split=a.split,
         n=len(gains),
-        num_clusters=len(sizes),
+        num_clusters=len(set(a.clusters)),
         difference=float(gains.mean()),
         low=found.low,
         high=found.high,
