@@ -22,8 +22,6 @@ AlarmName = Literal[
     "constant_answers",
     "nothing_earned",
 ]
-# Those that end a training, where they are errors: more time would be spent on nothing.
-STOPPING: tuple[AlarmName, ...] = ("loss_not_falling", "constant_answers", "nothing_earned")
 WINDOW = 5  # rows that "the start" and "now" are means of
 ENTROPY_SHARE, INVALID_SHARE, DEAD_SHARE = 0.2, 0.2, 0.999
 SOLVED_REWARD = 0.98  # from this mean on nothing is left to try, and low entropy is right
@@ -153,8 +151,9 @@ def find_alarms(history: History, *, num_steps: int | None = None) -> tuple[Alar
 
 def find_stop(history: History, *, num_steps: int) -> Alarm | None:
     """Return the alarm for which a training of so many steps is to end now, if there is one."""
-    found = find_alarms(history, num_steps=num_steps)
-    return next((one for one in found if one.level == "error" and one.name in STOPPING), None)
+    # An error is one: more time would be spent on nothing; but dead groups may come alive.
+    errors = (one for one in find_alarms(history, num_steps=num_steps) if one.level == "error")
+    return next((one for one in errors if one.name != "all_groups_dead"), None)
 
 
 def _check_rewards(history: History) -> Iterator[Alarm]:

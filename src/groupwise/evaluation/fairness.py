@@ -98,12 +98,8 @@ def read_facts(
     """Read what is known of a finished run.
 
     Without a ``policy`` it is the last one of the run; ``predictions`` are those of the run, if
-    they have been read already.
-
-    Raises:
-        EvaluationError: if the run is not evaluated, has no such policy or answered an item twice,
-            or if a file is damaged.
-        DataError: if a file cannot be read.
+    they have been read already. A run that is not evaluated, has no such policy or answered an item
+    twice, and a damaged file, are an EvaluationError; a file that cannot be read is a DataError.
     """
     policies, (starts, markers) = read_policies(folder), read_record(folder)
     again = "finish it with the command that started it, and compare then"
@@ -259,11 +255,9 @@ def check_fairness(
     """Hold two or more runs together: every difference, their items, and what is too much the same.
 
     ``factors`` are what is compared: keys or sections of the config (``grpo.beta``), or aspects
-    (``data``, ``policy``); what follows from it is intended, too.
-
-    Raises:
-        EvaluationError: with fewer than two runs, the same policy of the same folder twice, a run
-            without items in the split, a name in ``factors`` that no run has, or damaged weights.
+    (``data``, ``policy``); what follows from it is intended, too. Fewer than two runs, the same
+    policy of the same folder twice, a run without items in the split, a name in ``factors`` that no
+    run has, or damaged weights are an EvaluationError.
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")
@@ -317,8 +311,7 @@ def find_differences(
 ) -> tuple[Difference, ...]:
     """Return all differences, each classed, the confounding ones first; of items those of a split.
 
-    Raises:
-        EvaluationError: if a run has no items in the split, or no run has what a factor names.
+    A run without items in the split, or a factor that no run has, is an EvaluationError.
     """
     for run in runs:
         if not run.answers.get(split):

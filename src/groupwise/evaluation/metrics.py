@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -325,10 +326,8 @@ def measure_labels(
             recalls += [(value, ends)] if name.startswith("recall:") else []
             yield name, value, ends, len(items) if name.startswith("f1:") else int(base)
 
-    def score(sums: Floats) -> Floats:
-        return score_cells(sums, labels, noise=2.0)
-
     balanced, error = map(float, score_cells(cells.sum(axis=0), labels))
+    score = partial(score_cells, labels=labels, noise=2.0)
     ends, error_ends = bound_clustered(clusters, cells, score, seed=seed)
     ends = widen_balanced(ends or (0.0, 1.0), balanced, clusters, recalls)
     yield "balanced_accuracy", balanced, ends, len(items)

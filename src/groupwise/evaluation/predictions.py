@@ -4,7 +4,6 @@ With them stand the policies that answered, the measures of answers, and the val
 by item. Rows are read and checked here, and matched item by item; nothing is averaged.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import compress, pairwise
@@ -67,11 +66,7 @@ def _require(
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What one policy answered to one item.
-
-    Raises:
-        EvaluationError: if the row contradicts itself.
-    """
+    """What one policy answered to one item; one that contradicts itself is an EvaluationError."""
 
     example_id: str
     cluster: str  # what statistics are clustered by (a session)
@@ -82,7 +77,7 @@ class Prediction:
     reason: str = ""  # why the answer was invalid; empty for a valid one
     text: str = ""  # the answer as it was given
     probabilities: Mapping[str, float] | None = None  # by label, sum 1 (one left out has 0)
-    latency_s: float | None = None  # None where not measured
+    latency_s: float | None = None  # for who opens the file; None where not measured
     pictures: tuple[str, ...] = ()  # paths
     # Of the same, empty where not known; one outside the run is shown only with this digest.
     picture_digests: tuple[str, ...] = ()
@@ -104,8 +99,6 @@ class Prediction:
             is_sum = is_sum and all(0 <= share <= 1 for share in shares.values())
             expected = "values in [0, 1] that sum to 1"
             _require(is_sum, f"{where} has wrong probabilities", dict(shares), expected)
-        is_time = self.latency_s is None or 0 <= self.latency_s < math.inf
-        _require(is_time, f"{where} has a wrong latency", f"{self.latency_s} s")
         for name, value in self.scores.items():
             is_free, got = bool(name) and find_measure(name) is None, f"{name} = {value}"
             what = f"{where} has a score under a name that is taken"
@@ -133,9 +126,7 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
 def read_predictions(path: Path) -> list[Prediction]:
     """Return the predictions of a file.
 
-    Raises:
-        DataError: if the file is missing or a line is not a JSON object.
-        EvaluationError: if a row has other keys than a Prediction or contradicts itself.
+    A line that is no JSON object is a DataError, a row that is no Prediction an EvaluationError.
     """
     rows, keys = read_jsonl(path), {item.name for item in fields(Prediction)}
     for number, row in enumerate(rows, start=1):
@@ -178,10 +169,8 @@ def mark_items(
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
     """Return predictions by (split, policy), splits by name and policies as they come.
 
-    Items are sorted by their id, so that the order of rows never changes a result.
-
-    Raises:
-        EvaluationError: if a policy answered one item of a split twice.
+    Items are sorted by their id, so that the order of rows never changes a result. An item that a
+    policy answered twice in a split is an EvaluationError.
     """
     found: dict[tuple[str, str], dict[str, Prediction]] = {}
     for one in predictions:
@@ -277,9 +266,7 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 class Items:
     """What one policy reached on each item of a split: the rows of one measure.
 
-    Raises:
-        EvaluationError: without items, if lengths differ, ids do not ascend or a value is not
-            a finite number in [0, 1].
+    No items, unlike lengths, ids that do not ascend, or other values are an EvaluationError.
     """
 
     measure: str  # whose mean this is, such as ``accuracy``
@@ -440,9 +427,7 @@ class Policies:
 def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
     """Write what policies a run has, in the order of reports, each with its training's budget.
 
-    Raises:
-        EvaluationError: if a name appears twice, or a policy was trained from one that does not
-            stand before it.
+    Another order, in which one stands before what it was trained from, is an EvaluationError.
     """
     for place, one in enumerate(policies):
         seen = [None, *(before.name for before in policies[:place])]

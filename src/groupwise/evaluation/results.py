@@ -85,9 +85,7 @@ def read_measures(folder: Path) -> tuple[Measure, ...]:
 def read_headline(folder: Path) -> Measure:
     """Return the measure that heads the report of a run; without metrics it is accuracy.
 
-    Raises:
-        DataError: if the metrics are damaged.
-        EvaluationError: if the conditions have another shape.
+    Damaged metrics are a DataError, conditions of another shape an EvaluationError.
     """
     path = folder / "evaluate" / "metrics.json"
     # Only names are read: a recipe of somebody else's may say less of each metric.
@@ -148,11 +146,8 @@ def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = Fal
     """Write down, before anything is measured, that a run measures these items of the test split.
 
     ``run`` is a folder with a manifest: of a run, or of an evaluation on other data;
-    ``is_continued``: an interrupted attempt has written it down already.
-
-    Raises:
-        RunError: if it cannot be written.
-        DataError: if a file of looks or the manifest is damaged.
+    ``is_continued``: an interrupted attempt has written it down already. What cannot be written is
+    a RunError, a damaged manifest or file of looks a DataError.
     """
     manifest = read_manifest(run / "manifest.json")
     effects = TypeAdapter(dict[str, Effect]).validate_python(manifest.get("effects", {}))

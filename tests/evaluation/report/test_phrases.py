@@ -94,7 +94,6 @@ def test_names_that_nobody_knows_stay_as_they_are() -> None:
         (forms.format_share, None, "–"),
         (forms.format_points, 0.1234, "+12.3"),
         (forms.format_points, -0.0004, "±0.0"),
-        (forms.choose_arrow, -0.1234, "⬇️"),
         (lambda value: Phrases("en").format_field(value, "p"), 0.0121, "p = 0.012"),
         (lambda value: Phrases("en").format_field(value, "p"), 0.0009, "p < 0.001"),
         (forms.format_p_cell, 0.0121, "0.012"),

@@ -44,11 +44,6 @@ def format_points(value: float, *, decimals: int = 1) -> str:
     return f"{sign}{abs(rounded):.{decimals}f}"
 
 
-def choose_arrow(value: float) -> str:
-    """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
-    return {"+": "⬆️", MINUS: "⬇️"}.get(format_points(value)[0], "➡️")
-
-
 def format_p_cell(value: float) -> str:
     """Format a p-value for a table's cell: ``0.012`` or ``< 0.001``."""
     return f"<{NBSP}0.001" if value < 0.001 else f"{value:.3f}"
