@@ -95,6 +95,10 @@ def test_contradictions_are_refused(make_prediction, wrong, words):
         make_prediction(**wrong)
 
 
+def test_a_score_may_have_the_name_of_a_family(make_prediction):
+    assert make_prediction(scores={"recall": 0.5}).scores == {"recall": 0.5}
+
+
 def test_an_answer_has_the_probability_of_its_label_and_an_invalid_one_has_none(make_prediction):
     shares = {"on-task": 0.9, "off-task": 0.1}
     invalid = make_prediction("on-task", None, reason="empty", probabilities=shares)

@@ -236,9 +236,9 @@ _KNOWN = (
     Measure("ece", "Calibration error", "校准误差", is_higher_better=False),
 )
 _FAMILIES = {
-    "precision": ("Precision of {}", "{} 的精确率"),
-    "recall": ("Recall of {}", "{} 的召回率"),
-    "f1": ("F1 of {}", "{} 的 F1"),
+    "precision:": ("Precision of {}", "{} 的精确率"),
+    "recall:": ("Recall of {}", "{} 的召回率"),
+    "f1:": ("F1 of {}", "{} 的 F1"),
 }
 
 
@@ -256,8 +256,8 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
     if (one := {one.name: one for one in (*own, *_KNOWN)}.get(whole)) is not None:
         titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
         return replace(one, name=name, **titles) if bracket else one
-    family, _, label = name.partition(":")
-    if (titles := _FAMILIES.get(family)) is None:
+    family, colon, label = name.partition(":")
+    if (titles := _FAMILIES.get(family + colon)) is None:
         return None
     return Measure(name, titles[0].format(label), titles[1].format(label))
 
