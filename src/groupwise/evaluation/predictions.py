@@ -419,8 +419,8 @@ class Policies:
 
     def list_ancestors(self, name: str) -> tuple[RunPolicy, ...]:
         """Return a policy behind all those that it was trained from, the first one first."""
-        found = self.find(name)
-        before = self.list_ancestors(found.trained_from) if found.trained_from else ()
+        found, earlier = self.find(name), Policies(self.listed[: self.rank(name)])
+        before = earlier.list_ancestors(found.trained_from) if found.trained_from else ()
         return (*before, found)
 
 
