@@ -25,7 +25,6 @@ from waiting import find_free_port, start_server
 from groupwise.core import read_jsonl
 from groupwise.evaluation.metrics import compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import read_predictions
-from groupwise.evaluation.statistics import write_comparisons
 
 MESSAGES = (
     "My parcel is late by three days.",
@@ -219,7 +218,7 @@ class TestStatistics:
             tmp_path / "metrics.json",
             compute_metrics(predictions, labels=("billing", "delivery", "fault"), seed=0),
         )
-        write_comparisons(tmp_path / "comparisons.json", compare_pairs(predictions, pairs, seed=0))
+        write_metrics(tmp_path / "comparisons.json", compare_pairs(predictions, pairs, seed=0))
         for name in ("metrics", "comparisons"):
             now = json.loads((tmp_path / f"{name}.json").read_text())
             then = json.loads((run / "evaluate" / f"{name}.json").read_text())

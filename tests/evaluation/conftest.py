@@ -14,7 +14,6 @@ from run_folders import POLICIES
 from groupwise.core import append_jsonl, digest_file, write_json, write_jsonl
 from groupwise.evaluation.metrics import compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import Prediction, write_policies, write_predictions
-from groupwise.evaluation.statistics import write_comparisons
 
 LABELS = ("on-task", "off-task")
 TASKS = (
@@ -82,7 +81,7 @@ def build_run(folder: Path, *, num_clusters: int = 40, num_steps: int = 120) -> 
     metrics = compute_metrics(predictions, labels=LABELS, slices=("difficulty", "language"))
     write_metrics(folder / "evaluate/metrics.json", metrics)
     pairs = [("prompt", "grpo"), ("sft", "grpo"), ("sft_control", "grpo"), ("prompt", "sft")]
-    write_comparisons(folder / "evaluate/comparisons.json", compare_pairs(predictions, pairs))
+    write_metrics(folder / "evaluate/comparisons.json", compare_pairs(predictions, pairs))
     write_policies(folder, POLICIES)
     write_training(folder, num_steps)
     write_json(folder / "audit/audit.json", AUDIT)

@@ -14,13 +14,15 @@ from statsmodels.stats.multitest import multipletests
 
 from groupwise.core import EvaluationError
 from groupwise.evaluation.methods import compare_methods, find_half_width, split_variance
-from groupwise.evaluation.metrics import compare_pairs, compare_policies
-from groupwise.evaluation.predictions import Items, Prediction, digest_items, read_predictions
-from groupwise.evaluation.statistics import (
-    compare_items,
-    read_comparisons,
-    write_comparisons,
+from groupwise.evaluation.metrics import compare_pairs, compare_policies, write_metrics
+from groupwise.evaluation.predictions import (
+    Items,
+    Prediction,
+    digest_items,
+    read_as,
+    read_predictions,
 )
+from groupwise.evaluation.statistics import PairedComparison, compare_items
 
 Table = Callable[..., list[Prediction]]
 BOTH, ONLY_A, ONLY_B, NONE = (1, 1), (1, 0), (0, 1), (0, 0)
@@ -55,7 +57,6 @@ def make_items(
         ids=tuple(f"i{n:06}" for n in numbers),
         clusters=tuple(f"g{n // per_cluster:06}" for n in numbers),
         values=np.asarray(values, dtype=float),
-        is_binary=False,
         split_digest="digest",
     )
     return replace(items, **named)
@@ -130,7 +131,7 @@ def test_one_cluster_proves_nothing(make_pair):
 
 def test_holm_adjusts_the_clustered_values_and_nothing_else(full_run):
     predictions = read_predictions(full_run / "evaluate/predictions.jsonl")
-    found = read_comparisons(full_run / "evaluate/comparisons.json")
+    found = read_as(full_run / "evaluate/comparisons.json", list[PairedComparison])
     raw = [one.p_value_clustered for one in found]
     assert [one.p_value_holm for one in found] == pytest.approx(
         list(multipletests(raw, method="holm")[1])
@@ -178,11 +179,11 @@ def test_order_of_rows_changes_nothing_and_the_seed_little(make_pair):
 
 def test_file_round_trip(tmp_path, make_pair):
     found = compare_pairs(make_pair([BOTH, ONLY_B]), [("sft", "grpo")])
-    write_comparisons(tmp_path / "c.json", found)
-    assert read_comparisons(tmp_path / "c.json") == found
+    write_metrics(tmp_path / "c.json", found)
+    assert read_as(tmp_path / "c.json", list[PairedComparison]) == found
     (tmp_path / "c.json").write_text('[{"a": 1}]')
     with pytest.raises(EvaluationError, match=r"c\.json is damaged"):
-        read_comparisons(tmp_path / "c.json")
+        read_as(tmp_path / "c.json", list[PairedComparison])
 
 
 def test_score_is_compared_by_clusters_and_items_where_one_has_more():
@@ -282,15 +283,15 @@ def test_unlike_items_are_refused(change, words):
 
 def test_old_files_are_read_and_new_ones_hold_plain_numbers(tmp_path, make_pair):
     found = compare_pairs(make_pair([BOTH, ONLY_B, ONLY_A] * 5), [("sft", "grpo")])
-    write_comparisons(tmp_path / "c.json", found)
+    write_metrics(tmp_path / "c.json", found)
     (row,) = json.loads((tmp_path / "c.json").read_text())
     old = list(row)[: list(row).index("split_digest") + 1]
     (tmp_path / "old.json").write_text(json.dumps([{name: row[name] for name in old}]))
-    (one,) = read_comparisons(tmp_path / "old.json")
+    (one,) = read_as(tmp_path / "old.json", list[PairedComparison])
     assert (one.measure, one.value_a, one.num_carrying) == ("accuracy", None, None)
     assert one.difference == found[0].difference
     (tmp_path / "gone.json").write_text(json.dumps([{**row, "effect_size": 0.5, "test": "x"}]))
-    assert read_comparisons(tmp_path / "gone.json") == found
+    assert read_as(tmp_path / "gone.json", list[PairedComparison]) == found
 
 
 def draw_method(

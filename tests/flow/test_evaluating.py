@@ -30,7 +30,7 @@ from groupwise.core import (
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
 from groupwise.evaluation.metrics import Temperature, read_metrics, temper
-from groupwise.evaluation.predictions import Measure, Prediction, read_prompts
+from groupwise.evaluation.predictions import Measure, Prediction, Prompts, read_as
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.results import list_looks
 from groupwise.flow import asking, policies, probing, replaying
@@ -51,7 +51,7 @@ from groupwise.serving import Request
 
 
 def test_the_shown_prompt_is_what_the_trained_policy_was_asked(finished: Path) -> None:
-    asked = read_prompts(finished / "evaluate" / "prompts.json")
+    asked = read_as(finished / "evaluate" / "prompts.json", Prompts)
     examples = {one.id: one for one in read_examples(finished / "prepare" / "test.jsonl")}
     assert asked.shown == load_policy(finished / "grpo" / "policy").render_prompt(
         examples[asked.item]

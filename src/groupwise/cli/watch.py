@@ -22,13 +22,13 @@ from rich.text import Text
 from groupwise.cli.run import Debug
 from groupwise.core import STEP_DONE, RunError, check_records, check_sealed, is_locked
 from groupwise.evaluation.alarms import (
+    SHARES,
     Alarm,
     History,
-    describe_value,
     find_alarms,
     title_series,
 )
-from groupwise.evaluation.report.phrases import Phrases, format_duration
+from groupwise.evaluation.report.phrases import Phrases, format_duration, format_plain, format_share
 
 _MAX_CELLS, _WORD, _LINES = 8, 40, 8
 """Cells of a sweep that are named; letters up to which texts are listed with their counts; lines
@@ -443,10 +443,10 @@ class _Page:
         shares = {} if history.facts is None else history.facts["shares"]
         for series in history.list_series():
             values = series.values
-            now, start, low, high = (
-                self._clean(describe_value(series.key, value))
-                for value in (values[-1], values[0], min(values), max(values))
-            )
+            is_part = series.key.startswith("reward/") and min(values) >= 0 and max(values) <= 1
+            form = format_share if series.key in SHARES or is_part else format_plain
+            ends = (values[-1], values[0], min(values), max(values))
+            now, start, low, high = (self._clean(form(value)) for value in ends)
             if (count := shares.get(series.key.removeprefix("reward/"))) is not None:
                 now = f"{self.phrases.say('of', part=count[0], all=count[1])}  {now}"
             cells = (now, start, f"{low} .. {high}")[: len(heads)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any, Literal
 
-from groupwise.evaluation.report.phrases import Phrases, Statement, format_plain, format_share
+from groupwise.evaluation.report.phrases import Phrases, Statement
 
 AlarmName = Literal[
     "all_groups_dead",
@@ -22,10 +22,7 @@ AlarmName = Literal[
     "constant_answers",
     "nothing_earned",
 ]
-# Those that end a training, where they are errors: more time would be spent on nothing.
-STOPPING: tuple[AlarmName, ...] = ("loss_not_falling", "constant_answers", "nothing_earned")
 WINDOW = 5  # rows that "the start" and "now" are means of
-RISING_MEASURES = ("accuracy", "balanced_accuracy", "f1", "reward", "pass@1")
 ENTROPY_SHARE, INVALID_SHARE, DEAD_SHARE = 0.2, 0.2, 0.999
 SOLVED_REWARD = 0.98  # from this mean on nothing is left to try, and low entropy is right
 # Groups in each of which all completions earned the same: of as many without exception it is at
@@ -42,7 +39,7 @@ LOSS_FALL, LOSS_FLOOR = 0.03, 0.7
 # its work at half of the steps.
 DUE_SHARE, DUE_STEPS = 0.5, 20
 _HIDDEN = re.compile(r"step|epoch|skipped_rows|heldout/(n|majority)|num_.*|reward/.*_std")
-_SHARES = (
+SHARES = (
     *("reward", "dead_groups", "invalid", "truncated", "unscored", "mean_token_accuracy"),
     *("heldout/accuracy", "heldout/invalid", "heldout/commonest"),
 )
@@ -140,14 +137,23 @@ def find_alarms(history: History, *, num_steps: int | None = None) -> tuple[Alar
     """Return every alarm of a training of so many steps (None: it is over), errors first."""
     is_due = history.last_step >= max(DUE_SHARE * (num_steps or 0), DUE_STEPS)
     found = [*_check_rewards(history), *_check_heldout(history, is_due)]
-    found += _check_loss(history) if is_due else ()
+    # The first and the last third of the rows of SFT; while the rate still rises none is said.
+    loss, rates = history.read("loss"), history.read("learning_rate").values
+    third = len(loss) // 3
+    is_rising = bool(rates) and rates.index(max(rates)) > len(rates) // 2
+    if is_due and third and not history.is_rewarded and not is_rising:
+        start, now = fmean(loss.values[:third]), fmean(loss.values[-third:])
+        if start > LOSS_FLOOR and start - now < LOSS_FALL * start:
+            numbers = {"start": start, "now": now}
+            found.append(Alarm("loss_not_falling", loss.steps[-1], numbers, level="error"))
     return tuple(sorted(found, key=lambda alarm: alarm.level))
 
 
 def find_stop(history: History, *, num_steps: int) -> Alarm | None:
     """Return the alarm for which a training of so many steps is to end now, if there is one."""
-    found = find_alarms(history, num_steps=num_steps)
-    return next((one for one in found if one.level == "error" and one.name in STOPPING), None)
+    # An error is one: more time would be spent on nothing; but dead groups may come alive.
+    errors = (one for one in find_alarms(history, num_steps=num_steps) if one.level == "error")
+    return next((one for one in errors if one.name != "all_groups_dead"), None)
 
 
 def _check_rewards(history: History) -> Iterator[Alarm]:
@@ -183,24 +189,21 @@ def _check_heldout(history: History, is_due: bool) -> Iterator[Alarm]:
     """The last two looks lie below the best while the reward rose; or one answer to everything."""
     reward, sizes = history.read("reward"), history.read("heldout/n").values
     # Training chooses by the first value of each look.
-    chosen_by = [k.removeprefix("heldout/") for k in history.series if k.startswith("heldout/")][:1]
-    for name in dict.fromkeys((*RISING_MEASURES, *chosen_by)):
-        looks = history.read(f"heldout/{name}")
-        if len(looks) < 3:
-            continue
-        best, now, drop = max(looks.values), max(looks.values[-2:]), 0.02
-        step = looks.steps[looks.values.index(best)]
-        if sizes and 0 <= best <= 1:  # two standard errors of a look of so many items
-            drop = max(drop, 2 * math.sqrt(best * (1 - best) / sizes[-1]))
-        before = [x for at, x in zip(reward.steps, reward.values, strict=True) if at <= step]
-        after = reward.values[len(before) :][-WINDOW:]
-        if best - now <= drop or not before or not after:
-            continue
+    name = next((key for key in history.series if key.startswith("heldout/")), "heldout/")
+    looks = history.read(name)
+    best, now, drop = max(looks.values, default=0.0), max(looks.values[-2:], default=0.0), 0.02
+    step = looks.steps[looks.values.index(best)] if looks else 0
+    if sizes and 0 <= best <= 1:  # two standard errors of a look of so many items
+        drop = max(drop, 2 * math.sqrt(best * (1 - best) / sizes[-1]))
+    before = [x for at, x in zip(reward.steps, reward.values, strict=True) if at <= step]
+    after = reward.values[len(before) :][-WINDOW:]
+    if len(looks) >= 3 and best - now > drop and before and after:
         then, later = fmean(before[-WINDOW:]), fmean(after)
         if later - then >= 0.01:
             numbers = {"best": best, "best_step": step, "now": now}
             numbers |= {"reward_then": then, "reward_now": later}
-            yield Alarm("reward_up_heldout_down", looks.steps[-1], numbers, name)
+            subject = name.removeprefix("heldout/")
+            yield Alarm("reward_up_heldout_down", looks.steps[-1], numbers, subject)
     # At two looks one answer to nearly everything, though the commonest truth has a smaller share.
     looks, truth = history.read("heldout/commonest"), history.read("heldout/majority").values
     last, is_asked = looks.values[-2:], bool(sizes) and sizes[-1] >= 20
@@ -210,18 +213,6 @@ def _check_heldout(history: History, is_due: bool) -> Iterator[Alarm]:
         yield Alarm("constant_answers", looks.steps[-1], numbers, level=level)
 
 
-def _check_loss(history: History) -> Iterator[Alarm]:
-    """The first and the last third of the rows of SFT; while the rate still rises none is said."""
-    loss, rates = history.read("loss"), history.read("learning_rate").values
-    third = len(loss) // 3
-    is_rising = bool(rates) and rates.index(max(rates)) > len(rates) // 2
-    if history.is_rewarded or not third or is_rising:
-        return
-    start, now = fmean(loss.values[:third]), fmean(loss.values[-third:])
-    if start > LOSS_FLOOR and start - now < LOSS_FALL * start:
-        yield Alarm("loss_not_falling", loss.steps[-1], {"start": start, "now": now}, level="error")
-
-
 def title_series(key: str, phrases: Phrases) -> str:
     """Return what a series is called; one that is not known keeps its key."""
     kind, _, name = key.partition("/")
@@ -229,14 +220,3 @@ def title_series(key: str, phrases: Phrases) -> str:
     said["mean"] = f"  {phrases.say('mean_of', name=name)}"
     title = phrases.title("series", key)
     return said.get(kind, title) if name and title == key else title
-
-
-def is_share(key: str) -> bool:
-    """Whether the values of a series are shares."""
-    return key in _SHARES
-
-
-def describe_value(key: str, value: float) -> str:
-    """Return a value of a series: shares in per cent, other numbers with three digits."""
-    is_percent = is_share(key) or (key.startswith("reward/") and 0 <= value <= 1)
-    return format_share(value) if is_percent else format_plain(value)

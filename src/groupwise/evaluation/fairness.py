@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, TypeAdapter
+from pydantic import AwareDatetime, BaseModel
 
 from groupwise.core import (
     Effect,
@@ -34,7 +34,6 @@ from groupwise.core import (
 )
 from groupwise.evaluation.predictions import (
     Language,
-    Policies,
     Prediction,
     RunPolicy,
     digest_items,
@@ -69,7 +68,7 @@ class Manifest(BaseModel, extra="allow"):
     effects: dict[str, Effect] = {}
 
 
-class _Marker(BaseModel):
+class Marker(BaseModel):
     """What a step left as it ended."""
 
     finished_at: AwareDatetime
@@ -99,18 +98,23 @@ def read_facts(
     """Read what is known of a finished run.
 
     Without a ``policy`` it is the last one of the run; ``predictions`` are those of the run, if
-    they have been read already.
-
-    Raises:
-        EvaluationError: if the run is not evaluated, has no such policy or answered an item twice,
-            or if a file is damaged.
-        DataError: if a file cannot be read.
+    they have been read already. A run that is not evaluated, has no such policy or answered an item
+    twice, and a damaged file, are an EvaluationError; a file that cannot be read is a DataError.
     """
-    policies = read_policies(folder)
-    _check_evaluated(folder, policies)
-    rows = predictions
-    if rows is None:
-        rows = read_predictions(folder / "evaluate" / "predictions.jsonl")
+    policies, (starts, markers) = read_policies(folder), read_record(folder)
+    again = "finish it with the command that started it, and compare then"
+    if (done := markers.get("evaluate")) is None:
+        begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
+        where = f" (it is at the step {begun[0]})" if begun else ""
+        raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=again)
+    for step in sorted({*done.uses, *(one.step for one in policies.listed if one.step)}):
+        is_used = (own := markers.get(step)) is not None and (
+            own.finished_at <= done.finished_at or done.uses.get(step) == digest_json(own.outputs)
+        )
+        if (folder / step).is_dir() and not is_used:
+            older = f"the evaluation in {folder} is older than its step {step}"
+            raise EvaluationError(f"{older}, which is being redone", fix=again)
+    rows = predictions or read_predictions(folder / "evaluate" / "predictions.jsonl")
     names = policies.sort(row.policy for row in rows)
     if not names:
         raise EvaluationError(f"{folder} holds no predictions", fix="evaluate it again")
@@ -118,30 +122,49 @@ def read_facts(
     if name not in names:
         what = f"the run {folder} has no policy {policy!r}"
         raise EvaluationError(what, expected=f"one of {', '.join(names)}")
-    own = group_by_policy(row for row in rows if row.policy == name)
-    answers = {split: {row.example_id: row for row in items} for (split, _), items in own.items()}
+    items = group_by_policy(row for row in rows if row.policy == name)
+    answers = {split: {row.example_id: row for row in own} for (split, _), own in items.items()}
     chain = policies.list_ancestors(name)
     chain = () if any(one.kind == "unknown" for one in chain) else chain
     steps = {one.step for one in chain if one.step}
-    starts = find_manifests(folder, sorted(steps))
-    plan, effects = starts[-1].plan, starts[-1].effects
-    run = RunFacts(f"{folder}:{name}", folder, name, {}, answers, chain, effects=effects)
-    facts = dict(_list_facts(run, starts))
+    used = list[Manifest]()  # the starts in force when the steps and last the evaluation ended
+    for ended in (*map(markers.get, sorted(steps)), done):
+        begun = [one for one in starts if ended and one.started_at <= ended.finished_at]
+        last = (begun or starts[:1])[-1]
+        used = [*(one for one in used if one is not last), last]
+    last = used[-1]
+    run = RunFacts(f"{folder}:{name}", folder, name, {}, answers, chain, effects=last.effects)
+    facts = dict(_list_facts(run, used))
+    spent = {step: markers[step].duration_s for step in sorted(steps & markers.keys())}
+    facts |= {f"time/{x}.duration_s": one for x, one in spent.items() if one is not None}
     others = {one.step for one in policies.listed} - steps if chain else set[str]()
-    used = [path for step in plan if step not in others for path in plan[step].get("reads", ())]
-    unused = frozenset(
-        fact
-        for fact in facts
-        if plan and chain and fact.startswith("config/")
-        if not any(_is_in(fact, f"config/{x}") or _is_in(f"config/{x}", fact) for x in used)
-    )
-    return replace(run, facts=facts, unused=unused)
+    plans = [one for step, one in last.plan.items() if step not in others]
+    reads = [f"config/{key}" for one in plans for key in one.get("reads", ())]
+    settings = {fact for fact in facts if fact.startswith("config/")} if last.plan and chain else ()
+    unused = {x for x in settings if not any(_is_in(x, y) or _is_in(y, x) for y in reads)}
+    return replace(run, facts=facts, unused=frozenset(unused))
+
+
+def read_record(folder: Path) -> tuple[list[Manifest], dict[str, Marker]]:
+    """Return every start of a run, the last one last, and what each step left as it ended.
+
+    A start that was changed is refused, as is a file that is damaged.
+    """
+    history, single = folder / "history.jsonl", folder / "manifest.json"
+    if not single.is_file():
+        raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
+    last = read_manifest(single)  # refused if it was changed, also where the history has all starts
+    rows = read_jsonl(history) if history.is_file() else []
+    for row in rows:
+        check_sealed(row, history)
+    paths = sorted(folder.glob("[!.]*/step.json"))
+    markers = {path.parent.name: read_as(path, Marker) for path in paths}
+    return [parse_as(row, Manifest, single) for row in rows or [last]], markers
 
 
 def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str, Any]]:
     """Yield what the run's starts, conditions and trainings tell; of its policy's training only."""
     last, conditions = starts[-1], read_conditions(run.folder)
-    markers = _read_markers(run.folder)
     yield "policy/name", run.policy
     yield "time/started_at", last.started_at.isoformat()
     for fact, name in RULES["manifest"].items():
@@ -175,62 +198,16 @@ def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str
         yield "lineage/steps", [one.step for one in run.chain if one.step]
     for step, budget in [(one.step, one.budget) for one in run.chain if one.step]:
         sections[f"budget/{step}."] = budget
-        if step in markers and markers[step].duration_s is not None:
-            yield f"time/{step}.duration_s", markers[step].duration_s
         for name, keys in RULES["of_training"].items():
             path = run.folder / step / f"{name}.json"
             told = read_json(path, dict) if path.is_file() else {}
             sections[f"{name}/{step}."] = {k: v for k, v in told.items() if re.match(keys, k)}
-        path = run.folder / step / "trainable.json"
-        if path.is_file():
-            rows = read_as(path, TypeAdapter(list[dict[str, Any]]))
+        if (path := run.folder / step / "trainable.json").is_file():
+            rows = read_as(path, list[dict[str, Any]])
             count = sum(int(row.get("num_trainable", 0)) for row in rows)
             yield f"trainable/{step}.num_trainable", count
     for prefix, values in sections.items():
         yield from flatten_settings(values, prefix)
-
-
-def _check_evaluated(folder: Path, policies: Policies) -> None:
-    """Refuse a run that is not evaluated, or of which a step was redone since."""
-    again = "finish it with the command that started it, and compare then"
-    markers = _read_markers(folder)
-    if not (folder / "manifest.json").is_file():
-        raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
-    if "evaluate" not in markers:
-        begun = sorted(path.parent.name for path in folder.glob("[!.]*/started.json"))
-        where = f" (it is at the step {begun[0]})" if begun else ""
-        raise EvaluationError(f"the run {folder} is not evaluated yet{where}", fix=again)
-    done = markers["evaluate"]
-    for step in sorted({*done.uses, *(one.step for one in policies.listed if one.step)}):
-        is_used = (own := markers.get(step)) is not None and (
-            own.finished_at <= done.finished_at or done.uses.get(step) == digest_json(own.outputs)
-        )
-        if (folder / step).is_dir() and not is_used:
-            older = f"the evaluation in {folder} is older than its step {step}"
-            raise EvaluationError(f"{older}, which is being redone", fix=again)
-
-
-def _read_markers(folder: Path) -> dict[str, _Marker]:
-    """Return what each step that ended left behind."""
-    paths = {path.parent.name: path for path in sorted(folder.glob("[!.]*/step.json"))}
-    return {step: read_as(path, TypeAdapter(_Marker), kind=dict) for step, path in paths.items()}
-
-
-def find_manifests(folder: Path, steps: Sequence[str]) -> list[Manifest]:
-    """Return the starts, each once, in force when the steps and last the evaluation ended."""
-    history, single = folder / "history.jsonl", folder / "manifest.json"
-    last = read_manifest(single)  # refused if it was changed, also where the history has all starts
-    rows = list(read_jsonl(history)) if history.is_file() else []
-    for row in rows:
-        check_sealed(row, history)
-    starts = [parse_as(row, TypeAdapter(Manifest), single) for row in rows or [last]]
-    markers, found = _read_markers(folder), list[Manifest]()
-    for step in (*steps, "evaluate"):
-        done = markers.get(step)
-        begun = [one for one in starts if done and one.started_at <= done.finished_at]
-        manifest = (begun or starts[:1])[-1]
-        found = [*(one for one in found if one is not manifest), manifest]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,24 +255,33 @@ def check_fairness(
     """Hold two or more runs together: every difference, their items, and what is too much the same.
 
     ``factors`` are what is compared: keys or sections of the config (``grpo.beta``), or aspects
-    (``data``, ``policy``); what follows from it is intended, too.
-
-    Raises:
-        EvaluationError: with fewer than two runs, the same policy of the same folder twice, a run
-            without items in the split, a name in ``factors`` that no run has, or damaged weights.
+    (``data``, ``policy``); what follows from it is intended, too. Fewer than two runs, the same
+    policy of the same folder twice, a run without items in the split, a name in ``factors`` that no
+    run has, or damaged weights are an EvaluationError.
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")
     for one, two in combinations(runs, 2):
         is_same_policy = one.policy == two.policy and one.folder.resolve() == two.folder.resolve()
         if one.name == two.name or is_same_policy:
-            raise EvaluationError(
-                f"{two.name} is given twice",
-                expected="different runs, or different policies of a run",
-                fix="leave one of them out",
-            )
+            other, fix = "different runs, or different policies of a run", "leave one of them out"
+            raise EvaluationError(f"{two.name} is given twice", expected=other, fix=fix)
     differences = find_differences(runs, factors=factors, split=split)
-    remarks = [remark for run in runs for remark in _find_untrained(run)]
+    remarks: list[Statement] = []
+    for run in runs:  # steps that trained nothing, where weights can be compared
+        for before, policy in pairwise((None, *run.chain)):
+            if policy is None or policy.step is None:
+                continue
+            name, old, new = "", _open_weights(run, before), _open_weights(run, policy)
+            zeros = [new[key].get_tensor(key) for key in new if "lora_B" in key]  # at the start
+            if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
+                name = "nothing_trainable"
+            elif zeros and not any("lora_B" in key for key in old):
+                name = "" if any(one.any() for one in zeros) else "unmoved_adapter"
+            elif _are_same(old, new):
+                name = "unmoved_weights"
+            if name:
+                remarks.append(_remark("error", name, key=policy.step, runs=run.name))
     counting = [d.values for d in differences if d.kind != "harmless" and d.aspect != "labels"]
     for one, two in combinations(runs, 2):
         ours, theirs = one.answers[split], two.answers[split]
@@ -321,17 +307,14 @@ def check_fairness(
 
 
 def find_differences(
-    runs: Sequence[RunFacts], *, factors: Sequence[str] = (), split: str | None = None
+    runs: Sequence[RunFacts], *, factors: Sequence[str] = (), split: str
 ) -> tuple[Difference, ...]:
-    """Return all differences, each classed, the confounding ones first.
+    """Return all differences, each classed, the confounding ones first; of items those of a split.
 
-    ``split``: whose items are held together; None: there are no items.
-
-    Raises:
-        EvaluationError: if a run has no items in the split, or no run has what a factor names.
+    A run without items in the split, or a factor that no run has, is an EvaluationError.
     """
     for run in runs:
-        if split is not None and not run.answers.get(split):
+        if not run.answers.get(split):
             have = f"one of {', '.join(sorted(run.answers)) or 'none'}"
             raise EvaluationError(f"{run.name} has no items in the split {split!r}", expected=have)
     facts = sorted({name for run in runs for name in run.facts})
@@ -341,9 +324,10 @@ def find_differences(
             known = {fact.partition("/")[2] for fact in facts if fact.startswith("config/")}
             hint = suggest_name(name, sorted(known | aspects)) or "; give a key of the config"
             raise EvaluationError(f"--factor: no run has {name!r}{hint}")
-    found = [*_list_unlike(runs), *(_compare_items(runs, split) if split else ())]
+    found = [*_list_unlike(runs), *_compare_items(runs, split)]
     named = [one for one in found if is_named(one.name, factors)]
     has_policy = any(one.aspect == "policy" for one in named)
+    steps = {run.name: tuple(one.step for one in run.chain) for run in runs}
     settings: list[str] = []
     for one in named:
         is_budget = all(find_effect(run.effects, one.key).kind == "budget" for run in runs)
@@ -363,7 +347,11 @@ def find_differences(
         is_evaluated = one.aspect in ("data", "prompts") and any(one.key in r.answers for r in runs)
         lines = [] if is_evaluated else [(key, f"{one.name} <- {key}") for key in settings]
         causes = [k for k, line in lines if any(re.fullmatch(p, line) for p in RULES["follows"])]
-        causes = ["policy"] if has_policy and _is_of_policy(one, runs) else causes
+        # Only some policies have it, and those without it were trained in other steps.
+        having, lacking = ({steps[run] for run in own} for own in (one.values, one.lacking))
+        is_of_policy = bool(lacking) and not having & lacking
+        is_of_policy &= one.aspect in (*RULES["files"]["policies/file"], "data", "prompts")
+        causes = ["policy"] if has_policy and (is_of_policy or one.aspect == "lineage") else causes
         is_alike = is_place and effect.kind == "source" and effect.reason in equal
         is_unknown = bool(one.lacking) and one.name not in RULES["files"]
         harmless = _find_harmless(one)
@@ -435,32 +423,21 @@ def _list_unlike(runs: Sequence[RunFacts]) -> Iterator[Difference]:
 def _compare_items(runs: Sequence[RunFacts], split: str) -> Iterator[Difference]:
     """Yield that runs answered other items, and that items have other labels (the first one)."""
     answers = {run.name: run.answers[split] for run in runs}
-    shared = set[str].intersection(*map(set, answers.values()))
-    sizes = [len(own) for own in answers.values()]
-    if max(sizes) > len(shared):
-        values = {
-            name: {"n": len(own), "split_digest": digest_items(own.values())}
-            for name, own in answers.items()
-        }
-        words = {"sizes": ", ".join(map(str, sizes)), "shared": str(len(shared))}
-        yield Difference("items", split, values, words=words)
     labels: dict[str, dict[str, str | None]] = {}
     for name, own in answers.items():
         for item, answer in own.items():
             labels.setdefault(item, {})[name] = answer.label
+    shared = [item for item, own in labels.items() if len(own) == len(runs)]
+    sizes = [len(own) for own in answers.values()]
+    if max(sizes) > len(shared):
+        items = {name: list(own.values()) for name, own in answers.items()}
+        values = {x: {"n": len(y), "split_digest": digest_items(y)} for x, y in items.items()}
+        words = {"sizes": ", ".join(map(str, sizes)), "shared": str(len(shared))}
+        yield Difference("items", split, values, words=words)
     unlike = sorted(item for item, own in labels.items() if len({*own.values()}) > 1)
     for item in unlike[:1]:
         values = {name: {"item": item, "label": label} for name, label in labels[item].items()}
         yield Difference("labels", split, values, words={"count": str(len(unlike))})
-
-
-def _is_of_policy(found: Difference, runs: Sequence[RunFacts]) -> bool:
-    """Whether only some policies have it, and those without it were trained in other steps."""
-    steps = {run.name: tuple(one.step for one in run.chain) for run in runs}
-    having = {steps[name] for name in found.values}
-    lacking = {steps[name] for name in found.lacking}
-    is_of_training = found.aspect in (*RULES["files"]["policies/file"], "data", "prompts")
-    return found.aspect == "lineage" or (is_of_training and bool(lacking) and not having & lacking)
 
 
 def _find_harmless(found: Difference) -> str | None:
@@ -481,23 +458,6 @@ def _find_harmless(found: Difference) -> str | None:
 def _remark(level: Level, name: str, **words: str) -> Statement:
     why = {lang: RULES["reasons"][name][lang].format(**words) for lang in LANGUAGES}
     return Statement("notice.gate", {"reason": name, "why": why}, level)
-
-
-def _find_untrained(run: RunFacts) -> Iterator[Statement]:
-    """Yield the steps behind a run's policy that trained nothing, where weights can be compared."""
-    for before, policy in pairwise((None, *run.chain)):
-        if policy is None or policy.step is None:
-            continue
-        name, old, new = "", _open_weights(run, before), _open_weights(run, policy)
-        factors = [new[key].get_tensor(key) for key in new if "lora_B" in key]
-        if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
-            name = "nothing_trainable"
-        elif factors and not any("lora_B" in key for key in old):  # they start at zero
-            name = "" if any(one.any() for one in factors) else "unmoved_adapter"
-        elif _are_same(old, new):
-            name = "unmoved_weights"
-        if name:
-            yield _remark("error", name, key=policy.step, runs=run.name)
 
 
 def _open_weights(run: RunFacts, policy: RunPolicy | None = None) -> Mapping[str, Any]:
@@ -534,15 +494,13 @@ def find_same_axes(cells: Sequence[tuple[Mapping[str, str], Hashable]]) -> Itera
     A single pair of equal numbers may be chance and says nothing; one of equal digests does.
     """
     for axis in sorted({axis for coordinates, _ in cells for axis in coordinates}):
-        rows: dict[str, list[tuple[Hashable, Hashable]]] = {}
+        rows: dict[str, set[tuple[Hashable, Hashable]]] = {}
         for coordinates, result in cells:
             if result is not None and axis in coordinates:
                 rest = frozenset((k, v) for k, v in coordinates.items() if k != axis)
-                rows.setdefault(coordinates[axis], []).append((rest, result))
-        groups: dict[frozenset[tuple[Hashable, Hashable]], list[str]] = {}
-        for value, row in rows.items():
-            groups.setdefault(frozenset(row), []).append(value)
-        for row, values in groups.items():
+                rows.setdefault(coordinates[axis], set()).add((rest, result))
+        for row in dict.fromkeys(map(frozenset, rows.values())):
+            values = [value for value, own in rows.items() if own == row]
             is_chance = len(row) == 1 and not all(isinstance(result, str) for _, result in row)
             if len(values) > 1 and not is_chance:
                 is_epoch = any(word in axis.lower() for word in ("epoch", "checkpoint"))

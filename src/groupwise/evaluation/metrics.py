@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
@@ -38,7 +38,6 @@ from groupwise.evaluation.statistics import (
     clustered_ratio,
     compare_items,
     widen_balanced,
-    widen_interval,
 )
 
 METRIC_VERSIONS: Mapping[str, int] = {
@@ -61,20 +60,16 @@ NUM_BINS = 10
 MIN_ITEMS = 20  # below which no temperature is fitted
 _LEAST = 1e-12  # stands for a probability that was rounded to 0
 Row = tuple[str, float, Interval, int]
-_Means = dict[str, tuple[str, Sequence[Prediction]]]  # measure without its part, and rows, by name
+Means = dict[str, tuple[str, Sequence[Prediction]]]  # measure without its part, and rows, by name
 
 
-def list_measures(rows: Sequence[Prediction]) -> tuple[str, ...]:
-    """Return the measures of predictions that are means of values of items.
+def list_measures(rows: Sequence[Prediction]) -> Means:
+    """Return the measures of predictions that are means of values of items, and how each is taken.
 
     accuracy where there are truths, invalid_rate, pair_accuracy, the names in ``scores``,
     recall:LABEL of 20 labels or less; and for fields with 20 values or less such as
     accuracy[FIELD=VALUE].
     """
-    return tuple(_find_measures(rows))
-
-
-def _find_measures(rows: Sequence[Prediction]) -> _Means:
     found = _find_means({"": rows})
     labels = sorted({item.label for item in rows if item.label is not None})
     for label in labels if len(labels) <= MAX_LABELS else ():
@@ -95,9 +90,9 @@ def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, Sequence[Pred
     return {f"[{field}={value}]": part for value, part in sorted(found.items())}
 
 
-def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> _Means:
+def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> Means:
     """Return the means of all items (part ""), or of parts, of which only whole pairs count."""
-    found: _Means = {}
+    found: Means = {}
     for part, rows in parts.items():
         halves = Counter((one.policy, one.split, one.pair) for one in rows if one.pair)
         pairs = [one for one in rows if halves[one.policy, one.split, one.pair] > bool(part)]
@@ -120,7 +115,7 @@ def read_items(
         have = sorted({f"{item.policy} on {item.split}" for item in predictions})
         raise EvaluationError(f"there are no predictions of {policy} on {split}", got=have)
     ((_, rows),) = group_by_policy(chosen).items()
-    if measure not in (known := _find_measures(rows)):
+    if measure not in (known := list_measures(rows)):
         what = describe_unknown("measure", measure, list(known))
         raise EvaluationError(f"{policy} on {split}: {what}")
     name, part = known[measure]
@@ -149,18 +144,8 @@ def _collect_items(rows: Sequence[Prediction], measure: str) -> Items:
         is_right = all(item.is_correct for item in halves)
         units.append((name, halves[0].cluster, label, answer, is_right))
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
-    return Items(
-        measure=measure,
-        split=rows[0].split,
-        policy=rows[0].policy,
-        ids=ids,
-        clusters=clusters,
-        values=np.asarray(scores, dtype=np.float64),
-        is_binary=set(scores) <= {0, 1},
-        split_digest="",
-        labels=labels,
-        answers=answers,
-    )
+    about, values = (measure, rows[0].split, rows[0].policy), np.asarray(scores, dtype=np.float64)
+    return Items(*about, ids, clusters, values, labels=labels, answers=answers)
 
 
 def _score(item: Prediction, measure: str) -> float | None:
@@ -239,8 +224,8 @@ def compute_metrics(
     Per policy what ``list_measures`` names, in parts by the fields in ``slices`` only; what
     ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``). An invalid answer is
     wrong. Means have the interval of ``clustered_ratio``; a single cluster says nothing about
-    others: [0, 1]. No predictions, a label outside the set, an item answered twice, a slice of
-    more than 20 values, or half a pair is an EvaluationError.
+    others: [0, 1]. No predictions, a label outside the set, an item answered twice, or half a
+    pair is an EvaluationError.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
@@ -253,19 +238,15 @@ def compute_metrics(
         if 0 < len(own) <= MAX_LABELS:
             rows += measure_labels(items, own, seed=seed_here)
         for field in slices:
-            parts = _group_by(field, items)
-            if len(parts) > MAX_SLICES:
-                given, most = f"{len(parts)} values", f"{MAX_SLICES} or less"
-                raise EvaluationError(f"cannot slice by {field}", got=given, expected=most)
-            rows += _average(_find_means(parts))
+            rows += _average(_find_means(_group_by(field, items)))
         found += [
-            Metric(f"{policy}/{name}", split, value, *widen_interval(ends, value), n, digest)
-            for name, value, ends, n in rows
+            Metric(f"{policy}/{name}", split, value, min(low, value), max(high, value), n, digest)
+            for name, value, (low, high), n in rows  # rounding or draws may leave a value out
         ]
     return found
 
 
-def _average(means: _Means) -> list[Row]:
+def _average(means: Means) -> list[Row]:
     found: list[Row] = []
     for name, (measure, rows) in means.items():
         items = _collect_items(rows, measure)
@@ -274,14 +255,14 @@ def _average(means: _Means) -> list[Row]:
     return found
 
 
-def write_metrics(path: Path, metrics: Sequence[Metric]) -> None:
-    """Replace ``path`` by a JSON list of metrics."""
-    write_json(path, [asdict(metric) for metric in metrics])
+def write_metrics(path: Path, rows: Sequence[Metric | PairedComparison]) -> None:
+    """Replace ``path`` by a JSON list of metrics, or of comparisons."""
+    write_json(path, [asdict(row) for row in rows])
 
 
 def read_metrics(path: Path) -> list[Metric]:
     """Return the metrics of a file; errors as those of ``read_as``."""
-    return read_as(path, TypeAdapter(list[Metric]))
+    return read_as(path, list[Metric])
 
 
 def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
@@ -289,40 +270,31 @@ def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
 
     Cells in order: L·(L+1) counts of truths by answers (the last of invalid ones), the item's Brier
     term, 1 if it has one, 1 if it has probabilities, and for each of B bins the variance that its
-    correctness has where its confidence is right, and its confidence minus its correctness.
+    correctness has where its confidence is right, and its confidence minus its correctness. These
+    are of the likeliest label, whatever the text says; confidence is in [1/L, 1].
     """
     check_labels(items, labels)
-    place = len(labels) * (len(labels) + 1)
+    num, place = len(labels), len(labels) * (len(labels) + 1)
     cells = np.zeros((len(items), place + 3 + 2 * NUM_BINS))
     for row, item in zip(cells, items, strict=True):
-        answer = len(labels) if item.predicted is None else labels.index(item.predicted)
-        row[labels.index(str(item.label)) * (len(labels) + 1) + answer] = 1
+        answer = num if item.predicted is None else labels.index(item.predicted)
+        row[labels.index(str(item.label)) * (num + 1) + answer] = 1
         if item.predicted is None and item.probabilities is None:
             row[place : place + 2] = 1  # the worst Brier term
-    known, brier, confidence, correct, bins = _rate_confidence(items, labels)
+    known = [at for at, item in enumerate(items) if item.probabilities is not None]
+    rows = [[(items[at].probabilities or {}).get(name, 0.0) for name in labels] for at in known]
+    shares = np.asarray(rows, dtype=np.float64).reshape(len(known), num)
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    truths = [[items[at].label == label for label in labels] for at in known]
+    truth = np.asarray(truths, dtype=np.float64).reshape(shares.shape)
+    brier = ((shares - truth) ** 2).sum(axis=1) / 2
+    confidence = np.clip(shares.max(axis=1), 1 / num, 1.0)
+    correct = truth[np.arange(len(known)), shares.argmax(axis=1)]
+    bins = np.digitize(confidence, np.linspace(1 / num, 1, NUM_BINS + 1)[1:-1])
     cells[known, place : place + 3] = np.column_stack([brier, np.ones((len(known), 2))])
     cells[known, place + 3 + bins] = confidence * (1 - confidence)
     cells[known, place + 3 + NUM_BINS + bins] = confidence - correct
     return cells
-
-
-def _rate_confidence(
-    items: Sequence[Prediction], labels: Sequence[str]
-) -> tuple[list[int], Floats, Floats, Floats, Any]:
-    """Return places of items with probabilities, Brier terms, confidence, correctness and bins.
-
-    Confidence, in [1/L, 1], and correctness are of the likeliest label, whatever the text says.
-    """
-    known = [place for place, item in enumerate(items) if item.probabilities is not None]
-    rows = [[(items[n].probabilities or {}).get(name, 0.0) for name in labels] for n in known]
-    shares = np.asarray(rows, dtype=np.float64).reshape(len(known), len(labels))
-    shares = shares / shares.sum(axis=1, keepdims=True)
-    truths = [[items[n].label == label for label in labels] for n in known]
-    truth = np.asarray(truths, dtype=np.float64).reshape(shares.shape)
-    confidence = np.clip(shares.max(axis=1), 1 / len(labels), 1.0)
-    correct = truth[np.arange(len(known)), shares.argmax(axis=1)]
-    bins = np.digitize(confidence, np.linspace(1 / len(labels), 1, NUM_BINS + 1)[1:-1])
-    return known, ((shares - truth) ** 2).sum(axis=1) / 2, confidence, correct, bins
 
 
 def measure_labels(
@@ -354,10 +326,8 @@ def measure_labels(
             recalls += [(value, ends)] if name.startswith("recall:") else []
             yield name, value, ends, len(items) if name.startswith("f1:") else int(base)
 
-    def score(sums: Floats) -> Floats:
-        return score_cells(sums, labels, noise=2.0)
-
     balanced, error = map(float, score_cells(cells.sum(axis=0), labels))
+    score = partial(score_cells, labels=labels, noise=2.0)
     ends, error_ends = bound_clustered(clusters, cells, score, seed=seed)
     ends = widen_balanced(ends or (0.0, 1.0), balanced, clusters, recalls)
     yield "balanced_accuracy", balanced, ends, len(items)

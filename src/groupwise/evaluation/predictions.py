@@ -4,12 +4,11 @@ With them stand the policies that answered, the measures of answers, and the val
 by item. Rows are read and checked here, and matched item by item; nothing is averaged.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,15 +44,17 @@ SEEN = "seen_in_training"
 exact = with_config(ConfigDict(extra="forbid"))  # marks a dataclass whose files have no other keys
 
 
-def read_as(path: Path, shape: TypeAdapter[T], *, kind: type[Any] = list) -> T:
-    """Return what a JSON file of a run holds (a ``kind``: list or dict), as ``shape`` has it."""
-    return parse_as(read_json(path, kind), shape, path)
+def read_as(path: Path, shape: type[T]) -> T:
+    """Return what a JSON file of a run holds, a list or an object; errors name the file."""
+    return parse_as(
+        read_json(path, list if get_origin(shape) in (list, tuple) else dict), shape, path
+    )
 
 
-def parse_as(value: object, shape: TypeAdapter[T], path: Path) -> T:
+def parse_as(value: object, shape: type[T], path: Path) -> T:
     """Return what is made of a value that stands in a file; an EvaluationError names the file."""
-    fix = "run the step that writes it again"
-    return parse_value(value, shape, f"{path} is damaged", error=EvaluationError, fix=fix)
+    fix, told = "run the step that writes it again", f"{path} is damaged"
+    return parse_value(value, TypeAdapter(shape), told, error=EvaluationError, fix=fix)
 
 
 def _require(
@@ -65,11 +66,7 @@ def _require(
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What one policy answered to one item.
-
-    Raises:
-        EvaluationError: if the row contradicts itself.
-    """
+    """What one policy answered to one item; one that contradicts itself is an EvaluationError."""
 
     example_id: str
     cluster: str  # what statistics are clustered by (a session)
@@ -80,13 +77,13 @@ class Prediction:
     reason: str = ""  # why the answer was invalid; empty for a valid one
     text: str = ""  # the answer as it was given
     probabilities: Mapping[str, float] | None = None  # by label, sum 1 (one left out has 0)
-    latency_s: float | None = None  # None where not measured
+    latency_s: float | None = None  # for who opens the file; None where not measured
     pictures: tuple[str, ...] = ()  # paths
     # Of the same, empty where not known; one outside the run is shown only with this digest.
     picture_digests: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # to show or slice by
     scores: Mapping[str, float] = field(default_factory=dict[str, float])  # own ones, in [0, 1]
-    samples: tuple[bool, ...] = ()  # whether each of several sampled answers was right
+    samples: tuple[bool, ...] = ()  # of earlier versions; files have it, nothing reads it
     pair: str = ""  # id of the minimally contrastive pair the item is one half of
 
     def __post_init__(self) -> None:
@@ -102,15 +99,11 @@ class Prediction:
             is_sum = is_sum and all(0 <= share <= 1 for share in shares.values())
             expected = "values in [0, 1] that sum to 1"
             _require(is_sum, f"{where} has wrong probabilities", dict(shares), expected)
-        is_time = self.latency_s is None or 0 <= self.latency_s < math.inf
-        _require(is_time, f"{where} has a wrong latency", f"{self.latency_s} s")
         for name, value in self.scores.items():
             is_free, got = bool(name) and find_measure(name) is None, f"{name} = {value}"
             what = f"{where} has a score under a name that is taken"
             _require(is_free, what, repr(name), fix="rename it")
             _require(0 <= value <= 1, f"{where} has a wrong score", got, "a value in [0, 1]")
-        are_bools = all(type(sample) is bool for sample in self.samples)
-        _require(are_bools, f"{where} has wrong samples", [*self.samples], "true or false each")
 
     @property
     def is_correct(self) -> bool:
@@ -125,33 +118,21 @@ class Prediction:
         return self.probabilities.get(self.predicted)
 
 
-_KEYS = {item.name for item in fields(Prediction)}
-_LATER_KEYS = {"scores", "samples", "pair", "picture_digests"}
-
-
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
     """Replace ``path`` by one JSON row per prediction."""
     write_jsonl(path, (asdict(prediction) for prediction in predictions))
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """Return the predictions of a file, also of one from before there were samples or pairs.
+    """Return the predictions of a file.
 
-    Raises:
-        DataError: if the file is missing or a line is not a JSON object.
-        EvaluationError: if a row has other keys than a Prediction or contradicts itself.
+    A line that is no JSON object is a DataError, a row that is no Prediction an EvaluationError.
     """
-    found: list[Prediction] = []
-    for number, row in enumerate(read_jsonl(path), start=1):
-        has_keys, where = _KEYS - _LATER_KEYS <= set(row) <= _KEYS, f"{path} row {number}"
-        got, expected = f"the keys {sorted(row)}", f"the keys {sorted(_KEYS)}"
-        _require(has_keys, f"{where} is not a prediction", got, expected)
-        are_paths = all(isinstance(name, str) for name in row["pictures"])
-        _require(are_paths, f"{where} has pictures that are no paths", row["pictures"])
-        for name in ("pictures", "samples", "picture_digests"):
-            row[name] = tuple(row.get(name, ()))
-        found.append(Prediction(**row))
-    return found
+    rows, keys = read_jsonl(path), {item.name for item in fields(Prediction)}
+    for number, row in enumerate(rows, start=1):
+        what, got = f"{path} row {number} is not a prediction", f"the keys {sorted(row)}"
+        _require(row.keys() == keys, what, got, f"the keys {sorted(keys)}")
+    return parse_as(rows, list[Prediction], path)
 
 
 def predict_each(
@@ -178,20 +159,18 @@ def mark_items(
     A mark without ids is left out.
     """
     known = {name: ids for name, ids in marks.items() if ids}
-    found: list[Prediction] = []
-    for one in predictions:
-        said = {name: "yes" if one.example_id in ids else "no" for name, ids in known.items()}
-        found.append(replace(one, fields={**one.fields, **said}))
-    return found, (*known,)
+    said = [
+        {x: "yes" if p.example_id in ids else "no" for x, ids in known.items()} for p in predictions
+    ]
+    pairs = zip(predictions, said, strict=True)
+    return [replace(one, fields={**one.fields, **own}) for one, own in pairs], (*known,)
 
 
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
     """Return predictions by (split, policy), splits by name and policies as they come.
 
-    Items are sorted by their id, so that the order of rows never changes a result.
-
-    Raises:
-        EvaluationError: if a policy answered one item of a split twice.
+    Items are sorted by their id, so that the order of rows never changes a result. An item that a
+    policy answered twice in a split is an EvaluationError.
     """
     found: dict[tuple[str, str], dict[str, Prediction]] = {}
     for one in predictions:
@@ -255,15 +234,11 @@ _KNOWN = (
     Measure("invalid_rate", "Invalid answers", "无效回答率", is_higher_better=False),
     Measure("brier", "Brier score", "Brier 分数", is_higher_better=False),
     Measure("ece", "Calibration error", "校准误差", is_higher_better=False),
-    Measure("latency_p50_s", "Median latency", "延迟中位数", is_higher_better=False),
-    Measure("latency_p95_s", "95 % latency", "95 % 延迟", is_higher_better=False),
 )
 _FAMILIES = {
     "precision:": ("Precision of {}", "{} 的精确率"),
     "recall:": ("Recall of {}", "{} 的召回率"),
     "f1:": ("F1 of {}", "{} 的 F1"),
-    "pass@": ("pass@{}", "pass@{}"),
-    "mean@": ("mean@{}", "mean@{}"),
 }
 
 
@@ -277,38 +252,30 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 
     The name of one of Groupwise or of the recipe's ``own`` is whole, or MEASURE[FIELD=VALUE].
     """
-    known = {one.name: one for one in (*own, *_KNOWN)}
-    if name in known:
-        return known[name]
-    for family, (title, title_zh) in _FAMILIES.items():
-        if name.startswith(family):
-            part = name.removeprefix(family)
-            return Measure(name, title.format(part), title_zh.format(part))
     whole, bracket, part = name.removesuffix("]").partition("[")
-    if not bracket or whole not in known:
+    if (one := {one.name: one for one in (*own, *_KNOWN)}.get(whole)) is not None:
+        titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
+        return replace(one, name=name, **titles) if bracket else one
+    family, colon, label = name.partition(":")
+    if (titles := _FAMILIES.get(family + colon)) is None:
         return None
-    one = known[whole]
-    titles = {"title": f"{one.title} where {part}", "title_zh": f"{part} 的{one.title_zh}"}
-    return replace(one, name=name, **titles)
+    return Measure(name, titles[0].format(label), titles[1].format(label))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
     """What one policy reached on each item of a split: the rows of one measure.
 
-    Raises:
-        EvaluationError: without items, if lengths differ, ids do not ascend or a value is not
-            a finite number in [0, 1].
+    No items, unlike lengths, ids that do not ascend, or other values are an EvaluationError.
     """
 
-    measure: str  # whose mean this is, such as ``accuracy`` or ``pass@4``
+    measure: str  # whose mean this is, such as ``accuracy``
     split: str
     policy: str
     ids: tuple[str, ...]  # of the N items (of pairs for ``pair_accuracy``), ascending
     clusters: tuple[str, ...]
     values: Floats  # (N,) in [0, 1]
-    is_binary: bool  # every value is 0 or 1
-    split_digest: str  # of the whole split's item ids and labels
+    split_digest: str = ""  # of the whole split's item ids and labels
     labels: tuple[str | None, ...] = ()  # truths, None where there is none; of a pair, a JSON list
     answers: tuple[str | None, ...] = ()  # None for an invalid one; of a pair, a JSON list
 
@@ -323,8 +290,11 @@ class Items:
         for place in np.flatnonzero(~((self.values >= 0) & (self.values <= 1))):
             what = f"item {self.ids[place]} has a wrong value for {where}"
             _require(False, what, float(self.values[place]), "a finite number in [0, 1]")
-        is_sound = not self.is_binary or bool(np.isin(self.values, (0, 1)).all())
-        _require(is_sound, f"{where} is not binary", expected="values 0 and 1 only")
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every value is 0 or 1."""
+        return bool(np.isin(self.values, (0, 1)).all())
 
     @property
     def value(self) -> float:
@@ -377,17 +347,9 @@ def collect_prompts(
 ) -> Prompts:
     """Return what is asked of examples, the first as the model sees it by ``render``."""
     first = examples[0]
-    return Prompts(
-        item=first.id,
-        shown=shorten(render(first), 6_000),
-        pictures=tuple(picture.path.name for picture in first.pictures),
-        turns={one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples},
-    )
-
-
-def read_prompts(path: Path) -> Prompts:
-    """Return what was asked, as ``collect_prompts`` made it; errors as those of ``read_as``."""
-    return read_as(path, TypeAdapter(Prompts), kind=dict)
+    pictures = tuple(picture.path.name for picture in first.pictures)
+    turns = {one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples}
+    return Prompts(first.id, shorten(render(first), 6_000), pictures, turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,9 +377,6 @@ class RunPolicy:
     budget: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-_POLICIES = TypeAdapter(tuple[RunPolicy, ...])
-
-
 @dataclass(frozen=True, slots=True)
 class Policies:
     """The policies of a run, in the order of reports; a name that is not among them is unknown."""
@@ -425,14 +384,14 @@ class Policies:
     listed: tuple[RunPolicy, ...] = ()
 
     def find(self, name: str) -> RunPolicy:
-        """Return a policy by its name."""
+        """Return a policy by its name, or the first that a step of that name makes."""
         unknown = RunPolicy(name=name, title=name, title_zh=name, kind="unknown")
-        return next((one for one in self.listed if one.name == name), unknown)
+        known = {one.step: one for one in self.listed[::-1]}
+        return (known | {one.name: one for one in self.listed}).get(name, unknown)
 
     def title(self, name: str, language: Language = "en") -> str:
         """Return what a policy is called, or what a training step makes; otherwise the name."""
-        place = self.rank(name)
-        found = self.listed[place] if place < len(self.listed) else self.find(name)
+        found = self.find(name)
         return found.title_zh if language == "zh" else found.title
 
     def describe(self, name: str, language: Language = "en") -> str:
@@ -442,8 +401,8 @@ class Policies:
 
     def rank(self, name: str) -> int:
         """Return the place of a policy, or of what a step trains; unknown names come last."""
-        names, steps = [one.name for one in self.listed], [one.step for one in self.listed]
-        return next((one.index(name) for one in (names, steps) if name in one), len(names))
+        found = self.find(name)
+        return self.listed.index(found) if found in self.listed else len(self.listed)
 
     def sort(self, names: Iterable[str]) -> list[str]:
         """Return names in the order of reports; unknown ones follow in the order they came in."""
@@ -452,8 +411,7 @@ class Policies:
     def choose_last(self, names: Iterable[str]) -> str:
         """Return the last name that is known, or the last of all."""
         ordered = self.sort(names)
-        known = [name for name in ordered if self.find(name).kind != "unknown"]
-        return (known or ordered)[-1]
+        return next((x for x in ordered[::-1] if self.find(x).kind != "unknown"), ordered[-1])
 
     def is_baseline(self, name: str) -> bool:
         """Whether something other than the model answers."""
@@ -461,43 +419,32 @@ class Policies:
 
     def list_ancestors(self, name: str) -> tuple[RunPolicy, ...]:
         """Return a policy behind all those that it was trained from, the first one first."""
-        found = self.find(name)
-        before = self.list_ancestors(found.trained_from) if found.trained_from else ()
+        found, earlier = self.find(name), Policies(self.listed[: self.rank(name)])
+        before = earlier.list_ancestors(found.trained_from) if found.trained_from else ()
         return (*before, found)
 
 
 def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
     """Write what policies a run has, in the order of reports, each with its training's budget.
 
-    Raises:
-        EvaluationError: if a name appears twice, or a policy was trained from one that does not
-            stand before it.
+    Another order, in which one stands before what it was trained from, is an EvaluationError.
     """
-    _check_order(policies, run / POLICIES_FILE)
+    for place, one in enumerate(policies):
+        seen = [None, *(before.name for before in policies[:place])]
+        got = f"{one.name} (trained from {one.trained_from}) behind {seen}"
+        expected = "each policy once and behind the one it was trained from"
+        is_right = one.name not in seen and one.trained_from in seen
+        _require(is_right, "policies stand in a wrong order", got, expected)
     budgets = {one.name: run / one.step / "budget.json" for one in policies if one.step}
     read = {name: read_json(path, dict) for name, path in budgets.items() if path.is_file()}
     counted = [replace(one, budget=read.get(one.name, one.budget)) for one in policies]
-    write_json(run / POLICIES_FILE, _POLICIES.dump_python(tuple(counted), mode="json"))
+    write_json(run / POLICIES_FILE, [asdict(one) for one in counted])
 
 
 def read_policies(run: Path) -> Policies:
     """Return the policies of a run; of one that did not write them nothing is known.
 
-    Raises:
-        DataError: if the file is not a JSON list.
-        EvaluationError: if it is not one of policies.
+    Errors are those of ``read_as``.
     """
     path = run / POLICIES_FILE
-    found = read_as(path, _POLICIES) if path.is_file() else ()
-    _check_order(found, path)
-    return Policies(found)
-
-
-def _check_order(policies: Sequence[RunPolicy], path: Path) -> None:
-    seen: set[str | None] = {None}
-    for one in policies:
-        got = f"{one.name} (trained from {one.trained_from}) behind {[*seen]}"
-        expected = "each policy once and behind the one it was trained from"
-        is_right, what = one.name not in seen and one.trained_from in seen, f"{path} is damaged"
-        _require(is_right, what, got, expected, fix="run the step evaluate again")
-        seen.add(one.name)
+    return Policies(read_as(path, tuple[RunPolicy, ...])) if path.is_file() else Policies()

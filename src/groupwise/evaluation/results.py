@@ -9,7 +9,6 @@ digest of the items, whatever folders are called.
 import json
 import os
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -74,7 +73,7 @@ def read_conditions(folder: Path) -> dict[str, Any] | None:
     path = folder / CONDITIONS_FILE
     if not path.exists():
         return None
-    found = read_as(path, TypeAdapter(Conditions), kind=dict)
+    found = read_as(path, Conditions)
     return {name: part for name, part in found if name in found.model_fields_set}
 
 
@@ -86,9 +85,7 @@ def read_measures(folder: Path) -> tuple[Measure, ...]:
 def read_headline(folder: Path) -> Measure:
     """Return the measure that heads the report of a run; without metrics it is accuracy.
 
-    Raises:
-        DataError: if the metrics are damaged.
-        EvaluationError: if the conditions have another shape.
+    Damaged metrics are a DataError, conditions of another shape an EvaluationError.
     """
     path = folder / "evaluate" / "metrics.json"
     # Only names are read: a recipe of somebody else's may say less of each metric.
@@ -98,20 +95,11 @@ def read_headline(folder: Path) -> Measure:
 
 
 def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return digest, rows, clusters and rows by label of examples, in the order they are used.
-
-    More than 20 labels, such as free answers, are a digest: results are no place for the data.
-    """
-    labels = [str(example.label) for example in examples]
-    counts = sorted(Counter(labels).items())
-    by_label: dict[str, Any] = {f"num_rows:{label}": count for label, count in counts}
-    if len(counts) > 20:
-        by_label = {"num_labels": len(counts), "labels": digest_json(labels)}
+    """Return digest, rows and clusters of examples, in the order they are used."""
     return {
         "digest": digest_json([[example.id, example.cluster] for example in examples]),
         "num_rows": len(examples),
         "num_clusters": len({example.cluster for example in examples}),
-        **by_label,
     }
 
 
@@ -158,11 +146,8 @@ def record_look(run: Path, items: Sequence[Example], *, is_continued: bool = Fal
     """Write down, before anything is measured, that a run measures these items of the test split.
 
     ``run`` is a folder with a manifest: of a run, or of an evaluation on other data;
-    ``is_continued``: an interrupted attempt has written it down already.
-
-    Raises:
-        RunError: if it cannot be written.
-        DataError: if a file of looks or the manifest is damaged.
+    ``is_continued``: an interrupted attempt has written it down already. What cannot be written is
+    a RunError, a damaged manifest or file of looks a DataError.
     """
     manifest = read_manifest(run / "manifest.json")
     effects = TypeAdapter(dict[str, Effect]).validate_python(manifest.get("effects", {}))
@@ -237,4 +222,4 @@ def state_most_looks(measured: Iterable[tuple[Path, str]]) -> list[Statement]:
 
 
 def _read(path: Path) -> list[Look]:
-    return parse_as(read_jsonl(path), TypeAdapter(list[Look]), path) if path.is_file() else []
+    return parse_as(read_jsonl(path), list[Look], path) if path.is_file() else []

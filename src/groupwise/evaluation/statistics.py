@@ -7,17 +7,15 @@ summed by cluster and ``sizes`` (..., G) the clusters' items. How often the inte
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import TypeAdapter
 from scipy.special import ndtr, stdtr, stdtrit
 
-from groupwise.core import derive_seed, write_json
-from groupwise.evaluation.predictions import Floats, Items, Measure, read_as, subtract_items
+from groupwise.core import derive_seed
+from groupwise.evaluation.predictions import Floats, Items, Measure, subtract_items
 
 LEVEL, SIGNIFICANCE = 0.95, 0.05
 CR3 = 2
@@ -167,11 +165,6 @@ def bound_share(num_hits: float, num_items: float) -> Interval:
     return float(low), float(high)
 
 
-def widen_interval(interval: Interval, value: float) -> Interval:
-    """Return the interval, widened to contain its value, which rounding or draws may leave out."""
-    return min(interval[0], value), max(interval[1], value)
-
-
 def widen_balanced(
     drawn: Interval,
     value: float,
@@ -276,7 +269,7 @@ def score_mcnemar(num_a_only: int, num_b_only: int) -> float:
     from statsmodels.stats.contingency_tables import mcnemar
 
     is_exact = num_a_only + num_b_only < EXACT_BELOW
-    found: Any = mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact, correction=True)
+    found: Any = mcnemar([[0, num_a_only], [num_b_only, 0]], exact=is_exact)
     return float(found.pvalue)
 
 
@@ -409,7 +402,7 @@ class PairedComparison:
     p_value_clustered: float  # ``assess_gains``; McNemar's for binary items, each its own cluster
     p_value_holm: float  # the clustered value adjusted for all comparisons made together
     split_digest: str  # of the items' ids and labels
-    measure: str = "accuracy"  # or such as ``pass@4``
+    measure: str = "accuracy"
     value_a: float | None = None  # mean of a, in [0, 1]
     value_b: float | None = None
     is_binary: bool = True  # every item counts 0 or 1
@@ -434,7 +427,6 @@ def compare_items(
     Another measure or split, other items, labels or clusters are an EvaluationError.
     """
     gains = subtract_items(a, b)
-    _, sizes = sum_clusters(gains, a.clusters)
     is_binary = a.is_binary and b.is_binary
     seed = derive_seed(seed, "compare", a.policy, b.policy)
     found = assess_gains(
@@ -449,7 +441,7 @@ def compare_items(
         policy_b=b.policy,
         split=a.split,
         n=len(gains),
-        num_clusters=len(sizes),
+        num_clusters=len(set(a.clusters)),
         difference=float(gains.mean()),
         low=found.low,
         high=found.high,
@@ -466,13 +458,3 @@ def compare_items(
         is_binary=is_binary,
         num_carrying=found.num_carrying,
     )
-
-
-def write_comparisons(path: Path, comparisons: Sequence[PairedComparison]) -> None:
-    """Replace ``path`` by a JSON list of comparisons."""
-    write_json(path, [asdict(one) for one in comparisons])
-
-
-def read_comparisons(path: Path) -> list[PairedComparison]:
-    """Return the comparisons of a file; errors as those of ``read_as``."""
-    return read_as(path, TypeAdapter(list[PairedComparison]))

@@ -38,7 +38,7 @@ from groupwise.evaluation.results import (
     digest_weights,
     record_look,
 )
-from groupwise.evaluation.statistics import PairedComparison, write_comparisons
+from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
@@ -199,7 +199,7 @@ def write_evaluation(
     """
     write_predictions(folder / "predictions.jsonl", predictions)
     write_metrics(folder / "metrics.json", metrics)
-    write_comparisons(folder / "comparisons.json", comparisons)
+    write_metrics(folder / "comparisons.json", comparisons)
     write_json(folder / "conditions.json", conditions.model_dump())
     write_policies(folder.parent, policies)
     write_json(folder / "prompts.json", asdict(prompts))

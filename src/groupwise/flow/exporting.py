@@ -15,10 +15,10 @@ import yaml
 from groupwise.core import Example, RunError, RunFolder, dump_config, read_json
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.evaluation.predictions import RunPolicy, read_policies
+from groupwise.evaluation.predictions import RunPolicy, read_as, read_policies
 from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
 from groupwise.evaluation.results import CONDITIONS_FILE, read_headline
-from groupwise.evaluation.statistics import read_comparisons
+from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.finished import BASE, FinishedRun
 from groupwise.models.export import CARD, ExportedPolicy, export_policy
 from groupwise.models.sources import find_hub_id, find_place
@@ -131,7 +131,7 @@ def _list_differences(run: Path, policy: str) -> Iterator[str]:
     """Yield the difference of a policy to each that it was compared with."""
     path, policies = run / "evaluate" / "comparisons.json", read_policies(run)
     headline = read_headline(run)
-    for one in read_comparisons(path) if path.is_file() else ():
+    for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
         if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, policy):
             ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
             rival = policies.title(one.policy_a)

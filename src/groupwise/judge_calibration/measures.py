@@ -15,11 +15,7 @@ from numpy.typing import NDArray
 from groupwise.core import derive_seed
 from groupwise.evaluation.metrics import Metric, Row, measure_labels
 from groupwise.evaluation.predictions import Prediction
-from groupwise.evaluation.statistics import (
-    assess_gains,
-    bound_share,
-    widen_interval,
-)
+from groupwise.evaluation.statistics import assess_gains, bound_share
 from groupwise.judge_calibration.annotators import Labels, measure_alpha, rate_agreement
 from groupwise.judge_calibration.rows import (
     VerdictRow,
@@ -77,8 +73,8 @@ def measure_judge(
         found += _measure_consistency(part, is_deterministic)
         found += _measure_confidence(part, labels, seed_here)
         metrics += [
-            Metric(f"{judge}/{name}", subset, value, *widen_interval(ends, value), n, digest)
-            for name, value, ends, n in found
+            Metric(f"{judge}/{name}", subset, value, min(low, value), max(high, value), n, digest)
+            for name, value, (low, high), n in found  # rounding or draws may leave a value out
         ]
     return JudgeMeasures(judge, labels, tuple(metrics))
 

@@ -134,8 +134,6 @@ class Study:
             ids=tuple(kept),
             clusters=tuple(cells[0][item].cluster for item in kept),
             values=np.array([fmean(cell[item].accuracy or 0.0 for cell in cells) for item in kept]),
-            is_binary=False,
-            split_digest="",
         )
 
     def find_shots(self) -> list[int]:

@@ -35,7 +35,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import Report, judge_difference
-from groupwise.evaluation.statistics import PairedComparison, write_comparisons
+from groupwise.evaluation.statistics import PairedComparison
 
 LABELS = ("on-task", "off-task")
 TRUTHS: list[str | None] = [LABELS[n % 2] for n in range(120)]
@@ -253,7 +253,7 @@ def test_only_a_policy_that_is_shown_to_be_of_use_is_offered(
     write_json(run / "evaluate/verbs.json", ["serve", "export-model"])
     items = read_predictions(run / "evaluate/predictions.jsonl")
     pairs = [(name, "grpo") for name in ("prompt", "sft") if name in answers]
-    write_comparisons(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
+    write_metrics(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
     html = show_page(Report(run, language).lay_out())[0]
     for shown in ("groupwise serve", "export-model"):
         assert (shown in html) == is_good
@@ -333,7 +333,7 @@ def write_findings(
 ) -> Iterator[str]:
     write_policies(run, POLICIES)
     write_json(run / "evaluate/metrics.json", [asdict(one) for one in metrics])
-    write_comparisons(run / "evaluate/comparisons.json", comparisons)
+    write_metrics(run / "evaluate/comparisons.json", comparisons)
     for one in Report(run).findings:
         yield PHRASES[language].say(one).replace("\u00a0", " ")
 

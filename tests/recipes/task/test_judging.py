@@ -34,9 +34,9 @@ from groupwise.core import (
 )
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.evaluation.predictions import read_policies, read_predictions
+from groupwise.evaluation.predictions import read_as, read_policies, read_predictions
 from groupwise.evaluation.results import read_headline
-from groupwise.evaluation.statistics import read_comparisons
+from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.rivals import Drawn, show_before, tell_rivals
 from groupwise.flow.settings import RivalSettings
 from groupwise.inference.hosts import check_hosts
@@ -324,7 +324,7 @@ def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(fold
     assert {row.label for row in rows} == {None}
     num_sure = sum(row.policy == "grpo" and row.fields["n"] != 3 for row in rows)
     assert found["grpo/unsure"].n == num_sure < found["grpo/exact"].n
-    compared = read_comparisons(run / "evaluate" / "comparisons.json")
+    compared = read_as(run / "evaluate" / "comparisons.json", list[PairedComparison])
     assert {one.measure: one.n for one in compared if one.policy_a == "prompt"} == {
         "exact": found["grpo/exact"].n,
         "unsure": num_sure,
@@ -358,7 +358,7 @@ def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
     told = f"of {drawn['grpo']:.0f} samples, as many as GRPO drew"
     assert told in policies.find("rejection").note
     assert "3 times the work at answer time" in policies.find("best_of").note
-    compared = read_comparisons(run / "evaluate" / "comparisons.json")
+    compared = read_as(run / "evaluate" / "comparisons.json", list[PairedComparison])
     against = {one.policy_a for one in compared if one.measure == "exact"}
     assert against == {*names} - {"grpo"}
     found = {metric.name: metric.value for metric in read_metrics(run / "evaluate/metrics.json")}

@@ -363,8 +363,9 @@ def show_points(value: float | None, note: str = "") -> Cell:
     """Return a difference of shares in points with its arrow, ``?`` where there is none."""
     if value is None:
         return Cell(NOT_RUN, note)
-    text = f"{words.format_points(value)}{words.NBSP}{words.choose_arrow(value)}"
-    return Cell(text, note, value)
+    points = words.format_points(value)
+    arrow = {"+": "⬆️", MINUS: "⬇️"}.get(points[0], "➡️")
+    return Cell(f"{points}{NBSP}{arrow}", note, value)
 
 
 def _show_trend(gaps: Sequence[Gap], place: int) -> Cell:

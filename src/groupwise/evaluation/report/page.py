@@ -202,7 +202,7 @@ def write_sections(path: Path, sections: Iterable[Section]) -> None:
 
 def read_sections(path: Path) -> tuple[Section, ...]:
     """Return the sections of a file."""
-    return read_as(path, _SECTIONS)
+    return read_as(path, tuple[Section, ...])
 
 
 def describe_metric(metric: Metric) -> str:

@@ -44,19 +44,9 @@ def format_points(value: float, *, decimals: int = 1) -> str:
     return f"{sign}{abs(rounded):.{decimals}f}"
 
 
-def choose_arrow(value: float) -> str:
-    """Return the arrow of a difference of shares: even if it rounds to 0.0 points."""
-    return {"+": "⬆️", MINUS: "⬇️"}.get(format_points(value)[0], "➡️")
-
-
 def format_p_cell(value: float) -> str:
     """Format a p-value for a table's cell: ``0.012`` or ``< 0.001``."""
     return f"<{NBSP}0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def format_p_value(value: float) -> str:
-    """Format a p-value as ``p = 0.012`` or ``p < 0.001``."""
-    return f"p{NBSP}{'' if value < 0.001 else f'={NBSP}'}{format_p_cell(value)}"
 
 
 def format_duration(seconds: float) -> str:
@@ -88,7 +78,7 @@ def format_coefficient(value: float) -> str:
 
 def format_metric(metric: "Metric") -> tuple[str, str]:
     """Format a metric's value and interval as its kind: a time, a score, points or a share."""
-    name, form, between = metric.measure, format_share, DASH
+    name, form = metric.measure, format_share
     if name.endswith("_s"):
         form = format_duration
     elif name in ("brier", "ece", "kappa", "people_alpha"):
@@ -97,8 +87,8 @@ def format_metric(metric: "Metric") -> tuple[str, str]:
         form = format_points
     if form is format_share:
         return form(metric.value), format_share_interval(metric.low, metric.high)
-    if name in ("kappa", "people_alpha", "length_bias"):  # may be negative
-        between = f"{NBSP}to{NBSP}"
+    is_signed = name in ("kappa", "people_alpha", "length_bias")
+    between = f"{NBSP}to{NBSP}" if is_signed else DASH
     return form(metric.value), between.join((form(metric.low), form(metric.high)))
 
 
@@ -141,7 +131,7 @@ class Phrases(string.Formatter):
             "points": format_points,
             "size": lambda value: format_points(abs(value)).lstrip("+±"),
             "interval": lambda ends: self.interval(*ends),
-            "p": format_p_value,
+            "p": lambda x: f"p{NBSP}{'' if x < 0.001 else f'={NBSP}'}{format_p_cell(x)}",
             "count": format_count,
             "plain": format_plain,
             "coefficient": format_coefficient,

@@ -23,15 +23,15 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.evaluation import predictions
-from groupwise.evaluation.alarms import History, find_alarms, is_share, title_series
-from groupwise.evaluation.fairness import find_manifests
+from groupwise.evaluation.alarms import SHARES, History, find_alarms, title_series
+from groupwise.evaluation.fairness import read_record
 from groupwise.evaluation.metrics import MAX_LABELS, Metric, read_metrics
 from groupwise.evaluation.predictions import ACCURACY, Language, Measure, Prediction, shorten
 from groupwise.evaluation.report import page, phrases
 from groupwise.evaluation.report.page import Block, Cell, Part, Table
 from groupwise.evaluation.report.phrases import LEVELS, Phrases, Statement, format_count
 from groupwise.evaluation.results import read_measures, state_looks
-from groupwise.evaluation.statistics import PairedComparison, read_comparisons
+from groupwise.evaluation.statistics import PairedComparison
 
 T = TypeVar("T")
 MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS = 0.05, 100, 20
@@ -85,11 +85,12 @@ class Report:
         self.manifest = read("manifest.json", read_manifest, {})
         self.predictions = read(_PREDICTIONS, predictions.read_predictions, [])
         self.metrics = read(_METRICS, read_metrics, [])
-        self.comparisons = read("evaluate/comparisons.json", read_comparisons, [])
+        compared = partial(predictions.read_as, shape=list[PairedComparison])
+        self.comparisons = read("evaluate/comparisons.json", compared, [])
         # What was found in the data and in the rewards.
         self.audits = {x: read(x, read_object, {}, is_due=x in _NEEDED) for x in _AUDITS}
-        asked, read_prompts = predictions.Prompts(), predictions.read_prompts
-        self.asked = read("evaluate/prompts.json", read_prompts, asked, is_due=False)
+        read_asked = partial(predictions.read_as, shape=predictions.Prompts)
+        self.asked = read("evaluate/prompts.json", read_asked, predictions.Prompts(), is_due=False)
         self.sections = read("evaluate/sections.json", page.read_sections, (), is_due=False)
         # Commands that the run can be given to, what trainings logged, and what GRPO checked first.
         self.verbs: list[str] = read("evaluate/verbs.json", read_list, [], is_due=False)
@@ -99,7 +100,7 @@ class Report:
         logs = {step: History(read(f"{step}/metrics.jsonl", read_jsonl, [])) for step in steps}
         self.logs = {step: log for step, log in logs.items() if not log.is_empty}
         if self.manifest and self.logs:
-            find_manifests(folder, ())  # refuses a history that was changed
+            read_record(folder)  # refuses a history that was changed
         checks = [f"{step}/on_policy.json" for step, log in self.logs.items() if log.is_rewarded]
         self.are_checked = all([read(name, read_object, {}) for name in checks])
 
@@ -386,7 +387,7 @@ class Report:
                 if one.key == key and (key != "loss" or not self.logs[step].is_rewarded)
             )
             if lines:
-                are_shares = is_share(key) or kind in ("reward", "heldout")
+                are_shares = key in SHARES or kind in ("reward", "heldout")
                 are_shares &= all(0 <= x <= 1 for _, one, _ in lines for x in one.values)
                 file = re.sub(r"[^\w.-]+", "-", key)  # which a link of Markdown can hold
                 plot = page.Plot(file, title, lines, say("step"), are_shares)
