@@ -171,8 +171,9 @@ TRAINING = ("sft/metrics.jsonl", "grpo/metrics.jsonl", "grpo/on_policy.json")
 def test_each_file_may_be_missing_and_is_then_named(run_copy: Path, name: str) -> None:
     (run_copy / name).unlink()
     assert list(Report(run_copy).absent) == [name]
-    assert f"Not there: `{name}`." in to_markdown(run_copy)
-    assert f"<code>{name}</code>" in to_html(run_copy)
+    html, markdown = show_page(Report(run_copy).lay_out())
+    assert f"Not there: `{name}`." in markdown
+    assert f"<code>{name}</code>" in html
 
 
 @pytest.mark.parametrize(
