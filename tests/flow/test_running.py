@@ -292,9 +292,12 @@ def _show(one: Any) -> tuple[Any, ...]:
 def test_what_training_has_seen_is_told_and_left_out_of_a_second_number(
     finished: Path, rows: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    found = evaluate_on(open_run(finished), rows, out=out)
-    assert (found.num_rows, found.drops.counts, found.num_seen) == (13, {"no such label": 1}, SEEN)
+    out, own = tmp_path / "out", tmp_path / "repeated.jsonl"
+    asked = list(read_jsonl(rows))
+    write_jsonl(own, [*asked, asked[0]])
+    found, dropped = evaluate_on(open_run(finished), own, out=out), {"no such label": 1}
+    dropped |= {"repeats another row": 1}
+    assert (found.num_rows, found.drops.counts, found.num_seen) == (14, dropped, SEEN)
     assert "text_in_two_splits" in {finding.name for finding in found.audit.warnings}
     sizes = {m.name: m.n for m in read_metrics(out / "evaluate" / "metrics.json")}
     assert sizes["grpo/accuracy"] == 12
