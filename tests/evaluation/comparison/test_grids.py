@@ -8,7 +8,8 @@ from compared_runs import list_notices, list_reasons, make_grid, render
 
 from groupwise.evaluation.compare import Comparison, compare_results
 from groupwise.evaluation.predictions import Language, Measure
-from groupwise.evaluation.report.comparison import tell_comparison
+from groupwise.evaluation.report.comparison import list_findings, tell_comparison
+from groupwise.evaluation.report.phrases import LANGUAGES
 from groupwise.evaluation.result_table import ResultTable
 
 PLACES = [("1", "200", str(shots)) for shots in range(1, 5)]
@@ -120,3 +121,11 @@ def test_a_measure_that_does_not_apply_is_no_missing_run(language: Language, wor
     row = next(line for line in shown.splitlines() if line.startswith("| ") and "beta y" in line)
     assert "–" in row
     assert "?" not in row
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_grid_without_any_cell_is_told_and_not_an_error(language: Language) -> None:
+    found = compare_results(make_grid({"epoch": ()}, {}), pairs=[("x", "y")])
+    (told,) = [one for one in list_findings(found) if one.kind == "finding.not_compared"]
+    assert told.values["why"].kind == "why.missing"
+    assert any("x" in line and "y" in line for line in tell_comparison(found, language=language))

@@ -495,3 +495,13 @@ def test_every_sentence_is_used_and_every_used_one_is_there():
         *said,
         *load_phrases(SHARED),
     }
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_study_without_an_epoch_of_all_arms_is_written(tmp_path, language):
+    study = make_arms(tmp_path, epochs=FALLING[:1], of={0.15: {"epochs": ()}})
+    assert not study.epochs
+    told = write_study([run.folder for run in study.runs], tmp_path / "out", language=language)
+    said = {"en": "at least one of them has not run", "zh": "至少有一方没有运行"}
+    assert any(said[language] in line for line in told)
+    assert (tmp_path / "out" / "study.html").is_file()

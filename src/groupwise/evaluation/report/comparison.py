@@ -61,7 +61,7 @@ def list_findings(comparison: Comparison) -> Iterator[Statement]:
         yield Statement("finding.values", values)
     for pair in pairs[:MAX_PAIRS]:
         named: dict[str, Any] = {"first": pair.first, "second": pair.second}
-        gap = pair.gaps[0]
+        gap = next(iter(pair.gaps), Gap((), None, "missing"))
         if pair.mean is None:
             why = Statement(f"why.{gap.why_none}")
             yield Statement("finding.not_compared", named | {"why": why})
@@ -245,7 +245,7 @@ class ComparisonLayout:
         Beside a mean stands how it changes from the first to the last value of an axis of epochs.
         """
         pairs, say = self.comparison.pairs, self.phrases.say
-        if not pairs:
+        if not pairs or not self.names:  # a study may have no cell yet
             return []
         lead = Block(say("differences_lead"))
         if not self.table.axes:
