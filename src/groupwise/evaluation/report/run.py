@@ -337,11 +337,11 @@ class Report:
             title = f"{self._title(main)} · {self.split}"
             plot = page.Plot("headline", title, are_shares=True, intervals=intervals)
             blocks.append(Block(plots=(plot,), kind="wide"))
-        names = dict.fromkeys(name for own in self.main.values() for name in own)
+        fullest = sorted(self.main.values(), key=len, reverse=True)  # some never say some label
+        names = dict.fromkeys(name for own in fullest for name in own)
         parts = [x for x in names if _PARTS.search(x) and ("[" not in x or x.startswith(main))]
         if parts:
-            own = self.main.items()
-            rows = [(self._title(x), {who: known.get(x) for who, known in own}) for x in parts]
+            rows = [(self._title(x), {k: v.get(x) for k, v in self.main.items()}) for x in parts]
             columns = {policy: self.title_policy(policy) for policy in self.main}
             table = page.tabulate_metrics(rows, columns, head=say("measure"))
             blocks.append(Block(say("by_parts", num=len(parts)), "fold", blocks=(table,)))
