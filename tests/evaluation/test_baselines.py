@@ -22,7 +22,8 @@ from groupwise.evaluation.baselines import (
     predict_text_only,
     read_features,
 )
-from groupwise.evaluation.predictions import Prediction, check_labels
+from groupwise.evaluation.metrics import check_labels
+from groupwise.evaluation.predictions import Prediction
 
 LABELS = ("on-task", "off-task")
 ALL = pytest.mark.parametrize(

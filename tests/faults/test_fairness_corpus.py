@@ -14,7 +14,7 @@ from run_folders import LABELS, PARTS, VARIED, make_predictions, make_run, write
 
 from groupwise.core import GroupwiseError, append_jsonl, write_json
 from groupwise.evaluation.fairness import FairnessVerdict, check_fairness, read_facts
-from groupwise.evaluation.results import digest_weights
+from groupwise.models.identity import digest_weights
 
 Row = dict[str, Any]
 

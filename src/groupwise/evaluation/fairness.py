@@ -125,7 +125,8 @@ def read_facts(
     items = group_by_policy(row for row in rows if row.policy == name)
     answers = {split: {row.example_id: row for row in own} for (split, _), own in items.items()}
     chain = policies.list_ancestors(name)
-    chain = () if any(one.kind == "unknown" for one in chain) else chain
+    if any(one.kind == "unknown" for one in chain):
+        chain = ()
     steps = {one.step for one in chain if one.step}
     used = list[Manifest]()  # the starts in force when the steps and last the evaluation ended
     for ended in (*map(markers.get, sorted(steps)), done):
@@ -137,11 +138,11 @@ def read_facts(
     facts = dict(_list_facts(run, used))
     spent = {step: markers[step].duration_s for step in sorted(steps & markers.keys())}
     facts |= {f"time/{x}.duration_s": one for x, one in spent.items() if one is not None}
-    others = {one.step for one in policies.listed} - steps if chain else set[str]()
+    others = {one.step for one in policies.listed} - steps
     plans = [one for step, one in last.plan.items() if step not in others]
     reads = [f"config/{key}" for one in plans for key in one.get("reads", ())]
-    settings = {fact for fact in facts if fact.startswith("config/")} if last.plan and chain else ()
-    unused = {x for x in settings if not any(_is_in(x, y) or _is_in(y, x) for y in reads)}
+    settings = [fact for fact in facts if fact.startswith("config/")] if last.plan and chain else ()
+    unused = (x for x in settings if not any(_is_in(x, y) or _is_in(y, x) for y in reads))
     return replace(run, facts=facts, unused=frozenset(unused))
 
 
@@ -157,8 +158,7 @@ def read_record(folder: Path) -> tuple[list[Manifest], dict[str, Marker]]:
     rows = read_jsonl(history) if history.is_file() else []
     for row in rows:
         check_sealed(row, history)
-    paths = sorted(folder.glob("[!.]*/step.json"))
-    markers = {path.parent.name: read_as(path, Marker) for path in paths}
+    markers = {path.parent.name: read_as(path, Marker) for path in folder.glob("[!.]*/step.json")}
     return [parse_as(row, Manifest, single) for row in rows or [last]], markers
 
 
@@ -181,16 +181,18 @@ def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str
             yield fact, found[0] if len(found) == 1 else found
     config = drop_folders({key: value for key, value in last.config.items() if key != "seed"})
     sections = {"config/": config, "inputs/": last.inputs, "hardware/": last.hardware}
+    told: dict[str, Any] = {}
     if conditions is None:
         sections["metrics/"] = last.metric_versions
     else:
         yield "conditions/file", "recorded"
+        told = conditions.model_dump(exclude_unset=True, exclude={"measures"})
     known = {*run.answers, *(split for one in run.chain for split in one.trained_on)}
-    for aspect, value in (conditions or {}).items():
+    for aspect, value in told.items():
         if aspect in ("data", "prompts"):
             kept = [name for name in value if name in known or not run.chain]
             yield from ((f"{aspect}/{name}", value[name]) for name in kept)
-        elif aspect != "measures":
+        else:
             whole = {RULES["whole"].get(aspect, "value"): value}
             sections[f"{aspect}/"] = value if isinstance(value, dict) else whole
     if run.chain:
@@ -234,19 +236,20 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class FairnessVerdict:
-    """What must be known before runs are compared.
-
-    It is fair if nothing confounds and every training step of every run trained something.
-    """
+    """What must be known before runs are compared."""
 
     differences: tuple[Difference, ...]  # the confounding ones first
     remarks: tuple[Statement, ...]  # what is suspiciously the same
-    is_fair: bool
 
     @property
     def confounding(self) -> tuple[Difference, ...]:
         """The differences that make the runs unlike."""
         return tuple(one for one in self.differences if one.kind == "confounding")
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether nothing confounds and every training step of every run trained something."""
+        return not self.confounding and all(remark.level != "error" for remark in self.remarks)
 
 
 def check_fairness(
@@ -273,13 +276,13 @@ def check_fairness(
             if policy is None or policy.step is None:
                 continue
             name, old, new = "", _open_weights(run, before), _open_weights(run, policy)
-            zeros = [new[key].get_tensor(key) for key in new if "lora_B" in key]  # at the start
+            factors_b = [new[key].get_tensor(key) for key in new if "lora_B" in key]
             if run.facts.get(f"trainable/{policy.step}.num_trainable") == 0:
                 name = "nothing_trainable"
-            elif zeros and not any("lora_B" in key for key in old):
-                name = "" if any(one.any() for one in zeros) else "unmoved_adapter"
             elif _are_same(old, new):
                 name = "unmoved_weights"
+            elif factors_b and not any(one.any() for one in factors_b):  # as at the start
+                name = "unmoved_adapter"
             if name:
                 remarks.append(_remark("error", name, key=policy.step, runs=run.name))
     counting = [d.values for d in differences if d.kind != "harmless" and d.aspect != "labels"]
@@ -301,9 +304,7 @@ def check_fairness(
     for name in factors:
         if not any(is_named(one.name, [name]) for one in differences):
             remarks.append(_remark("warning", "not_varied", key=name))
-    is_fair = all(one.kind != "confounding" for one in differences)
-    is_fair = is_fair and not any(remark.level == "error" for remark in remarks)
-    return FairnessVerdict(differences, tuple(remarks), is_fair)
+    return FairnessVerdict(differences, tuple(remarks))
 
 
 def find_differences(
@@ -328,25 +329,24 @@ def find_differences(
     named = [one for one in found if is_named(one.name, factors)]
     has_policy = any(one.aspect == "policy" for one in named)
     steps = {run.name: tuple(one.step for one in run.chain) for run in runs}
-    settings: list[str] = []
-    for one in named:
-        is_budget = all(find_effect(run.effects, one.key).kind == "budget" for run in runs)
-        settings += [one.key + " budget" * is_budget] if one.aspect == "config" else []
+    settings = [
+        f"{one.key} budget" if _find_effect(one, runs).kind == "budget" else one.key
+        for one in named
+        if one.aspect == "config"
+    ]
     differing = {"items" if one.aspect == "labels" else one.aspect for one in found}
     recorded = [{name.partition("/")[0] for name in run.facts} for run in runs]
     equal = {"items"}.union(recorded[0].intersection(*recorded)) - differing
     used = {fact for run in runs for fact in run.facts if fact not in run.unused}
     classed: list[Difference] = []
     for one in sorted(found, key=lambda one: one.aspect != "data"):  # budgets follow from data
-        effects = [find_effect(run.effects, one.key) for run in runs]
-        effect = effects[0] if len({one.kind for one in effects}) == 1 else Effect()
-        effect = effect if one.aspect in ("config", "inputs") else Effect()
+        effect = _find_effect(one, runs)
         # What is read of other inputs is more than what is recorded of their content.
         is_place = one.aspect == "config" or effect.reason == "base_weights"
         is_unused = one.aspect == "config" and not any(_is_in(fact, one.name) for fact in used)
         is_evaluated = one.aspect in ("data", "prompts") and any(one.key in r.answers for r in runs)
-        lines = [] if is_evaluated else [(key, f"{one.name} <- {key}") for key in settings]
-        causes = [k for k, line in lines if any(re.fullmatch(p, line) for p in RULES["follows"])]
+        lines = {} if is_evaluated else {f"{one.name} <- {key}": key for key in settings}
+        causes = [lines[x] for x in lines if any(re.fullmatch(p, x) for p in RULES["follows"])]
         # Only some policies have it, and those without it were trained in other steps.
         having, lacking = ({steps[run] for run in own} for own in (one.values, one.lacking))
         is_of_policy = bool(lacking) and not having & lacking
@@ -383,6 +383,13 @@ def is_named(fact: str, factors: Sequence[str]) -> bool:
     if aspect == "seeds" and "seed" in factors:
         return True
     return aspect not in _NOT_NAMEABLE and any(name in (aspect, fact) for name in factors)
+
+
+def _find_effect(one: Difference, runs: Sequence[RunFacts]) -> Effect:
+    """Return the effect of a setting, or of the input behind it; it counts if runs disagree."""
+    effects = [find_effect(run.effects, one.key) for run in runs]
+    is_agreed = one.aspect in ("config", "inputs") and len({effect.kind for effect in effects}) == 1
+    return effects[0] if is_agreed else Effect()
 
 
 def _is_in(key: str, section: str) -> bool:

@@ -23,11 +23,9 @@ from groupwise.evaluation.predictions import (
     Floats,
     Items,
     Prediction,
-    check_labels,
     digest_items,
     exact,
     group_by_policy,
-    have_truths,
     read_as,
 )
 from groupwise.evaluation.statistics import (
@@ -96,11 +94,28 @@ def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> Means:
     for part, rows in parts.items():
         halves = Counter((one.policy, one.split, one.pair) for one in rows if one.pair)
         pairs = [one for one in rows if halves[one.policy, one.split, one.pair] > bool(part)]
-        names = ["accuracy", "invalid_rate"] if have_truths(rows) else ["invalid_rate"]
+        names = ["accuracy", "invalid_rate"] if _have_truths(rows) else ["invalid_rate"]
         names += ["pair_accuracy"] if pairs else []
         for name in (*names, *sorted({name for item in rows for name in item.scores})):
             found[name + part] = name, pairs if name == "pair_accuracy" else rows
     return found
+
+
+def _have_truths(rows: Iterable[Prediction]) -> bool:
+    """Return whether answers can be right or wrong: some item has a truth."""
+    return any(item.label is not None for item in rows)
+
+
+def check_labels(rows: Iterable[Prediction], labels: Sequence[str]) -> None:
+    """Refuse labels outside the set."""
+    allowed, expected = set(labels), [*labels]
+    if not len(allowed) == len(labels) >= 2:
+        raise EvaluationError("wrong labels", got=expected, expected="two or more, each once")
+    for one in rows:
+        given = {one.label, one.predicted, *(one.probabilities or ())} - {None}
+        if wrong := given - allowed:
+            what = f"{one.policy} has a label outside the set for item {one.example_id}"
+            raise EvaluationError(what, got=sorted(wrong), expected=expected)
 
 
 def read_items(
@@ -231,7 +246,7 @@ def compute_metrics(
         raise EvaluationError("there are no predictions to evaluate")
     found: list[Metric] = []
     for (split, policy), items in group_by_policy(predictions).items():
-        if own := labels if have_truths(items) else ():
+        if own := labels if _have_truths(items) else ():
             check_labels(items, own)
         digest, seed_here = digest_items(items), derive_seed(seed, "metrics", split)
         rows = _average(_find_means({"": items}))

@@ -4,9 +4,9 @@ With them stand the policies that answered, the measures of answers, and the val
 by item. Rows are read and checked here, and matched item by item; nothing is averaged.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import compress, pairwise
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_origin
 
@@ -16,7 +16,6 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 
 from groupwise.core import (
     EvaluationError,
-    Example,
     digest_json,
     parse_value,
     read_json,
@@ -135,37 +134,6 @@ def read_predictions(path: Path) -> list[Prediction]:
     return parse_as(rows, list[Prediction], path)
 
 
-def predict_each(
-    policies: Iterable[str], ask: Callable[[str], Iterable[Prediction]], *, folder: Path
-) -> list[Prediction]:
-    """Return the predictions of policies, each asked once and kept in ``<policy>.jsonl``.
-
-    So a step that is killed between two policies does not ask the first one again.
-    """
-    found: list[Prediction] = []
-    for policy in policies:
-        path = folder / f"{policy}.jsonl"
-        if not path.exists():
-            write_predictions(path, ask(policy))
-        found += read_predictions(path)
-    return found
-
-
-def mark_items(
-    predictions: Sequence[Prediction], marks: Mapping[str, Collection[str]]
-) -> tuple[list[Prediction], tuple[str, ...]]:
-    """Return predictions with a field by mark that says ``yes`` for its ids, and what to slice by.
-
-    A mark without ids is left out.
-    """
-    known = {name: ids for name, ids in marks.items() if ids}
-    said = [
-        {x: "yes" if p.example_id in ids else "no" for x, ids in known.items()} for p in predictions
-    ]
-    pairs = zip(predictions, said, strict=True)
-    return [replace(one, fields={**one.fields, **own}) for one, own in pairs], (*known,)
-
-
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
     """Return predictions by (split, policy), splits by name and policies as they come.
 
@@ -188,26 +156,10 @@ def digest_items(predictions: Iterable[Prediction]) -> str:
     return digest_json(sorted([item.example_id, item.label] for item in predictions))
 
 
-def have_truths(predictions: Iterable[Prediction]) -> bool:
-    """Return whether answers can be right or wrong: some item has a truth."""
-    return any(item.label is not None for item in predictions)
-
-
 def find_constant(items: Sequence[Prediction]) -> str | None:
     """Return the one valid answer that a policy gave to all of two or more items, or None."""
     answers = {item.predicted for item in items}
     return answers.pop() if len(items) > 1 and len(answers) == 1 else None
-
-
-def check_labels(predictions: Iterable[Prediction], labels: Sequence[str]) -> None:
-    """Refuse labels outside the set."""
-    allowed, expected = set(labels), [*labels]
-    are_labels = len(allowed) == len(labels) >= 2
-    _require(are_labels, "wrong labels", expected, "two or more, each once")
-    for one in predictions:
-        given = {one.label, one.predicted, *(one.probabilities or ())} - {None}
-        what = f"{one.policy} has a label outside the set for item {one.example_id}"
-        _require(given <= allowed, what, sorted(given - allowed), expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +218,7 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 class Items:
     """What one policy reached on each item of a split: the rows of one measure.
 
-    No items, unlike lengths, ids that do not ascend, or other values are an EvaluationError.
+    There is at least one item, else it is an EvaluationError.
     """
 
     measure: str  # whose mean this is, such as ``accuracy``
@@ -282,14 +234,6 @@ class Items:
     def __post_init__(self) -> None:
         where = f"{self.measure} of {self.policy} on {self.split}"
         _require(bool(self.ids), f"there are no items for {where}")
-        sizes = {len(self.ids), len(self.clusters), len(self.values)}
-        sizes |= {len(part) for part in (self.labels, self.answers) if part}
-        _require(len(sizes) == 1, f"the parts of {where} differ in length", sorted(sizes))
-        do_ascend = all(one < two for one, two in pairwise(self.ids))
-        _require(do_ascend, f"ids must ascend, each once, for {where}")
-        for place in np.flatnonzero(~((self.values >= 0) & (self.values <= 1))):
-            what = f"item {self.ids[place]} has a wrong value for {where}"
-            _require(False, what, float(self.values[place]), "a finite number in [0, 1]")
 
     @property
     def is_binary(self) -> bool:
@@ -342,16 +286,6 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def collect_prompts(
-    examples: Sequence[Example], render: Callable[[Example], str] = lambda _: ""
-) -> Prompts:
-    """Return what is asked of examples, the first as the model sees it by ``render``."""
-    first = examples[0]
-    pictures = tuple(picture.path.name for picture in first.pictures)
-    turns = {one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples}
-    return Prompts(first.id, shorten(render(first), 6_000), pictures, turns)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
     """One policy of a run, as data: reports, comparisons and the fairness gate know no name.
@@ -393,11 +327,6 @@ class Policies:
         """Return what a policy is called, or what a training step makes; otherwise the name."""
         found = self.find(name)
         return found.title_zh if language == "zh" else found.title
-
-    def describe(self, name: str, language: Language = "en") -> str:
-        """Return what a policy is, in a few words; empty where nobody says."""
-        found = self.find(name)
-        return found.note_zh if language == "zh" else found.note
 
     def rank(self, name: str) -> int:
         """Return the place of a policy, or of what a step trains; unknown names come last."""

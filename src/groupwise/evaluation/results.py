@@ -6,7 +6,6 @@ is a line in ``looks.jsonl``, of the run and of the folder that holds the runs, 
 digest of the items, whatever folders are called.
 """
 
-import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,6 @@ from groupwise.core import (
     Example,
     RunError,
     append_jsonl,
-    digest_file,
     digest_json,
     find_effect,
     flatten_settings,
@@ -38,15 +36,6 @@ from groupwise.evaluation.report.phrases import Statement
 CONDITIONS_FILE, LOOKS_FILE = "evaluate/conditions.json", "looks.jsonl"
 MANY_CONFIGS = 4
 """Of so many configs that are equally good, the best is expected one standard error too high."""
-# Files beside weights that say how to compute with them, and what only says where they come from.
-_SETTINGS = (
-    *("config.json", "generation_config.json", "adapter_config.json"),
-    *("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"),
-)
-_ORIGIN = (
-    *("_name_or_path", "_commit_hash", "transformers_version"),
-    *("base_model_name_or_path", "revision", "peft_version"),
-)
 
 
 class Conditions(BaseModel, extra="allow"):
@@ -55,8 +44,8 @@ class Conditions(BaseModel, extra="allow"):
     Digests of content decide: folders, paths and times never count. None: there is no such thing.
     """
 
-    data: Mapping[str, Mapping[str, Any]] = {}  # by file: what ``describe_examples`` returns
-    prompts: Mapping[str, str] = {}  # by split: ``digest_prompts``
+    data: Mapping[str, Mapping[str, Any]] = {}  # by file: its digest and numbers of rows
+    prompts: Mapping[str, str] = {}  # by split: digest of its items' messages
     template: str | None = None  # digest of the chat template
     tokenizer: str | None = None  # digest
     base_weights: str | None = None  # ``digest_weights`` of what training starts from
@@ -68,18 +57,15 @@ class Conditions(BaseModel, extra="allow"):
     measures: tuple[Measure, ...] = ()  # the recipe's own
 
 
-def read_conditions(folder: Path) -> dict[str, Any] | None:
-    """Return the conditions of a run as they are, also of another version; None without."""
+def read_conditions(folder: Path) -> Conditions | None:
+    """Return the conditions of a run, also of another version; None where it has none recorded."""
     path = folder / CONDITIONS_FILE
-    if not path.exists():
-        return None
-    found = read_as(path, Conditions)
-    return {name: part for name, part in found if name in found.model_fields_set}
+    return read_as(path, Conditions) if path.exists() else None
 
 
 def read_measures(folder: Path) -> tuple[Measure, ...]:
     """Return the measures that the recipe of a run defines; none where they are not recorded."""
-    return (read_conditions(folder) or {}).get("measures", ())
+    return (read_conditions(folder) or Conditions()).measures
 
 
 def read_headline(folder: Path) -> Measure:
@@ -92,41 +78,6 @@ def read_headline(folder: Path) -> Measure:
     found: list[dict[str, Any]] = read_json(path, list) if path.is_file() else []
     names = {str(one.get("name", "")).partition("/")[2] for one in found}
     return choose_headline(names, read_measures(folder))
-
-
-def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return digest, rows and clusters of examples, in the order they are used."""
-    return {
-        "digest": digest_json([[example.id, example.cluster] for example in examples]),
-        "num_rows": len(examples),
-        "num_clusters": len({example.cluster for example in examples}),
-    }
-
-
-def digest_prompts(examples: Iterable[Example]) -> str:
-    """Return the digest of the messages of every item; the order of items does not count."""
-    return digest_json(
-        sorted([e.id, *(f"{turn.role}: {turn.text}" for turn in e.prompt)] for e in examples)
-    )
-
-
-def digest_weights(folder: Path) -> str | None:
-    """Return the digest of a folder's weights and of what says how to compute with them.
-
-    The same weights under another activation are another model; the tokenizer, the folder, the
-    library that wrote it and the place of an adapter's base do not count. None without weights.
-    """
-    files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
-    rows = [[path.name, digest_file(path)] for path in files]
-
-    def drop_origin(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: one for name, one in values.items() if name not in _ORIGIN}
-
-    for path in (folder / name for name in _SETTINGS if files):
-        if path.is_file():
-            settings = json.loads(path.read_text(encoding="utf-8"), object_hook=drop_origin)
-            rows.append([path.name, digest_json(settings)])
-    return digest_json(rows) if rows else None
 
 
 @exact

@@ -16,7 +16,7 @@ from groupwise.core import (
     TrainingError,
     derive_seed,
 )
-from groupwise.evaluation.predictions import Prediction
+from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.flow.policies import LENIENT
 from groupwise.flow.task import Task
 from groupwise.inference.engine import Sampling
@@ -149,6 +149,22 @@ def ask_policy(
         else _fail(task, one, context, name=name, why=refused[one.id])
         for one in examples
     ]
+
+
+def predict_each(
+    policies: Iterable[str], ask: Callable[[str], Iterable[Prediction]], *, folder: Path
+) -> list[Prediction]:
+    """Return the predictions of policies, each asked once and kept in ``<policy>.jsonl``.
+
+    So a step that is killed between two policies does not ask the first one again.
+    """
+    found: list[Prediction] = []
+    for policy in policies:
+        path = folder / f"{policy}.jsonl"
+        if not path.exists():
+            write_predictions(path, ask(policy))
+        found += read_predictions(path)
+    return found
 
 
 def _fail(

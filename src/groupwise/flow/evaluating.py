@@ -1,6 +1,6 @@
 """The stages ``baselines``, ``evaluate`` and ``report``."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,36 +17,29 @@ from groupwise.evaluation.metrics import (
     write_metrics,
 )
 from groupwise.evaluation.predictions import (
+    MAX_TEXT,
     NEAR_DUPLICATE,
     Prediction,
     Prompts,
     RunPolicy,
     choose_headline,
-    collect_prompts,
-    mark_items,
-    predict_each,
     read_predictions,
+    shorten,
     write_policies,
     write_predictions,
 )
 from groupwise.evaluation.report.page import Section, write_sections
 from groupwise.evaluation.report.run import write_report
-from groupwise.evaluation.results import (
-    Conditions,
-    describe_examples,
-    digest_prompts,
-    digest_weights,
-    record_look,
-)
+from groupwise.evaluation.results import Conditions, record_look
 from groupwise.evaluation.statistics import PairedComparison
-from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
+from groupwise.flow.asking import ask_policy, draw_items, open_policy, predict_each, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
 from groupwise.inference.engine import Sampling
 from groupwise.models.base_model import find_weights, open_processor
 from groupwise.models.encoding import show_written
-from groupwise.models.identity import is_adapter, read_base
+from groupwise.models.identity import digest_weights, is_adapter, read_base
 from groupwise.models.prompts import render_prompt
 from groupwise.models.tokenizing import find_tokenizer
 from groupwise.pipeline import StepContext
@@ -73,9 +66,24 @@ def describe_conditions(
         base_weights=_digest_start(base),
         decoding=dump_config(Sampling(max_new_tokens=config.grpo.max_new_tokens)),
         parser=task.describe_parser(config),
-        normalizer=None,
         metrics=METRIC_VERSIONS,
         measures=tuple(task.list_measures(config)),
+    )
+
+
+def describe_examples(examples: Sequence[Example]) -> dict[str, Any]:
+    """Return digest, rows and clusters of examples, in the order they are used."""
+    return {
+        "digest": digest_json([[example.id, example.cluster] for example in examples]),
+        "num_rows": len(examples),
+        "num_clusters": len({example.cluster for example in examples}),
+    }
+
+
+def digest_prompts(examples: Iterable[Example]) -> str:
+    """Return the digest of the messages of every item; the order of items does not count."""
+    return digest_json(
+        sorted([e.id, *(f"{turn.role}: {turn.text}" for turn in e.prompt)] for e in examples)
     )
 
 
@@ -176,9 +184,24 @@ def measure_policies(
         comparisons=_compare(task, config, found, policies),
         conditions=describe_conditions(task, context, test),
         policies=_describe_asked(policies, found, test),
-        prompts=_collect_prompts(task, context, test),
+        prompts=collect_prompts(test, _show_prompt(task, context, test[0])),
         sections=(*describe(metrics), *task.describe(config, context, found, metrics, test)),
     )
+
+
+def mark_items(
+    predictions: Sequence[Prediction], marks: Mapping[str, Collection[str]]
+) -> tuple[list[Prediction], tuple[str, ...]]:
+    """Return predictions with a field by mark that says ``yes`` for its ids, and what to slice by.
+
+    A mark without ids is left out.
+    """
+    known = {name: ids for name, ids in marks.items() if ids}
+    found: list[Prediction] = []
+    for one in predictions:
+        said = {name: "yes" if one.example_id in ids else "no" for name, ids in known.items()}
+        found.append(replace(one, fields={**one.fields, **said}))
+    return found, tuple(known)
 
 
 def write_evaluation(
@@ -226,11 +249,18 @@ def run_report(task: Task[Any], context: StepContext) -> None:
     write_report(context.run)
 
 
-def _collect_prompts(task: Task[Any], context: StepContext, test: Sequence[Example]) -> Prompts:
+def _show_prompt(task: Task[Any], context: StepContext, example: Example) -> str:
+    """Return a prompt as the model sees it; empty where nothing says how it does."""
     tokenizer = find_tokenizer(task.find_base(context.config, context.run))
-    if tokenizer is None:
-        return collect_prompts(test)
-    return collect_prompts(test, lambda one: show_written(render_prompt(tokenizer, one)))
+    return "" if tokenizer is None else show_written(render_prompt(tokenizer, example))
+
+
+def collect_prompts(examples: Sequence[Example], shown: str = "") -> Prompts:
+    """Return what is asked of examples; ``shown`` is the first prompt as the model sees it."""
+    first = examples[0]
+    pictures = tuple(picture.path.name for picture in first.pictures)
+    turns = {one.id: shorten(one.prompt[-1].text, MAX_TEXT) for one in examples}
+    return Prompts(first.id, shorten(shown, 6_000), pictures, turns)
 
 
 def _describe_asked(

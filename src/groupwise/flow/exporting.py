@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
-from groupwise.core import Example, RunError, RunFolder, dump_config, read_json
+from groupwise.core import Example, RunError, RunFolder, dump_config
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_as, read_policies
 from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
-from groupwise.evaluation.results import CONDITIONS_FILE, read_headline
+from groupwise.evaluation.results import Conditions, read_conditions, read_headline
 from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.finished import BASE, FinishedRun
 from groupwise.models.export import CARD, ExportedPolicy, export_policy
@@ -33,8 +33,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     config, chain = run.config, run.describe_policy(policy)
-    path = run.folder / CONDITIONS_FILE
-    conditions = read_json(path, dict) if path.is_file() else {}
+    conditions = read_conditions(run.folder) or Conditions()
     licence = find_licence(config.model.base)
     base = config.model.base
     base = Path(base).name if Path(base).exists() else base
@@ -63,8 +62,8 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         differences=list(_list_differences(run.folder, chain[-1].name)),
         trainings=list(_list_trainings(chain)),
         method=_dump(_describe_method(config) | {"base": base}),
-        data=list(_list_data(conditions.get("data", {}))),
-        base_weights=conditions.get("base_weights"),
+        data=list(_list_data(conditions.data)),
+        base_weights=conditions.base_weights,
         quantization=exported.quantization,
         commands=exported.list_commands(from_inside=True),
     )

@@ -33,15 +33,14 @@ from groupwise.evaluation.predictions import (
     Prediction,
     RunPolicy,
     find_measure,
-    predict_each,
     read_policies,
 )
 from groupwise.evaluation.report.page import Section, Table
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import write_report
-from groupwise.evaluation.results import describe_examples, record_look
-from groupwise.flow.asking import ask_policy, open_policy
-from groupwise.flow.evaluating import measure_policies
+from groupwise.evaluation.results import record_look
+from groupwise.flow.asking import ask_policy, open_policy, predict_each
+from groupwise.flow.evaluating import describe_examples, measure_policies
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.preparing import audit_splits
 from groupwise.flow.task import Task, read_splits

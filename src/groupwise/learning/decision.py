@@ -6,14 +6,9 @@ from typing import Any
 from groupwise.core import Example, write_json
 from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.leakage import find_seen
-from groupwise.evaluation.predictions import (
-    Prediction,
-    predict_each,
-    read_predictions,
-    write_predictions,
-)
+from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.feedback import FeedbackItem, read_items
-from groupwise.flow.asking import ask_policy, open_policy
+from groupwise.flow.asking import ask_policy, open_policy, predict_each
 from groupwise.flow.prediction import name_version
 from groupwise.flow.task import Task
 from groupwise.learning.certificate import (

@@ -5,10 +5,12 @@ is there, and nothing newer is fetched behind a run's back (``hf download`` does
 PEFT's form names its base.
 """
 
+import json
 import os
 import time
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
 from groupwise.models.hub import ask_for_commit, find_commit
@@ -17,6 +19,15 @@ from groupwise.models.sources import NAMED_MODELS, find_place, list_places, name
 _FILE = "adapter_config.json"
 _BASE = "base_model_name_or_path"
 _WEIGHTS = "adapter_model.safetensors"
+# Files beside weights that say how to compute with them, and what only says where they come from.
+_SETTINGS = (
+    *("config.json", "generation_config.json", _FILE),
+    *("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"),
+)
+_ORIGIN = (
+    *("_name_or_path", "_commit_hash", "transformers_version"),
+    *(_BASE, "revision", "peft_version"),
+)
 
 
 def is_adapter(folder: Path) -> bool:
@@ -84,6 +95,27 @@ def digest_base(base: str | Path) -> str | None:
         below = [digest_base(read_base(folder))] if is_adapter(folder) else []
         return digest_json([found, *below])
     return find_commit(str(place)) or ask_for_commit(str(place))
+
+
+def digest_weights(folder: Path) -> str | None:
+    """Return the digest of a folder's weights and of what says how to compute with them.
+
+    The same weights under another activation are another model; the tokenizer, the folder, the
+    library that wrote it and the place of an adapter's base do not count. None without weights.
+    """
+    weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    if not weights:
+        return None
+    rows = [[path.name, _digest(path)] for path in weights]
+    for path in (folder / name for name in _SETTINGS):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            rows.append([path.name, digest_json(json.loads(text, object_hook=_drop_origin))])
+    return digest_json(rows)
+
+
+def _drop_origin(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in values.items() if name not in _ORIGIN}
 
 
 def find_revision(name_or_path: str | Path) -> str:

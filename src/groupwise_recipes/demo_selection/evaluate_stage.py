@@ -10,10 +10,16 @@ from groupwise.data.audit import DataAudit, audit_data
 from groupwise.data.audit_files import list_near_examples
 from groupwise.data.leakage import find_seen
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
-from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, collect_prompts, mark_items
+from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN
 from groupwise.evaluation.report.page import Section
-from groupwise.evaluation.results import Conditions, describe_examples, digest_prompts, record_look
-from groupwise.flow.evaluating import write_evaluation
+from groupwise.evaluation.results import Conditions, record_look
+from groupwise.flow.evaluating import (
+    collect_prompts,
+    describe_examples,
+    digest_prompts,
+    mark_items,
+    write_evaluation,
+)
 from groupwise.inference.streaming.groups import StreamLine
 from groupwise.pipeline import StepContext
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
@@ -231,12 +237,9 @@ def _write(
         conditions=Conditions(
             data={name: describe_examples(rows) for name, rows in splits.items()},
             prompts={name: digest_prompts(rows) for name, rows in splits.items()},
-            template=None,
-            tokenizer=None,
             base_weights=evaluator.answerer.identity,
             decoding=dump_config(evaluator.answerer.sampling),
             parser={"kind": "VqaParser"},
-            normalizer=None,
             metrics=METRIC_VERSIONS,
             measures=list_measures(config.evaluation.shots),
         ),

@@ -21,8 +21,8 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.data.example_files import read_examples
-from groupwise.evaluation.predictions import Prediction, RunPolicy, predict_each
-from groupwise.flow.asking import ask_policy, make_ask, open_policy
+from groupwise.evaluation.predictions import Prediction, RunPolicy
+from groupwise.flow.asking import ask_policy, make_ask, open_policy, predict_each
 from groupwise.flow.task import Ask, Task
 from groupwise.inference.opening import open_responder
 from groupwise.models.base_model import open_token_counter

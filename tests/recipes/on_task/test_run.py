@@ -128,14 +128,15 @@ def test_new_rows_are_answered_as_the_test_split_was(tiny_run, tmp_path, command
 
 @pytest.mark.slow
 def test_conditions_tell_what_the_run_read_and_did(tiny_run):
-    found = read_conditions(tiny_run) or {}
+    found = read_conditions(tiny_run)
+    assert found is not None
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
-    assert found["data"]["test"]["num_rows"] == len(test)
-    assert found["data"]["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
-    assert found["data"]["train"]["num_rows:on-task"] > 0
-    assert found["metrics"] == METRIC_VERSIONS
-    assert found["decoding"] == TABLES["conditions_tell_what_the_run_read_and_did"]
-    assert found["base_weights"]
+    assert found.data["test"]["num_rows"] == len(test)
+    assert found.data["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
+    assert found.data["train"]["num_rows:on-task"] > 0
+    assert found.metrics == METRIC_VERSIONS
+    assert found.decoding == TABLES["conditions_tell_what_the_run_read_and_did"]
+    assert found.base_weights
 
 
 @pytest.mark.slow
@@ -150,9 +151,10 @@ def test_policies_tell_how_they_were_trained_and_on_what(tiny_run):
     predictions = read_predictions(tiny_run / "evaluate" / "predictions.jsonl")
     names = list(dict.fromkeys(one.policy for one in predictions))
     assert names == [one.name for one in found.listed]
-    data = (read_conditions(tiny_run) or {})["data"]
+    conditions = read_conditions(tiny_run)
+    assert conditions is not None
     for one in found.listed:
-        assert {*one.trained_on} <= set(data)
+        assert {*one.trained_on} <= set(conditions.data)
         assert one.step is None or (tiny_run / one.step / "step.json").is_file()
         assert one.weights is None or (tiny_run / one.weights).is_dir()
 

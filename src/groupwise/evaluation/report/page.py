@@ -248,7 +248,8 @@ def tabulate_policies(
         found.setdefault(metric.policy, {})[metric.measure] = metric
     rows: list[tuple[Cell, Mapping[str, Metric]]] = []
     for name in phrases.policies.sort(found):
-        about = (words.mark_code(name), phrases.policies.describe(name, phrases.language))
+        known = phrases.policies.find(name)
+        about = (words.mark_code(name), known.note_zh if phrases.language == "zh" else known.note)
         cell = Cell(phrases.title_policy(name), " · ".join(filter(None, about)))
         rows.append((cell, found[name]))
     return tabulate_metrics(rows, columns, head=phrases.say("policy"), title=title)
