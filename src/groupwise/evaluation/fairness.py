@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import AwareDatetime, BaseModel
@@ -44,12 +44,11 @@ from groupwise.evaluation.predictions import (
     read_predictions,
 )
 from groupwise.evaluation.report.phrases import LANGUAGES, Level, Statement
-from groupwise.evaluation.results import read_conditions
+from groupwise.evaluation.results import Conditions, read_conditions
 
 RULES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 Answers = Mapping[str, Mapping[str, Prediction]]  # by split and item
 DifferenceKind = Literal["confounding", "intended", "harmless"]
-_ORDER: tuple[DifferenceKind, ...] = ("confounding", "intended", "harmless")
 _NOT_NAMEABLE = ("config", "conditions", "policies")
 
 
@@ -181,12 +180,11 @@ def _list_facts(run: RunFacts, starts: Sequence[Manifest]) -> Iterator[tuple[str
             yield fact, found[0] if len(found) == 1 else found
     config = drop_folders({key: value for key, value in last.config.items() if key != "seed"})
     sections = {"config/": config, "inputs/": last.inputs, "hardware/": last.hardware}
-    told: dict[str, Any] = {}
     if conditions is None:
         sections["metrics/"] = last.metric_versions
     else:
         yield "conditions/file", "recorded"
-        told = conditions.model_dump(exclude_unset=True, exclude={"measures"})
+    told = (conditions or Conditions()).model_dump(exclude_unset=True, exclude={"measures"})
     known = {*run.answers, *(split for one in run.chain for split in one.trained_on)}
     for aspect, value in told.items():
         if aspect in ("data", "prompts"):
@@ -222,7 +220,9 @@ class Difference:
     lacking: tuple[str, ...] = ()  # names of runs that would have recorded it and have not
     kind: DifferenceKind = "confounding"
     reason: str = "other"  # fixed name of the sentence that says why, and what to do
-    words: Mapping[str, str] = field(default_factory=dict[str, str])  # for its places
+    words: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # for its places, beside the key and the runs
 
     @property
     def name(self) -> str:
@@ -231,7 +231,8 @@ class Difference:
 
     def explain(self, language: Language = "en") -> str:
         """Return the sentence in a language."""
-        return RULES["reasons"][self.reason][language].format(**self.words)
+        known = {"key": self.key, "runs": ", ".join(self.lacking), **self.words}
+        return RULES["reasons"][self.reason][language].format(**known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +243,10 @@ class FairnessVerdict:
     remarks: tuple[Statement, ...]  # what is suspiciously the same
 
     @property
-    def confounding(self) -> tuple[Difference, ...]:
-        """The differences that make the runs unlike."""
-        return tuple(one for one in self.differences if one.kind == "confounding")
-
-    @property
     def is_fair(self) -> bool:
         """Whether nothing confounds and every training step of every run trained something."""
-        return not self.confounding and all(remark.level != "error" for remark in self.remarks)
+        is_alike = all(one.kind != "confounding" for one in self.differences)
+        return is_alike and all(one.level != "error" for one in self.remarks)
 
 
 def check_fairness(
@@ -329,11 +326,7 @@ def find_differences(
     named = [one for one in found if is_named(one.name, factors)]
     has_policy = any(one.aspect == "policy" for one in named)
     steps = {run.name: tuple(one.step for one in run.chain) for run in runs}
-    settings = [
-        f"{one.key} budget" if _find_effect(one, runs).kind == "budget" else one.key
-        for one in named
-        if one.aspect == "config"
-    ]
+    settings = [f"{x.key} {_find_effect(x, runs).kind}" for x in named if x.aspect == "config"]
     differing = {"items" if one.aspect == "labels" else one.aspect for one in found}
     recorded = [{name.partition("/")[0] for name in run.facts} for run in runs]
     equal = {"items"}.union(recorded[0].intersection(*recorded)) - differing
@@ -353,7 +346,6 @@ def find_differences(
         is_of_policy &= one.aspect in (*RULES["files"]["policies/file"], "data", "prompts")
         causes = ["policy"] if has_policy and (is_of_policy or one.aspect == "lineage") else causes
         is_alike = is_place and effect.kind == "source" and effect.reason in equal
-        is_unknown = bool(one.lacking) and one.name not in RULES["files"]
         harmless = _find_harmless(one)
         kinds: Sequence[tuple[bool, DifferenceKind, str]] = (  # the first that holds
             (one in named, "intended", "named"),
@@ -362,17 +354,17 @@ def find_differences(
             (is_alike, "harmless", "same_content"),
             (effect.kind == "harmless", "harmless", "field"),
             (is_unused, "harmless", "unused"),
-            (is_unknown, "confounding", "unknown"),
+            (bool(one.lacking) and one.name not in RULES["files"], "confounding", "unknown"),
             (True, "confounding", one.aspect if one.aspect in RULES["reasons"] else "other"),
         )
         kind, reason = next((kind, reason) for holds, kind, reason in kinds if holds)
         cause = causes[0].partition(" ")[0] if reason == "follows" else effect.reason
-        words = {"key": one.key, "runs": ", ".join(one.lacking), "cause": cause}
-        words |= {"cause_zh": effect.reason_zh, **one.words}
+        words = {"cause": cause, "cause_zh": effect.reason_zh, **one.words}
         if (one.aspect, kind) == ("data", "intended") and cause != "policy" and not is_evaluated:
             settings.append("data *")
         classed.append(replace(one, kind=kind, reason=reason, words=words))
-    return tuple(sorted(classed, key=lambda one: (_ORDER.index(one.kind), one.aspect, one.key)))
+    order = get_args(DifferenceKind)
+    return tuple(sorted(classed, key=lambda one: (order.index(one.kind), one.aspect, one.key)))
 
 
 def is_named(fact: str, factors: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.predictions import Floats, Items, subtract_items
+from groupwise.evaluation.predictions import Floats, Items
 from groupwise.evaluation.statistics import (
     LEVEL,
     NO_SPREAD,
@@ -24,6 +24,7 @@ from groupwise.evaluation.statistics import (
     find_mean,
     find_quantile,
     find_variance,
+    subtract_items,
     sum_clusters,
 )
 

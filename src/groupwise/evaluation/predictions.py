@@ -45,9 +45,8 @@ exact = with_config(ConfigDict(extra="forbid"))  # marks a dataclass whose files
 
 def read_as(path: Path, shape: type[T]) -> T:
     """Return what a JSON file of a run holds, a list or an object; errors name the file."""
-    return parse_as(
-        read_json(path, list if get_origin(shape) in (list, tuple) else dict), shape, path
-    )
+    kind = list if get_origin(shape) in (list, tuple) else dict
+    return parse_as(read_json(path, kind), shape, path)
 
 
 def parse_as(value: object, shape: type[T], path: Path) -> T:
@@ -232,8 +231,9 @@ class Items:
     answers: tuple[str | None, ...] = ()  # None for an invalid one; of a pair, a JSON list
 
     def __post_init__(self) -> None:
-        where = f"{self.measure} of {self.policy} on {self.split}"
-        _require(bool(self.ids), f"there are no items for {where}")
+        if not self.ids:
+            about = f"{self.measure} of {self.policy} on {self.split}"
+            raise EvaluationError(f"there are no items for {about}")
 
     @property
     def is_binary(self) -> bool:
@@ -251,23 +251,6 @@ class Items:
         names = ("ids", "clusters", "labels", "answers")
         parts = {name: tuple(compress(getattr(self, name), kept)) for name in names}
         return replace(self, values=self.values[kept], **parts)
-
-
-def subtract_items(a: Items, b: Items) -> Floats:
-    """Return ``b`` minus ``a`` by item, (N,) in [-1, 1], rounding aside; refuse unlike items."""
-    given = f"{a.measure} on {a.split} and {b.measure} on {b.split}"
-    is_one = (a.measure, a.split) == (b.measure, b.split)
-    _require(is_one, "unlike things cannot be compared", given, "one measure on one split")
-    both_labels = bool(a.labels and b.labels)
-    if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
-        raise EvaluationError(
-            f"{a.policy} and {b.policy} did not answer the same items of {a.split}",
-            got=f"{len(a.ids)} and {len(b.ids)} items, {len({*a.ids} & {*b.ids})} in common",
-            expected="the same ids, labels and clusters",
-            fix="predict with both on the same items first",
-        )
-    gains = b.values - a.values
-    return np.where(np.abs(gains) < 1e-12, 0.0, gains)
 
 
 @exact

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtr, stdtrit
 
-from groupwise.core import derive_seed
-from groupwise.evaluation.predictions import Floats, Items, Measure, subtract_items
+from groupwise.core import EvaluationError, derive_seed
+from groupwise.evaluation.predictions import Floats, Items, Measure
 
 LEVEL, SIGNIFICANCE = 0.95, 0.05
 CR3 = 2
@@ -417,6 +417,26 @@ class PairedComparison:
     def rests_on_few(self) -> bool:
         """Whether so few clusters carry the variance that false alarms may be 15 %, not 5 %."""
         return self.num_carrying is not None and self.num_carrying < FEW_CARRYING
+
+
+def subtract_items(a: Items, b: Items) -> Floats:
+    """Return ``b`` minus ``a`` by item, (N,) in [-1, 1], rounding aside; refuse unlike items."""
+    if (a.measure, a.split) != (b.measure, b.split):
+        raise EvaluationError(
+            "unlike things cannot be compared",
+            got=f"{a.measure} on {a.split} and {b.measure} on {b.split}",
+            expected="one measure on one split",
+        )
+    both_labels = bool(a.labels and b.labels)
+    if (a.ids, a.clusters) != (b.ids, b.clusters) or (both_labels and a.labels != b.labels):
+        raise EvaluationError(
+            f"{a.policy} and {b.policy} did not answer the same items of {a.split}",
+            got=f"{len(a.ids)} and {len(b.ids)} items, {len({*a.ids} & {*b.ids})} in common",
+            expected="the same ids, labels and clusters",
+            fix="predict with both on the same items first",
+        )
+    gains = b.values - a.values
+    return np.where(np.abs(gains) < 1e-12, 0.0, gains)
 
 
 def compare_items(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from pydantic import TypeAdapter
-from run_folders import CONDITIONS, make_predictions, make_run, write_weights
+from run_folders import CONDITIONS, list_confounding, make_predictions, make_run, write_weights
 
 from groupwise.core import (
     EvaluationError,
@@ -87,7 +87,7 @@ def test_items_have_the_digest_of_their_metrics(tmp_path):
     rows = [r for r in read_predictions(run / "evaluate/predictions.jsonl") if r.policy == "grpo"]
     half = [row for row in make_predictions() if row.example_id <= rows[19].example_id]
     other = make_run(tmp_path / "two", predictions=half)
-    found = check_fairness([read_facts(run), read_facts(other)]).confounding
+    found = list_confounding(check_fairness([read_facts(run), read_facts(other)]))
     values = {one.aspect: one.values for one in found}["items"]
     assert values[f"{run}:grpo"] == {"n": 40, "split_digest": digest_items(rows)}
 

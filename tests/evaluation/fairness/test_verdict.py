@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_folders import LABELS, NUM_ITEMS, VARIED, make_predictions, make_run
+from run_folders import (
+    LABELS,
+    NUM_ITEMS,
+    VARIED,
+    list_confounding,
+    make_predictions,
+    make_run,
+)
 
 from groupwise.core import Config, EvaluationError, list_effects
 from groupwise.evaluation.fairness import (
@@ -67,7 +74,7 @@ def test_other_numerics_are_told(judge_pair, fact):
 )
 def test_other_items_are_counted(judge_pair, ids, num_shared):
     verdict = judge_pair(predictions=make_predictions("two", ids=ids))
-    (difference,) = verdict.confounding
+    (difference,) = list_confounding(verdict)
     assert [values["n"] for values in difference.values.values()] == [40, len(ids)]
     assert f"(40, {len(ids)}, of which {num_shared} are in all runs)" in difference.explain()
     assert f"40, {len(ids)} 题，其中 {num_shared} 题各运行都有" in difference.explain("zh")
@@ -76,7 +83,7 @@ def test_other_items_are_counted(judge_pair, ids, num_shared):
 def test_other_labels_of_the_same_items_are_counted(judge_pair):
     rows = make_predictions("two")
     rows = [replace(row, label=LABELS[0]) if row.policy == "grpo" else row for row in rows]
-    (difference,) = judge_pair(predictions=rows).confounding
+    (difference,) = list_confounding(judge_pair(predictions=rows))
     assert f"other labels for {NUM_ITEMS // 2} items" in difference.explain()
 
 
@@ -84,7 +91,7 @@ def test_runs_without_conditions_are_named_once(tmp_path):
     old = {"evaluate/conditions.json": None}
     one, two = make_run(tmp_path / "one", old), make_run(tmp_path / "two", old, answers="two")
     verdict = check_fairness([read_facts(one), read_facts(two)])
-    (unknown,) = [one for one in verdict.confounding if one.aspect == "conditions"]
+    (unknown,) = [one for one in list_confounding(verdict) if one.aspect == "conditions"]
     assert unknown.values == {}
     assert all(text in unknown.explain() for text in (str(one), str(two), "template"))
 
@@ -154,7 +161,7 @@ def test_a_field_alone_is_classed_as_its_effect(kind, path, effect):
     named = change(kind, path, (path,), **{f"budget/{step}": 24})
     follows = effect.kind == "budget"
     assert named.is_fair == follows
-    assert [one.key for one in named.confounding] == ([] if follows else [step])
+    assert [one.key for one in list_confounding(named)] == ([] if follows else [step])
 
 
 SOURCES = [one for one in FIELDS if one.values[2].kind == "source"]  # type: ignore[union-attr]
@@ -170,7 +177,7 @@ def test_a_source_counts_by_its_content(kind, path, effect):
     else:
         key = {"data": "data/train", "base_weights": "base_weights/digest"}[effect.reason]
         found = change(kind, path, **{key: {"digest": "other"}})
-    assert path in [one.key for one in found.confounding]
+    assert path in [one.key for one in list_confounding(found)]
 
 
 def test_every_recipe_is_looked_at():

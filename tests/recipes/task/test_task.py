@@ -11,7 +11,7 @@ from faulty_server import MODEL, Fault, say
 from plan_keys import list_changed, list_done, read_keys
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES
-from run_folders import VARIED, make_run
+from run_folders import VARIED, list_confounding, make_run
 from tables import read_tables
 from typer.testing import CliRunner
 
@@ -425,4 +425,4 @@ def test_the_same_task_elsewhere_is_the_same(tmp_path, kind):
     has_pictures = kind == "pictures"
     assert bool(list_changed(*plans)) == has_pictures
     verdict = check_fairness([read_facts(run) for run in runs])
-    assert {one.name for one in verdict.confounding} == {"budget/grpo.num_tokens"}
+    assert {one.name for one in list_confounding(verdict)} == {"budget/grpo.num_tokens"}
