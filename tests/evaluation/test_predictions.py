@@ -16,6 +16,7 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.evaluation.metrics import (
+    PairedComparison,
     compare_pairs,
     compute_metrics,
     list_measures,
@@ -41,7 +42,6 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.results import Conditions, read_conditions
-from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.evaluating import write_evaluation
 
 Make = Callable[..., Prediction]

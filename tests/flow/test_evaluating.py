@@ -29,12 +29,17 @@ from groupwise.core import (
 )
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
-from groupwise.evaluation.metrics import Temperature, read_metrics, temper
+from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import Measure, Prediction, Prompts, read_as
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.results import list_looks
 from groupwise.flow import asking, policies, probing, replaying
-from groupwise.flow.calibrating import make_calibration_sections, read_temperatures
+from groupwise.flow.calibrating import (
+    Temperature,
+    make_calibration_sections,
+    read_temperatures,
+    temper,
+)
 from groupwise.flow.evaluating import list_slices, list_verbs
 from groupwise.flow.finished import open_run
 from groupwise.flow.policies import RunPolicy

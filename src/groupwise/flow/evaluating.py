@@ -11,6 +11,7 @@ from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
     Metric,
+    PairedComparison,
     compare_pairs,
     compute_metrics,
     list_measures,
@@ -38,7 +39,6 @@ from groupwise.evaluation.results import (
     digest_weights,
     record_look,
 )
-from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
