@@ -23,9 +23,8 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from groupwise.core import describe_machine, write_json
-from groupwise.evaluation.metrics import read_items
+from groupwise.evaluation.metrics import compare_items, read_items
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
-from groupwise.evaluation.statistics import compare_items
 
 NUM_ITEMS = 10_000
 NUM_DRAWS = 10_000

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from groupwise.evaluation.methods import find_half_width, split_variance
+from groupwise.evaluation.statistics import find_half_width, split_variance
 
 Floats = NDArray[Any]
 KAPPAS = (0.0, 0.5, 1.5, 4.0)

@@ -18,8 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.evaluation.methods import Components, find_half_width, split_variance
-from groupwise.evaluation.statistics import LEVEL, find_quantile
+from groupwise.evaluation.statistics import (
+    LEVEL,
+    Components,
+    find_half_width,
+    find_quantile,
+    split_variance,
+)
 
 Floats = NDArray[Any]
 SEEDS = (3, 4, 5, 8)

@@ -14,9 +14,9 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
-from groupwise.evaluation.methods import compare_methods
 from groupwise.evaluation.metrics import read_items, read_metrics
 from groupwise.evaluation.predictions import read_predictions
+from groupwise.evaluation.statistics import compare_methods
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
 rewards: Any = import_module("rewards")

@@ -13,8 +13,13 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.methods import compare_methods, find_half_width, split_variance
-from groupwise.evaluation.metrics import compare_pairs, compare_policies, write_metrics
+from groupwise.evaluation.metrics import (
+    PairedComparison,
+    compare_items,
+    compare_pairs,
+    compare_policies,
+    write_metrics,
+)
 from groupwise.evaluation.predictions import (
     Items,
     Prediction,
@@ -22,7 +27,7 @@ from groupwise.evaluation.predictions import (
     read_as,
     read_predictions,
 )
-from groupwise.evaluation.statistics import PairedComparison, compare_items
+from groupwise.evaluation.statistics import compare_methods, find_half_width, split_variance
 
 Table = Callable[..., list[Prediction]]
 BOTH, ONLY_A, ONLY_B, NONE = (1, 1), (1, 0), (0, 1), (0, 0)

@@ -16,6 +16,7 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.evaluation.metrics import (
+    PairedComparison,
     check_labels,
     compare_pairs,
     compute_metrics,
@@ -39,7 +40,6 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.results import Conditions, read_conditions
-from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.asking import predict_each
 from groupwise.flow.evaluating import mark_items, write_evaluation
 

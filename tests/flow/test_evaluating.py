@@ -29,13 +29,23 @@ from groupwise.core import (
 )
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
-from groupwise.evaluation.metrics import Temperature, read_metrics, temper
+from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import Measure, Prediction, Prompts, read_as
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.results import list_looks
 from groupwise.flow import asking, policies, probing, replaying
-from groupwise.flow.calibrating import make_calibration_sections, read_temperatures
-from groupwise.flow.evaluating import list_slices, list_verbs
+from groupwise.flow.calibrating import (
+    Temperature,
+    make_calibration_sections,
+    read_temperatures,
+    temper,
+)
+from groupwise.flow.evaluating import (
+    describe_examples,
+    digest_prompts,
+    list_slices,
+    list_verbs,
+)
 from groupwise.flow.finished import open_run
 from groupwise.flow.policies import RunPolicy
 from groupwise.flow.prediction import PolicyPredictor, answer_requests, name_version
@@ -423,3 +433,25 @@ def test_a_file_that_no_training_wrote_is_one_sentence(tmp_path, row):
     path.write_text(json.dumps(row) + "\n")
     with pytest.raises(DataError, match="not what a training with"):
         list(read_rollouts(path))
+
+
+def make_items(question: str = "Is it on-task?") -> list[Example]:
+    return [
+        make_example(
+            [Message("user", f"任务 {n}: {question}")], cluster=f"g{n // 2}", label="yn"[n % 2]
+        )
+        for n in range(4)
+    ]
+
+
+def test_examples_are_counted_with_their_clusters():
+    few = describe_examples(make_items())
+    assert few == {"digest": few["digest"], "num_rows": 4, "num_clusters": 2}
+
+
+def test_order_counts_for_data_and_not_for_prompts():
+    items = make_items()
+    assert describe_examples(items)["digest"] != describe_examples(items[::-1])["digest"]
+    assert digest_prompts(items) == digest_prompts(items[::-1])
+    assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
+    assert digest_prompts(items) != digest_prompts(items[:3])

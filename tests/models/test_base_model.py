@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from PIL import Image
+from run_folders import write_weights
 from transformers import AutoTokenizer
 
 from groupwise.core import Message, ModelError, make_example, read_picture, write_json
@@ -28,7 +29,7 @@ from groupwise.models.base_model import (
     open_token_counter,
 )
 from groupwise.models.hub import find_snapshot, has_weights
-from groupwise.models.identity import digest_base, pin_base
+from groupwise.models.identity import digest_base, digest_weights, pin_base
 from groupwise.models.outline import find_outline
 from groupwise.models.policy import load_policy
 from groupwise.models.settings import ModelSettings, ModelShape
@@ -493,3 +494,13 @@ assert find_outline({str(text_folder)!r})
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_weights_are_known_by_content_wherever_they_are(tmp_path):
+    for place, value in (("a", 1.0), ("b/c", 1.0), ("d", 2.0)):
+        write_weights(tmp_path / place, value)
+    write_json(tmp_path / "b/c/tokenizer.json", {"other": True})
+    digests = [digest_weights(tmp_path / place) for place in ("a", "b/c", "d")]
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
+    assert digest_weights(tmp_path) is None

@@ -46,7 +46,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.evaluation.metrics import Temperature, compare_pairs, compute_metrics
+from groupwise.evaluation.metrics import compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
     Measure,
@@ -59,7 +59,7 @@ from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import Conditions
-from groupwise.flow.calibrating import make_calibration_sections
+from groupwise.flow.calibrating import Temperature, make_calibration_sections
 from groupwise.flow.evaluating import write_evaluation
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from groupwise.core import digest_json
 from groupwise.evaluation.fairness import find_same_axes
-from groupwise.evaluation.methods import MethodDifference, compare_methods
+from groupwise.evaluation.metrics import PairedComparison, compare_items
 from groupwise.evaluation.predictions import find_constant
 from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
@@ -20,9 +20,9 @@ from groupwise.evaluation.statistics import (
     FEW_CARRYING,
     NUM_RESAMPLES,
     SIGNIFICANCE,
-    PairedComparison,
+    MethodDifference,
     adjust_holm,
-    compare_items,
+    compare_methods,
 )
 
 SAME = 1e-12

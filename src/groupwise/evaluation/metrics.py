@@ -2,11 +2,10 @@
 
 Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. First the values of a
 measure item by item, by which policies are compared, then the metrics of whole splits, last what
-labels say, and temperature. An invalid answer is never one of the labels.
+labels say. An invalid answer is never one of the labels.
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
 from groupwise.core import EvaluationError, derive_seed, describe_unknown, write_json
 from groupwise.evaluation.predictions import (
     Floats,
     Items,
+    Measure,
     Prediction,
     digest_items,
     exact,
@@ -29,12 +28,14 @@ from groupwise.evaluation.predictions import (
     read_as,
 )
 from groupwise.evaluation.statistics import (
+    NUM_RESAMPLES,
     Interval,
-    PairedComparison,
     adjust_holm,
+    assess_gains,
     bound_clustered,
     clustered_ratio,
-    compare_items,
+    score_mcnemar,
+    subtract_items,
     widen_balanced,
 )
 
@@ -55,8 +56,6 @@ METRIC_VERSIONS: Mapping[str, int] = {
 """Version of each family of metrics; it rises with any change of a value or an interval."""
 MAX_LABELS = MAX_SLICES = 20
 NUM_BINS = 10
-MIN_ITEMS = 20  # below which no temperature is fitted
-_LEAST = 1e-12  # stands for a probability that was rounded to 0
 Row = tuple[str, float, Interval, int]
 Means = dict[str, tuple[str, Sequence[Prediction]]]  # measure without its part, and rows, by name
 
@@ -171,6 +170,78 @@ def _score(item: Prediction, measure: str) -> float | None:
     if measure.startswith("recall:"):
         return item.is_correct if item.label == measure.removeprefix("recall:") else None
     return item.scores.get(measure)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedComparison:
+    """How policy b differs from policy a on the same items; old runs lack some of the last."""
+
+    policy_a: str
+    policy_b: str
+    split: str
+    n: int  # items (pairs for ``pair_accuracy``)
+    num_clusters: int
+    difference: float  # mean of b minus mean of a, in [-1, 1]
+    low: float  # ends of the 95 % interval of the difference (clusters drawn)
+    high: float
+    num_a_only: int  # items where a has more; of correctness, those only a has right
+    num_b_only: int
+    num_same_answer: int  # items both answered alike, label or invalid
+    p_value: float  # McNemar's, of independent items, where ``is_binary``; else the clustered one
+    p_value_clustered: float  # ``assess_gains``; McNemar's for binary items, each its own cluster
+    p_value_holm: float  # the clustered value adjusted for all comparisons made together
+    split_digest: str  # of the items' ids and labels
+    measure: str = "accuracy"
+    value_a: float | None = None  # mean of a, in [0, 1]
+    value_b: float | None = None
+    is_binary: bool = True  # every item counts 0 or 1
+    num_carrying: float | None = None  # clusters that carry the variance; see ``Gain``
+
+    def count_wins(self, measure: Measure) -> tuple[int, int]:
+        """Return on how many items b is better, and on how many a is."""
+        more, less = self.num_b_only, self.num_a_only
+        return (more, less) if measure.is_higher_better else (less, more)
+
+
+def compare_items(
+    a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
+) -> PairedComparison:
+    """Compare ``b`` with ``a`` item by item, without Holm's adjustment.
+
+    Another measure or split, other items, labels or clusters are an EvaluationError.
+    """
+    gains = subtract_items(a, b)
+    is_binary = a.is_binary and b.is_binary
+    seed = derive_seed(seed, "compare", a.policy, b.policy)
+    found = assess_gains(
+        a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
+    )
+    num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
+    same = int((gains == 0).sum())
+    if a.answers and b.answers:
+        same = sum(one == two for one, two in zip(a.answers, b.answers, strict=True))
+    return PairedComparison(
+        policy_a=a.policy,
+        policy_b=b.policy,
+        split=a.split,
+        n=len(gains),
+        num_clusters=len(set(a.clusters)),
+        difference=float(gains.mean()),
+        low=found.low,
+        high=found.high,
+        num_a_only=num_a_only,
+        num_b_only=num_b_only,
+        num_same_answer=same,
+        p_value=score_mcnemar(num_a_only, num_b_only) if is_binary else found.p_value,
+        p_value_clustered=found.p_value,
+        p_value_holm=found.p_value,
+        split_digest=a.split_digest,
+        measure=a.measure,
+        value_a=a.value,
+        value_b=b.value,
+        is_binary=is_binary,
+        num_carrying=found.num_carrying,
+    )
 
 
 def compare_policies(
@@ -386,46 +457,3 @@ def _split_cells(cells: Floats, labels: Sequence[str]) -> tuple[Floats, Floats]:
     shape = (len(labels), len(labels) + 1)
     num_counts = shape[0] * shape[1]
     return cells[..., :num_counts].reshape(*cells.shape[:-1], *shape), cells[..., num_counts:]
-
-
-@dataclass(frozen=True, slots=True)
-class Temperature:
-    """What was fitted, or why nothing was."""
-
-    value: float | None  # above 1: the policy was too sure; None: it is not known
-    num_items: int  # with probabilities
-    num_mistakes: int  # of them, those whose likeliest label is wrong
-    reason: str = ""  # why there is none
-
-
-def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]) -> Temperature:
-    """Return the temperature under which the true labels are likeliest, within 1/20 to 20.
-
-    ``shares`` are probabilities by label for each item. Where all or none of the likeliest labels
-    are right, ever lower or higher ones would fit better: none is known then. Source: Guo et al.
-    2017, section 4.2.
-    """
-    pairs = zip(shares, truths, strict=True)
-    mistakes = sum(max(one, key=one.__getitem__) != truth for one, truth in pairs)
-    known = (len(shares), mistakes)
-    if len(shares) < MIN_ITEMS:
-        return Temperature(None, *known, f"fewer than {MIN_ITEMS} items")
-    if mistakes in (0, len(shares)):
-        return Temperature(None, *known, "no mistake" if mistakes == 0 else "nothing right")
-    labels = list(shares[0])
-    logs = np.log(np.clip([[one[label] for label in labels] for one in shares], _LEAST, None))
-    true = logs[np.arange(len(logs)), [labels.index(truth) for truth in truths]]
-
-    def lose(log_value: float) -> float:
-        value = math.exp(log_value)
-        return float(np.mean(np.logaddexp.reduce(logs / value, axis=1) - true / value))
-
-    found: Any = minimize_scalar(lose, bounds=np.log([1 / 20, 20.0]), method="bounded")
-    return Temperature(math.exp(found.x), *known)
-
-
-def temper(shares: Mapping[str, float], value: float) -> dict[str, float]:
-    """Return probabilities at another temperature; at 1 they stay what they are."""
-    logs = np.log(np.clip(list(shares.values()), _LEAST, None)) / value
-    scaled = np.exp(logs - np.logaddexp.reduce(logs))
-    return dict(zip(shares, scaled.tolist(), strict=True))

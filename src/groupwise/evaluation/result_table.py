@@ -28,7 +28,6 @@ from groupwise.evaluation.fairness import (
     find_differences,
     read_facts,
 )
-from groupwise.evaluation.methods import compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.predictions import (
     ACCURACY,
@@ -43,7 +42,7 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.report.phrases import LANGUAGES, Statement
 from groupwise.evaluation.results import read_measures, state_most_looks
-from groupwise.evaluation.statistics import clustered_ratio
+from groupwise.evaluation.statistics import clustered_ratio, compare_methods
 
 Coordinates = tuple[str, ...]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]

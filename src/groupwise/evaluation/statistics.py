@@ -1,28 +1,31 @@
-"""Statistics of items in clusters: one interval, one test of paired gains, Holm's adjustment.
+"""Statistics: one interval, one test of paired gains, Holm's adjustment, methods over seeds.
 
-Items of one cluster (a session) resemble each other, so clusters are what is drawn at random. In
-shapes ``...`` is any number of data sets, n items and G clusters; ``sums`` (..., G) are values
-summed by cluster and ``sizes`` (..., G) the clusters' items. How often the intervals hold is in
-``benchmarks/results/coverage.json``.
+Items of one cluster (a session) resemble each other, so clusters are what is drawn at random; of
+methods the trainings are, too. In shapes ``...`` is any number of data sets, n items, G clusters
+and R seeds; ``sums`` (..., G) are values summed by cluster and ``sizes`` (..., G) the clusters'
+items. How often the intervals hold is in ``benchmarks/results/coverage.json``.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr, stdtrit
 
-from groupwise.core import EvaluationError, derive_seed
-from groupwise.evaluation.predictions import Floats, Items, Measure
+from groupwise.core import EvaluationError
+from groupwise.evaluation.predictions import Floats, Items
 
-LEVEL, SIGNIFICANCE = 0.95, 0.05
-CR3 = 2
+LEVEL, SIGNIFICANCE, CR3 = 0.95, 0.05, 2
 NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
-FEW_CARRYING = 20
-NO_SPREAD = 1e-12
-_ROUNDING, _BATCH_SIZE = 1e-10, 250_000
+FEW_CARRYING = 20  # clusters; with fewer, false alarms may be 15 %, not 5 %
+MIN_SEEDS = 3
+NO_SPREAD, _ROUNDING, _BATCH_SIZE = 1e-12, 1e-10, 250_000
+_LEAST_P, _FEW_SHARED = 1e-12, 0.05
 Interval = tuple[float, float]
 
 
@@ -384,39 +387,40 @@ def _bound_paired_shares(gains: Floats, size: float) -> Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class PairedComparison:
-    """How policy b differs from policy a on the same items; old runs lack some of the last."""
+class Components:
+    """What the variance of a difference of methods is made of; arrays of shape (...)."""
 
-    policy_a: str
-    policy_b: str
-    split: str
-    n: int  # items (pairs for ``pair_accuracy``)
-    num_clusters: int
-    difference: float  # mean of b minus mean of a, in [-1, 1]
-    low: float  # ends of the 95 % interval of the difference (clusters drawn)
-    high: float
-    num_a_only: int  # items where a has more; of correctness, those only a has right
-    num_b_only: int
-    num_same_answer: int  # items both answered alike, label or invalid
-    p_value: float  # McNemar's, of independent items, where ``is_binary``; else the clustered one
-    p_value_clustered: float  # ``assess_gains``; McNemar's for binary items, each its own cluster
-    p_value_holm: float  # the clustered value adjusted for all comparisons made together
-    split_digest: str  # of the items' ids and labels
-    measure: str = "accuracy"
-    value_a: float | None = None  # mean of a, in [0, 1]
-    value_b: float | None = None
-    is_binary: bool = True  # every item counts 0 or 1
-    num_carrying: float | None = None  # clusters that carry the variance; see ``Gain``
-
-    def count_wins(self, measure: Measure) -> tuple[int, int]:
-        """Return on how many items b is better, and on how many a is."""
-        more, less = self.num_b_only, self.num_a_only
-        return (more, less) if measure.is_higher_better else (less, more)
+    estimate: Floats  # mean of b minus mean of a
+    seed: Floats  # variance of the seeds' means over the number of seeds, both sides added
+    cluster: Floats  # variance from drawing clusters, of the difference averaged over seeds
+    interaction: Floats  # variance of seed x cluster and seed x item, in both of the above
+    seed_df: Floats
+    cluster_df: Floats
 
     @property
-    def rests_on_few(self) -> bool:
-        """Whether so few clusters carry the variance that false alarms may be 15 %, not 5 %."""
-        return self.num_carrying is not None and self.num_carrying < FEW_CARRYING
+    def seed_alone(self) -> Floats:
+        """The part of ``seed`` that more items would not remove, >= 0."""
+        return np.maximum(self.seed - self.interaction, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodDifference:
+    """How method b differs from method a; of the interval all is None where ``limit`` says why."""
+
+    estimate: float  # mean over seeds and items of b minus that of a, in [-1, 1]
+    low: float | None = None  # ends of the 95 % interval
+    high: float | None = None
+    p_value: float | None = None  # two-sided, below 5 % just where the interval leaves 0 out
+    df: float | None = None  # degrees of freedom by Satterthwaite: how sure the width is
+    seed_share: float | None = None  # of the variance, that of trainings; the rest is clusters'
+    num_seeds_a: int
+    num_seeds_b: int
+    num_items: int  # of the run that has fewest, as the clusters
+    num_clusters: int
+    is_paired: bool  # the seeds of both sides belong together
+    design: Literal["crossed", "nested", "overlapping"]  # same items, each seed's own, or neither
+    limit: Literal["", "few_seeds", "one_cluster", "overlapping", "no_spread"] = ""
+    num_carrying: float | None = None  # clusters that carry the variance, of crossed runs
 
 
 def subtract_items(a: Items, b: Items) -> Floats:
@@ -439,42 +443,130 @@ def subtract_items(a: Items, b: Items) -> Floats:
     return np.where(np.abs(gains) < 1e-12, 0.0, gains)
 
 
-def compare_items(
-    a: Items, b: Items, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
-) -> PairedComparison:
-    """Compare ``b`` with ``a`` item by item, without Holm's adjustment.
+def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) -> MethodDifference:
+    """Compare method b with method a, each by the items of one run per seed.
 
-    Another measure or split, other items, labels or clusters are an EvaluationError.
+    The interval is ``find_half_width``'s where runs answered the same items, else Student's t of
+    seeds. Of the same items its coverage is at least 93 % in every setting of
+    ``benchmarks/coverage.py`` but those in which rare whole clusters carry all the gain. Where runs
+    belong together in turn (``is_paired``), unlike numbers or items are an EvaluationError.
     """
-    gains = subtract_items(a, b)
-    is_binary = a.is_binary and b.is_binary
-    seed = derive_seed(seed, "compare", a.policy, b.policy)
-    found = assess_gains(
-        a.clusters, gains, is_binary=is_binary, seed=seed, num_resamples=num_resamples
+    if not a or not b or (is_paired and len(a) != len(b)):
+        raise EvaluationError(
+            "the sides do not belong together",
+            got=f"{len(a)} and {len(b)} seeds",
+            expected="one or more, as many on both sides where they are paired",
+        )
+    runs, means = [*a, *b], [np.array([run.value for run in side]) for side in (a, b)]
+    own = [(run.values, len(side), run.clusters) for side in (a, b) for run in side]
+    if is_paired:  # other items are refused
+        own = [(subtract_items(x, y), len(b), y.clusters) for x, y in zip(a, b, strict=True)]
+    design = "crossed"
+    if any((run.ids, run.clusters) != (a[0].ids, a[0].clusters) for run in runs):
+        sets = [set(run.ids) for run in (b if is_paired else runs)]
+        most = max(len(x & y) / min(len(x), len(y)) for x, y in combinations(sets, 2))
+        design = "nested" if most < _FEW_SHARED else "overlapping"  # a few alike are chance
+    found = MethodDifference(
+        estimate=float(means[1].mean() - means[0].mean()),
+        num_seeds_a=len(a),
+        num_seeds_b=len(b),
+        num_items=min(len(run.ids) for run in runs),
+        num_clusters=min(len(set(run.clusters)) for run in runs),
+        is_paired=is_paired,
+        design=design,
     )
-    num_a_only, num_b_only = int((gains < 0).sum()), int((gains > 0).sum())
-    same = int((gains == 0).sum())
-    if a.answers and b.answers:
-        same = sum(one == two for one, two in zip(a.answers, b.answers, strict=True))
-    return PairedComparison(
-        policy_a=a.policy,
-        policy_b=b.policy,
-        split=a.split,
-        n=len(gains),
-        num_clusters=len(set(a.clusters)),
-        difference=float(gains.mean()),
-        low=found.low,
-        high=found.high,
-        num_a_only=num_a_only,
-        num_b_only=num_b_only,
-        num_same_answer=same,
-        p_value=score_mcnemar(num_a_only, num_b_only) if is_binary else found.p_value,
-        p_value_clustered=found.p_value,
-        p_value_holm=found.p_value,
-        split_digest=a.split_digest,
-        measure=a.measure,
-        value_a=a.value,
-        value_b=b.value,
-        is_binary=is_binary,
-        num_carrying=found.num_carrying,
+    if min(len(a), len(b)) < MIN_SEEDS:
+        return replace(found, limit="few_seeds")
+    if design == "overlapping":
+        return replace(found, limit="overlapping")
+    if found.num_clusters < 2:
+        return replace(found, limit="one_cluster")
+    carrying: float | None = None
+    if design == "crossed":
+        (one, sizes), (two, _) = (
+            sum_clusters(np.stack([run.values for run in side]), a[0].clusters) for side in (a, b)
+        )
+        parts = split_variance(one, two, sizes, is_paired=is_paired)
+        carrying = float(count_carrying(two.mean(axis=0) - one.mean(axis=0), sizes))
+    else:
+        sides = [means[1] - means[0]] if is_paired else means
+        seed, df = _join_sides([(side.var(ddof=1) / len(side), len(side) - 1) for side in sides])
+        none = np.zeros(())
+        parts = Components(np.asarray(found.estimate), seed, none, none, df, none + 1)
+    half, alone, cluster = float(find_half_width(parts)), parts.seed_alone, parts.cluster
+    if half < NO_SPREAD:
+        return replace(found, limit="no_spread")
+    if cluster > 0:
+        share = float(alone / (alone + cluster))
+    else:  # clusters of nested runs have their share in the seeds'
+        variances = [find_variance(*sum_clusters(x, names)) / num**2 for x, num, names in own]
+        share = max(0.0, 1 - sum(map(float, variances)) / float(parts.seed))
+    squares = alone**2 / parts.seed_df + cluster**2 / parts.cluster_df
+    return replace(
+        found,
+        low=max(-1.0, found.estimate - half),
+        high=min(1.0, found.estimate + half),
+        p_value=find_p(parts),
+        df=float((alone + cluster) ** 2 / squares),
+        seed_share=share,
+        num_carrying=carrying,
     )
+
+
+def split_variance(a: Floats, b: Floats, sizes: Floats, *, is_paired: bool) -> Components:
+    """Return the components of mean b minus mean a, where seeds and clusters are crossed.
+
+    ``a`` (..., R_a, G) and ``b`` (..., R_b, G) are sums by seed and cluster, ``sizes`` (G,) items.
+    """
+    gains, total = b.mean(axis=-2) - a.mean(axis=-2), sizes.sum()
+    sides: list[tuple[Floats, int]] = []
+    interactions: list[Floats] = []
+    for sums in [b - a] if is_paired else [a, b]:
+        num_seeds, means = sums.shape[-2], find_mean(sums, sizes)
+        residuals = sums - means[..., None] * sizes
+        residuals = residuals - residuals.mean(axis=-2, keepdims=True)
+        terms = (residuals**2).sum(axis=-2) / (1 - sizes / total)
+        interactions.append(terms.sum(axis=-1) / total**2 / (num_seeds * (num_seeds - 1)))
+        sides.append((means.var(axis=-1, ddof=1) / num_seeds, num_seeds - 1))
+    seed, seed_df = _join_sides(sides)
+    return Components(
+        estimate=find_mean(gains, sizes),
+        seed=seed,
+        cluster=find_variance(gains, sizes),
+        interaction=np.sum(interactions, axis=0),
+        seed_df=seed_df,
+        cluster_df=np.broadcast_to(find_cluster_df(sizes), seed.shape),
+    )
+
+
+def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
+    """Return the sum of variances and Welch's (1938) degrees of freedom of it."""
+    seed = np.sum([variance for variance, _ in sides], axis=0)
+    squares = np.sum([variance**2 / df for variance, df in sides], axis=0)
+    return seed, np.where(squares > 0, seed**2 / np.where(squares > 0, squares, 1), sides[0][1])
+
+
+def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
+    """Return half the width (...) of the interval of a difference of methods.
+
+    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): half-widths add in squares,
+    each with its own degrees of freedom (Howe 1974; Zou & Donner 2008, equation 3). Never narrower
+    than Student's t of the seeds' means: with three or four seeds the difference of the variances
+    is often far too small by chance (``benchmarks/coverage_seeds.py``).
+    """
+    seed = find_quantile(parts.seed_df, level) ** 2
+    both = seed * parts.seed_alone + find_quantile(parts.cluster_df, level) ** 2 * parts.cluster
+    return np.sqrt(np.maximum(both, seed * parts.seed))
+
+
+def find_p(parts: Components) -> float:
+    """Return the p at which the interval of level 1 - p just touches 0, at least 1e-12."""
+    gap = abs(float(parts.estimate))
+
+    def miss(log_p: float) -> float:
+        return float(find_half_width(parts, 1 - math.exp(log_p))) - gap
+
+    if miss(math.log(_LEAST_P)) < 0:
+        return _LEAST_P
+    root: Any = brentq(miss, math.log(_LEAST_P), 0.0) if gap else 0.0
+    return math.exp(root)

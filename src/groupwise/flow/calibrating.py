@@ -3,19 +3,17 @@
 It belongs to weights and not to a name: predictors look it up by the digest of what they load.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.optimize import minimize_scalar
+
 from groupwise.core import DataError, Example, read_json, write_json
-from groupwise.evaluation.metrics import (
-    Metric,
-    Temperature,
-    compute_metrics,
-    fit_temperature,
-    temper,
-)
+from groupwise.evaluation.metrics import Metric, compute_metrics
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section, Table, describe_metric
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain
@@ -24,9 +22,54 @@ from groupwise.flow.task import Task, read_splits
 from groupwise.models.identity import digest_base
 from groupwise.pipeline import StepContext
 
+MIN_ITEMS = 20  # below which no temperature is fitted
+_LEAST = 1e-12  # stands for a probability that was rounded to 0
 _FILE = "calibration.json"
 _PHRASES = Path(__file__).with_name("phrases.yaml")
 _COLUMNS = ("policy", "temperature", "fitted_on", "mistakes", "error_before", "error_after")
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """What was fitted, or why nothing was."""
+
+    value: float | None  # above 1: the policy was too sure; None: it is not known
+    num_items: int  # with probabilities
+    num_mistakes: int  # of them, those whose likeliest label is wrong
+    reason: str = ""  # why there is none
+
+
+def fit_temperature(shares: Sequence[Mapping[str, float]], truths: Sequence[str]) -> Temperature:
+    """Return the temperature under which the true labels are likeliest, within 1/20 to 20.
+
+    ``shares`` are probabilities by label for each item. Where all or none of the likeliest labels
+    are right, ever lower or higher ones would fit better: none is known then. Source: Guo et al.
+    2017, section 4.2.
+    """
+    pairs = zip(shares, truths, strict=True)
+    mistakes = sum(max(one, key=one.__getitem__) != truth for one, truth in pairs)
+    known = (len(shares), mistakes)
+    if len(shares) < MIN_ITEMS:
+        return Temperature(None, *known, f"fewer than {MIN_ITEMS} items")
+    if mistakes in (0, len(shares)):
+        return Temperature(None, *known, "no mistake" if mistakes == 0 else "nothing right")
+    labels = list(shares[0])
+    logs = np.log(np.clip([[one[label] for label in labels] for one in shares], _LEAST, None))
+    true = logs[np.arange(len(logs)), [labels.index(truth) for truth in truths]]
+
+    def lose(log_value: float) -> float:
+        value = math.exp(log_value)
+        return float(np.mean(np.logaddexp.reduce(logs / value, axis=1) - true / value))
+
+    found: Any = minimize_scalar(lose, bounds=np.log([1 / 20, 20.0]), method="bounded")
+    return Temperature(math.exp(found.x), *known)
+
+
+def temper(shares: Mapping[str, float], value: float) -> dict[str, float]:
+    """Return probabilities at another temperature; at 1 they stay what they are."""
+    logs = np.log(np.clip(list(shares.values()), _LEAST, None)) / value
+    scaled = np.exp(logs - np.logaddexp.reduce(logs))
+    return dict(zip(shares, scaled.tolist(), strict=True))
 
 
 def calibrate_policies(

@@ -11,6 +11,7 @@ from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
     Metric,
+    PairedComparison,
     compare_pairs,
     compute_metrics,
     list_measures,
@@ -31,7 +32,6 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.page import Section, write_sections
 from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import Conditions, record_look
-from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, predict_each, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE

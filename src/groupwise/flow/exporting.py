@@ -14,11 +14,10 @@ import yaml
 
 from groupwise.core import Example, RunError, RunFolder, dump_config
 from groupwise.data.example_files import read_examples
-from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.metrics import PairedComparison, read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_as, read_policies
 from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
 from groupwise.evaluation.results import Conditions, read_conditions, read_headline
-from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.finished import BASE, FinishedRun
 from groupwise.models.export import CARD, ExportedPolicy, export_policy
 from groupwise.models.sources import find_hub_id, find_place

@@ -17,8 +17,8 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data.drops import DropLog
-from groupwise.evaluation.metrics import temper
 from groupwise.flow.asking import make_ask, open_policy, share_labels
+from groupwise.flow.calibrating import temper
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
 from groupwise.inference.chat import build_chat_messages

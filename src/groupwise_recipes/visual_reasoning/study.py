@@ -14,7 +14,6 @@ from pydantic_core import to_jsonable_python
 
 from groupwise.core import EvaluationError, RunFolder, check_records, flatten_settings, write_json
 from groupwise.evaluation.fairness import RunFacts, read_facts
-from groupwise.evaluation.methods import MethodDifference, compare_methods
 from groupwise.evaluation.metrics import list_measures, read_items
 from groupwise.evaluation.predictions import (
     Language,
@@ -38,6 +37,7 @@ from groupwise.evaluation.report.phrases import (
     unmark_code,
 )
 from groupwise.evaluation.result_table import Result, ResultTable, find_unlike
+from groupwise.evaluation.statistics import MethodDifference, compare_methods
 from groupwise_recipes.visual_reasoning.config import CHECKPOINTS
 from groupwise_recipes.visual_reasoning.judging import FAULTS
 from groupwise_recipes.visual_reasoning.measuring import ALIGNMENT, ENTAILMENT

@@ -4,32 +4,18 @@ import json
 
 import pytest
 from pydantic import TypeAdapter
-from run_folders import CONDITIONS, list_confounding, make_predictions, make_run, write_weights
+from run_folders import CONDITIONS, list_confounding, make_predictions, make_run
 
 from groupwise.core import (
     EvaluationError,
-    Example,
     GroupwiseError,
-    Message,
     digest_json,
-    make_example,
     write_json,
     write_text,
 )
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.predictions import Measure, digest_items, read_predictions
 from groupwise.evaluation.results import CONDITIONS_FILE, Conditions, read_conditions
-from groupwise.flow.evaluating import describe_examples, digest_prompts
-from groupwise.models.identity import digest_weights
-
-
-def make_items(question: str = "Is it on-task?") -> list[Example]:
-    return [
-        make_example(
-            [Message("user", f"任务 {n}: {question}")], cluster=f"g{n // 2}", label="yn"[n % 2]
-        )
-        for n in range(4)
-    ]
 
 
 def test_conditions_come_back_as_they_were_written(tmp_path):
@@ -47,29 +33,6 @@ def test_conditions_of_another_version_are_kept_as_they_are(tmp_path):
     found = read_conditions(tmp_path)
     assert found is not None
     assert found.model_dump(exclude_unset=True) == {"retrieval": {"k": 5}}
-
-
-def test_examples_are_counted_with_their_clusters():
-    few = describe_examples(make_items())
-    assert few == {"digest": few["digest"], "num_rows": 4, "num_clusters": 2}
-
-
-def test_order_counts_for_data_and_not_for_prompts():
-    items = make_items()
-    assert describe_examples(items)["digest"] != describe_examples(items[::-1])["digest"]
-    assert digest_prompts(items) == digest_prompts(items[::-1])
-    assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
-    assert digest_prompts(items) != digest_prompts(items[:3])
-
-
-def test_weights_are_known_by_content_wherever_they_are(tmp_path):
-    for place, value in (("a", 1.0), ("b/c", 1.0), ("d", 2.0)):
-        write_weights(tmp_path / place, value)
-    write_json(tmp_path / "b/c/tokenizer.json", {"other": True})
-    digests = [digest_weights(tmp_path / place) for place in ("a", "b/c", "d")]
-    assert digests[0] == digests[1]
-    assert digests[0] != digests[2]
-    assert digest_weights(tmp_path) is None
 
 
 def test_the_last_policy_is_compared_and_those_that_the_run_describes_come_first(tmp_path):

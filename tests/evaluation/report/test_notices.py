@@ -22,7 +22,13 @@ from groupwise.evaluation.baselines import (
     predict_picture_only,
     predict_text_only,
 )
-from groupwise.evaluation.metrics import Metric, compare_pairs, compute_metrics, write_metrics
+from groupwise.evaluation.metrics import (
+    Metric,
+    PairedComparison,
+    compare_pairs,
+    compute_metrics,
+    write_metrics,
+)
 from groupwise.evaluation.predictions import (
     Language,
     Measure,
@@ -35,7 +41,6 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import Report, judge_difference
-from groupwise.evaluation.statistics import PairedComparison
 
 LABELS = ("on-task", "off-task")
 TRUTHS: list[str | None] = [LABELS[n % 2] for n in range(120)]

@@ -21,9 +21,9 @@ from study_runs import (
 
 from groupwise.core import EvaluationError, read_json, write_json, write_jsonl
 from groupwise.evaluation.compare import compare_results
-from groupwise.evaluation.methods import MethodDifference
 from groupwise.evaluation.report import comparison
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases, load_phrases
+from groupwise.evaluation.statistics import MethodDifference
 from groupwise_recipes.demo_selection.cells import Base, Subsets
 from groupwise_recipes.demo_selection.conditions import COMPARED
 from groupwise_recipes.demo_selection.published_files import read_published

@@ -33,10 +33,9 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.data.example_files import read_examples
-from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.metrics import PairedComparison, read_metrics
 from groupwise.evaluation.predictions import read_as, read_policies, read_predictions
 from groupwise.evaluation.results import read_headline
-from groupwise.evaluation.statistics import PairedComparison
 from groupwise.flow.rivals import Drawn, show_before, tell_rivals
 from groupwise.flow.settings import RivalSettings
 from groupwise.inference.hosts import check_hosts

@@ -17,13 +17,13 @@ from pydantic_core import to_jsonable_python
 
 from groupwise.core import write_json
 from groupwise.evaluation.compare import Comparison, Gap, Pair
-from groupwise.evaluation.methods import MethodDifference
 from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report import page as blocks
 from groupwise.evaluation.report import phrases as words
 from groupwise.evaluation.report.page import Block, Cell, Table
 from groupwise.evaluation.report.phrases import DASH, MINUS, NBSP, Phrases, Statement
 from groupwise.evaluation.result_table import Coordinates, Result
+from groupwise.evaluation.statistics import MethodDifference
 
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
 MAX_PAIRS, MAX_ITEMS = 6, 20

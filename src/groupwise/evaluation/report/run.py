@@ -25,13 +25,13 @@ from groupwise.core import (
 from groupwise.evaluation import predictions
 from groupwise.evaluation.alarms import SHARES, History, find_alarms, title_series
 from groupwise.evaluation.fairness import read_record
-from groupwise.evaluation.metrics import MAX_LABELS, Metric, read_metrics
+from groupwise.evaluation.metrics import MAX_LABELS, Metric, PairedComparison, read_metrics
 from groupwise.evaluation.predictions import ACCURACY, Language, Measure, Prediction, shorten
 from groupwise.evaluation.report import page, phrases
 from groupwise.evaluation.report.page import Block, Cell, Part, Table
 from groupwise.evaluation.report.phrases import LEVELS, Phrases, Statement, format_count
 from groupwise.evaluation.results import read_measures, state_looks
-from groupwise.evaluation.statistics import PairedComparison
+from groupwise.evaluation.statistics import FEW_CARRYING
 
 T = TypeVar("T")
 MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS = 0.05, 100, 20
@@ -247,11 +247,9 @@ class Report:
                 others.append(Statement("run.other", values))
             if others:
                 yield Statement(kind, {"policy": self.last, "others": others})
-        few = [
-            one.num_carrying or 0.0
-            for one in self.comparisons
-            if one.rests_on_few and judge_difference(one, self.define(one.measure))
-        ]
+        shown = (one for one in self.comparisons if judge_difference(one, self.define(one.measure)))
+        carrying = [one.num_carrying for one in shown if one.num_carrying is not None]
+        few = [num for num in carrying if num < FEW_CARRYING]
         if few:
             yield Statement("run.rests_on_few", {"num_clear": len(few), "num": round(min(few))})
         values = {name: own[self.headline.name].value for name, own in self.main.items()}
