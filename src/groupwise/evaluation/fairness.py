@@ -157,7 +157,8 @@ def read_record(folder: Path) -> tuple[list[Manifest], dict[str, Marker]]:
     rows = read_jsonl(history) if history.is_file() else []
     for row in rows:
         check_sealed(row, history)
-    markers = {path.parent.name: read_as(path, Marker) for path in folder.glob("[!.]*/step.json")}
+    paths = sorted(folder.glob("[!.]*/step.json"))
+    markers = {path.parent.name: read_as(path, Marker) for path in paths}
     return [parse_as(row, Manifest, single) for row in rows or [last]], markers
 
 
@@ -220,9 +221,7 @@ class Difference:
     lacking: tuple[str, ...] = ()  # names of runs that would have recorded it and have not
     kind: DifferenceKind = "confounding"
     reason: str = "other"  # fixed name of the sentence that says why, and what to do
-    words: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # for its places, beside the key and the runs
+    words: Mapping[str, str] = field(default_factory=dict[str, str])  # for its other places
 
     @property
     def name(self) -> str:
