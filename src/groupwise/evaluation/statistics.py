@@ -21,6 +21,8 @@ LEVEL, SIGNIFICANCE = 0.95, 0.05
 CR3 = 2
 NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
 FEW_CARRYING = 20
+MIN_ITEMS, MIN_CLUSTERS, MAX_INVALID_RATE = 100, 20, 0.05
+"""What reports warn of: fewer items or clusters, and a greater share of invalid answers."""
 NO_SPREAD = 1e-12
 _ROUNDING, _BATCH_SIZE = 1e-10, 250_000
 Interval = tuple[float, float]
