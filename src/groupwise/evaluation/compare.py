@@ -18,6 +18,9 @@ from groupwise.evaluation.report.phrases import LEVELS, Statement
 from groupwise.evaluation.result_table import Coordinates, Result, ResultTable
 from groupwise.evaluation.statistics import (
     FEW_CARRYING,
+    MAX_INVALID_RATE,
+    MIN_CLUSTERS,
+    MIN_ITEMS,
     NUM_RESAMPLES,
     SIGNIFICANCE,
     MethodDifference,
@@ -26,7 +29,6 @@ from groupwise.evaluation.statistics import (
 )
 
 SAME = 1e-12
-MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS = 0.05, 100, 20
 MAX_COMPARISONS, MANY_COMPARISONS, FEWER_RESAMPLES, RESAMPLES_ALONE = 200, 20, 1_999, 2_000
 MAX_FAILED = 5
 
@@ -124,14 +126,14 @@ def compare_results(
     adjusted = iter(adjust_holm([gap.p for own in gaps for gap in own if gap.p is not None]))
     for pair, row in zip(pairs, gaps, strict=True):
         own = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in row]
-        gains = [sign * gap.difference for gap in own if gap.difference is not None]
-        signs = [(gain > 0) - (gain < 0) for gain in gains]
+        known = [gap.difference for gap in own if gap.difference is not None]
+        signs = [sign * ((value > 0) - (value < 0)) for value in known]
         clear = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
         found.append(
             Pair(
                 *pair,
                 gaps=tuple(own),
-                mean=sign * fmean(gains) if gains else None,
+                mean=fmean(known) if known else None,
                 counts=(signs.count(1), signs.count(-1), signs.count(0)),
                 num_tested=sum(gap.ends is not None for gap in own),
                 clear=(clear.count(True), clear.count(False)),
@@ -188,14 +190,13 @@ def _recommend(
     its interval on the better side of a baseline. What has seen the answers is never taken.
     """
     silent = [*dict.fromkeys(one.system for one in cells if one.state == "inapplicable")]
-    silent = [] if table.policies.listed else silent
     other = {gap.cell for one in pairs for gap in one.gaps if gap.why_none == "other_items"}
     all_missing = {"num_missing": table.num_missing, "num_cells": len(table.results)}
     against: dict[str, tuple[object, dict[str, Any]]] = {
         "unfair": (table.is_fair is False, {}),
         "one_system": (len(table.systems) < 2, {}),
         "missing": (table.num_missing, all_missing),
-        "inapplicable": (silent, {"names": silent}),
+        "inapplicable": (silent and not table.policies.listed, {"names": silent}),
         "other_items": (other, {"num_cells": len(other)}),
     }
     reasons = [Statement(f"reason.{kind}", one) for kind, (holds, one) in against.items() if holds]
@@ -205,8 +206,7 @@ def _recommend(
     means = {
         name: sign * fmean(one.value or 0.0 for one in cells if one.system == name)
         for name in table.systems
-        if table.policies.find(name).kind != "bound"
-        and any(c.value is not None for c in cells if c.system == name)
+        if table.policies.find(name).kind != "bound" and name not in silent
     }
     best, *equals = [name for name in means if max(means.values()) - means[name] < SAME]
     if equals:

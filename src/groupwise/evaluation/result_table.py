@@ -22,7 +22,6 @@ from groupwise.core import EvaluationError, check_records
 from groupwise.evaluation.fairness import (
     Difference,
     DifferenceKind,
-    FairnessVerdict,
     RunFacts,
     check_fairness,
     find_differences,
@@ -39,12 +38,12 @@ from groupwise.evaluation.predictions import (
     read_policies,
     read_predictions,
 )
-from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.report.phrases import LANGUAGES, Statement
 from groupwise.evaluation.results import read_measures, state_most_looks
 from groupwise.evaluation.statistics import clustered_ratio, compare_methods
 
 Coordinates = tuple[str, ...]
+_Facts = dict[Coordinates, dict[str, list[RunFacts]]]
 State = Literal["done", "failed", "running", "waiting", "inapplicable"]
 _SEED = "seeds/seed"
 # What may differ between runs that differ in the seed: what is drawn by it, small bases, too.
@@ -121,9 +120,6 @@ class ResultTable:
     is_fair: bool | None = True  # whether nothing differs but what is compared; None: not asked
     sides: tuple[SideRow, ...] = ()  # settings and data, those that differ first
     notices: tuple[Statement, ...] = ()  # what is to be known of the sources
-    sections: Mapping[str, tuple[Section, ...]] = field(  # what recipes add to their reports
-        default_factory=dict[str, tuple[Section, ...]]
-    )
 
     @cached_property
     def _by_place(self) -> dict[tuple[str, Coordinates], list[Result]]:
@@ -223,33 +219,29 @@ def read_runs(
     """
     done = [one for one in runs if one.state == "done"]
     answers = _read_answers(one.folder for one in done)
-    left = [one.folder for one in done if not one.policy]
-    last = _choose_policy([answers[x] for x in left], read_policies(Path(left[0]))) if left else ""
-    runs = [replace(one, policy=one.policy or last) for one in runs]
+    if left := [one.folder for one in done if not one.policy]:
+        last = _choose_policy([answers[x] for x in left], read_policies(Path(left[0])))
+        runs = [replace(one, policy=one.policy or last) for one in runs]
     table, facts = _tabulate(runs, question, answers)
-    verdicts: list[FairnessVerdict] = []
-    for cell in table.cells:
+    differences, remarks, is_fair = list[Difference](), dict[str, Statement](), True
+    for by_system in (here for here in facts.values() if len(here) > 1):
         # Of several seeds one run of each system is held: of a seed that all have, else the first.
-        here = {name: facts[name, cell] for name in table.systems if (name, cell) in facts}
-        if len(here) > 1:
-            seeds = [{run.facts.get(_SEED) for run in own} - {None} for own in here.values()]
-            seed = min(set.intersection(*seeds), default=None)
-            chosen = [
-                replace(next(r for r in own if seed in (None, r.facts.get(_SEED))), name=name)
-                for name, own in here.items()
-            ]
-            is_apart = seed is None and any(len(own) > 1 for own in here.values())
-            factors = (*question.factors, *(("seed",) if is_apart else ()))
-            verdicts.append(check_fairness(chosen, factors=factors, split=question.split))
-    remarks = {
-        one.values["why"]["en"]: one
-        for one in (one for found in verdicts for one in found.remarks)
-        # In a grid what is too much the same is told by axis.
-        if not axes or one.level == "error" or one.values["reason"] == "not_varied"
-    }
-    differences = [one for found in verdicts for one in found.differences]
+        seeds = [{run.facts.get(_SEED) for run in own} - {None} for own in by_system.values()]
+        seed = min(set.intersection(*seeds), default=None)
+        chosen = [
+            replace(next(r for r in own if seed in (None, r.facts.get(_SEED))), name=name)
+            for name, own in by_system.items()
+        ]
+        is_apart = seed is None and any(own[1:] for own in by_system.values())
+        factors = (*question.factors, *(["seed"] if is_apart else []))
+        verdict = check_fairness(chosen, factors=factors, split=question.split)
+        is_fair = is_fair and verdict.is_fair
+        differences += verdict.differences
+        for one in verdict.remarks:  # In a grid what is too much the same is told by axis.
+            if not axes or one.level == "error" or one.values["reason"] == "not_varied":
+                remarks[one.values["why"]["en"]] = one
     known: dict[str, dict[str, list[Any]]] = {}
-    for (system, _), own in facts.items():
+    for system, own in (pair for by_system in facts.values() for pair in by_system.items()):
         for fact, value in (pair for run in own for pair in run.facts.items()):
             known.setdefault(fact, {name: [] for name in table.systems})[system].append(value)
     known.pop("conditions/file", None)
@@ -262,20 +254,8 @@ def read_runs(
         worst = min(group, key=lambda one: _KINDS.index(one.kind))  # of several cells
         unlike[fact] = worst.kind, {language: worst.explain(language) for language in LANGUAGES}
     sides = arrange_sides({fact: [*own.values()] for fact, own in known.items()}, unlike)
-    told = [*tell_rows(sides), *remarks.values()]
-    if question.chosen and question.split == "test":
-        values = {"keys": question.chosen, "measure": table.measure}
-        told.append(Statement("notice.chosen_on_test", values, "warning"))
-    paths = {one.system: Path(one.folder, "evaluate/sections.json") for one in done if not axes}
-    sections = {name: read_sections(path) for name, path in paths.items() if path.is_file()}
-    return replace(
-        table,
-        axes=axes or {},
-        is_fair=all(found.is_fair for found in verdicts),
-        sides=sides,
-        notices=(*told, *table.notices),
-        sections={name: found for name, found in sections.items() if found},
-    )
+    notices = [*tell_rows(sides), *remarks.values(), *table.notices]
+    return replace(table, axes=axes or {}, is_fair=is_fair, sides=sides, notices=tuple(notices))
 
 
 def read_policies_of_runs(folders: Sequence[Path], question: Question) -> ResultTable:
@@ -321,8 +301,8 @@ def _choose_policy(runs: Sequence[Sequence[Prediction]], policies: Policies) -> 
 
 def _tabulate(
     runs: Sequence[Result], question: Question, answers: Mapping[str, list[Prediction]]
-) -> tuple[ResultTable, Mapping[tuple[str, Coordinates], Sequence[RunFacts]]]:
-    """Return a table of what runs measured, and the facts behind it by system and cell."""
+) -> tuple[ResultTable, _Facts]:
+    """Return a table of what runs measured, and the facts behind it by cell and system."""
     name, split = question.measure, question.split
     known = [x for place in answers if (x := find_measure(name, read_measures(Path(place))))]
     if len({one.is_higher_better for one in known}) > 1:
@@ -330,9 +310,13 @@ def _tabulate(
             f"more {name} is better in one run and less in another",
             fix="evaluate all runs again with one version",
         )
-    measure = known[0] if known else Measure(name, name, name)
-    notices = [] if known else [Statement("notice.direction", {"measure": measure}, "warning")]
-    facts: dict[tuple[str, Coordinates], list[RunFacts]] = {}
+    measure, notices = known[0] if known else Measure(name, name, name), list[Statement]()
+    if question.chosen and split == "test":
+        told = {"keys": question.chosen, "measure": measure}
+        notices.append(Statement("notice.chosen_on_test", told, "warning"))
+    if not known:
+        notices.append(Statement("notice.direction", {"measure": measure}, "warning"))
+    facts: _Facts = {}
     results: list[Result] = []
     for one in runs:
         if one.state != "done":
@@ -340,9 +324,8 @@ def _tabulate(
             continue
         rows, policies = answers[one.folder], read_policies(Path(one.folder))
         found = read_facts(Path(one.folder), policy=one.policy, predictions=rows)
-        facts.setdefault((one.system, one.cell), []).append(found)
-        seed = found.facts.get(_SEED)
-        one = replace(one, seed=seed if isinstance(seed, int) else 0)
+        facts.setdefault(one.cell, {}).setdefault(one.system, []).append(found)
+        one = replace(one, seed=found.facts.get(_SEED, 0))
         if name in policies.find(one.policy).inapplicable:
             results.append(replace(one, state="inapplicable"))
             continue
@@ -359,7 +342,7 @@ def _tabulate(
         baseline = max(values, key=lambda value: measure.sign * value, default=None)
         one = replace(one, answers=found.answers[split], baseline=baseline)
         results.append(one.fill(items))
-    for group in (own for own in facts.values() if len(own) > 1):
+    for group in (own for here in facts.values() for own in here.values() if own[1:]):
         seeds = [one.facts.get(_SEED) for one in group]
         if len(set(seeds)) < len(seeds) or None in seeds:
             raise EvaluationError(
@@ -437,6 +420,5 @@ def _show_value(value: Any) -> str:
     """Return a JSON value as text; of a digest the beginning."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_show_value(one)}" for key, one in value.items())
-    if isinstance(value, str):
-        return value[:8] if re.fullmatch(r"[0-9a-f]{32}", value) else value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text[:8] if re.fullmatch(r"[0-9a-f]{32}", text) else text

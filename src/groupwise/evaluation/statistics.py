@@ -23,6 +23,8 @@ from groupwise.evaluation.predictions import Floats, Items
 LEVEL, SIGNIFICANCE, CR3 = 0.95, 0.05, 2
 NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
 FEW_CARRYING = 20  # clusters; with fewer, false alarms may be 15 %, not 5 %
+MIN_ITEMS, MIN_CLUSTERS, MAX_INVALID_RATE = 100, 20, 0.05
+"""What reports warn of: fewer items or clusters, and a greater share of invalid answers."""
 MIN_SEEDS = 3
 NO_SPREAD, _ROUNDING, _BATCH_SIZE = 1e-12, 1e-10, 250_000
 _LEAST_P, _FEW_SHARED = 1e-12, 0.05

@@ -18,7 +18,7 @@ from groupwise.evaluation.report.comparison import (
     tell_comparison,
     write_comparison,
 )
-from groupwise.evaluation.report.page import Section, Table, render_svg, write_sections
+from groupwise.evaluation.report.page import Table, render_svg
 from groupwise.evaluation.report.phrases import LANGUAGES
 
 Compare = Callable[..., Comparison]
@@ -158,28 +158,6 @@ def test_failed_cells_and_unlike_counts_are_told(compare_grid: Compare, tmp_path
     found = compare_grid({"0.12": 0.6, "0.15": 0.95}, states={("0.15", 120): "failed"})
     assert "0.15 (num_items 120) failed: out of memory" in "".join(tell_comparison(found))
     assert "运行失败" in render(found, "zh")[1]
-
-
-def test_what_the_report_of_each_run_adds_stands_in_the_comparison(
-    compare: Compare, tmp_path: Path
-) -> None:
-    table = Table("", ("Type", "Agreed"), (("maths", "9 of 10"),))
-    sections = [
-        Section("Rules and judge", "One text.", (table,), language="en"),
-        Section("规则与裁判", language="zh"),
-        Section("Costs"),
-    ]
-    write_sections(tmp_path / "second-accuracy" / "evaluate" / "sections.json", sections)
-    found = compare(two_answers())
-    assert list(found.table.sections) == ["second"]
-    english, chinese = render(found)[1], render(found, "zh")[1]
-    for said in ("What the report of each says", "Rules and judge", "One text.", "9 of 10"):
-        assert said in english
-        assert said not in chinese
-    assert "规则与裁判" not in english
-    assert "规则与裁判" in chinese
-    assert "Costs" in english
-    assert "Costs" in chinese
 
 
 def test_plots_keep_their_text_and_are_the_same_every_time(compare: Compare) -> None:

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from compared_runs import make_grid
 
 import groupwise
 import groupwise_recipes
 from groupwise.evaluation.alarms import AlarmName
+from groupwise.evaluation.compare import compare_results
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import ACCURACY, Policies
 from groupwise.evaluation.report import phrases as forms
+from groupwise.evaluation.report.comparison import ComparisonLayout
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases, Statement, load_phrases
 
 ROOT = Path(groupwise.__file__).parent
@@ -34,13 +37,17 @@ def test_both_languages_have_every_phrase_with_the_same_numbers(path: Path) -> N
     known = {**load_phrases(SHARED), **load_phrases(path)}
     values = {"coefficient": 0.5, "codes": ["a"], "list": ["a"]}
     values |= {"each": [Statement("none")], "interval": (0.1, 0.2), "measure": ACCURACY}
+    values |= {"titles": ["a"], "values": [("a", 0.5)], "sides": ["a"], "place": ("1",)}
+    values |= {"clause": {"en": "because"}}
+    compared = compare_results(make_grid({"epoch": ("1",)}, {("a", "1"): 0.5}))
+    phrases = ComparisonLayout(compared, "en")
     for key, phrase in load_phrases(path).items():
         assert set(phrase) == set(LANGUAGES), key
         assert list_places(phrase["en"]) == list_places(phrase["zh"]), key
         for _, form in list_places(phrase["en"]):
             value = values.get(form or "", "a" if form in ("policy", "code", "said") else 1)
             is_count = f"count.{form}" in known
-            assert not form or is_count or Phrases("en").format_field(value, form), key
+            assert not form or is_count or phrases.format_field(value, form), key
 
 
 def test_every_shared_phrase_is_used_and_every_used_one_is_there() -> None:

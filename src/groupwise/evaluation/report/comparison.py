@@ -28,8 +28,6 @@ from groupwise.evaluation.statistics import MethodDifference
 NOT_RUN, OTHER_ITEMS, STAR = "?", "≠", f"{NBSP}★"
 MAX_PAIRS, MAX_ITEMS = 6, 20
 _NO_GAP = {"missing": NOT_RUN, "inapplicable": DASH, "other_items": OTHER_ITEMS}
-_NAMED = ("first", "second", "name", "best", "rival", "better")
-"""Places of phrases in which a system's name stands."""
 
 
 def write_comparison(comparison: Comparison, folder: Path, *, language: Language = "en") -> Path:
@@ -88,197 +86,200 @@ def lay_out_comparison(
     comparison: Comparison, language: Language = "en", *, own: Path | None = None
 ) -> blocks.Page:
     """Return the page of a comparison; ``own`` is a file of further phrases, as of ``Phrases``."""
-    table, name = comparison.table, comparison.recommended
-    layout = ComparisonLayout(comparison, Phrases(language, policies=table.policies, own=own))
-    say = layout.phrases.say
-    findings = tuple(map(layout.say, list_findings(comparison)))
-    boxes = [blocks.Box("findings", findings, say("findings"))]
-    title = "recommended" if table.is_of_methods else "recommended_checkpoint"
-    title = say(title, name=layout.titles[name]) if name is not None else say("no_recommendation")
+    layout, table = ComparisonLayout(comparison, language, own), comparison.table
+    say, name = layout.say, comparison.recommended
+    kind = "recommended" if table.is_of_methods else "recommended_checkpoint"
+    title = say("no_recommendation") if name is None else say(kind, name=name)
     kind = "verdict" if name is None else "verdict yes"
-    boxes.append(blocks.Box(kind, (), title, tuple(map(layout.say, comparison.reasons))))
+    boxes = (
+        blocks.Box("findings", tuple(map(say, list_findings(comparison))), say("findings")),
+        blocks.Box(kind, (), title, tuple(map(say, comparison.reasons))),
+    )
     folders = dict.fromkeys(words.mark_code(x.folder) for x in table.results if x.folder)
     sources = Block(say("sources"), "fold", blocks=(Block(points=tuple(folders)),))
     parts = {
         "results": layout.show_results(),
-        "values": layout.show_grids(),
+        "values": layout.show_values(),
         "differences": layout.show_differences(),
         "sides": layout.show_sides(),
         "discordant": layout.show_items(),
-        "own_reports": layout.show_sections(),
     }
+    shown = [blocks.Part(key, say(key), tuple(own)) for key, own in parts.items()]
     return blocks.Page(
         title=table.title,
-        lead=layout.title_measure(),
+        lead=layout.lead,
         language=language,
-        notices=tuple(blocks.Notice(x.level, layout.say(x)) for x in comparison.notices),
+        notices=tuple(blocks.Notice(x.level, say(x)) for x in comparison.notices),
         checked=say("comparison_checked"),
-        boxes=tuple(boxes),
-        parts=tuple(blocks.Part(x, say(x), tuple(own)) for x, own in parts.items() if own),
+        boxes=boxes,
+        parts=tuple(part for part in shown if part.blocks),
         footer=(*([sources] if folders else []), Block(say("comparison_footer"), "plain")),
         is_sortable=True,
     )
 
 
-class ComparisonLayout:
-    """The blocks of a comparison in the words of one language."""
+class ComparisonLayout(Phrases):
+    """The blocks of a comparison in one language: phrases that know what its systems are called."""
 
-    def __init__(self, comparison: Comparison, phrases: Phrases) -> None:
-        self.comparison, self.table, self.phrases = comparison, comparison.table, phrases
-        self.names = self.table.systems
+    def __init__(self, comparison: Comparison, language: Language, own: Path | None = None) -> None:
+        super().__init__(language, policies=comparison.table.policies, own=own)
+        self.comparison, self.table = comparison, comparison.table
         # Values of an axis are shown with the last part of its key.
-        axis = self.table.system_axis.rpartition(".")[2]
-        self.titles = {x: f"{axis} {x}" if axis else phrases.title_policy(x) for x in self.names}
-        self.axes = [phrases.title("axis", key.rpartition(".")[2]) for key in self.table.axes]
+        axis, names = self.table.system_axis.rpartition(".")[2], self.table.systems
+        self.titles = {x: f"{axis} {x}" if axis else self.title_policy(x) for x in names}
+        cells = comparison.cells
+        self.cells = {x: [one for one in cells if one.system == x] for x in self.titles}
+        self.axes = [self.title("axis", key.rpartition(".")[2]) for key in self.table.axes]
+        self.lead = f"{self.title_measure(self.table.measure)} · {self.table.split}"
+        against = " 对 " if language == "zh" else " against "
+        self._forms = {
+            **self._forms,
+            "title": lambda name: self.titles.get(name, str(name)),
+            "titles": lambda found: self.join(self.titles[x] for x in found),
+            "values": lambda found: self.join(
+                f"{self.titles[x]} {words.format_share(value)}" for x, value in found
+            ),
+            "sides": lambda sides: against.join(one or NOT_RUN for one in sides),
+            "place": self._name_place,
+            "clause": self._begin_clause,
+        }
 
-    def title_measure(self) -> str:
-        """Return ``Accuracy · test``."""
-        return f"{self.phrases.title_measure(self.table.measure)} · {self.table.split}"
+    def _name_place(self, cell: Coordinates) -> str:
+        """Return `` (epoch 1, size 200)``; empty without axes."""
+        brackets = "（{}）" if self.language == "zh" else " ({})"
+        parts = (f"{axis} {x}" for axis, x in zip(self.axes, cell, strict=True))
+        return brackets.format(self.join(parts)) if cell else ""
 
-    def say(self, statement: Statement) -> str:
-        """Return the sentence of a statement, with systems and places as they are called."""
-        language, values = self.phrases.language, dict(statement.values)
-        for key, value in values.items():
-            if key in _NAMED and isinstance(value, str):
-                values[key] = self.titles.get(value, value)
-            elif key == "names":
-                values[key] = [self.titles[name] for name in value]
-            elif key == "reached":
-                shown = (f"{self.titles[name]} {words.format_share(x)}" for name, x in value)
-                values[key] = self.phrases.join(shown)
-            elif key == "at":  # `` (epoch 1, size 200)``
-                brackets = "（{}）" if language == "zh" else " ({})"
-                parts = (f"{axis} {one}" for axis, one in zip(self.axes, value, strict=True))
-                values[key] = brackets.format(self.phrases.join(parts)) if value else ""
-            elif key == "why" and isinstance(value, Mapping):
-                why = value[language]  # A clause; a key or a run at its start keeps its letters.
-                first = why.split(" ", 1)[0]
-                is_word = first.isalpha() and first not in self.names
-                values[key] = why[:1].upper() + why[1:] if is_word else why
-            elif key == "sides":
-                against = " 对 " if language == "zh" else " against "
-                values[key] = against.join(one or NOT_RUN for one in value)
-            elif isinstance(value, Statement):
-                values[key] = self.say(value)
-        return self.phrases.say(statement.kind, **values)
+    def _begin_clause(self, why: Mapping[str, str]) -> str:
+        """Return a clause as a sentence begins; a key or a run at its start keeps its letters."""
+        clause = why[self.language]
+        first = clause.split(" ", 1)[0]
+        is_word = first.isalpha() and first not in self.table.systems
+        return clause[:1].upper() + clause[1:] if is_word else clause
 
-    def name_pair(self, pair: Pair) -> str:
+    def _name_pair(self, pair: Pair) -> str:
         """Return ``first − second``, with the axis of systems named once."""
         second = pair.second if self.table.system_axis else self.titles[pair.second]
         return f"{self.titles[pair.first]} {MINUS} {second}"
 
-    def show_results(self) -> list[Block | Table]:
-        """Return a row per system, with a value per seed."""
-        say_each, axes, seeds = self.phrases.say_each, self.table.axes, list[int]()
+    def show_results(self) -> Iterator[Block | Table]:
+        """Yield a row per system, with a value per seed."""
+        axes, seeds = self.table.axes, list[int]()
         if self.table.is_of_methods and not axes:
             seeds = sorted({one.seed for one in self.table.results if one.value is not None})
-        head = say_each("system", "mean" if seeds or axes else "value")
-        head += tuple(self.phrases.say("seed_of", seed=seed) for seed in seeds)
-        head += say_each("invalid", "n_items", "digest")
+        head = self.say_each("system", "mean" if seeds or axes else "value")
+        head += tuple(self.say("seed_of", seed=seed) for seed in seeds)
+        head += self.say_each("invalid", "n_items", "digest")
         rows: list[tuple[Cell, ...]] = []
-        for name in self.names:
+        for name, cells in self.cells.items():
             results = [one for one in self.table.results if one.system == name]
-            cells = [one for one in self.comparison.cells if one.system == name]
             known = [one.value for one in cells if one.value is not None]
             note = "" if name.endswith(results[0].policy) else results[0].policy
-            row = [Cell(self.titles[name], note, is_strong=self.comparison.recommended == name)]
-            row.append(show_value(cells[0]))
+            is_strong = self.comparison.recommended == name
+            row = [Cell(self.titles[name], note, is_strong=is_strong), show_value(cells[0])]
             if axes and known:
-                over = self.phrases.say("over", part=len(known), all=len(cells))
+                over = self.say("over", part=len(known), all=len(cells))
                 row[-1] = Cell(words.format_share(fmean(known)), over, fmean(known))
-            shares = [dict(cells[0].seeds).get(seed) for seed in seeds]
             rates = [one.invalid_rate for one in cells if one.invalid_rate is not None]
+            shares = [dict(cells[0].seeds).get(seed) for seed in seeds]
             shares.append(fmean(rates) if rates else None)
             row += [Cell(words.format_share(share), order=share) for share in shares]
             sizes = sorted({one.n for one in results if one.n is not None})
             ends = DASH.join(map(words.format_count, dict.fromkeys(sizes[:1] + sizes[-1:])))
             clusters = min((one.num_clusters for one in results if one.num_clusters), default=0)
-            note = self.phrases.count(clusters, "cluster") if clusters else ""
+            note = self.count(clusters, "cluster") if clusters else ""
             row.append(Cell(ends or DASH, note, sizes[0] if sizes else None))
             digests = sorted({one.digest[:8] for one in results if one.digest})
             more = f" +{len(digests) - 1}" if digests[1:] else ""
             row.append(Cell(digests[0] + more if digests else DASH, is_code=bool(digests)))
             rows.append(tuple(row))
-        table = Table("", head, tuple(rows), kind="headline")
-        return [Block(self.phrases.say("results_lead")), table]
+        yield Block(self.say("results_lead"))
+        yield Table("", head, tuple(rows), kind="headline")
 
-    def show_sides(self) -> list[Block | Table]:
-        """Return what differs in settings and data, and why that is so; folded what is the same."""
-        say, head = self.phrases.say, (self.phrases.say("setting"), *self.titles.values())
+    def show_sides(self) -> Iterator[Block | Table]:
+        """Yield what differs in settings and data, and why that is so; folded what is the same."""
+        head, told = (self.say("setting"), *self.titles.values()), ""
         tables: dict[bool, list[tuple[Cell, ...]]] = {True: [], False: []}
-        told = ""
         for row in self.table.sides:
-            why, kind = row.why.get(self.phrases.language, ""), row.kind or ""
+            why, kind = row.why.get(self.language, ""), row.kind or ""
             title = Cell(f"{row.aspect}/{row.key}", "" if why == told else why, is_code=True)
-            title, told = replace(title, tag=kind and say(f"kind.{kind}"), tag_kind=kind), why
-            values = (Cell(say("not_recorded") if one is None else one) for one in row.values)
+            title, told = replace(title, tag=kind and self.say(f"kind.{kind}"), tag_kind=kind), why
+            values = (Cell(self.say("not_recorded") if x is None else x) for x in row.values)
             tables[row.kind is not None].append((title, *values))
         unlike, same = (Table("", head, tuple(rows), kind="wrap sides") for rows in tables.values())
-        found: list[Block | Table] = [Block(say("sides_lead")), unlike] if unlike.rows else []
-        fold = Block(say("same_sides", num=len(same.rows)), "fold", blocks=(same,))
-        return [*found, fold] if same.rows else found
+        if unlike.rows:
+            yield Block(self.say("sides_lead"))
+            yield unlike
+        if same.rows:
+            yield Block(self.say("same_sides", num=len(same.rows)), "fold", blocks=(same,))
 
-    def show_grids(self) -> list[Block | Table]:
-        """Return a grid of values per system."""
-        if not self.table.axes:
-            return []
-        shown = [
-            (title, {x.cell: show_value(x) for x in self.comparison.cells if x.system == name})
-            for name, title in self.titles.items()
-        ]
-        return [Block(self.phrases.say("grids_lead")), self._tabulate_grids(shown)]
+    def show_values(self) -> Iterator[Block | Table]:
+        """Yield a grid of values per system."""
+        if self.table.axes:
+            yield Block(self.say("grids_lead"))
+            yield self._lay_out_grids(
+                (self.titles[name], {one.cell: show_value(one) for one in cells})
+                for name, cells in self.cells.items()
+            )
 
-    def _tabulate_grids(self, shown: Iterable[tuple[str, Mapping[Coordinates, Cell]]]) -> Block:
+    def _lay_out_grids(self, shown: Iterable[tuple[str, Mapping[Coordinates, Cell]]]) -> Block:
         """Return grids with their titles, the last axis as columns."""
         *_, last = self.table.axes.values()
-        heads = (*self.axes[:-1], *(f"{self.axes[-1]} {x}" for x in last))
+        head = (*self.axes[:-1], *(f"{self.axes[-1]} {x}" for x in last))
         tables: list[Table] = []
         for title, cells in shown:
             starts = dict.fromkeys(cell[:-1] for cell in cells)
             rows = tuple((*map(Cell, x), *(cells[*x, value] for value in last)) for x in starts)
-            tables.append(Table(title, heads, rows, len(self.axes) - 1, "heat"))
+            tables.append(Table(title, head, rows, len(self.axes) - 1, "heat"))
         return Block(tables=tuple(tables))
 
-    def show_differences(self) -> list[Block | Table]:
-        """Return each pair's test and interval; of a grid means by axis, and every cell.
+    def show_differences(self) -> Iterator[Block | Table]:
+        """Yield each pair's test and interval; of a grid means by axis, and every cell.
 
         Beside a mean stands how it changes from the first to the last value of an axis of epochs.
         """
-        pairs, say = self.comparison.pairs, self.phrases.say
-        if not pairs or not self.names:  # a study may have no cell yet
-            return []
-        lead = Block(say("differences_lead"))
-        if not self.table.axes:
-            return [lead, *self._show_tests()]
-        axes, titles, found = self.table.axes, list(map(self.name_pair, pairs)), list[Table]()
+        pairs, axes = self.comparison.pairs, self.table.axes
+        if not pairs or not self.titles:  # a study may have no cell yet
+            return
+        yield Block(self.say("differences_lead"))
+        if not axes:
+            yield from self._show_tests()
+            return
+        titles = list(map(self._name_pair, pairs))
         are_epochs = [x[1:] and re.search("epoch|checkpoint", k.lower()) for k, x in axes.items()]
         epochs = [place for place, holds in enumerate(are_epochs) if holds][:1]
         for place, (name, values) in enumerate(zip(self.axes, axes.values(), strict=True)):
             others = [x for x in epochs if x != place]
-            head = name, *titles, *(f"{say('trend')}\n{title}" for _ in others for title in titles)
+            trends = [f"{self.say('trend')}\n{title}" for _ in others for title in titles]
             rows: list[tuple[Cell, ...]] = []
             for value in values:
                 groups = [[x for x in pair.gaps if x.cell[place] == value] for pair in pairs]
-                trends = [_show_trend(gaps, other) for other in others for gaps in groups]
-                rows.append((Cell(value), *map(self._average_gaps, groups), *trends))
-            found.append(Table(f"{say('by_axis')} {name}", head, tuple(rows)))
-        shown = [(self.name_pair(x), {y.cell: self._show_gap(y) for y in x.gaps}) for x in pairs]
-        return [lead, *found, Block(say("every_cell"), "heading"), self._tabulate_grids(shown)]
+                changes = [_show_trend(gaps, other) for other in others for gaps in groups]
+                rows.append((Cell(value), *map(self._average_gaps, groups), *changes))
+            yield Table(f"{self.say('by_axis')} {name}", (name, *titles, *trends), tuple(rows))
+        yield Block(self.say("every_cell"), "heading")
+        gaps = ({gap.cell: self._show_gap(gap) for gap in pair.gaps} for pair in pairs)
+        yield self._lay_out_grids(zip(titles, gaps, strict=True))
+
+    def _average_gaps(self, gaps: Sequence[Gap]) -> Cell:
+        known = [gap.difference for gap in gaps if gap.difference is not None]
+        over = self.say("over", part=len(known), all=len(gaps))
+        return show_points(fmean(known) if known else None, over)
 
     def _show_gap(self, gap: Gap) -> Cell:
         """Return a difference, marked if it is clear and the comparison fair."""
         if gap.difference is None:
             return Cell(_NO_GAP[gap.why_none])
         is_strong = gap.is_clear and self.table.is_fair is not False
-        note = self.phrases.interval(*gap.ends) if gap.ends and self.table.axes else ""
+        note = self.interval(*gap.ends) if gap.ends and self.table.axes else ""
         shown = show_points(gap.difference, note)
         return replace(shown, text=shown.text + STAR * is_strong, is_strong=is_strong)
 
-    def _show_tests(self) -> list[Block | Table]:
-        """Return per pair a row of difference, interval, p and what it rests on; and a plot."""
-        say, last = self.phrases.say, "seed_share" if self.table.is_of_methods else "won_lost"
-        head = ("pair", "difference", "interval", "p_holm", last)
-        rows, intervals = list[tuple[Cell, ...]](), list[tuple[str, str, float, float, float]]()
+    def _show_tests(self) -> Iterator[Block | Table]:
+        """Yield per pair a row of difference, interval, p and what it rests on; and a plot."""
+        say, last = self.say, "seed_share" if self.table.is_of_methods else "won_lost"
+        head = self.say_each("pair", "difference", "interval", "p_holm", last)
+        rows, intervals = list[tuple[Cell, ...]](), list[blocks.Interval]()
         for pair in self.comparison.pairs:
             (gap,) = pair.gaps
             test, note, df, cell = gap.test, "", "", Cell(DASH)
@@ -290,29 +291,21 @@ class ComparisonLayout:
             elif test is not None:
                 wins, losses = test.count_wins(self.table.measure)
                 cell = Cell(f"{wins} : {losses}", order=wins - losses)
-            name, ends = self.name_pair(pair), say("untested")
+            row = [Cell(self._name_pair(pair), note), self._show_gap(gap)]
+            row.append(Cell(say("untested"), df))
             if gap.ends and gap.difference is not None:
-                ends = self.phrases.interval(*gap.ends)
-                text = f"{words.format_points(gap.difference)} ({ends})"
-                intervals.append((name, text, gap.difference, *gap.ends))
-            interval = Cell(ends, df, gap.ends[0] if gap.ends else None)
+                row[-1] = Cell(self.interval(*gap.ends), df, gap.ends[0])
+                text = f"{words.format_points(gap.difference)} ({row[-1].text})"
+                intervals.append((row[0].text, text, gap.difference, *gap.ends))
             p = DASH if gap.p_holm is None else words.format_p_cell(gap.p_holm)
-            rows.append(
-                (Cell(name, note), self._show_gap(gap), interval, Cell(p, order=gap.p_holm), cell)
-            )
-        title, axis = self.title_measure(), say("difference_axis")
-        plot = blocks.Plot("differences", title, axis=axis, intervals=tuple(intervals))
-        drawn = [Block(plots=(plot,), kind="wide")] if intervals else []
-        return [Table("", self.phrases.say_each(*head), tuple(rows)), *drawn]
+            rows.append((*row, Cell(p, order=gap.p_holm), cell))
+        yield Table("", head, tuple(rows))
+        if intervals:
+            drawn = {"axis": say("difference_axis"), "intervals": tuple(intervals)}
+            yield Block(plots=(blocks.Plot("differences", self.lead, **drawn),), kind="wide")
 
-    def _average_gaps(self, gaps: Sequence[Gap]) -> Cell:
-        known = [gap.difference for gap in gaps if gap.difference is not None]
-        over = self.phrases.say("over", part=len(known), all=len(gaps))
-        return show_points(fmean(known) if known else None, over)
-
-    def show_items(self) -> list[Block | Table]:
-        """Return the first items that two runs of a pair differ in, with both answers."""
-        say, found = self.phrases.say, list[Block | Table]()
+    def show_items(self) -> Iterator[Block | Table]:
+        """Yield the first items that two runs of a pair differ in, with both answers."""
         is_grid = self.table.axes or self.table.is_of_methods
         for pair in () if is_grid else self.comparison.pairs[:MAX_PAIRS]:
             sides = [one for name in (pair.first, pair.second) for one in self.table.select(name)]
@@ -322,31 +315,17 @@ class ComparisonLayout:
             rows: list[tuple[Cell, ...]] = []
             unlike = np.flatnonzero(a.values != b.values).tolist()
             for place in unlike[:MAX_ITEMS]:
-                row = [Cell(a.ids[place][:8], hint=a.ids[place])]
-                row.append(Cell((a.labels[place] if a.labels else None) or DASH))
+                item, truth = a.ids[place], a.labels[place] if a.labels else None
+                row = [Cell(item[:8], hint=item), Cell(truth or DASH)]
                 for side, items in zip(sides, (a, b), strict=True):
-                    answer = side.answers.get(a.ids[place])
-                    text, value = answer.text if answer else "", float(items.values[place])
+                    answer, value = side.answers.get(item), float(items.values[place])
                     mark = "✓" if (value == 1) == self.table.measure.is_higher_better else "✗"
                     mark = mark if value in (0, 1) else words.format_coefficient(value)
-                    row.append(Cell(text or DASH, mark))
+                    row.append(Cell((answer.text if answer else "") or DASH, mark))
                 rows.append(tuple(row))
-            lead = Block(say("discordant_lead", shown=len(rows), all=len(unlike)))
-            head = (*self.phrases.say_each("item", "truth"), pair.first, pair.second)
-            found += [lead, Table(self.name_pair(pair), head, tuple(rows), kind="wrap items")]
-        return found
-
-    def show_sections(self) -> list[Block | Table]:
-        """Return what the recipe of each system adds to its report."""
-        found: list[Block | Table] = []
-        for name, sections in self.table.sections.items():
-            own: list[Block | Table] = []
-            for one in sections:
-                if one.language in (None, self.phrases.language):
-                    text = [Block(one.text)] if one.text else []
-                    own += [Block(one.title, "heading"), *text, *one.tables]
-            found.append(Block(self.titles[name], "fold", blocks=tuple(own)))
-        return found
+            yield Block(self.say("discordant_lead", shown=len(rows), all=len(unlike)))
+            head = (*self.say_each("item", "truth"), pair.first, pair.second)
+            yield Table(self._name_pair(pair), head, tuple(rows), kind="wrap items")
 
 
 def show_value(one: Result) -> Cell:

@@ -31,10 +31,14 @@ from groupwise.evaluation.report import page, phrases
 from groupwise.evaluation.report.page import Block, Cell, Part, Table
 from groupwise.evaluation.report.phrases import LEVELS, Phrases, Statement, format_count
 from groupwise.evaluation.results import read_measures, state_looks
-from groupwise.evaluation.statistics import FEW_CARRYING
+from groupwise.evaluation.statistics import (
+    FEW_CARRYING,
+    MAX_INVALID_RATE,
+    MIN_CLUSTERS,
+    MIN_ITEMS,
+)
 
 T = TypeVar("T")
-MAX_INVALID_RATE, MIN_ITEMS, MIN_CLUSTERS = 0.05, 100, 20
 _METRICS, _PREDICTIONS = "evaluate/metrics.json", "evaluate/predictions.jsonl"
 _AUDITS = ("audit/audit.json", "audit_rewards/audit.json")
 _NEEDED = {"manifest.json", _AUDITS[0], _METRICS, _PREDICTIONS}
