@@ -100,8 +100,7 @@ def predict_majority(
     Probabilities are the training shares; the seed changes nothing.
     """
     model = _fit(None, train, _read_labels(train))
-    rows = model.predict_proba(test) if test else ()
-    return _make_predictions(test, MAJORITY, split, model.classes_, rows)
+    return _predict(MAJORITY, split, test, model.classes_, lambda: model.predict_proba(test))
 
 
 def predict_text_only(
@@ -112,8 +111,8 @@ def predict_text_only(
     if not any(text.strip() for text in texts):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
     model = _fit(_regress(count_words(texts)), texts, labels)
-    rows = model.predict_proba([read_text(example) for example in test]) if test else ()
-    return _make_predictions(test, TEXT_ONLY, split, model.classes_, rows)
+    asked = [read_text(example) for example in test]
+    return _predict(TEXT_ONLY, split, test, model.classes_, lambda: model.predict_proba(asked))
 
 
 def predict_picture_only(
@@ -130,9 +129,8 @@ def predict_picture_only(
     thumbnails = _look([*train, *test], lambda one: one.resize((32, 24)))
     seen = [(np.asarray(own, np.float32) / np.float32(255)).ravel() for own in thumbnails]
     forest = RandomForestClassifier(200, n_jobs=-1, random_state=derive_seed(seed, "picture_only"))
-    model = _fit(forest, seen[: len(train)], labels)
-    rows = model.predict_proba(seen[len(train) :]) if test else ()
-    return _make_predictions(test, PICTURE_ONLY, split, model.classes_, rows)
+    model, asked = _fit(forest, seen[: len(train)], labels), seen[len(train) :]
+    return _predict(PICTURE_ONLY, split, test, model.classes_, lambda: model.predict_proba(asked))
 
 
 def predict_nearest(
@@ -149,7 +147,7 @@ def predict_nearest(
     search = make_pipeline(count_words(texts), KNeighborsClassifier(1, metric="cosine"))
     nearest = _fit(search, texts, labels).predict([read_text(example) for example in test])
     names = np.unique(nearest)
-    return _make_predictions(test, NEAREST, split, names, nearest[:, None] == names)
+    return _predict(NEAREST, split, test, names, lambda: nearest[:, None] == names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +204,12 @@ def predict_joint(
         candidates = _rank(learners, features, labels)
         record(candidates)
         learn = candidates[0].learn
-    if not test:
-        return []
-    rows = learn(features, labels)(read_features(test, read=read, like=features, embed=embed))
-    return _make_predictions(test, JOINT, split, np.unique(labels), rows)
+
+    def answer() -> Numbers:
+        asked = read_features(test, read=read, like=features, embed=embed)
+        return learn(features, labels)(asked)
+
+    return _predict(JOINT, split, test, np.unique(labels), answer)
 
 
 def _rank(learners: Mapping[str, Learn], features: Features, labels: Names) -> list[Candidate]:
@@ -416,23 +416,24 @@ def _read_labels(examples: Sequence[Example], *, at_least: int = 1) -> list[str]
     return labels
 
 
-def _make_predictions(
-    test: Sequence[Example],
+def _predict(
     policy: RunPolicy,
     split: str,
+    test: Sequence[Example],
     names: Iterable[str],
-    probabilities: Iterable[NDArray[np.float64]],
+    answer: Callable[[], NDArray[Any]],
 ) -> list[Prediction]:
-    """Turn probabilities (items, labels) into predictions of the likeliest label."""
-    truths = _read_labels(test) if test else []
-    names = [str(name) for name in names]
+    """Return the likeliest labels by ``answer``: probabilities (items, labels), if there are items."""
+    if not test:
+        return []
+    labels, names = _read_labels(test), [str(name) for name in names]
     return [
         Prediction(
             example_id=example.id,
             cluster=example.cluster,
             split=split,
             policy=policy.name,
-            label=truth,
+            label=label,
             predicted=(predicted := names[int(row.argmax())]),
             text=predicted,
             probabilities=dict(zip(names, map(float, row), strict=True)),
@@ -440,5 +441,5 @@ def _make_predictions(
             picture_digests=tuple(picture.digest for picture in example.pictures),
             fields=dict(example.fields),
         )
-        for example, truth, row in zip(test, truths, probabilities, strict=True)
+        for example, label, row in zip(test, labels, answer(), strict=True)
     ]
