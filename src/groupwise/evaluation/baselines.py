@@ -423,7 +423,7 @@ def _predict(
     names: Iterable[str],
     answer: Callable[[], NDArray[Any]],
 ) -> list[Prediction]:
-    """Return the likeliest labels by ``answer``: probabilities (items, labels), if there are items."""
+    """Return the likeliest labels; without items ``answer`` is not asked for probabilities."""
     if not test:
         return []
     labels, names = _read_labels(test), [str(name) for name in names]
