@@ -199,7 +199,7 @@ def measure(folder: Path) -> dict[str, Any]:
     ):
         answers = read_predictions(folder / step / "predictions.jsonl")
         test = read_examples(folder / file)
-        answers += predict_joint(train, test, split="test", seed=0, concepts=TASK.concepts)
+        answers += predict_joint(train, test, split="test", seed=0, suggest=TASK.joint_candidates)
         found, joint = compare_pairs(answers, [(SERVED, CANDIDATE), ("joint", CANDIDATE)])
         row[name] = {
             "n": found.n,

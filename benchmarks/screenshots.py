@@ -189,7 +189,7 @@ def answer_without_policies(given: argparse.Namespace, fold: int) -> list[Predic
         told: dict[str, Any] = {"split": "test", "seed": given.seed}
         found = predict_majority(train, test, **told) + predict_text_only(train, test, **told)
         for name, read in (("joint", None), ("joint_words", TASK.read)):
-            joint = predict_joint(train, test, concepts=TASK.concepts, read=read, **told)
+            joint = predict_joint(train, test, suggest=TASK.joint_candidates, read=read, **told)
             found += [replace(one, policy=name) for one in joint]
         write_predictions(path, [*found, *verify(test, config, given.cache)])
     found = read_predictions(path)

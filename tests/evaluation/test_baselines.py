@@ -4,16 +4,14 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from agreement import COLOURS, draw_agreement
+from agreement import COLOURS, draw_agreement, measure, rank, write_words
 from PIL import Image
 
 from groupwise.core import EvaluationError, Example, Message, make_example, read_picture
 from groupwise.evaluation.baselines import (
-    Candidate,
     pair_words,
     predict_joint,
     predict_majority,
@@ -23,7 +21,6 @@ from groupwise.evaluation.baselines import (
     read_features,
 )
 from groupwise.evaluation.metrics import check_labels
-from groupwise.evaluation.predictions import Prediction
 
 LABELS = ("on-task", "off-task")
 ALL = pytest.mark.parametrize(
@@ -60,17 +57,6 @@ def _make_example(folder: Path, number: int, *, text_tells: bool, picture_tells:
         label=label,
         fields={"task": task},
     )
-
-
-def rank(train: list[Example], **seen: Any) -> list[Candidate]:
-    """The candidates of the joint baseline, the best first."""
-    found: list[Candidate] = []
-    predict_joint(train, (), split="train", seed=0, record=found.extend, **seen)
-    return found
-
-
-def measure(predictions: list[Prediction]) -> float:
-    return sum(item.is_correct for item in predictions) / len(predictions)
 
 
 @ALL
@@ -159,9 +145,6 @@ def test_one_training_label_is_refused(make_examples, predict):
         predict(make_examples(8)[::2], [], split="t", seed=0)
 
 
-CONCEPTS = ("shows", "asks")
-
-
 def write_order(num):
     """Texts of the same words always; which of two comes first decides."""
     dice = random.Random(0)
@@ -179,37 +162,6 @@ def test_words_in_their_order_are_seen():
     assert measure(predict_text_only(train, test, split="t", seed=0)) < 0.8
     assert measure(predict_joint(train, test, split="t", seed=0)) > 0.95
     assert rank(train)[0].name == "words in their order"
-
-
-@pytest.mark.slow
-def test_whether_a_picture_and_a_text_agree_is_seen(tmp_path):
-    examples = list(draw_agreement(120, tmp_path))
-    train, test = examples[:80], examples[80:]
-    assert measure(predict_text_only(train, test, split="t", seed=0)) < 0.7
-    assert measure(predict_picture_only(train, test, split="t", seed=0)) < 0.7
-    assert measure(predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS)) == 1
-    rated = {one.name: one.accuracy for one in rank(train, concepts=CONCEPTS)}
-    assert rated["whether picture and text agree"] == 1
-    assert rated["pictures"] < 0.7
-    assert rated["words"] < 0.7
-
-
-def test_what_test_examples_tell_is_not_read(tmp_path):
-    examples = list(draw_agreement(60, tmp_path))
-    train, test = examples[:40], examples[40:]
-    told = predict_joint(train, test, split="t", seed=0, concepts=CONCEPTS)
-    lying = [
-        make_example(
-            e.with_pictures(()).prompt,
-            pictures=e.pictures,
-            cluster=e.cluster,
-            label=e.label,
-            fields={"shows": "red", "asks": "red"},
-        )
-        for e in test
-    ]
-    same = predict_joint(train, lying, split="t", seed=0, concepts=CONCEPTS)
-    assert [one.probabilities for one in same] == [one.probabilities for one in told]
 
 
 def test_items_of_one_cluster_do_not_vouch_for_each_other():
@@ -242,14 +194,10 @@ def test_several_pictures_are_seen_together(tmp_path):
     assert measure(predict_joint(examples[:40], examples[40:], split="t", seed=0)) == 1
 
 
-def ask(number, *, text="tell me", colours=(), cluster=None, **fields):
+def ask(number, *, text="tell me", colours=()):
     """A question labelled by whether its number is odd, with a picture of each colour."""
     return make_example(
-        [Message("user", text)],
-        pictures=colours,
-        cluster=cluster or str(number),
-        label="ab"[number % 2],
-        fields=fields,
+        [Message("user", text)], pictures=colours, cluster=str(number), label="ab"[number % 2]
     )
 
 
@@ -289,28 +237,6 @@ def test_texts_without_words_stop_nothing(train):
     assert all(0 <= one.accuracy <= 1 for one in rank(train))
 
 
-@pytest.mark.parametrize("num_clusters", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-def test_few_clusters_stop_nothing(draw, num_clusters):
-    """Of one nothing can be held out: then what sees most answers, and nothing is rated."""
-    shades = [draw(20 * n) for n in range(12)]
-    train = [
-        ask(
-            n,
-            text=f"t {n}",
-            colours=[shades[n]],
-            cluster=str(n % num_clusters),
-            shows="xy"[n % 2],
-            asks="xy"[n // 2 % 2],
-        )
-        for n in range(12)
-    ]
-    found = predict_joint(train, train[:3], split="t", seed=0, concepts=CONCEPTS)
-    assert [set(one.probabilities) for one in found] == [{"a", "b"}] * 3
-    rated = rank(train, concepts=CONCEPTS)
-    agree = [one for one in rated if one.name == "whether picture and text agree"]
-    assert (bool(rated), len(agree)) == (num_clusters > 1, num_clusters > 2)
-
-
 def test_the_nearest_example_answers():
     def write(text, label):
         return make_example([Message("user", text)], cluster=text, label=label)
@@ -326,45 +252,16 @@ def test_pairs_of_words_keep_their_order():
     assert set(pair_words("a b")).isdisjoint(pair_words("b a"))
 
 
-def write_words(examples):
-    """The same items in pictures of noise, with the colour as a word that was read in them."""
-    for number, example in enumerate(examples):
-        path = example.pictures[0].path
-        Image.effect_noise((32, 24), 90 + number % 5).convert("RGB").save(path)
-        yield make_example(
-            example.with_pictures(()).prompt,
-            pictures=[read_picture(path)],
-            cluster=example.cluster,
-            label=example.label,
-            fields={**example.fields, "read": f"the {example.fields['shows']} window"},
-        )
-
-
-@pytest.mark.slow
-def test_words_in_pictures_are_seen_where_a_policy_is_told_them(tmp_path):
-    examples = list(write_words(draw_agreement(75, tmp_path)))
-    train, test = examples[:60], examples[60:]
-    told = {"concepts": CONCEPTS, "read": "read"}
-    rated = {one.name: one.accuracy for one in rank(train, **told)}
-    assert rated["whether words in the picture and text agree"] > 0.95
-    assert rated["whether picture and text agree"] < 0.8
-    assert {
-        "pictures, words in them and words",
-        "whether picture with its words and text agree",
-    } < {*rated}
-    assert measure(predict_joint(train, test, split="t", seed=0, **told)) > 0.9
-
-
 def test_where_nothing_was_read_nothing_is_seen_of_it(tmp_path):
     examples = list(draw_agreement(6, tmp_path))
-    assert "words" not in read_features(examples, CONCEPTS, read="gone")
-    assert "words" not in read_features(examples, CONCEPTS)
+    assert "words" not in read_features(examples, read="gone")
+    assert "words" not in read_features(examples)
 
 
 def test_test_items_of_which_nothing_was_read_have_as_many_words(tmp_path):
     examples = list(draw_agreement(6, tmp_path))
     told = list(write_words(examples))
-    read = read_features(told, CONCEPTS, read="read")
+    read = read_features(told, read="read")
     assert read_features(examples, read="read", like=read)["words"].tolist() == [" "] * 6
     assert "words" not in read_features(told, read="read", like=read_features(examples))
 

@@ -5,10 +5,9 @@ split only and know nothing of prompts, models or rewards. Each raises an ``Eval
 an example has no label, and where what it learns from is missing or does not differ.
 
 The joint baseline sees everything that a policy sees. Its candidates are small models of
-scikit-learn: on words, on pairs of words in their order, on thumbnails, on thumbnails and words
-together, and, where training examples say what a picture shows and what a text is about, models
-that learn both and answer by whether they agree. Where words were read in the pictures and a policy
-is given them, more candidates see them, too; of features of published models (hidden states of the
+scikit-learn: on words, on pairs of words in their order, on thumbnails, and on thumbnails and words
+together. Where words were read in the pictures and a policy is given them, one more sees them, too;
+a task may suggest candidates of its own; of features of published models (hidden states of the
 base, embeddings), logistic regression on each is a candidate. The best by cross-validation is
 taken. Folds divide clusters: items that resemble each other never stand on both sides.
 """
@@ -32,9 +31,15 @@ from groupwise.evaluation.predictions import Prediction, RunPolicy
 Numbers = NDArray[np.float64]
 Names = NDArray[np.str_]
 Features = Mapping[str, NDArray[Any]]
-"""What the joint baseline sees of n examples, a row each, by name; what is not there is left out:
-``texts``, ``clusters``, ``pixels``, ``words`` read in the pictures, and in training what pictures
-show (``shown``) and texts are about (``asked``); all others are features of published models."""
+"""What the joint baseline sees of n examples, a row each, by name: ``ids``, ``texts``, ``clusters``
+and, where pictures are there and words were read in them, ``pixels`` and ``words``; all others are
+features of published models."""
+Predict = Callable[[Features], Numbers]
+"""Returns probabilities (n, labels in sorted order)."""
+Learn = Callable[[Features, Names], Predict]
+"""Learns labels (n,)."""
+Suggest = Callable[[Sequence[Example], Features, int], Mapping[str, Learn]]
+"""Returns candidates by what they see, from examples, their features, and a seed."""
 Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
 """Returns features (examples, width) by what they are, such as those of a published model."""
 
@@ -82,8 +87,7 @@ JOINT = _describe(
 MAX_ROWS = 4000
 """Training examples that the joint baseline learns from at most: so it takes minutes."""
 NUM_FOLDS = 5
-_SEEN = ("texts", "clusters", "pixels", "words", "shown", "asked")
-_FLOOR = 1e-4  # of a concept that was not there, before shares sum to 1
+_SEEN = ("ids", "texts", "clusters", "pixels", "words")
 _SMALL, _EDGES, _GRID, _NUM_BINS = (24, 18), (64, 48), (12, 4, 16, 4), 16
 _NUM_FEATURES = 3 * _SMALL[0] * _SMALL[1] + 2 * _GRID[0] * _GRID[2] + 3 * _NUM_BINS
 
@@ -96,8 +100,7 @@ def predict_majority(
     Probabilities are the training shares; the seed changes nothing.
     """
     model = _fit(None, train, _read_labels(train))
-    rows = model.predict_proba(test) if test else ()
-    return _make_predictions(test, MAJORITY, split, model.classes_, rows)
+    return _predict(MAJORITY, split, test, model.classes_, lambda: model.predict_proba(test))
 
 
 def predict_text_only(
@@ -107,9 +110,9 @@ def predict_text_only(
     labels, texts = _read_labels(train, at_least=2), [read_text(example) for example in train]
     if not any(text.strip() for text in texts):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
-    model = _fit(_regress(_count_words(texts)), texts, labels)
-    rows = model.predict_proba([read_text(example) for example in test]) if test else ()
-    return _make_predictions(test, TEXT_ONLY, split, model.classes_, rows)
+    model = _fit(_regress(count_words(texts)), texts, labels)
+    asked = [read_text(example) for example in test]
+    return _predict(TEXT_ONLY, split, test, model.classes_, lambda: model.predict_proba(asked))
 
 
 def predict_picture_only(
@@ -126,9 +129,8 @@ def predict_picture_only(
     thumbnails = _look([*train, *test], lambda one: one.resize((32, 24)))
     seen = [(np.asarray(own, np.float32) / np.float32(255)).ravel() for own in thumbnails]
     forest = RandomForestClassifier(200, n_jobs=-1, random_state=derive_seed(seed, "picture_only"))
-    model = _fit(forest, seen[: len(train)], labels)
-    rows = model.predict_proba(seen[len(train) :]) if test else ()
-    return _make_predictions(test, PICTURE_ONLY, split, model.classes_, rows)
+    model, asked = _fit(forest, seen[: len(train)], labels), seen[len(train) :]
+    return _predict(PICTURE_ONLY, split, test, model.classes_, lambda: model.predict_proba(asked))
 
 
 def predict_nearest(
@@ -142,16 +144,10 @@ def predict_nearest(
     if not test:
         return []
     texts = [read_text(example) or " " for example in train]
-    search = make_pipeline(_count_words(texts), KNeighborsClassifier(1, metric="cosine"))
+    search = make_pipeline(count_words(texts), KNeighborsClassifier(1, metric="cosine"))
     nearest = _fit(search, texts, labels).predict([read_text(example) for example in test])
     names = np.unique(nearest)
-    return _make_predictions(test, NEAREST, split, names, nearest[:, None] == names)
-
-
-Predict = Callable[[Features], Numbers]
-"""Returns probabilities (n, labels in sorted order)."""
-Learn = Callable[[Features, Names], Predict]
-"""Learns labels (n,)."""
+    return _predict(NEAREST, split, test, names, lambda: nearest[:, None] == names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +165,7 @@ def predict_joint(
     *,
     split: str,
     seed: int,
-    concepts: tuple[str, str] | None = None,
+    suggest: Suggest = lambda *_: {},
     read: str | None = None,
     embed: Embed | None = None,
     record: Callable[[Sequence[Candidate]], None] = lambda ranked: None,
@@ -183,8 +179,8 @@ def predict_joint(
         test: likewise; without any, candidates are ranked only.
         split: of the test.
         seed: of the trees.
-        concepts: fields of training examples that say what the picture shows and what the text
-            is about; of test examples they are not read.
+        suggest: gives further candidates, and sees no test examples; not asked where nothing can
+            be held out.
         read: field with the words that were read in the pictures, of test examples, too.
         embed: gives features of published models; None: there are none.
         record: is given the candidates, the best first, by the share of training examples that
@@ -196,92 +192,98 @@ def predict_joint(
     if len(train) > MAX_ROWS:
         train = random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
     labels = np.asarray(_read_labels(train, at_least=2))
-    features = read_features(train, concepts, read=read, embed=embed)
+    features = read_features(train, read=read, embed=embed)
     can_rank = len(set(features["clusters"].tolist())) > 1
-    learners = _list_models(features, derive_seed(seed, JOINT.name) if can_rank else seed)
+    seed = derive_seed(seed, JOINT.name) if can_rank else seed
+    learners = _list_models(features, seed)
     learn = [*learners.values()][-1]
     if can_rank:
-        line = partial(_learn_line, make=lambda _: StandardScaler(), strength=0.01)
+        line = partial(learn_line, make=lambda _: StandardScaler(), strength=0.01)
+        learners |= suggest(train, features, seed)
         learners |= {name: partial(line, part=name) for name in features if name not in _SEEN}
-        folds, candidates = _divide(features, NUM_FOLDS), list[Candidate]()
-        for name, one in learners.items():
-            num_right = 0
-            for rows, held in folds:
-                shares = one(_take(features, rows), labels[rows])(_take(features, held))
-                predicted = np.unique(labels[rows])[shares.argmax(axis=1)]
-                num_right += int((predicted == labels[held]).sum())
-            candidates.append(Candidate(name, num_right / len(labels), one))
-        candidates.sort(key=lambda one: -one.accuracy)
+        candidates = _rank(learners, features, labels)
         record(candidates)
         learn = candidates[0].learn
-    if not test:
-        return []
-    rows = learn(features, labels)(read_features(test, read=read, like=features, embed=embed))
-    return _make_predictions(test, JOINT, split, np.unique(labels), rows)
+
+    def answer() -> Numbers:
+        asked = read_features(test, read=read, like=features, embed=embed)
+        return learn(features, labels)(asked)
+
+    return _predict(JOINT, split, test, np.unique(labels), answer)
 
 
-def _take(features: Features, rows: NDArray[np.intp]) -> Features:
+def _rank(learners: Mapping[str, Learn], features: Features, labels: Names) -> list[Candidate]:
+    """Return the candidates with the best first, of equal ones in the order that they came in."""
+    from sklearn.model_selection import GroupKFold
+
+    clusters = features["clusters"]
+    divide = GroupKFold(min(NUM_FOLDS, len(set(clusters.tolist()))))
+    folds = [*divide.split(features["texts"], groups=clusters)]
+    ranked: list[Candidate] = []
+    for name, learn in learners.items():
+        num_right = 0
+        for rows, held in folds:
+            shares = learn(take_rows(features, rows), labels[rows])(take_rows(features, held))
+            predicted = np.unique(labels[rows])[shares.argmax(axis=1)]
+            num_right += int((predicted == labels[held]).sum())
+        ranked.append(Candidate(name, num_right / len(labels), learn))
+    return sorted(ranked, key=lambda one: -one.accuracy)
+
+
+def take_rows(features: Features, rows: NDArray[np.intp]) -> Features:
+    """Return the features of some of the examples."""
     return {name: part[rows] for name, part in features.items()}
 
 
-def _divide(features: Features, most: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    from sklearn.model_selection import GroupKFold
-
-    folds = GroupKFold(min(most, len(set(features["clusters"].tolist()))))
-    return list(folds.split(features["texts"], groups=features["clusters"]))
-
-
 def _list_models(features: Features, seed: int) -> dict[str, Learn]:
-    """Return the candidates by what they see; what sees most comes last."""
-    counts, trees = partial(_learn_line, make=_count_words), partial(_learn_trees, seed=seed)
+    """Return the usual candidates by what they see; what sees most comes last."""
+    trees = partial(learn_trees, seed=seed)
     have_texts, have_pixels = len(set(features["texts"].tolist())) > 1, "pixels" in features
     models: dict[str, Learn] = {}
     if have_texts:
-        pairs = partial(_learn_line, make=_count_pairs)
-        models["words"] = partial(counts, part="texts", strength=1.0)
-        models["words in their order"] = partial(pairs, part="texts", strength=10.0)
+        line = partial(learn_line, part="texts")
+        models["words"] = partial(line, make=count_words)
+        models["words in their order"] = partial(line, make=_count_pairs, strength=10.0)
     if have_pixels:
         models["pictures"] = partial(trees, parts=("pixels",))
-    if not models:
-        models["nothing"] = partial(_learn_line, part="texts")
-    if not (have_pixels and have_texts):
-        return models
-    models["pictures and words"] = partial(trees, parts=("pixels", "texts"))
-    showing: dict[str, Learn] = {"picture": models["pictures"]}
-    if "words" in features:
-        every = partial(trees, parts=("pixels", "words", "texts"))
-        models["pictures, words in them and words"] = every
-        showing["words in the picture"] = partial(counts, part="words", strength=30.0)
-        showing["picture with its words"] = partial(trees, parts=("pixels", "words"))
-    # Of what is held out, the rest is divided again.
-    if "shown" in features and len(set(features["clusters"].tolist())) > 2:
-        for name, learn in showing.items():
-            models[f"whether {name} and text agree"] = partial(_learn_agreement, learn=learn)
-    return models
+    if have_pixels and have_texts:
+        models["pictures and words"] = partial(trees, parts=("pixels", "texts"))
+        if "words" in features:
+            every = partial(trees, parts=("pixels", "words", "texts"))
+            models["pictures, words in them and words"] = every
+    return models or {"nothing": partial(learn_line, part="texts")}
 
 
-def _learn_line(
+def learn_line(
     features: Features, labels: Names, *, part: str, make: Any = None, strength: float = 1.0
 ) -> Predict:
+    """Learn by logistic regression on one of the features; of one label, its share.
+
+    Args:
+        features: of n examples.
+        labels: (n,).
+        part: name of what is seen.
+        make: returns a step of scikit-learn, untrained, for what is seen; without it labels' shares
+            are learned and nothing is seen.
+        strength: inverse of the regularisation.
+    """
     seen = features[part]
     model = _fit(_regress(make(seen), C=strength) if make else None, seen, labels)
     return lambda other: model.predict_proba(other[part])
 
 
-def _learn_trees(
-    features: Features, labels: Names, *, parts: tuple[str, ...], seed: int
-) -> Predict:
-    """Learn from pixels, and from the topics of texts."""
+def learn_trees(features: Features, labels: Names, *, parts: tuple[str, ...], seed: int) -> Predict:
+    """Learn by trees on several features: on ``pixels``, and on the topics of texts."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.pipeline import make_pipeline
 
     if len({*labels}) < 2:  # of one label there is nothing to see
-        return _learn_line(features, labels, part="texts")
+        return learn_line(features, labels, part="texts")
     topics: dict[str, Any] = {}
     for part in parts:
         if part != "pixels":
-            words = _count_words(features[part]).fit(features[part])
+            words = count_words(features[part]).fit(features[part])
             counts = words.transform(features[part])  # not in one: the last digits would differ
             num_topics = max(1, min(48, *counts.shape) - 1)
             svd = TruncatedSVD(num_topics, random_state=seed).fit(counts)
@@ -294,41 +296,6 @@ def _learn_trees(
     trees = ExtraTreesClassifier(60, random_state=seed, n_jobs=-1)
     model = _fit(trees, view(features), labels)
     return lambda other: model.predict_proba(view(other))
-
-
-def _learn_agreement(features: Features, labels: Names, *, learn: Learn) -> Predict:
-    """Learn what pictures show and what texts are about; the label follows from how they agree.
-
-    For the last step each example is judged by models that have not seen its cluster.
-    """
-    agreement = np.zeros((len(labels), 1))
-    for rows, held in _divide(features, 2):
-        agree = _learn_concepts(_take(features, rows), learn)
-        agreement[held] = agree(_take(features, held))
-    model = _fit(_regress("passthrough"), agreement, labels)
-    agree = _learn_concepts(features, learn)
-    return lambda other: model.predict_proba(agree(other))
-
-
-def _learn_concepts(features: Features, learn: Learn) -> Predict:
-    """Return what gives the log probability (n, 1) that picture and text are of one concept."""
-    concepts = np.union1d(features["shown"], features["asked"])
-    reading = partial(_learn_line, part="texts", make=_count_words, strength=30.0)
-    models: list[tuple[Names, Predict]] = []
-    for part, told, learn_part in (("pixels", "shown", learn), ("texts", "asked", reading)):
-        _, rows = np.unique(features[part], axis=0, return_index=True)
-        names = features[told][rows]
-        models.append((np.unique(names), learn_part(_take(features, rows), names)))
-
-    def agree(other: Features) -> Numbers:
-        both = np.ones((len(other["texts"]), len(concepts)))
-        for present, predict in models:
-            shares = np.full(both.shape, _FLOOR)  # also of concepts that were not there
-            shares[:, np.searchsorted(concepts, present)] += predict(other)
-            both *= shares / shares.sum(axis=1, keepdims=True)
-        return np.log(both.sum(axis=1, keepdims=True))
-
-    return agree
 
 
 def _fit(model: Any, seen: Any, labels: Sequence[str] | Names) -> Any:
@@ -351,7 +318,7 @@ def _regress(step: Any, **options: Any) -> Any:
     return make_pipeline(step, LogisticRegression(max_iter=2000, **options))
 
 
-def _count_words(texts: Iterable[str]) -> Any:
+def count_words(texts: Iterable[str]) -> Any:
     """Return untrained TF-IDF features of letters up to four and, if texts have any, of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -380,7 +347,6 @@ def pair_words(text: str) -> list[str]:
 
 def read_features(
     examples: Sequence[Example],
-    concepts: tuple[str, str] | None = None,
     *,
     read: str | None = None,
     like: Features | None = None,
@@ -388,11 +354,12 @@ def read_features(
 ) -> Features:
     """Return what a model may see of examples, with any number of pictures each.
 
-    Arguments as of ``predict_joint``; a concept that some of the examples do not say is left out.
-    The features are those of ``like``; without it, of as many pictures as the examples have.
+    Arguments as of ``predict_joint``. The features are those of ``like``; without it, of as many
+    pictures as the examples have.
     """
     # Letters are counted, and of no letter at all nothing can be.
     features = {
+        "ids": np.asarray([example.id for example in examples]),
         "texts": np.asarray([read_text(example) or " " for example in examples]),
         "clusters": np.asarray([example.cluster for example in examples]),
         **(embed(examples) if embed else {}),
@@ -409,9 +376,6 @@ def read_features(
     words = [str(example.fields.get(read) or " ") for example in examples] if read else []
     if any(one.strip() for one in words) if like is None else "words" in like:
         features["words"] = np.asarray(words)
-    told = [[str(e.fields[name]) for e in examples if name in e.fields] for name in concepts or ()]
-    if told and all(len(column) == len(examples) for column in told):
-        features["shown"], features["asked"] = map(np.asarray, told)
     return features
 
 
@@ -452,23 +416,24 @@ def _read_labels(examples: Sequence[Example], *, at_least: int = 1) -> list[str]
     return labels
 
 
-def _make_predictions(
-    test: Sequence[Example],
+def _predict(
     policy: RunPolicy,
     split: str,
+    test: Sequence[Example],
     names: Iterable[str],
-    probabilities: Iterable[NDArray[np.float64]],
+    answer: Callable[[], NDArray[Any]],
 ) -> list[Prediction]:
-    """Turn probabilities (items, labels) into predictions of the likeliest label."""
-    truths = _read_labels(test) if test else []
-    names = [str(name) for name in names]
+    """Return the likeliest labels; without items ``answer`` is not asked for probabilities."""
+    if not test:
+        return []
+    labels, names = _read_labels(test), [str(name) for name in names]
     return [
         Prediction(
             example_id=example.id,
             cluster=example.cluster,
             split=split,
             policy=policy.name,
-            label=truth,
+            label=label,
             predicted=(predicted := names[int(row.argmax())]),
             text=predicted,
             probabilities=dict(zip(names, map(float, row), strict=True)),
@@ -476,5 +441,5 @@ def _make_predictions(
             picture_digests=tuple(picture.digest for picture in example.pictures),
             fields=dict(example.fields),
         )
-        for example, truth, row in zip(test, truths, probabilities, strict=True)
+        for example, label, row in zip(test, labels, answer(), strict=True)
     ]

@@ -165,7 +165,7 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     train = task.show(config, context, read_splits(run / task.data_stage, "train")["train"])
     counts = Counter(str(example.label) for example in train)
     probes = Probes(config, task.find_base(config, run), context, train)
-    seen: Any = {"concepts": task.concepts, "read": task.read, "embed": probes}
+    seen: Any = {"suggest": task.joint_candidates, "read": task.read, "embed": probes}
     ranked: list[Candidate] = []
     predict_joint(train, (), split="train", seed=config.seed, record=ranked.extend, **seen)
     if not ranked:

@@ -35,6 +35,7 @@ from groupwise.serving import Predictor, Request
 
 if TYPE_CHECKING:
     from groupwise.data.audit import DataAudit
+    from groupwise.evaluation.baselines import Features, Learn
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.page import Section
@@ -114,7 +115,7 @@ class Task(Generic[C]):
         parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``,
             ``find_in_settings``), ``parser``, ``warmup`` (also ``control``), ``rewards`` (also
             ``judge`` and ``make_case``; without it none are audited) and ``measures``
-            (``predict_baselines``, ``probe``, ``complete``, ``describe``).
+            (``predict_baselines``, ``joint_candidates``, ``probe``, ``complete``, ``describe``).
         data_stage: the stage that writes ``{train,validation,test}.jsonl``.
         measured_from: further stages whose outputs the part ``measures`` reads, with spaces
             between them.
@@ -125,8 +126,6 @@ class Task(Generic[C]):
         headline: the measure that checkpoints are chosen by and that a finished run says first;
             empty: accuracy, or the first of ``list_measures`` where answers have no reference.
         baselines: what the policies of ``predict_baselines`` are.
-        concepts: fields that tell what the picture of a training example shows and what its text
-            is about, for the joint baseline; None: nothing tells.
         read: field with the words that were read in an example's pictures and stand in its prompt,
             for the joint baseline; None: there is none.
         worded: columns of a row whose words may become synonyms: variants of people's corrections.
@@ -153,7 +152,6 @@ class Task(Generic[C]):
         PICTURE_ONLY,
         JOINT,
     )
-    concepts: ClassVar[tuple[str, str] | None] = None
     read: ClassVar[str | None] = None
     worded: ClassVar[Sequence[str]] = ()
     reads_prompting: ClassVar[bool] = False
@@ -370,9 +368,20 @@ class Task(Generic[C]):
         if all(len(example.pictures) == len(train[0].pictures) > 0 for example in train):
             found += predict_picture_only(train, test, **told)
         probes = Probes(config, self.find_base(config, context.run), context, train, test)
-        seen: Any = {"concepts": self.concepts, "read": self.read}
-        seen |= {"embed": probes, "record": probes.record}
-        return found + predict_joint(train, test, **seen, **told)
+        seen: Any = {"suggest": self.joint_candidates, "read": self.read, "embed": probes}
+        return found + predict_joint(train, test, record=probes.record, **seen, **told)
+
+    def joint_candidates(
+        self, train: Sequence[Example], features: Features, seed: int
+    ) -> Mapping[str, Learn]:
+        """Return what the joint baseline is to try beside the usual, by what it sees.
+
+        Args:
+            train: training examples, whose fields say more than those of a test.
+            features: what is seen of them.
+            seed: of the candidates.
+        """
+        return {}
 
     def ask_rivals(
         self, config: C, context: StepContext, policy: Policy, splits: Splits

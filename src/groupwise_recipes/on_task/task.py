@@ -13,6 +13,7 @@ from groupwise.judges import Judge
 from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
 from groupwise.serving import Request
+from groupwise_recipes.on_task.agreement import list_agreements
 from groupwise_recipes.on_task.config import BOOTSTRAP, OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
 from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_label_rows, make_warmup_rows
@@ -37,6 +38,7 @@ from groupwise_recipes.on_task.verified import VISUAL_VERIFIER, open_verifier, p
 from groupwise_recipes.on_task.words import check_reader, describe_reader
 
 if TYPE_CHECKING:
+    from groupwise.evaluation.baselines import Features, Learn
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction
     from groupwise.evaluation.report.page import Section
@@ -67,10 +69,9 @@ class OnTask(Task[OnTaskConfig]):
             f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt "
             f"{_VERIFIER}",
         ),
-        "measures": Part("visual_verifier", f"{_VERIFIER} {_OWN}.temporal"),
+        "measures": Part("visual_verifier", f"{_VERIFIER} {_OWN}.temporal {_OWN}.agreement"),
     }
     slices: ClassVar = ("language", "difficulty")
-    concepts: ClassVar = ("activity", "task_activity")
     read: ClassVar = SCREEN_WORDS
     worded: ClassVar = ("task", "task_description", "task_en")
     baselines: ClassVar = (*Task.baselines, VISUAL_VERIFIER)
@@ -158,6 +159,12 @@ class OnTask(Task[OnTaskConfig]):
             return found
         verifier = open_verifier(config.visual_verifier, context.folder)
         return found + predict_verified(verifier, test, self.parser(config).labels)
+
+    def joint_candidates(
+        self, train: Sequence[Example], features: "Features", seed: int
+    ) -> "Mapping[str, Learn]":
+        """Return models of the activity on a screen and of a task's, and whether they agree."""
+        return list_agreements(train, features, seed, concepts=("activity", "task_activity"))
 
     def describe(
         self,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import Report, judge_difference
+from groupwise_recipes.on_task.agreement import list_agreements
 
 LABELS = ("on-task", "off-task")
 TRUTHS: list[str | None] = [LABELS[n % 2] for n in range(120)]
@@ -283,7 +285,8 @@ def test_where_a_baseline_is_perfect_the_report_begins_with_it(
     rows = list(predict_majority(train_on, test, **named))
     for predict in (predict_text_only, predict_picture_only):
         rows += predict(train_on, test, **named)
-    rows += predict_joint(train_on, test, concepts=("shows", "asks"), **named)
+    suggest = partial(list_agreements, concepts=("shows", "asks"))
+    rows += predict_joint(train_on, test, suggest=suggest, **named)
     for number, row in enumerate(rows[: len(test)]):
         said = ("yes" if row.label == "no" else "no") if number % 8 == 0 else row.label
         rows.append(replace(row, policy="grpo", predicted=said, text=f"Answer: {said}."))
