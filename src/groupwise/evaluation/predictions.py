@@ -230,10 +230,7 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What one policy reached on each item of a split: the rows of one measure.
-
-    There is at least one item, else it is an EvaluationError.
-    """
+    """The values of one measure by item, of a policy on a split; none are an EvaluationError."""
 
     measure: str  # whose mean this is, such as ``accuracy``
     split: str
