@@ -32,6 +32,7 @@ from groupwise.evaluation.predictions import (
     Prompts,
     digest_items,
     group_by_policy,
+    mark_items,
     read_as,
     read_policies,
     read_predictions,
@@ -41,7 +42,7 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.results import Conditions, read_conditions
 from groupwise.flow.asking import predict_each
-from groupwise.flow.evaluating import mark_items, write_evaluation
+from groupwise.flow.evaluating import write_evaluation
 
 Make = Callable[..., Prediction]
 

@@ -47,7 +47,6 @@ from groupwise.evaluation.report.phrases import LANGUAGES, Level, Statement
 from groupwise.evaluation.results import Conditions, read_conditions
 
 RULES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-Answers = Mapping[str, Mapping[str, Prediction]]  # by split and item
 DifferenceKind = Literal["confounding", "intended", "harmless"]
 _NOT_NAMEABLE = ("config", "conditions", "policies")
 
@@ -84,7 +83,7 @@ class RunFacts:
     folder: Path
     policy: str  # whose answers are compared
     facts: Mapping[str, Any]  # JSON values by ``aspect/key``; what is not recorded is not there
-    answers: Answers = field(default_factory=dict[str, Mapping[str, Prediction]])
+    answers: Mapping[str, Mapping[str, Prediction]]  # by split and item
     # The policy behind all those that it was trained from; empty where the run does not say.
     chain: tuple[RunPolicy, ...] = ()
     unused: frozenset[str] = frozenset()  # settings that only other policies were trained with
@@ -371,9 +370,8 @@ def is_named(fact: str, factors: Sequence[str]) -> bool:
     aspect, _, key = fact.partition("/")
     if aspect == "config":
         return any(_is_in(key, name) for name in factors)
-    if aspect == "seeds" and "seed" in factors:
-        return True
-    return aspect not in _NOT_NAMEABLE and any(name in (aspect, fact) for name in factors)
+    names = (aspect, fact, "seed") if aspect == "seeds" else (aspect, fact)
+    return aspect not in _NOT_NAMEABLE and any(name in names for name in factors)
 
 
 def _find_effect(one: Difference, runs: Sequence[RunFacts]) -> Effect:
@@ -420,16 +418,15 @@ def _list_unlike(runs: Sequence[RunFacts]) -> Iterator[Difference]:
 
 def _compare_items(runs: Sequence[RunFacts], split: str) -> Iterator[Difference]:
     """Yield that runs answered other items, and that items have other labels (the first one)."""
-    answers = {run.name: run.answers[split] for run in runs}
+    answers = {run.name: [*run.answers[split].values()] for run in runs}
     labels: dict[str, dict[str, str | None]] = {}
     for name, own in answers.items():
-        for item, answer in own.items():
-            labels.setdefault(item, {})[name] = answer.label
+        for answer in own:
+            labels.setdefault(answer.example_id, {})[name] = answer.label
     shared = [item for item, own in labels.items() if len(own) == len(runs)]
     sizes = [len(own) for own in answers.values()]
     if max(sizes) > len(shared):
-        items = {name: list(own.values()) for name, own in answers.items()}
-        values = {x: {"n": len(y), "split_digest": digest_items(y)} for x, y in items.items()}
+        values = {x: {"n": len(y), "split_digest": digest_items(y)} for x, y in answers.items()}
         words = {"sizes": ", ".join(map(str, sizes)), "shared": str(len(shared))}
         yield Difference("items", split, values, words=words)
     unlike = sorted(item for item, own in labels.items() if len({*own.values()}) > 1)

@@ -133,6 +133,21 @@ def read_predictions(path: Path) -> list[Prediction]:
     return parse_as(rows, list[Prediction], path)
 
 
+def mark_items(
+    predictions: Sequence[Prediction], marks: Mapping[str, Collection[str]]
+) -> tuple[list[Prediction], tuple[str, ...]]:
+    """Return predictions with a field by mark that says ``yes`` for its ids, and what to slice by.
+
+    A mark without ids is left out.
+    """
+    known = {name: ids for name, ids in marks.items() if ids}
+    found: list[Prediction] = []
+    for one in predictions:
+        said = {name: "yes" if one.example_id in ids else "no" for name, ids in known.items()}
+        found.append(replace(one, fields={**one.fields, **said}))
+    return found, tuple(known)
+
+
 def group_by_policy(predictions: Iterable[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
     """Return predictions by (split, policy), splits by name and policies as they come.
 
@@ -215,10 +230,7 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What one policy reached on each item of a split: the rows of one measure.
-
-    There is at least one item, else it is an EvaluationError.
-    """
+    """The values of one measure by item, of a policy on a split; none are an EvaluationError."""
 
     measure: str  # whose mean this is, such as ``accuracy``
     split: str
@@ -231,9 +243,8 @@ class Items:
     answers: tuple[str | None, ...] = ()  # None for an invalid one; of a pair, a JSON list
 
     def __post_init__(self) -> None:
-        if not self.ids:
-            about = f"{self.measure} of {self.policy} on {self.split}"
-            raise EvaluationError(f"there are no items for {about}")
+        where = f"{self.measure} of {self.policy} on {self.split}"
+        _require(bool(self.ids), f"there are no items for {where}")
 
     @property
     def is_binary(self) -> bool:

@@ -24,6 +24,7 @@ from groupwise.evaluation.predictions import (
     Prompts,
     RunPolicy,
     choose_headline,
+    mark_items,
     read_predictions,
     shorten,
     write_policies,
@@ -187,21 +188,6 @@ def measure_policies(
         prompts=collect_prompts(test, _show_prompt(task, context, test[0])),
         sections=(*describe(metrics), *task.describe(config, context, found, metrics, test)),
     )
-
-
-def mark_items(
-    predictions: Sequence[Prediction], marks: Mapping[str, Collection[str]]
-) -> tuple[list[Prediction], tuple[str, ...]]:
-    """Return predictions with a field by mark that says ``yes`` for its ids, and what to slice by.
-
-    A mark without ids is left out.
-    """
-    known = {name: ids for name, ids in marks.items() if ids}
-    found: list[Prediction] = []
-    for one in predictions:
-        said = {name: "yes" if one.example_id in ids else "no" for name, ids in known.items()}
-        found.append(replace(one, fields={**one.fields, **said}))
-    return found, tuple(known)
 
 
 def write_evaluation(

@@ -10,14 +10,13 @@ from groupwise.data.audit import DataAudit, audit_data
 from groupwise.data.audit_files import list_near_examples
 from groupwise.data.leakage import find_seen
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
-from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN
+from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, mark_items
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.results import Conditions, record_look
 from groupwise.flow.evaluating import (
     collect_prompts,
     describe_examples,
     digest_prompts,
-    mark_items,
     write_evaluation,
 )
 from groupwise.inference.streaming.groups import StreamLine
