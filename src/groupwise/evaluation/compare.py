@@ -128,11 +128,11 @@ def compare_results(
         own = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in row]
         known = [gap.difference for gap in own if gap.difference is not None]
         signs = [sign * ((value > 0) - (value < 0)) for value in known]
-        gains = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
+        are_gains = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
         mean = fmean(known) if known else None
         counts = signs.count(1), signs.count(-1), signs.count(0)
         num_tested = sum(gap.ends is not None for gap in own)
-        clear = gains.count(True), gains.count(False)
+        clear = are_gains.count(True), are_gains.count(False)
         found.append(Pair(*pair, tuple(own), mean, counts, num_tested, clear))
     cells = tuple(table.summarize(*at) for at in product(names, table.cells))
     notices = [*table.notices, *_list_notices(table, cells, found)]
