@@ -4,12 +4,10 @@ A policy that is not above these has not been worth its training. They learn fro
 split only and know nothing of prompts, models or rewards. Each raises an ``EvaluationError`` where
 an example has no label, and where what it learns from is missing or does not differ.
 
-The joint baseline sees everything that a policy sees. Its candidates are small models of
-scikit-learn: on words, on pairs of words in their order, on thumbnails, and on thumbnails and words
-together. Where words were read in the pictures and a policy is given them, one more sees them, too;
-a task may suggest candidates of its own; of features of published models (hidden states of the
-base, embeddings), logistic regression on each is a candidate. The best by cross-validation is
-taken. Folds divide clusters: items that resemble each other never stand on both sides.
+The joint baseline sees everything that a policy sees. It is the best, by cross-validation, of small
+models of scikit-learn, of those that a task suggests, and of logistic regression on each of the
+features of published models (hidden states of the base, embeddings). Folds divide clusters: items
+that resemble each other never stand on both sides.
 """
 
 import random
@@ -38,8 +36,6 @@ Predict = Callable[[Features], Numbers]
 """Returns probabilities (n, labels in sorted order)."""
 Learn = Callable[[Features, Names], Predict]
 """Learns labels (n,)."""
-Suggest = Callable[[Sequence[Example], Features, int], Mapping[str, Learn]]
-"""Returns candidates by what they see, from examples, their features, and a seed."""
 Embed = Callable[[Sequence[Example]], Mapping[str, NDArray[np.float32]]]
 """Returns features (examples, width) by what they are, such as those of a published model."""
 
@@ -107,12 +103,12 @@ def predict_text_only(
     train: Sequence[Example], test: Sequence[Example], *, split: str, seed: int
 ) -> list[Prediction]:
     """Answer from ``read_text``: TF-IDF of words and characters with logistic regression."""
-    labels, texts = _read_labels(train, at_least=2), [read_text(example) for example in train]
-    if not any(text.strip() for text in texts):
+    labels = np.asarray(_read_labels(train, at_least=2))
+    seen, asked = ({"texts": np.array([*map(read_text, own)], object)} for own in (train, test))
+    if not any(text.strip() for text in seen["texts"]):
         raise EvaluationError("the text-only baseline has no text", fix="give prompts or tasks")
-    model = _fit(_regress(count_words(texts)), texts, labels)
-    asked = [read_text(example) for example in test]
-    return _predict(TEXT_ONLY, split, test, model.classes_, lambda: model.predict_proba(asked))
+    predict = learn_line(seen, labels, part="texts", make=count_words)
+    return _predict(TEXT_ONLY, split, test, np.unique(labels), lambda: predict(asked))
 
 
 def predict_picture_only(
@@ -165,7 +161,7 @@ def predict_joint(
     *,
     split: str,
     seed: int,
-    suggest: Suggest = lambda *_: {},
+    suggest: Callable[[Sequence[Example], Features, int], Mapping[str, Learn]] = lambda *_: {},
     read: str | None = None,
     embed: Embed | None = None,
     record: Callable[[Sequence[Candidate]], None] = lambda ranked: None,
@@ -179,8 +175,8 @@ def predict_joint(
         test: likewise; without any, candidates are ranked only.
         split: of the test.
         seed: of the trees.
-        suggest: gives further candidates, and sees no test examples; not asked where nothing can
-            be held out.
+        suggest: gives further candidates by what they see, from training examples, their features
+            and a seed; not asked where nothing can be held out.
         read: field with the words that were read in the pictures, of test examples, too.
         embed: gives features of published models; None: there are none.
         record: is given the candidates, the best first, by the share of training examples that
@@ -193,13 +189,12 @@ def predict_joint(
         train = random.Random(derive_seed(seed, "joint_rows")).sample(list(train), MAX_ROWS)
     labels = np.asarray(_read_labels(train, at_least=2))
     features = read_features(train, read=read, embed=embed)
-    can_rank = len(set(features["clusters"].tolist())) > 1
-    seed = derive_seed(seed, JOINT.name) if can_rank else seed
-    learners = _list_models(features, seed)
-    learn = [*learners.values()][-1]
-    if can_rank:
+    if len(set(features["clusters"].tolist())) < 2:
+        *_, learn = _list_models(features, seed).values()
+    else:
+        seed = derive_seed(seed, JOINT.name)
         line = partial(learn_line, make=lambda _: StandardScaler(), strength=0.01)
-        learners |= suggest(train, features, seed)
+        learners = {**_list_models(features, seed), **suggest(train, features, seed)}
         learners |= {name: partial(line, part=name) for name in features if name not in _SEEN}
         candidates = _rank(learners, features, labels)
         record(candidates)
@@ -237,11 +232,10 @@ def take_rows(features: Features, rows: NDArray[np.intp]) -> Features:
 
 def _list_models(features: Features, seed: int) -> dict[str, Learn]:
     """Return the usual candidates by what they see; what sees most comes last."""
-    trees = partial(learn_trees, seed=seed)
+    line, trees = partial(learn_line, part="texts"), partial(learn_trees, seed=seed)
     have_texts, have_pixels = len(set(features["texts"].tolist())) > 1, "pixels" in features
     models: dict[str, Learn] = {}
     if have_texts:
-        line = partial(learn_line, part="texts")
         models["words"] = partial(line, make=count_words)
         models["words in their order"] = partial(line, make=_count_pairs, strength=10.0)
     if have_pixels:
@@ -251,7 +245,7 @@ def _list_models(features: Features, seed: int) -> dict[str, Learn]:
         if "words" in features:
             every = partial(trees, parts=("pixels", "words", "texts"))
             models["pictures, words in them and words"] = every
-    return models or {"nothing": partial(learn_line, part="texts")}
+    return models or {"nothing": line}
 
 
 def learn_line(
@@ -267,8 +261,11 @@ def learn_line(
             are learned and nothing is seen.
         strength: inverse of the regularisation.
     """
-    seen = features[part]
-    model = _fit(_regress(make(seen), C=strength) if make else None, seen, labels)
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    seen, line = features[part], LogisticRegression(max_iter=2000, C=strength)
+    model = _fit(make_pipeline(make(seen), line) if make else None, seen, labels)
     return lambda other: model.predict_proba(other[part])
 
 
@@ -281,13 +278,12 @@ def learn_trees(features: Features, labels: Names, *, parts: tuple[str, ...], se
     if len({*labels}) < 2:  # of one label there is nothing to see
         return learn_line(features, labels, part="texts")
     topics: dict[str, Any] = {}
-    for part in parts:
-        if part != "pixels":
-            words = count_words(features[part]).fit(features[part])
-            counts = words.transform(features[part])  # not in one: the last digits would differ
-            num_topics = max(1, min(48, *counts.shape) - 1)
-            svd = TruncatedSVD(num_topics, random_state=seed).fit(counts)
-            topics[part] = make_pipeline(words, svd)
+    for part in (one for one in parts if one != "pixels"):
+        words = count_words(features[part]).fit(features[part])
+        counts = words.transform(features[part])  # not in one: the last digits would differ
+        num_topics = max(1, min(48, *counts.shape) - 1)
+        svd = TruncatedSVD(num_topics, random_state=seed).fit(counts)
+        topics[part] = make_pipeline(words, svd)
 
     def view(other: Features) -> Numbers:
         seen = (topics[p].transform(other[p]) if p in topics else other[p] for p in parts)
@@ -309,13 +305,6 @@ def _fit(model: Any, seen: Any, labels: Sequence[str] | Names) -> Any:
     if "n_jobs" in model.get_params():  # what grew in several threads adds up the same way in one
         model.set_params(n_jobs=1)
     return model
-
-
-def _regress(step: Any, **options: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    return make_pipeline(step, LogisticRegression(max_iter=2000, **options))
 
 
 def count_words(texts: Iterable[str]) -> Any:

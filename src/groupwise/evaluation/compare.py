@@ -128,17 +128,12 @@ def compare_results(
         own = [gap if gap.p is None else replace(gap, p_holm=next(adjusted)) for gap in row]
         known = [gap.difference for gap in own if gap.difference is not None]
         signs = [sign * ((value > 0) - (value < 0)) for value in known]
-        clear = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
-        found.append(
-            Pair(
-                *pair,
-                gaps=tuple(own),
-                mean=fmean(known) if known else None,
-                counts=(signs.count(1), signs.count(-1), signs.count(0)),
-                num_tested=sum(gap.ends is not None for gap in own),
-                clear=(clear.count(True), clear.count(False)),
-            )
-        )
+        are_gains = [sign * (gap.difference or 0.0) > 0 for gap in own if gap.is_clear]
+        mean = fmean(known) if known else None
+        counts = signs.count(1), signs.count(-1), signs.count(0)
+        num_tested = sum(gap.ends is not None for gap in own)
+        clear = are_gains.count(True), are_gains.count(False)
+        found.append(Pair(*pair, tuple(own), mean, counts, num_tested, clear))
     cells = tuple(table.summarize(*at) for at in product(names, table.cells))
     notices = [*table.notices, *_list_notices(table, cells, found)]
     notices.sort(key=lambda one: LEVELS.index(one.level))
@@ -185,9 +180,8 @@ def _recommend(
 ) -> tuple[str | None, list[Statement]]:
     """Return the system to take with the evidence, or every reason against taking one.
 
-    It takes a fair comparison, every cell run on the same items, a difference to every other system
-    that survives Holm's method in one cell at least and in none against it, and the near end of
-    its interval on the better side of a baseline. What has seen the answers is never taken.
+    Its difference to every other system survives Holm's method in one cell at least and in none
+    against it, and the near end of its interval is on the better side of a baseline.
     """
     silent = [*dict.fromkeys(one.system for one in cells if one.state == "inapplicable")]
     other = {gap.cell for one in pairs for gap in one.gaps if gap.why_none == "other_items"}
@@ -271,8 +265,7 @@ def _list_notices(
         if constant and not table.policies.is_baseline(name):  # some baselines are no more
             values = {"name": name, "answers": sorted(set(constant)), "num": len(constant)}
             yield Statement("notice.constant", values | {"num_cells": len(own)}, "warning")
-        of_system = [one for one in cells if one.system == name]
-        worst = max(of_system, key=lambda one: one.invalid_rate or 0.0)
+        worst = max((x for x in cells if x.system == name), key=lambda one: one.invalid_rate or 0.0)
         if (worst.invalid_rate or 0.0) > MAX_INVALID_RATE:
             values = {"name": name, "rate": worst.invalid_rate, "at": worst.cell}
             yield Statement("notice.invalid", values, "warning")

@@ -240,20 +240,16 @@ def read_runs(
         for one in verdict.remarks:  # In a grid what is too much the same is told by axis.
             if not axes or one.level == "error" or one.values["reason"] == "not_varied":
                 remarks[one.values["why"]["en"]] = one
-    known: dict[str, dict[str, list[Any]]] = {}
-    for system, own in (pair for by_system in facts.values() for pair in by_system.items()):
-        for fact, value in (pair for run in own for pair in run.facts.items()):
-            known.setdefault(fact, {name: [] for name in table.systems})[system].append(value)
-    known.pop("conditions/file", None)
+    told = [[x.facts for here in facts.values() for x in here.get(y, ())] for y in table.systems]
+    names = {fact for own in told for run in own for fact in run} - {"conditions/file"}
+    known = {fact: [[run[fact] for run in own if fact in run] for own in told] for fact in names}
     unlike: dict[str, tuple[DifferenceKind, Mapping[str, str]]] = {}
     for fact in dict.fromkeys(one.name for one in differences):
         group = [one for one in differences if one.name == fact]
-        known[fact] = {
-            x: [one.values[x] for one in group if x in one.values] for x in table.systems
-        }
+        known[fact] = [[x.values[y] for x in group if y in x.values] for y in table.systems]
         worst = min(group, key=lambda one: _KINDS.index(one.kind))  # of several cells
         unlike[fact] = worst.kind, {language: worst.explain(language) for language in LANGUAGES}
-    sides = arrange_sides({fact: [*own.values()] for fact, own in known.items()}, unlike)
+    sides = arrange_sides(known, unlike)
     notices = [*tell_rows(sides), *remarks.values(), *table.notices]
     return replace(table, axes=axes or {}, is_fair=is_fair, sides=sides, notices=tuple(notices))
 
@@ -266,11 +262,8 @@ def read_policies_of_runs(folders: Sequence[Path], question: Question) -> Result
     silent = [x for x in names if all(measure in own.find(x).inapplicable for own in policies)]
     left = [[row for row in rows if row.policy not in silent] for rows in answers.values()]
     if not all(left):
-        raise EvaluationError(
-            f"{measure} applies to no policy of these runs",
-            got=silent,
-            fix="name another measure with --metric",
-        )
+        fix = "name another measure with --metric"
+        raise EvaluationError(f"{measure} applies to no policy of these runs", got=silent, fix=fix)
     kept = {_choose_policy(left, policies[0]), *silent}
     for name in {*names} - kept:
         own = [[r for r in x if (r.policy, r.split) == (name, question.split)] for x in left]
@@ -306,10 +299,8 @@ def _tabulate(
     name, split = question.measure, question.split
     known = [x for place in answers if (x := find_measure(name, read_measures(Path(place))))]
     if len({one.is_higher_better for one in known}) > 1:
-        raise EvaluationError(
-            f"more {name} is better in one run and less in another",
-            fix="evaluate all runs again with one version",
-        )
+        what = f"more {name} is better in one run and less in another"
+        raise EvaluationError(what, fix="evaluate all runs again with one version")
     measure, notices = known[0] if known else Measure(name, name, name), list[Statement]()
     if question.chosen and split == "test":
         told = {"keys": question.chosen, "measure": measure}
@@ -345,11 +336,9 @@ def _tabulate(
     for group in (own for here in facts.values() for own in here.values() if own[1:]):
         seeds = [one.facts.get(_SEED) for one in group]
         if len(set(seeds)) < len(seeds) or None in seeds:
-            raise EvaluationError(
-                "two of these runs have the same seed, or one does not say its own",
-                got=seeds,
-                fix="leave one of them out, or name the folder of each run once",
-            )
+            what = "two of these runs have the same seed, or one does not say its own"
+            fix = "leave one of them out, or name the folder of each run once"
+            raise EvaluationError(what, got=seeds, fix=fix)
         if unlike := [one.name for one in find_unlike(group, split)]:
             raise EvaluationError(
                 "these runs differ in more than the seed",
@@ -357,16 +346,9 @@ def _tabulate(
                 expected="runs of one recipe and config that differ in the seed only",
                 fix="give those of the other method as the other side of `groupwise compare`",
             )
-    looks = state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
-    table = ResultTable(
-        results=tuple(results),
-        title=question.title,
-        measure=measure,
-        split=split,
-        system_axis=question.system_axis,
-        notices=(*notices, *looks),
-    )
-    return table, facts
+    notices += state_most_looks((Path(one.folder), one.digest) for one in results if one.digest)
+    table = ResultTable(results=tuple(results), measure=measure, split=split, title=question.title)
+    return replace(table, system_axis=question.system_axis, notices=tuple(notices)), facts
 
 
 def find_unlike(runs: Sequence[RunFacts], split: str) -> list[Difference]:

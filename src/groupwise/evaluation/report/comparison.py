@@ -52,9 +52,8 @@ def tell_comparison(comparison: Comparison, *, language: Language = "en") -> Ite
 def list_findings(comparison: Comparison) -> Iterator[Statement]:
     """Yield what the numbers say; the same numbers say the same."""
     table, pairs, sign = comparison.table, comparison.pairs, comparison.table.measure.sign
-    known = [one for one in comparison.cells if one.value is not None]
-    if known and not table.axes:
-        reached = [(one.system, one.value) for one in known]
+    reached = [(one.system, one.value) for one in comparison.cells if one.value is not None]
+    if reached and not table.axes:
         values = {"measure": table.measure, "split": table.split, "reached": reached}
         yield Statement("finding.values", values)
     for pair in pairs[:MAX_PAIRS]:
@@ -127,8 +126,7 @@ class ComparisonLayout(Phrases):
         # Values of an axis are shown with the last part of its key.
         axis, names = self.table.system_axis.rpartition(".")[2], self.table.systems
         self.titles = {x: f"{axis} {x}" if axis else self.title_policy(x) for x in names}
-        cells = comparison.cells
-        self.cells = {x: [one for one in cells if one.system == x] for x in self.titles}
+        self.cells = {x: [one for one in comparison.cells if one.system == x] for x in names}
         self.axes = [self.title("axis", key.rpartition(".")[2]) for key in self.table.axes]
         self.lead = f"{self.title_measure(self.table.measure)} · {self.table.split}"
         against = " 对 " if language == "zh" else " against "
@@ -217,10 +215,8 @@ class ComparisonLayout(Phrases):
         """Yield a grid of values per system."""
         if self.table.axes:
             yield Block(self.say("grids_lead"))
-            yield self._lay_out_grids(
-                (self.titles[name], {one.cell: show_value(one) for one in cells})
-                for name, cells in self.cells.items()
-            )
+            shown = [{one.cell: show_value(one) for one in own} for own in self.cells.values()]
+            yield self._lay_out_grids(zip(self.titles.values(), shown, strict=True))
 
     def _lay_out_grids(self, shown: Iterable[tuple[str, Mapping[Coordinates, Cell]]]) -> Block:
         """Return grids with their titles, the last axis as columns."""
@@ -234,10 +230,7 @@ class ComparisonLayout(Phrases):
         return Block(tables=tuple(tables))
 
     def show_differences(self) -> Iterator[Block | Table]:
-        """Yield each pair's test and interval; of a grid means by axis, and every cell.
-
-        Beside a mean stands how it changes from the first to the last value of an axis of epochs.
-        """
+        """Yield each pair's test and interval; of a grid means by axis, trends, and every cell."""
         pairs, axes = self.comparison.pairs, self.table.axes
         if not pairs or not self.titles:  # a study may have no cell yet
             return
@@ -348,10 +341,7 @@ def show_points(value: float | None, note: str = "") -> Cell:
 
 
 def _show_trend(gaps: Sequence[Gap], place: int) -> Cell:
-    """Return how differences change from the first to the last epoch, on average over cells.
-
-    It is ``?`` where other cells of the first have run than of the last.
-    """
+    """Return the mean change from the first to the last epoch, ``?`` where other cells have run."""
     first, *_, last = dict.fromkeys(gap.cell[place] for gap in gaps)
     ends = [[gap.difference for gap in gaps if gap.cell[place] == x] for x in (first, last)]
     known = [(one, two) for one, two in zip(*ends, strict=True) if (one, two) != (None, None)]
