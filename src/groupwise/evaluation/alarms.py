@@ -31,8 +31,7 @@ KL_HISTORY, KL_FACTOR, KL_FLOOR = 10, 5.0, 0.1
 # The loss of SFT has to fall by this share (a LoRA of SmolLM2-135M went from 3.23 to 3.40 at 1e-5,
 # to 0.52 at 2e-4), unless it begins below so many nats: the rest may be noise in the labels.
 LOSS_FALL, LOSS_FLOOR = 0.03, 0.7
-# From here on SFT and looks end a training: a rate that falls in a line has done three quarters of
-# its work at half of the steps.
+# From here on SFT and looks end a training: a linear rate has done three quarters of its work.
 DUE_SHARE, DUE_STEPS = 0.5, 20
 _HIDDEN = re.compile(r"step|epoch|skipped_rows|heldout/(n|majority)|num_.*|reward/.*_std")
 SHARES = (
@@ -100,11 +99,6 @@ class History:
 
         shown = (key for key in self.series if not _HIDDEN.fullmatch(key))
         return [self.series[key] for key in sorted(shown, key=rank)]
-
-    def list_parts(self) -> list[str]:
-        """Return the names of the parts of the reward (``reward/NAME``), sorted."""
-        keys = (one.key for one in self.list_series() if one.key.startswith("reward/"))
-        return [key.removeprefix("reward/") for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

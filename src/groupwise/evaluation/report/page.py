@@ -73,6 +73,7 @@ class Table:
             raise ValueError(f"rows of {sorted(widths)} cells in the table {self.title!r}")
 
 
+MetricRow = tuple[str | Cell, Mapping[str, Metric | None]]
 Interval = tuple[str, str, float, float, float]
 """A row of a plot: its title, the numbers in words, a share or a difference, and its interval."""
 
@@ -204,11 +205,7 @@ def describe_metric(metric: Metric) -> str:
 
 
 def tabulate_metrics(
-    rows: Iterable[tuple[str | Cell, Mapping[str, Metric | None]]],
-    columns: Mapping[str, str],
-    *,
-    head: str,
-    title: str = "",
+    rows: Iterable[MetricRow], columns: Mapping[str, str], *, head: str, title: str = ""
 ) -> Table:
     """Return a row of metrics by measure for each policy or subset, with the most items of one.
 
@@ -239,7 +236,7 @@ def tabulate_policies(
     found: dict[str, dict[str, Metric]] = {}
     for metric in metrics:
         found.setdefault(metric.policy, {})[metric.measure] = metric
-    rows: list[tuple[Cell, Mapping[str, Metric]]] = []
+    rows: list[MetricRow] = []
     for name in phrases.policies.sort(found):
         known = phrases.policies.find(name)
         about = (words.mark_code(name), known.note_zh if phrases.language == "zh" else known.note)
@@ -301,8 +298,9 @@ def render_svg(plot: Plot) -> bytes:
                 axes.set_ylim(bottom=0)
         if any(title for title, *_ in plot.lines):
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            buffer := io.BytesIO(), format="svg", metadata={"Date": None, "Creator": None}
+        )
     return buffer.getvalue()
 
 

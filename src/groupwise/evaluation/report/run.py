@@ -247,7 +247,7 @@ class Report(Phrases):
 
     def lay_out(self) -> page.Page:
         """Return the page; a part that has nothing to show is left out."""
-        say, manifest, headline = self.say, self.manifest, self.headline
+        say, manifest, measure = self.say, self.manifest, self.headline
         sections: dict[bool, list[Part]] = {True: [], False: []}  # the first ones, the others
         for number, one in enumerate(self.sections, start=1):
             if one.language in (None, self.language):
@@ -255,14 +255,12 @@ class Report(Phrases):
                 sections[one.is_first].append(Part(f"section-{number}", one.title, blocks))
 
         def show(**parts: Blocks) -> list[Part]:
-            return [
-                Part(x, say(x, measure=headline), tuple(own)) for x, own in parts.items() if own
-            ]
+            return [Part(x, say(x, measure=measure), tuple(own)) for x, own in parts.items() if own]
 
         boxes: list[page.Box] = []
         if self.main:
-            metric = self.main[self.last][headline.name]
-            about = {"measure": headline, "policy": self.last, "split": self.split}
+            metric = self.main[self.last][measure.name]
+            about = {"measure": measure, "policy": self.last, "split": self.split}
             title = say("measure_of", value=page.describe_metric(metric), n=metric.n, **about)
             boxes.append(page.Box("findings", (), title, tuple(map(say, self.findings))))
         recipe, name = manifest.get("recipe"), self.folder.resolve().name
@@ -305,8 +303,9 @@ class Report(Phrases):
             metrics = [one for own in by_policy.values() for one in own.values()]
             names = dict.fromkeys([main, *(one.measure for one in metrics)])
             columns = {name: self._title(name) for name in names if not _PARTS.search(name)}
-            for name in columns.keys() & {predictions.REWARD.name, *log.list_parts()}:
-                columns[name] += say("is_rewarded")
+            for name in columns:
+                if name == predictions.REWARD.name or f"reward/{name}" in log.series:
+                    columns[name] += say("is_rewarded")
             blocks.append(Block(split, "heading"))
             if clusters := {one.cluster for one in self.predictions if one.split == split}:
                 digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
