@@ -298,9 +298,8 @@ def render_svg(plot: Plot) -> bytes:
                 axes.set_ylim(bottom=0)
         if any(title for title, *_ in plot.lines):
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
-        figure.savefig(
-            buffer := io.BytesIO(), format="svg", metadata={"Date": None, "Creator": None}
-        )
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
 

@@ -85,7 +85,6 @@ class Report(Phrases):
         self.metrics = read(_METRICS, read_metrics, [])
         compared = partial(predictions.read_as, shape=list[PairedComparison])
         self.comparisons = read("evaluate/comparisons.json", compared, [])
-        # What was found in the data and in the rewards.
         self.audits = {x: read(x, read_object, {}, is_due=x in _NEEDED) for x in _AUDITS}
         read_asked = partial(predictions.read_as, shape=predictions.Prompts)
         self.asked = read("evaluate/prompts.json", read_asked, predictions.Prompts(), is_due=False)
@@ -144,14 +143,14 @@ class Report(Phrases):
         for path in sorted(self.folder.glob("*/warnings.json")):
             rows[path.relative_to(self.folder).as_posix()] = read_json(path, list)
         for name, row in ((name, row) for name, found in rows.items() for row in found):
-            values: dict[str, Any] = {"message": str(row.get("message", row))}
-            values |= {"example": "", "accepted": ""}
-            levels, level = LEVELS, row.get("level")
-            if places := row.get("where"):
-                values["example"] = Statement("run.example", {"place": places[0]})
-            if row.get("accepted"):  # what a run was told to go on with is no footnote
-                values["accepted"] = Statement("run.accepted", {"name": row.get("name", "")})
-                levels = ("error", "warning")
+            accepted, places, level = map(row.get, ("accepted", "where", "level"))
+            waiver = Statement("run.accepted", {"name": row.get("name", "")})
+            values = {
+                "message": str(row.get("message", row)),
+                "example": Statement("run.example", {"place": places[0]}) if places else "",
+                "accepted": waiver if accepted else "",
+            }
+            levels = LEVELS[:2] if accepted else LEVELS  # what was accepted is no footnote
             yield Statement("run.found", values, level if level in levels else "warning", name)
         ended = (read_json(path, dict) for path in self.folder.glob("[!.]*/step.json"))
         packages = [found for one in ended if (found := one.get("packages"))]
