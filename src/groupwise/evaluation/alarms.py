@@ -31,7 +31,7 @@ KL_HISTORY, KL_FACTOR, KL_FLOOR = 10, 5.0, 0.1
 # The loss of SFT has to fall by this share (a LoRA of SmolLM2-135M went from 3.23 to 3.40 at 1e-5,
 # to 0.52 at 2e-4), unless it begins below so many nats: the rest may be noise in the labels.
 LOSS_FALL, LOSS_FLOOR = 0.03, 0.7
-# From here on SFT and looks end a training: a linear rate has done three quarters of its work.
+# From half of the steps on SFT and looks end a training: a linear rate has done 3/4 of its work.
 DUE_SHARE, DUE_STEPS = 0.5, 20
 _HIDDEN = re.compile(r"step|epoch|skipped_rows|heldout/(n|majority)|num_.*|reward/.*_std")
 SHARES = (
