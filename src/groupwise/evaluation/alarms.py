@@ -25,18 +25,13 @@ AlarmName = Literal[
 WINDOW = 5  # rows that "the start" and "now" are means of
 ENTROPY_SHARE, INVALID_SHARE, DEAD_SHARE = 0.2, 0.2, 0.999
 SOLVED_REWARD = 0.98  # from this mean on nothing is left to try, and low entropy is right
-# Groups in each of which all completions earned the same: of as many without exception it is at
-# most one in twenty that differs (95 %, rule of three).
-BARREN_GROUPS = 60
+BARREN_GROUPS = 60  # none of which differed: at most one in twenty does (95 %, rule of three)
 # KL in nats above so many times the median of the rows before; half of these must be there.
 KL_HISTORY, KL_FACTOR, KL_FLOOR = 10, 5.0, 0.1
-# The loss of SFT has to fall by this share, unless it begins below so many nats, where a token has
-# more than half of the probability and the rest may be noise in the labels. Measured on
-# SmolLM2-135M with answers of one word: at 1e-5 a LoRA went from 3.23 to 3.40 in 38 steps, at 2e-4
-# to 0.52.
+# The loss of SFT has to fall by this share (a LoRA of SmolLM2-135M went from 3.23 to 3.40 at 1e-5,
+# to 0.52 at 2e-4), unless it begins below so many nats: the rest may be noise in the labels.
 LOSS_FALL, LOSS_FLOOR = 0.03, 0.7
-# From here on SFT and looks end a training: a rate that falls in a line has done three quarters of
-# its work at half of the steps.
+# From half of the steps on SFT and looks end a training: a linear rate has done 3/4 of its work.
 DUE_SHARE, DUE_STEPS = 0.5, 20
 _HIDDEN = re.compile(r"step|epoch|skipped_rows|heldout/(n|majority)|num_.*|reward/.*_std")
 SHARES = (
@@ -75,7 +70,7 @@ class History:
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.last_step = 0
         self.facts: Mapping[str, Any] | None = None
-        points: dict[str, list[tuple[int, float]]] = {}
+        points: dict[str, tuple[list[int], list[float]]] = {}
         for row in rows:
             if not isinstance(step := row.get("step"), int):
                 continue
@@ -85,11 +80,10 @@ class History:
             for key, value in row.items():
                 is_number = isinstance(value, int | float) and not isinstance(value, bool)
                 if is_number and math.isfinite(value):
-                    points.setdefault(key, []).append((step, float(value)))
-        self.series = {
-            key: Series(key, tuple(step for step, _ in own), tuple(value for _, value in own))
-            for key, own in points.items()
-        }
+                    steps, values = points.setdefault(key, ([], []))
+                    steps.append(step)
+                    values.append(float(value))
+        self.series = {key: Series(key, tuple(x), tuple(y)) for key, (x, y) in points.items()}
         self.is_rewarded, self.is_empty = "reward" in self.series, not self.series
 
     def read(self, key: str) -> Series:
@@ -105,11 +99,6 @@ class History:
 
         shown = (key for key in self.series if not _HIDDEN.fullmatch(key))
         return [self.series[key] for key in sorted(shown, key=rank)]
-
-    def list_parts(self) -> list[str]:
-        """Return the names of the parts of the reward (``reward/NAME``), sorted."""
-        keys = (one.key for one in self.list_series() if one.key.startswith("reward/"))
-        return [key.removeprefix("reward/") for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

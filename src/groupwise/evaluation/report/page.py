@@ -73,20 +73,18 @@ class Table:
             raise ValueError(f"rows of {sorted(widths)} cells in the table {self.title!r}")
 
 
+MetricRow = tuple[str | Cell, Mapping[str, Metric | None]]
 Interval = tuple[str, str, float, float, float]
 """A row of a plot: its title, the numbers in words, a share or a difference, and its interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Lines over steps or a row for each interval, drawn when the page is written.
-
-    With several lines each needs a title.
-    """
+    """Lines over steps or a row for each interval, drawn when the page is written."""
 
     name: str  # its file without an ending
     title: str
-    lines: tuple[tuple[str, Series, str], ...] = ()  # each with its title and its colour
+    lines: tuple[tuple[str, Series, str], ...] = ()  # titles (where several), values, colours
     axis: str = ""  # what steps, or values of intervals, are called
     are_shares: bool = False  # of which the axis ends at 1
     intervals: tuple[Interval, ...] = ()  # in place of lines
@@ -99,9 +97,8 @@ class Plot:
     @property
     def alt(self) -> str:
         """Its content in words: the first and the last value of each line, or every interval."""
-        values = [(title, series.values) for title, series, _ in self.lines]
-        ends = [(x, *map(words.format_plain, (y[0], y[-1]))) for x, y in values]
-        told = [f"{x} {first} → {last}".strip() for x, first, last in ends]
+        form = words.format_plain
+        told = [f"{x} {form(y.values[0])} → {form(y.values[-1])}".strip() for x, y, _ in self.lines]
         told += [f"{title} {text}" for title, text, *_ in self.intervals]
         return f"{self.title}: {'; '.join(told)}"
 
@@ -191,13 +188,10 @@ class Section:
     language: Language | None = None  # of the reports that it is for; None: of all
 
 
-_SECTIONS = TypeAdapter(tuple[Section, ...])
-
-
 def write_sections(path: Path, sections: Iterable[Section]) -> None:
     """Replace ``path`` by a JSON list of sections."""
-    rows = _SECTIONS.dump_python(tuple(sections), mode="json", exclude_defaults=True)
-    write_json(path, rows)
+    shape = TypeAdapter(tuple[Section, ...])
+    write_json(path, shape.dump_python(tuple(sections), mode="json", exclude_defaults=True))
 
 
 def read_sections(path: Path) -> tuple[Section, ...]:
@@ -211,11 +205,7 @@ def describe_metric(metric: Metric) -> str:
 
 
 def tabulate_metrics(
-    rows: Iterable[tuple[str | Cell, Mapping[str, Metric | None]]],
-    columns: Mapping[str, str],
-    *,
-    head: str,
-    title: str = "",
+    rows: Iterable[MetricRow], columns: Mapping[str, str], *, head: str, title: str = ""
 ) -> Table:
     """Return a row of metrics by measure for each policy or subset, with the most items of one.
 
@@ -246,7 +236,7 @@ def tabulate_policies(
     found: dict[str, dict[str, Metric]] = {}
     for metric in metrics:
         found.setdefault(metric.policy, {})[metric.measure] = metric
-    rows: list[tuple[Cell, Mapping[str, Metric]]] = []
+    rows: list[MetricRow] = []
     for name in phrases.policies.sort(found):
         known = phrases.policies.find(name)
         about = (words.mark_code(name), known.note_zh if phrases.language == "zh" else known.note)
@@ -270,7 +260,6 @@ def render_svg(plot: Plot) -> bytes:
     """Return an SVG whose text stays text; the same plot gives the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
     from scipy.ndimage import uniform_filter1d
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
@@ -281,8 +270,7 @@ def render_svg(plot: Plot) -> bytes:
         form = partial(words.format_points, decimals=0) if num else words.format_plain
         if plot.are_shares:
             form = partial(words.format_share, decimals=0)
-        formatter = FuncFormatter(lambda value, _: form(value))
-        (axes.xaxis if num else axes.yaxis).set_major_formatter(formatter)
+        (axes.xaxis if num else axes.yaxis).set_major_formatter(lambda value, _: form(value))
         if num:
             values, lows, highs = np.array([ends for _, _, *ends in plot.intervals]).T
             look = {"color": PALETTE[0], "lw": 1.6, "ms": 4.5, "capsize": 2.5, "fmt": "o"}

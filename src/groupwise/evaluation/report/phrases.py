@@ -78,17 +78,15 @@ def format_coefficient(value: float) -> str:
 
 def format_metric(metric: "Metric") -> tuple[str, str]:
     """Format a metric's value and interval as its kind: a time, a score, points or a share."""
-    name, form = metric.measure, format_share
+    name, form, between = metric.measure, format_coefficient, f"{NBSP}to{NBSP}"
     if name.endswith("_s"):
-        form = format_duration
-    elif name in ("brier", "ece", "kappa", "people_alpha"):
-        form = format_coefficient
+        form, between = format_duration, DASH
     elif name == "length_bias":
         form = format_points
-    if form is format_share:
-        return form(metric.value), format_share_interval(metric.low, metric.high)
-    is_signed = name in ("kappa", "people_alpha", "length_bias")
-    between = f"{NBSP}to{NBSP}" if is_signed else DASH
+    elif name in ("brier", "ece"):
+        between = DASH
+    elif name not in ("kappa", "people_alpha"):
+        return format_share(metric.value), format_share_interval(metric.low, metric.high)
     return form(metric.value), between.join((form(metric.low), form(metric.high)))
 
 

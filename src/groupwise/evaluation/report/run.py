@@ -31,12 +31,7 @@ from groupwise.evaluation.report import page, phrases
 from groupwise.evaluation.report.page import Block, Cell, Part, Table
 from groupwise.evaluation.report.phrases import LEVELS, Phrases, Statement, format_count
 from groupwise.evaluation.results import read_measures, state_looks
-from groupwise.evaluation.statistics import (
-    FEW_CARRYING,
-    MAX_INVALID_RATE,
-    MIN_CLUSTERS,
-    MIN_ITEMS,
-)
+from groupwise.evaluation.statistics import FEW_CARRYING, MAX_INVALID_RATE, MIN_CLUSTERS, MIN_ITEMS
 
 T = TypeVar("T")
 _METRICS, _PREDICTIONS = "evaluate/metrics.json", "evaluate/predictions.jsonl"
@@ -62,7 +57,7 @@ def write_report(run_folder: Path, *, language: Language = "en") -> tuple[Path, 
     return page.write_page(Report(run_folder, language).lay_out(), run_folder, name="report")
 
 
-class Report:
+class Report(Phrases):
     """What the folder of a run holds, what is to be said of it, and its page in one language.
 
     What is not there is empty, and its file is named in ``absent``. No folder and a file that
@@ -83,15 +78,13 @@ class Report:
             return default
 
         read_object, read_list = partial(read_json, kind=dict), partial(read_json, kind=list)
-        self.policies, self.measures = predictions.read_policies(folder), read_measures(folder)
-        self.phrases = Phrases(language, policies=self.policies)
-        self.say, self.title_policy = self.phrases.say, self.phrases.title_policy
+        super().__init__(language, policies=predictions.read_policies(folder))
+        self.measures = read_measures(folder)
         self.manifest = read("manifest.json", read_manifest, {})
         self.predictions = read(_PREDICTIONS, predictions.read_predictions, [])
         self.metrics = read(_METRICS, read_metrics, [])
         compared = partial(predictions.read_as, shape=list[PairedComparison])
         self.comparisons = read("evaluate/comparisons.json", compared, [])
-        # What was found in the data and in the rewards.
         self.audits = {x: read(x, read_object, {}, is_due=x in _NEEDED) for x in _AUDITS}
         read_asked = partial(predictions.read_as, shape=predictions.Prompts)
         self.asked = read("evaluate/prompts.json", read_asked, predictions.Prompts(), is_due=False)
@@ -114,9 +107,8 @@ class Report:
         name, rank = self.headline.name, self.policies.rank
         headed = {(one.split, one.policy) for one in self.metrics if one.measure == name}
         metrics = [one for one in self.metrics if (one.split, one.policy) in headed]
-        metrics.sort(key=lambda one: (one.split != "test", one.split, rank(one.policy)))
         self.by_split: dict[str, dict[str, dict[str, Metric]]] = {}
-        for one in metrics:
+        for one in sorted(metrics, key=lambda x: (x.split != "test", x.split, rank(x.policy))):
             self.by_split.setdefault(one.split, {}).setdefault(one.policy, {})[one.measure] = one
         # What details are about: a split, its metrics and answers, and its last policy, with 1, 0
         # or -1 for each that it is clearly better, not told apart or clearly worse than.
@@ -133,9 +125,9 @@ class Report:
         self.looks = [one for digest in digests for one in state_looks(folder, digest)]
         told = [*self._tell_files(), *self._tell_items(), *self._tell_answers()]
         told += [one for one in self.looks if one.level == "warning"]
+        told.sort(key=lambda one: LEVELS.index(one.level))
         self.remarks = [one for one in told if one.level == "info" and one.source in _AUDITS]
-        told = [one for one in told if one not in self.remarks]
-        self.notices = sorted(told, key=lambda one: LEVELS.index(one.level))
+        self.notices = [one for one in told if one not in self.remarks]
         self.findings = list(self._list_findings()) if self.main else []
 
     def define(self, name: str) -> Measure:
@@ -143,27 +135,23 @@ class Report:
         return predictions.find_measure(name, self.measures) or Measure(name, name, name)
 
     def _tell_files(self) -> Iterator[Statement]:
-        """Yield what is missing, what audits found and steps warn of, unlike packages, and alarms.
-
-        Faults of the rewards that a run was told to go on with are errors, not footnotes.
-        """
+        """Yield what is missing, audits found and steps warn of, unlike packages, and alarms."""
         if self.absent:
             is_whole = self.are_checked and not _NEEDED.intersection(self.absent)
-            level = "info" if is_whole else "warning"
-            yield Statement("run.absent", {"names": self.absent}, level)
+            yield Statement("run.absent", {"names": self.absent}, "info" if is_whole else "warning")
         rows = {name: audit.get("findings", []) for name, audit in self.audits.items()}
         for path in sorted(self.folder.glob("*/warnings.json")):
             rows[path.relative_to(self.folder).as_posix()] = read_json(path, list)
         for name, row in ((name, row) for name, found in rows.items() for row in found):
-            is_accepted, level = bool(row.get("accepted")), row.get("level", "warning")
-            accepted, places = {"name": row.get("name", "")}, row.get("where", ())
+            accepted, places, level = map(row.get, ("accepted", "where", "level"))
+            waiver = Statement("run.accepted", {"name": row.get("name", "")})
             values = {
                 "message": str(row.get("message", row)),
                 "example": Statement("run.example", {"place": places[0]}) if places else "",
-                "accepted": Statement("run.accepted", accepted) if is_accepted else "",
+                "accepted": waiver if accepted else "",
             }
-            level = "warning" if (is_accepted and level == "info") or level not in LEVELS else level
-            yield Statement("run.found", values, level, name)
+            levels = LEVELS[:2] if accepted else LEVELS  # what was accepted is no footnote
+            yield Statement("run.found", values, level if level in levels else "warning", name)
         ended = (read_json(path, dict) for path in self.folder.glob("[!.]*/step.json"))
         packages = [found for one in ended if (found := one.get("packages"))]
         for name in sorted({name for one in packages for name in one}):
@@ -178,7 +166,6 @@ class Report:
                 yield Statement("run.alarm", values, alarm.level, f"{name}/metrics.jsonl")
 
     def _tell_items(self) -> Iterator[Statement]:
-        """Yield where numbers are not of the same items, and where these are few."""
         for split in sorted({split for split, _ in self.items} | set(self.by_split)):
             here = [rows for key, rows in self.items.items() if key[0] == split]
             digests = {one.split_digest for one in self.metrics if one.split == split}
@@ -227,12 +214,7 @@ class Report:
                 yield Statement("run.same_answers", values, "warning", _PREDICTIONS)
 
     def _list_doubts(self) -> Iterator[Statement]:
-        """Yield what speaks against using the last policy.
-
-        It is not clearly above the best baseline (of which one is the majority), it answers
-        everything alike, it is not clearly better than the base before any training, or a policy
-        that it was trained from is clearly better.
-        """
+        """Yield what speaks against using the last policy: what it lacks, or who was as good."""
         about = {"policy": self.last, "split": self.split}.items()
         found = [one for one in self.notices if one.kind in ("run.not_above", "run.constant")]
         yield from (one for one in found if about <= one.values.items())
@@ -242,7 +224,6 @@ class Report:
                 yield Statement("run.doubt", {"policy": self.last, "other": one.name})
 
     def _list_findings(self) -> Iterator[Statement]:
-        """Yield what is known of the last policy; what is not there is left out."""
         for kind, gain in (("run.above", 1), ("run.below", -1), ("run.close", 0)):
             others: list[Statement] = []
             for one in [one for one in self.pairs if self.gains[one.policy_a] == gain]:
@@ -251,10 +232,9 @@ class Report:
                 others.append(Statement("run.other", values))
             if others:
                 yield Statement(kind, {"policy": self.last, "others": others})
-        shown = (one for one in self.comparisons if judge_difference(one, self.define(one.measure)))
-        carrying = [one.num_carrying for one in shown if one.num_carrying is not None]
-        few = [num for num in carrying if num < FEW_CARRYING]
-        if few:
+        clear = (one for one in self.comparisons if judge_difference(one, self.define(one.measure)))
+        carrying = [one.num_carrying for one in clear if one.num_carrying is not None]
+        if few := [num for num in carrying if num < FEW_CARRYING]:
             yield Statement("run.rests_on_few", {"num_clear": len(few), "num": round(min(few))})
         values = {name: own[self.headline.name].value for name, own in self.main.items()}
         baselines = [name for name in values if self.policies.is_baseline(name)]
@@ -266,21 +246,20 @@ class Report:
 
     def lay_out(self) -> page.Page:
         """Return the page; a part that has nothing to show is left out."""
-        say, manifest, headline = self.say, self.manifest, self.headline
+        say, manifest, measure = self.say, self.manifest, self.headline
         sections: dict[bool, list[Part]] = {True: [], False: []}  # the first ones, the others
         for number, one in enumerate(self.sections, start=1):
-            if one.language in (None, self.phrases.language):
+            if one.language in (None, self.language):
                 blocks = (*([Block(one.text)] if one.text else []), *one.tables)
                 sections[one.is_first].append(Part(f"section-{number}", one.title, blocks))
 
         def show(**parts: Blocks) -> list[Part]:
-            titles = {name: say(name, measure=headline) for name in parts}
-            return [Part(name, titles[name], tuple(own)) for name, own in parts.items() if own]
+            return [Part(x, say(x, measure=measure), tuple(own)) for x, own in parts.items() if own]
 
         boxes: list[page.Box] = []
         if self.main:
-            metric = self.main[self.last][headline.name]
-            about = {"measure": headline, "policy": self.last, "split": self.split}
+            metric = self.main[self.last][measure.name]
+            about = {"measure": measure, "policy": self.last, "split": self.split}
             title = say("measure_of", value=page.describe_metric(metric), n=metric.n, **about)
             boxes.append(page.Box("findings", (), title, tuple(map(say, self.findings))))
         recipe, name = manifest.get("recipe"), self.folder.resolve().name
@@ -291,7 +270,7 @@ class Report:
         return page.Page(
             title=f"{recipe} · {name}" if recipe and recipe != name else name,
             lead=say("started", version=version, **known),
-            language=self.phrases.language,
+            language=self.language,
             notices=tuple(page.Notice(one.level, say(one), one.source) for one in self.notices),
             checked=say("run_checked"),
             boxes=tuple(boxes),
@@ -310,31 +289,32 @@ class Report:
         """Return what a measure is called, with the field and the value of a slice."""
         whole, _, part = name.partition("[")
         field, _, value = part.removesuffix("]").partition("=")
-        title = self.phrases.title_measure(self.define(whole))
+        title = self.title_measure(self.define(whole))
         if field in (predictions.NEAR_DUPLICATE, predictions.SEEN):
             value = self.say(value)
-        return f"{title} · {self.phrases.title('field', field)}: {value}" if part else title
+        return f"{title} · {self.title('field', field)}: {value}" if part else title
 
     def _headline(self) -> Blocks:
         """Return what was measured of every policy by split; of the main one also its parts."""
         main, say, blocks = self.headline.name, self.say, Blocks()
         log = self.logs.get(self.policies.find(self.last).step or "", History())
         for split, by_policy in self.by_split.items():
-            names = dict.fromkeys([main, *(name for own in by_policy.values() for name in own)])
-            columns = {name: self._title(name) for name in names if not _PARTS.search(name)}
-            for name in columns.keys() & {predictions.REWARD.name, *log.list_parts()}:
-                columns[name] += say("is_rewarded")
             metrics = [one for own in by_policy.values() for one in own.values()]
-            table = page.tabulate_policies(metrics, columns, phrases=self.phrases)
-            clusters = {one.cluster for one in self.predictions if one.split == split}
-            digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
-            lead = Block(say("headline_lead", num_clusters=len(clusters), digests=digests))
-            # Without predictions nobody knows the clusters.
-            blocks += [Block(split, "heading"), *([lead] if clusters else []), table]
+            names = dict.fromkeys([main, *(one.measure for one in metrics)])
+            columns = {name: self._title(name) for name in names if not _PARTS.search(name)}
+            for name in columns:
+                if name == predictions.REWARD.name or f"reward/{name}" in log.series:
+                    columns[name] += say("is_rewarded")
+            blocks.append(Block(split, "heading"))
+            if clusters := {one.cluster for one in self.predictions if one.split == split}:
+                digests = sorted({own[main].split_digest[:8] for own in by_policy.values()})
+                lead = say("headline_lead", num_clusters=len(clusters), digests=digests)
+                blocks.append(Block(lead))
+            blocks.append(page.tabulate_policies(metrics, columns, phrases=self))
         if self.main:
-            values = [(self.title_policy(name), own[main]) for name, own in self.main.items()]
             intervals = tuple(
-                (title, page.describe_metric(x), x.value, x.low, x.high) for title, x in values
+                (self.title_policy(x.policy), page.describe_metric(x), x.value, x.low, x.high)
+                for x in (own[main] for own in self.main.values())
             )
             title = f"{self._title(main)} · {self.split}"
             plot = page.Plot("headline", title, are_shares=True, intervals=intervals)
@@ -352,7 +332,7 @@ class Report:
         # Open answers are as many as items: a row for each shows nothing.
         if 2 <= len(labels) <= MAX_LABELS:
             title = say("confusion", policy=self.last, split=self.split)
-            blocks.append(page.tabulate_confusion(title, items, labels, self.phrases))
+            blocks.append(page.tabulate_confusion(title, items, labels, self))
         return blocks
 
     def _comparisons(self) -> Blocks:
@@ -360,19 +340,18 @@ class Report:
         for one in self.comparisons:
             measure = self.define(one.measure)
             kind = _VERDICTS[judge_difference(one, measure)]
-            points = phrases.format_points(one.difference)
-            ends, tag = self.phrases.interval(one.low, one.high), self.say(f"verdict.{kind}")
-            of = "" if measure is ACCURACY else self.phrases.name_measure(measure)
+            ends, tag = self.interval(one.low, one.high), self.say(f"verdict.{kind}")
+            of = "" if measure is ACCURACY else self.name_measure(measure)
             row = (
                 Cell(self.title_policy(one.policy_b), one.split if len(self.by_split) > 1 else ""),
                 Cell(self.title_policy(one.policy_a), of),
-                Cell(points, ends, tag=tag, tag_kind=kind),
+                Cell(phrases.format_points(one.difference), ends, tag=tag, tag_kind=kind),
                 *map(phrases.format_p_cell, (one.p_value_holm, one.p_value_clustered)),
                 *(" : ".join(map(format_count, one.count_wins(measure))), format_count(one.n)),
             )
             rows.append(row)
         names = ("policy", "against", "points", "p_holm", "p_by_clusters", "won_lost", "n_items")
-        table = Table("", self.phrases.say_each(*names), tuple(rows), num_heads=2)
+        table = Table("", self.say_each(*names), tuple(rows), num_heads=2)
         return [Block(self.say("comparisons_lead")), table] if rows else []
 
     def _training(self) -> Blocks:
@@ -381,7 +360,7 @@ class Report:
         colors = dict(zip(self.logs, cycle(page.PALETTE), strict=False))
         found = [(step, one) for step, log in self.logs.items() for one in log.list_series()]
         for key in dict.fromkeys(one.key for _, one in found):
-            kind, title = key.partition("/")[0], title_series(key, self.phrases).strip()
+            kind, title = key.partition("/")[0], title_series(key, self).strip()
             title = say("reward_part", name=title) if key.startswith("reward/") else title
             lines = tuple(
                 (self.title_policy(step), one, colors[step])
@@ -406,7 +385,6 @@ class Report:
         return value if value is None or self.headline.is_higher_better else 1 - value
 
     def _mistakes(self) -> Blocks:
-        """Return the most confident mistakes of the last policy, and what it was before said."""
         before = self.policies.find(self.last).trained_from or ""
         earlier = {one.example_id: one for one in self.answers.get(before, ())}
         rates = [(self._rate(one), one) for one in self.answers.get(self.last, ())]
@@ -433,13 +411,13 @@ class Report:
             told += [phrases.format_share(x) for x in [own.confidence] if x is not None]
             if self.headline is not ACCURACY:
                 told = [phrases.format_share(own.scores.get(self.headline.name))]
-            text = f"{self.title_policy(own.policy)}: {self.phrases.join(told)}"
+            text = f"{self.title_policy(own.policy)}: {self.join(told)}"
             pills.append(("truth" if self._rate(own) == 1 else "wrong", text))
             text = shorten(own.text, predictions.MAX_TEXT)
-            reason = f" ({self.phrases.translate(own.reason)})" if own.reason else ""
+            reason = f" ({self.translate(own.reason)})" if own.reason else ""
             said.append(say("policy_said", policy=own.policy, text=text) + reason)
         said.append(say("where", cluster=one.cluster, item=one.example_id[:8]))
-        remark = marks.get("remark", {}).get(self.phrases.language)
+        remark = marks.get("remark", {}).get(self.language)
         boxes = [(kind, box) for kind in ("reference", "answer") for box in marks.get(kind, ())]
         return page.Card(
             title=shorten(task, predictions.MAX_TEXT) if isinstance(task, str) else say("no_task"),
@@ -451,7 +429,6 @@ class Report:
         )
 
     def _prompt(self) -> Blocks:
-        """Return one prompt as the model sees it, where the run knows it."""
         asked, say = self.asked, self.say
         lead = say("prompt_lead", item=asked.item[:8], split=self.split)
         lead += f" {say('with_pictures', names=asked.pictures)}" if asked.pictures else ""
@@ -463,7 +440,7 @@ class Report:
         if audit.get("num_rows") is not None:
             drops: Mapping[str, Any] = audit.get("drops") or {}
             counts = drops.get("counts", {}).items()
-            why = [f"{self.phrases.translate(key)} {format_count(num)}" for key, num in counts]
+            why = [f"{self.translate(key)} {format_count(num)}" for key, num in counts]
             told = {"num": audit["num_rows"], "dropped": drops.get("total", 0)}
             blocks.append(Block(say("rows_read", why=why or [say("none")], **told)))
         points = tuple(map(say, self.remarks))
@@ -471,37 +448,26 @@ class Report:
         return [*blocks, *(Block(say(one)) for one in self.looks)]
 
     def _next(self) -> Blocks:
-        """Return the commands to go on with, as far as they exist for the run's recipe.
-
-        A policy that is not shown to be of use is not offered for use.
-        """
+        """Return the commands to go on with; a policy in doubt is not offered for use."""
         say, name = self.say, self.folder.resolve().name
         run = shlex.quote(name if not name.startswith("-") else f"./{name}")
         lines = [line.format(run=run) for verb, line in _COMMANDS.items() if verb in self.verbs]
-        for doubt in [*self._list_doubts()][:1] if lines else ():
+        if lines and (doubt := next(self._list_doubts(), None)):
             lead = Block(say("next_doubt", policy=self.last, why=doubt), "plain")
-            points = self.phrases.say_each("next_mistakes", "next_rows", "next_teach")
-            return [lead, Block(points=points)]
+            return [lead, Block(points=self.say_each("next_mistakes", "next_rows", "next_teach"))]
         return [Block(say("next_lead")), Block("\n".join(lines), "verbatim")] if lines else []
 
 
 def judge_difference(one: PairedComparison, measure: Measure = ACCURACY) -> int:
-    """Return 1 or -1 where b is clearly better or worse than a, 0 where neither is shown.
-
-    Clear means: the interval does not contain 0 and the p-value adjusted by Holm's method,
-    with clusters as the unit, is below 0.05.
-    """
+    """Return 1 or -1 where b is clearly better or worse than a, 0 where neither is shown."""
     if one.p_value_holm >= 0.05 or one.low <= 0 <= one.high:
         return 0
     return 1 if measure.sign * one.difference > 0 else -1
 
 
 def _find_picture(one: Prediction, folder: Path) -> Path | None:
-    """Return the first picture, named from the run's folder or from here; None if it is gone.
-
-    Rows may come from anybody, and a report may go to anybody: a file outside the run is shown
-    only if it is the very one that the run asked about.
-    """
+    """Return the first picture, named from the run's folder or from here; None if it is gone."""
+    # Rows come from anybody: a file outside the run is shown only if the run asked about it.
     asked = one.picture_digests[:1]
     for path in (path for name in one.pictures[:1] for path in (folder / name, Path(name))):
         with suppress(OSError, ValueError):  # such as a name that is too long
@@ -511,10 +477,7 @@ def _find_picture(one: Prediction, folder: Path) -> Path | None:
 
 
 def choose_mistakes(wrong: Sequence[tuple[float, Prediction]]) -> list[Prediction]:
-    """Return the worst and most confident mistakes by their rate, one for each picture.
-
-    Wrong labels come before invalid answers, and those without a known confidence last.
-    """
+    """Return the worst and most confident mistakes by their rate, one for each picture."""
     firsts: dict[object, Prediction] = {}
     ranked = sorted(wrong, key=lambda x: (x[0], x[1].predicted is None, -(x[1].confidence or 0)))
     for _, one in ranked:
