@@ -215,10 +215,7 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What one policy reached on each item of a split: the rows of one measure.
-
-    There is at least one item, else it is an EvaluationError.
-    """
+    """What one policy reached on each item of a split: one row or more of a measure."""
 
     measure: str  # whose mean this is, such as ``accuracy``
     split: str
@@ -354,9 +351,6 @@ def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
 
 
 def read_policies(run: Path) -> Policies:
-    """Return the policies of a run; of one that did not write them nothing is known.
-
-    Errors are those of ``read_as``.
-    """
+    """Return the policies of a run; of one that did not write them nothing is known."""
     path = run / POLICIES_FILE
     return Policies(read_as(path, tuple[RunPolicy, ...])) if path.is_file() else Policies()
