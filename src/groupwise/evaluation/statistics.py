@@ -178,11 +178,9 @@ def widen_balanced(
         drawn = clustered_ratio(ones * value, ones, clusters) or drawn
     if all(0.0 < recall < 1.0 for recall, _ in recalls):
         return drawn
-    below = np.array([recall - ends[0] for recall, ends in recalls])
-    above = np.array([ends[1] - recall for recall, ends in recalls])
-    low = value - float(np.sqrt((below**2).sum())) / len(recalls)
-    high = value + float(np.sqrt((above**2).sum())) / len(recalls)
-    return max(0.0, min(drawn[0], low)), min(1.0, max(drawn[1], high))
+    gaps = zip(*((recall - low, high - recall) for recall, (low, high) in recalls), strict=True)
+    below, above = (math.sqrt(np.square(side).sum()) / len(recalls) for side in gaps)
+    return max(0.0, min(drawn[0], value - below)), min(1.0, max(drawn[1], value + above))
 
 
 def bound_clustered(
