@@ -145,10 +145,7 @@ def read_facts(
 
 
 def read_record(folder: Path) -> tuple[list[Manifest], dict[str, Marker]]:
-    """Return every start of a run, the last one last, and what each step left as it ended.
-
-    A start that was changed is refused, as is a file that is damaged.
-    """
+    """Return every start of a run, the last one last, and what each step left as it ended."""
     history, single = folder / "history.jsonl", folder / "manifest.json"
     if not single.is_file():
         raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
@@ -224,11 +221,9 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """``aspect/key``, as facts are called."""
         return f"{self.aspect}/{self.key}"
 
     def explain(self, language: Language = "en") -> str:
-        """Return the sentence in a language."""
         known = {"key": self.key, "runs": ", ".join(self.lacking), **self.words}
         return RULES["reasons"][self.reason][language].format(**known)
 
@@ -253,9 +248,8 @@ def check_fairness(
     """Hold two or more runs together: every difference, their items, and what is too much the same.
 
     ``factors`` are what is compared: keys or sections of the config (``grpo.beta``), or aspects
-    (``data``, ``policy``); what follows from it is intended, too. Fewer than two runs, the same
-    policy of the same folder twice, a run without items in the split, a name in ``factors`` that no
-    run has, or damaged weights are an EvaluationError.
+    (``data``, ``policy``). Fewer than two runs, a policy of a folder twice, damaged weights, and
+    what ``find_differences`` refuses are an EvaluationError.
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")
@@ -388,8 +382,7 @@ def _is_in(key: str, section: str) -> bool:
 def _list_unlike(runs: Sequence[RunFacts]) -> Iterator[Difference]:
     """Yield the facts that differ or that only some runs have recorded.
 
-    What some run lacks as a whole (a section that is null elsewhere, a step) is one value. What a
-    file would say is held together among the runs that have it; its absence is a fact of its own.
+    What some run lacks as a whole is one value: a section that is null there, a step, a file.
     """
     settings = {name for run in runs for name in run.facts if name.startswith("config/")}
     whole = {one for one in settings if any(other.startswith(f"{one}.") for other in settings)}

@@ -1,8 +1,7 @@
 """Metrics: one number per policy, split and name, each with its interval, n and split digest.
 
-Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0. First the values of a
-measure item by item, by which policies are compared, then the metrics of whole splits, last what
-labels say. An invalid answer is never one of the labels.
+Names are ``POLICY/METRIC``. What cannot be computed is left out and never 0; an invalid answer is
+never one of the labels.
 """
 
 import json
@@ -72,9 +71,8 @@ def list_measures(rows: Sequence[Prediction]) -> Means:
     for label in labels if len(labels) <= MAX_LABELS else ():
         found[f"recall:{label}"] = f"recall:{label}", rows
     for field in sorted({name for item in rows for name in item.fields}):
-        values = [item.fields[field] for item in rows if field in item.fields]
-        parts = _group_by(field, rows)
-        if all(isinstance(x, str | int | None) for x in values) and len(parts) <= MAX_SLICES:
+        is_plain = all(isinstance(item.fields.get(field), str | int | None) for item in rows)
+        if is_plain and len(parts := _group_by(field, rows)) <= MAX_SLICES:
             found |= _find_means(parts)
     return found
 
@@ -88,9 +86,8 @@ def _group_by(field: str, rows: Iterable[Prediction]) -> dict[str, Sequence[Pred
 
 
 def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> Means:
-    """Return the means of all items (part ""), or of parts, of which only whole pairs count."""
     found: Means = {}
-    for part, rows in parts.items():
+    for part, rows in parts.items():  # "" is all items; of a part only whole pairs count
         halves = Counter((one.policy, one.split, one.pair) for one in rows if one.pair)
         pairs = [one for one in rows if halves[one.policy, one.split, one.pair] > bool(part)]
         names = ["accuracy", "invalid_rate"] if _have_truths(rows) else ["invalid_rate"]
@@ -101,7 +98,6 @@ def _find_means(parts: Mapping[str, Sequence[Prediction]]) -> Means:
 
 
 def _have_truths(rows: Iterable[Prediction]) -> bool:
-    """Return whether answers can be right or wrong: some item has a truth."""
     return any(item.label is not None for item in rows)
 
 
@@ -140,9 +136,12 @@ def _collect_items(rows: Sequence[Prediction], measure: str) -> Items:
     units: list[tuple[str, str, str | None, str | None, float]] = []
     pairs: dict[str, list[Prediction]] = {}
     for item in rows:
+        known = {"accuracy": item.is_correct, "invalid_rate": item.predicted is None, **item.scores}
+        if item.label is not None:
+            known[f"recall:{item.label}"] = item.is_correct
         if measure == "pair_accuracy":
             pairs.setdefault(item.pair, []).append(item)
-        elif (value := _score(item, measure)) is not None:
+        elif (value := known.get(measure)) is not None:
             units.append((item.example_id, item.cluster, item.label, item.predicted, value))
     for name, halves in sorted(pairs.items()):
         num_clusters = len({item.cluster for item in halves})
@@ -160,16 +159,6 @@ def _collect_items(rows: Sequence[Prediction], measure: str) -> Items:
     ids, clusters, labels, answers, scores = zip(*units, strict=True) if units else ((),) * 5
     about, values = (measure, rows[0].split, rows[0].policy), np.asarray(scores, dtype=np.float64)
     return Items(*about, ids, clusters, values, labels=labels, answers=answers)
-
-
-def _score(item: Prediction, measure: str) -> float | None:
-    if measure == "accuracy":
-        return item.is_correct
-    if measure == "invalid_rate":
-        return item.predicted is None
-    if measure.startswith("recall:"):
-        return item.is_correct if item.label == measure.removeprefix("recall:") else None
-    return item.scores.get(measure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +247,7 @@ def compare_policies(
     An item that both were asked and one has no value of is left out, which ``n`` tells.
     """
     one, two = (read_items(predictions, policy=x, split=split, measure=measure) for x in (a, b))
-    asked, asked_too = (
-        {p.example_id for p in predictions if (p.policy, p.split) == (x, split)} for x in (a, b)
-    )
-    if asked == asked_too:
+    if one.split_digest == two.split_digest:
         common = {*one.ids} & {*two.ids}
         one, two = one.keep(common), two.keep(common)
     return compare_items(one, two, seed=seed)
@@ -320,7 +306,7 @@ def compute_metrics(
         if own := labels if _have_truths(items) else ():
             check_labels(items, own)
         digest, seed_here = digest_items(items), derive_seed(seed, "metrics", split)
-        rows = _average(_find_means({"": items}))
+        rows = [*_average(_find_means({"": items}))]
         if 0 < len(own) <= MAX_LABELS:
             rows += measure_labels(items, own, seed=seed_here)
         for field in slices:
@@ -332,13 +318,11 @@ def compute_metrics(
     return found
 
 
-def _average(means: Means) -> list[Row]:
-    found: list[Row] = []
+def _average(means: Means) -> Iterator[Row]:
     for name, (measure, rows) in means.items():
         items = _collect_items(rows, measure)
         ends = clustered_ratio(items.values, np.ones(len(items.values)), items.clusters)
-        found.append((name, items.value, ends or (0.0, 1.0), len(items.values)))
-    return found
+        yield name, items.value, ends or (0.0, 1.0), len(items.values)
 
 
 def write_metrics(path: Path, rows: Sequence[Metric | PairedComparison]) -> None:
@@ -371,8 +355,7 @@ def fill_cells(items: Sequence[Prediction], labels: Sequence[str]) -> Floats:
     rows = [[(items[at].probabilities or {}).get(name, 0.0) for name in labels] for at in known]
     shares = np.asarray(rows, dtype=np.float64).reshape(len(known), num)
     shares = shares / shares.sum(axis=1, keepdims=True)
-    truths = [[items[at].label == label for label in labels] for at in known]
-    truth = np.asarray(truths, dtype=np.float64).reshape(shares.shape)
+    truth = np.eye(num)[[labels.index(str(items[at].label)) for at in known]]
     brier = ((shares - truth) ** 2).sum(axis=1) / 2
     confidence = np.clip(shares.max(axis=1), 1 / num, 1.0)
     correct = truth[np.arange(len(known)), shares.argmax(axis=1)]

@@ -365,9 +365,6 @@ def write_policies(run: Path, policies: Sequence[RunPolicy]) -> None:
 
 
 def read_policies(run: Path) -> Policies:
-    """Return the policies of a run; of one that did not write them nothing is known.
-
-    Errors are those of ``read_as``.
-    """
+    """Return the policies of a run; of one that did not write them nothing is known."""
     path = run / POLICIES_FILE
     return Policies(read_as(path, tuple[RunPolicy, ...])) if path.is_file() else Policies()

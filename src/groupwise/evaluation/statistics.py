@@ -84,10 +84,7 @@ def find_alike_df(sizes: Floats) -> Floats:
 
 
 def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
-    """Return degrees of freedom (...) >= 1 of a variance that few clusters carry (O'Neill 2014).
-
-    About 2 k where k of many clusters have all errors, and at most ``find_cluster_df``.
-    """
+    """Return degrees of freedom (...) >= 1 of a variance that few clusters carry (O'Neill 2014)."""
     squares, used = _square_residuals(sums, sizes), sizes > 0
     mean = squares.sum(axis=-1) / used.sum(axis=-1)
     spread = ((squares - mean[..., None]) ** 2 * used).sum(axis=-1)
@@ -102,13 +99,9 @@ def count_effective(sizes: Floats) -> Floats:
 
 
 def count_carrying(sums: Floats, sizes: Floats) -> Floats:
-    """Return how many clusters carry the variance: (sum e^2)^2 / sum e^4 of residual sums e, or 0.
-
-    About a third of all clusters where e is normal.
-    """
-    squares = _square_residuals(sums, sizes)
-    fourth = (squares**2).sum(axis=-1)
-    return np.where(fourth > 0, squares.sum(axis=-1) ** 2 / np.where(fourth > 0, fourth, 1), 0.0)
+    """Return how many clusters carry the variance, a third where residuals are normal; or 0."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(count_effective(_square_residuals(sums, sizes)))
 
 
 def find_quantile(df: ArrayLike, level: float = LEVEL) -> Floats:
@@ -143,9 +136,8 @@ def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats
     """Return low and high ends (...) of ratios of sums (..., G), each with its ratio inside.
 
     Wilson's interval of as many independent items as have the variance found, with Student's
-    quantile. Where every item is alike the clusters count as the items. Items that count 0 or 1
-    (``is_binary``) are at most as many effective ones. Source: Korn & Graubard 1998 and Dean &
-    Pagano 2015; deviation: CR3 and its degrees of freedom, not the design's.
+    quantile. Source: Korn & Graubard 1998 and Dean & Pagano 2015; deviation: CR3 and its degrees of
+    freedom, not the design's.
     """
     ratio, variance = find_mean(tops, bases), find_variance(tops, bases, CR3)
     spread = ratio * (1 - ratio)
@@ -178,20 +170,17 @@ def widen_balanced(
 ) -> Interval:
     """Return the interval of balanced accuracy, whose draws may spread too little or not at all.
 
-    Where no draw differs from 0 or 1 it is that of so many items. With a recall of 0 or 1, as of a
-    constant answer, it is no narrower than what the intervals of the ``recalls`` say, whose
-    distances add in squares (Zou & Donner 2008, equation 3).
+    With a recall of 0 or 1, as of a constant answer, it is no narrower than what the intervals of
+    the ``recalls`` say, whose distances add in squares (Zou & Donner 2008, equation 3).
     """
     if value in (0.0, 1.0) and drawn == (value, value):
         ones = np.ones(len(clusters))
         drawn = clustered_ratio(ones * value, ones, clusters) or drawn
     if all(0.0 < recall < 1.0 for recall, _ in recalls):
         return drawn
-    below = np.array([recall - ends[0] for recall, ends in recalls])
-    above = np.array([ends[1] - recall for recall, ends in recalls])
-    low = value - float(np.sqrt((below**2).sum())) / len(recalls)
-    high = value + float(np.sqrt((above**2).sum())) / len(recalls)
-    return max(0.0, min(drawn[0], low)), min(1.0, max(drawn[1], high))
+    gaps = zip(*((recall - low, high - recall) for recall, (low, high) in recalls), strict=True)
+    below, above = (math.sqrt(np.square(side).sum()) / len(recalls) for side in gaps)
+    return max(0.0, min(drawn[0], value - below)), min(1.0, max(drawn[1], value + above))
 
 
 def bound_clustered(
@@ -220,11 +209,8 @@ def bound_clustered(
 
 
 def find_tail(num_clusters: float) -> float:
-    """Return the share of draws to leave out at each end for an interval of 95 %.
-
-    Less than 2.5 %: draws of G clusters spread too little by sqrt((G - 1) / G), and the spread is
-    itself estimated (Hesterberg 2015, "What teachers should know about the bootstrap", 5.3).
-    """
+    """Return the share of draws to leave out at each end, below 2.5 % (Hesterberg 2015, 5.3)."""
+    # Draws of G clusters spread too little by sqrt((G - 1) / G), and how much is estimated.
     if num_clusters <= 1:
         return 0.0
     quantile = stdtrit(num_clusters - 1, (1 - LEVEL) / 2)
@@ -232,14 +218,11 @@ def find_tail(num_clusters: float) -> float:
 
 
 def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
-    """Return sums (num_resamples, C) of bootstrap draws of G of the rows of ``sums`` (G, C).
-
-    Where most rows are equal (items right or wrong) one count is drawn for all equal ones.
-    """
+    """Return sums (num_resamples, C) of bootstrap draws of G of the rows of ``sums`` (G, C)."""
     random = np.random.default_rng(seed)
     rows, counts = np.unique(sums, axis=0, return_counts=True)
     size = len(sums)
-    if len(rows) * 8 <= size:
+    if len(rows) * 8 <= size:  # one count is drawn for all equal rows
         drawn = random.multinomial(size, counts / size, size=num_resamples)
         return drawn.astype(np.float64) @ rows
     found: list[Floats] = []
@@ -254,14 +237,11 @@ def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
 
 
 def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
-    """Return how many independent items would tell a mean as well as these, at most as many.
-
-    That is by how many times clusters raise the variance of a mean (Kish 1965; Liang & Zeger 1986).
-    Where all values are alike, how far those of a cluster resemble is not known: clusters count.
-    """
+    """Return how many independent items tell a mean as well (Kish 1965; Liang & Zeger 1986)."""
     sums, sizes = sum_clusters(values, clusters)
     num_items, num_clusters = len(values), len(sums)
-    if min(num_items, num_clusters) < 2 or float(np.ptp(values)) < NO_SPREAD:
+    # How far items of a cluster resemble is not known where all do: clusters count.
+    if num_clusters < 2 or float(np.ptp(values)) < NO_SPREAD:
         return float(count_effective(sizes))
     residuals = float(((sums - values.mean() * sizes) ** 2).sum())
     correction = num_clusters / (num_clusters - 1) * (num_items - 1) / num_items
@@ -350,10 +330,9 @@ def square_sums(sums: Floats, sizes: Floats) -> Floats:
 def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
     """Return low, high and p (...) of the mean of gains, where not all clusters gain the same.
 
-    ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters, of
-    which the studentised bootstrap is made. Source: Davison & Hinkley 1997, "Bootstrap methods and
-    their application", section 5.2.1 and equation 4.11. Deviation: draws of clusters that are all
-    alike have no t and are left out.
+    ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters.
+    Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 5.2.1 and
+    equation 4.11. Deviation: draws of clusters that are all alike have no t and are left out.
     """
     mean, spread = find_mean(sums, sizes), np.sqrt(find_variance(sums, sizes, 0))
     tops, bases, squares, products, square_sizes = np.moveaxis(drawn, -1, 0)
@@ -442,7 +421,7 @@ def subtract_items(a: Items, b: Items) -> Floats:
             fix="predict with both on the same items first",
         )
     gains = b.values - a.values
-    return np.where(np.abs(gains) < 1e-12, 0.0, gains)
+    return np.where(np.abs(gains) < NO_SPREAD, 0.0, gains)
 
 
 def compare_methods(a: Sequence[Items], b: Sequence[Items], *, is_paired: bool) -> MethodDifference:
@@ -551,10 +530,9 @@ def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
 def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
     """Return half the width (...) of the interval of a difference of methods.
 
-    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): half-widths add in squares,
-    each with its own degrees of freedom (Howe 1974; Zou & Donner 2008, equation 3). Never narrower
-    than Student's t of the seeds' means: with three or four seeds the difference of the variances
-    is often far too small by chance (``benchmarks/coverage_seeds.py``).
+    Half-widths add in squares, each with its own degrees of freedom (Howe 1974; Zou & Donner 2008,
+    equation 3). Never narrower than Student's t of the seeds' means: with three or four seeds the
+    difference of the variances is often far too small by chance (``benchmarks/coverage_seeds.py``).
     """
     seed = find_quantile(parts.seed_df, level) ** 2
     both = seed * parts.seed_alone + find_quantile(parts.cluster_df, level) ** 2 * parts.cluster
