@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from time import monotonic
 
@@ -55,6 +56,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     while monotonic() < ends_at:
         pyfuncitem.obj(**given)
     return True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def equal_plots_are_drawn_once() -> Iterator[None]:
+    """Pages of tiny runs differ in little, and drawing is what writing them takes longest with."""
+    from groupwise.evaluation.report import page
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "render_svg", cache(page.render_svg))
+        yield
 
 
 @pytest.fixture

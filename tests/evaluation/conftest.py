@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from run_folders import POLICIES
 from groupwise.core import append_jsonl, digest_file, write_json, write_jsonl
 from groupwise.evaluation.metrics import compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import Prediction, write_policies, write_predictions
-from groupwise.evaluation.report import page
 
 LABELS = ("on-task", "off-task")
 TASKS = (
@@ -34,15 +32,6 @@ ACCURACIES = {
     "sft_control": 0.89,
     "grpo": 0.95,
 }
-
-
-draw_once = cache(page.render_svg)
-
-
-@pytest.fixture(autouse=True)
-def equal_plots_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of one run differ in little, and drawing is what writing them takes longest with."""
-    monkeypatch.setattr(page, "render_svg", draw_once)
 
 
 def _make_prediction(

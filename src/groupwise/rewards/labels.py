@@ -119,30 +119,37 @@ class LabelParser(AnswerParser):
 
     def _read(self, text: str, example: Example | None) -> Parsed:
         del example
-        text = _compose(text)
-        stripped = text.strip()
-        for describe in dict.fromkeys((self.describe, ())):
-            matches = [pattern.fullmatch(stripped) for pattern in _compile_answer(describe)]
-            found = [
-                (label, match)
-                for match in matches
-                if match and (label := _find_spelled(match["label"], self.labels)) is not None
-            ]
-            if found:
-                label, match = min(found, key=lambda one: self.labels.index(one[0]))
-                start = len(text) - len(text.lstrip()) + match.start("marks")
-                return _read_match(match, label, text[:start], self.labels)
-        return Parsed(None, self._explain(stripped))
+        return _read_answer(text, self.labels, self.describe)
 
-    def _explain(self, text: str) -> str:
-        found = _find_labels(text, self.labels)
-        if not found:
-            return "no label"
-        if len(set(found)) > 1:
-            return f"more than one label: {', '.join(sorted(set(found)))}"
-        if len(found) > 1:
-            return f"the label {found[0]} appears {len(found)} times"
-        return f"other text around the label {found[0]}"
+
+# Short answers come again and again: in a group of answers, and with each example of an audit.
+@lru_cache(maxsize=1024)
+def _read_answer(text: str, labels: tuple[str, ...], described: tuple[str, ...]) -> Parsed:
+    text = _compose(text)
+    stripped = text.strip()
+    for describe in dict.fromkeys((described, ())):
+        matches = [pattern.fullmatch(stripped) for pattern in _compile_answer(describe)]
+        found = [
+            (label, match)
+            for match in matches
+            if match and (label := _find_spelled(match["label"], labels)) is not None
+        ]
+        if found:
+            label, match = min(found, key=lambda one: labels.index(one[0]))
+            start = len(text) - len(text.lstrip()) + match.start("marks")
+            return _read_match(match, label, text[:start], labels)
+    return Parsed(None, _explain(stripped, labels))
+
+
+def _explain(text: str, labels: tuple[str, ...]) -> str:
+    found = _find_labels(text, labels)
+    if not found:
+        return "no label"
+    if len(set(found)) > 1:
+        return f"more than one label: {', '.join(sorted(set(found)))}"
+    if len(found) > 1:
+        return f"the label {found[0]} appears {len(found)} times"
+    return f"other text around the label {found[0]}"
 
 
 def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str, ...]) -> Parsed:

@@ -259,13 +259,15 @@ def tabulate_confusion(
 def render_svg(plot: Plot) -> bytes:
     """Return an SVG whose text stays text; the same plot gives the same bytes."""
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from scipy.ndimage import uniform_filter1d
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():  # pyright: ignore[reportUnknownMemberType]
         # An SVG keeps its text: the reader's fonts draw what this machine has no glyphs for.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        num, figure = len(plot.intervals), Figure(figsize=plot.size, layout="constrained")
+        num, figure = len(plot.intervals), Figure(figsize=plot.size, dpi=72)
         axes: Any = figure.add_subplot(xlabel=plot.axis)
         form = partial(words.format_points, decimals=0) if num else words.format_plain
         if plot.are_shares:
@@ -298,6 +300,10 @@ def render_svg(plot: Plot) -> bytes:
                 axes.set_ylim(bottom=0)
         if any(title for title, *_ in plot.lines):
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=1.4)
+        # Laid out here, by the SVG's own measures: by a layout of the figure's own, savefig draws
+        # everything twice.
+        FigureCanvasSVG(figure)
+        ConstrainedLayoutEngine().execute(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
