@@ -271,9 +271,25 @@ def test_broken_pairs_are_refused(rows, change, words):
         read(rows, "pair_accuracy")
 
 
-def test_a_measure_that_no_item_has_is_refused(rows):
-    with pytest.raises(EvaluationError, match="there are no items for accuracy of grpo on test"):
-        read(rows, "accuracy").keep(())
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"values": np.asarray([0.5, np.nan])}, "item b has a wrong value.*got nan"),
+        ({"values": np.asarray([np.inf, 0.5])}, "item a has a wrong value.*got inf"),
+        ({"values": np.asarray([0.5, -0.1])}, "item b has a wrong value.*got -0.1"),
+        ({"ids": ("b", "a")}, "ids must ascend"),
+        ({"ids": ("a", "a")}, "ids must ascend"),
+        ({"ids": ()}, "there are no items for accuracy of grpo on test"),
+        ({"clusters": ("g",)}, r"differ in length; got \[1, 2\]"),
+        ({"answers": ("x",)}, r"differ in length; got \[1, 2\]"),
+    ],
+)
+def test_items_that_would_mislead_are_refused(change, words):
+    items = Items(
+        *("accuracy", "test", "grpo", ("a", "b"), ("g", "h"), np.asarray([0.5, 1.0])), "d"
+    )
+    with pytest.raises(EvaluationError, match=words):
+        replace(items, **change)
 
 
 USUAL = Policies(POLICIES)

@@ -6,7 +6,7 @@ by item. Rows are read and checked here, and matched item by item; nothing is av
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import compress
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_origin
 
@@ -230,7 +230,10 @@ def find_measure(name: str, own: Iterable[Measure] = ()) -> Measure | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The values of one measure by item, of a policy on a split; none are an EvaluationError."""
+    """The values of one measure by item, of a policy on a split.
+
+    No items, unlike lengths, ids that do not ascend, or other values are an EvaluationError.
+    """
 
     measure: str  # whose mean this is, such as ``accuracy``
     split: str
@@ -245,6 +248,14 @@ class Items:
     def __post_init__(self) -> None:
         where = f"{self.measure} of {self.policy} on {self.split}"
         _require(bool(self.ids), f"there are no items for {where}")
+        sizes = {len(self.ids), len(self.clusters), len(self.values)}
+        sizes |= {len(part) for part in (self.labels, self.answers) if part}
+        _require(len(sizes) == 1, f"the parts of {where} differ in length", sorted(sizes))
+        do_ascend = all(one < two for one, two in pairwise(self.ids))
+        _require(do_ascend, f"ids must ascend, each once, for {where}")
+        for place in np.flatnonzero(~((self.values >= 0) & (self.values <= 1))):
+            what = f"item {self.ids[place]} has a wrong value for {where}"
+            _require(False, what, float(self.values[place]), "a finite number in [0, 1]")
 
     @property
     def is_binary(self) -> bool:
