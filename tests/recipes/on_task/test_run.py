@@ -134,7 +134,7 @@ def test_conditions_tell_what_the_run_read_and_did(tiny_run):
     test = read_examples(tiny_run / "prepare" / "test.jsonl")
     assert found.data["test"]["num_rows"] == len(test)
     assert found.data["warmup"]["digest"] == digest_file(tiny_run / "prepare" / "warmup.jsonl")
-    assert found.data["train"]["num_rows:on-task"] > 0
+    assert found.data["train"]["num_rows"] > 0
     assert found.metrics == METRIC_VERSIONS
     assert found.decoding == TABLES["conditions_tell_what_the_run_read_and_did"]
     assert found.base_weights
