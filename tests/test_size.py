@@ -9,9 +9,13 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
+    "src": 95_500,
     "src/groupwise/evaluation": 3_700,
+    "src/groupwise/training": 5_200,
+    "tests": 74_400,
 }
-"""What is owed: lines that these are still above (docs/decisions/0048-half-the-house.md)."""
+OWED = {"src/groupwise/evaluation"}
+"""What is still above its bound (docs/decisions/0048-half-the-house.md)."""
 
 
 def count_lines(root: Path) -> dict[str, int]:
@@ -37,9 +41,10 @@ def test_no_folder_grows_and_what_shrank_stays_small() -> None:
     assert not shrunk, f"lower sizes.yaml by `python tests/test_size.py`: {shrunk}"
 
 
-@pytest.mark.xfail(reason="the halving is not done", strict=True)
 @pytest.mark.parametrize("folder", BOUNDS)
-def test_the_bound_of_the_halving_is_kept(folder: str) -> None:
+def test_the_bound_of_the_halving_is_kept(folder: str, request: pytest.FixtureRequest) -> None:
+    if folder in OWED:
+        request.applymarker(pytest.mark.xfail(reason="the halving is not done", strict=True))
     counted = count_lines(ROOT).items()
     assert sum(n for name, n in counted if f"{name}/".startswith(f"{folder}/")) <= BOUNDS[folder]
 

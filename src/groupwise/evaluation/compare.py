@@ -181,7 +181,8 @@ def _recommend(
     """Return the system to take with the evidence, or every reason against taking one.
 
     Its difference to every other system survives Holm's method in one cell at least and in none
-    against it, and the near end of its interval is on the better side of a baseline.
+    against it, and the near end of its interval is on the better side of a baseline. What has seen
+    the answers is never taken.
     """
     silent = [*dict.fromkeys(one.system for one in cells if one.state == "inapplicable")]
     other = {gap.cell for one in pairs for gap in one.gaps if gap.why_none == "other_items"}

@@ -57,6 +57,7 @@ class Manifest(BaseModel, extra="allow"):
     started_at: AwareDatetime
     config: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
+    seed: int | None = None
     git_revision: str | None = None
     python: str | None = None
     packages: dict[str, str | None] = {}
@@ -123,8 +124,7 @@ def read_facts(
     items = group_by_policy(row for row in rows if row.policy == name)
     answers = {split: {row.example_id: row for row in own} for (split, _), own in items.items()}
     chain = policies.list_ancestors(name)
-    if any(one.kind == "unknown" for one in chain):
-        chain = ()
+    chain = () if any(one.kind == "unknown" for one in chain) else chain
     steps = {one.step for one in chain if one.step}
     used = list[Manifest]()  # the starts in force when the steps and last the evaluation ended
     for ended in (*map(markers.get, sorted(steps)), done):
@@ -145,7 +145,7 @@ def read_facts(
 
 
 def read_record(folder: Path) -> tuple[list[Manifest], dict[str, Marker]]:
-    """Return every start of a run, the last one last, and what each step left as it ended."""
+    """Return a run's starts, the last one last, and what each step left; refuse changed starts."""
     history, single = folder / "history.jsonl", folder / "manifest.json"
     if not single.is_file():
         raise EvaluationError(f"{folder} holds no run", fix="give the folder of a finished run")
@@ -248,8 +248,8 @@ def check_fairness(
     """Hold two or more runs together: every difference, their items, and what is too much the same.
 
     ``factors`` are what is compared: keys or sections of the config (``grpo.beta``), or aspects
-    (``data``, ``policy``). Fewer than two runs, a policy of a folder twice, damaged weights, and
-    what ``find_differences`` refuses are an EvaluationError.
+    (``data``, ``policy``); what follows from it is intended, too. Fewer than two runs, a policy of
+    a folder twice, damaged weights, and what ``find_differences`` refuses are an EvaluationError.
     """
     if len(runs) < 2:
         raise EvaluationError("a comparison needs runs", got=len(runs), expected="two or more")

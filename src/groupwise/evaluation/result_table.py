@@ -240,9 +240,9 @@ def read_runs(
         for one in verdict.remarks:  # In a grid what is too much the same is told by axis.
             if not axes or one.level == "error" or one.values["reason"] == "not_varied":
                 remarks[one.values["why"]["en"]] = one
-    told = [[x.facts for here in facts.values() for x in here.get(y, ())] for y in table.systems]
-    names = {fact for own in told for run in own for fact in run} - {"conditions/file"}
-    known = {fact: [[run[fact] for run in own if fact in run] for own in told] for fact in names}
+    systems = [[r.facts for cell in facts.values() for r in cell.get(x, ())] for x in table.systems]
+    names = {fact for runs in systems for run in runs for fact in run} - {"conditions/file"}
+    known = {x: [[run[x] for run in runs if x in run] for runs in systems] for x in names}
     unlike: dict[str, tuple[DifferenceKind, Mapping[str, str]]] = {}
     for fact in dict.fromkeys(one.name for one in differences):
         group = [one for one in differences if one.name == fact]

@@ -84,7 +84,10 @@ def find_alike_df(sizes: Floats) -> Floats:
 
 
 def find_sparse_df(sums: Floats, sizes: Floats) -> Floats:
-    """Return degrees of freedom (...) >= 1 of a variance that few clusters carry (O'Neill 2014)."""
+    """Return degrees of freedom (...) >= 1 of a variance that few clusters carry (O'Neill 2014).
+
+    About 2 k where k of many clusters have all errors, and at most ``find_cluster_df``.
+    """
     squares, used = _square_residuals(sums, sizes), sizes > 0
     mean = squares.sum(axis=-1) / used.sum(axis=-1)
     spread = ((squares - mean[..., None]) ** 2 * used).sum(axis=-1)
@@ -136,8 +139,9 @@ def bound_ratio(tops: Floats, bases: Floats, *, is_binary: bool) -> tuple[Floats
     """Return low and high ends (...) of ratios of sums (..., G), each with its ratio inside.
 
     Wilson's interval of as many independent items as have the variance found, with Student's
-    quantile. Source: Korn & Graubard 1998 and Dean & Pagano 2015; deviation: CR3 and its degrees of
-    freedom, not the design's.
+    quantile. Where every item is alike the clusters count as the items. Items that count 0 or 1
+    (``is_binary``) are at most as many effective ones. Source: Korn & Graubard 1998 and Dean &
+    Pagano 2015; deviation: CR3 and its degrees of freedom, not the design's.
     """
     ratio, variance = find_mean(tops, bases), find_variance(tops, bases, CR3)
     spread = ratio * (1 - ratio)
@@ -170,8 +174,9 @@ def widen_balanced(
 ) -> Interval:
     """Return the interval of balanced accuracy, whose draws may spread too little or not at all.
 
-    With a recall of 0 or 1, as of a constant answer, it is no narrower than what the intervals of
-    the ``recalls`` say, whose distances add in squares (Zou & Donner 2008, equation 3).
+    Where no draw differs from 0 or 1 it is that of so many items. With a recall of 0 or 1, as of a
+    constant answer, it is no narrower than what the intervals of the ``recalls`` say, whose
+    distances add in squares (Zou & Donner 2008, equation 3).
     """
     if value in (0.0, 1.0) and drawn == (value, value):
         ones = np.ones(len(clusters))
@@ -237,7 +242,10 @@ def draw_sums(sums: Floats, *, seed: int, num_resamples: int) -> Floats:
 
 
 def count_effective_items(clusters: Sequence[str], values: Floats) -> float:
-    """Return how many independent items tell a mean as well (Kish 1965; Liang & Zeger 1986)."""
+    """Return how many independent items would tell a mean as well as these, at most as many.
+
+    That is by how many times clusters raise the variance of a mean (Kish 1965; Liang & Zeger 1986).
+    """
     sums, sizes = sum_clusters(values, clusters)
     num_items, num_clusters = len(values), len(sums)
     # How far items of a cluster resemble is not known where all do: clusters count.
@@ -330,7 +338,7 @@ def square_sums(sums: Floats, sizes: Floats) -> Floats:
 def bound_gain(sums: Floats, sizes: Floats, drawn: Floats) -> tuple[Floats, Floats, Floats]:
     """Return low, high and p (...) of the mean of gains, where not all clusters gain the same.
 
-    ``drawn`` (..., draws, 5) are sums of ``square_sums`` over bootstrap draws of the clusters.
+    Studentised bootstrap: ``drawn`` (..., draws, 5) are sums of ``square_sums`` over draws.
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 5.2.1 and
     equation 4.11. Deviation: draws of clusters that are all alike have no t and are left out.
     """
@@ -530,9 +538,10 @@ def _join_sides(sides: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
 def find_half_width(parts: Components, level: float = LEVEL) -> Floats:
     """Return half the width (...) of the interval of a difference of methods.
 
-    Half-widths add in squares, each with its own degrees of freedom (Howe 1974; Zou & Donner 2008,
-    equation 3). Never narrower than Student's t of the seeds' means: with three or four seeds the
-    difference of the variances is often far too small by chance (``benchmarks/coverage_seeds.py``).
+    sqrt(t_seed^2 (V_seed - V_interaction)+ + t_cluster^2 V_cluster): half-widths add in squares,
+    each with its own degrees of freedom (Howe 1974; Zou & Donner 2008, equation 3). Never narrower
+    than Student's t of the seeds' means: with three or four seeds the difference of the variances
+    is often far too small by chance (``benchmarks/coverage_seeds.py``).
     """
     seed = find_quantile(parts.seed_df, level) ** 2
     both = seed * parts.seed_alone + find_quantile(parts.cluster_df, level) ** 2 * parts.cluster

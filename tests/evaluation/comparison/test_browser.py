@@ -106,7 +106,7 @@ def test_tables_sort_up_and_down(
 def test_cells_that_have_not_run_sort_last_both_ways(
     published: Comparison, visit: Callable[..., "playwright.Page"], tmp_path: Path
 ) -> None:
-    table = visit(write_comparison(published, tmp_path)).locator("#differences table.heat").last
+    table = visit(write_comparison(published, tmp_path)).locator("#differences table.matrix").last
     for _ in range(2):
         table.locator("th", has_text="shots 1").locator("button").click()
         texts = table.locator("tbody tr td:nth-child(3)").all_inner_texts()

@@ -117,9 +117,12 @@ def test_a_damaged_file_is_one_sentence(tmp_path, path, text):
     assert path in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["data", "prompts", "parser", "packages"])
-def test_a_file_of_another_shape_is_refused(tmp_path, name):
-    file = "manifest.json" if name == "packages" else CONDITIONS_FILE
-    run = make_run(tmp_path / "one", {f"{file}:{name}": 3})
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("data", 3), ("prompts", 3), ("parser", 3), ("packages", 3), ("seed", "seven")],
+)
+def test_a_file_of_another_shape_is_refused(tmp_path, name, value):
+    file = "manifest.json" if name in ("packages", "seed") else CONDITIONS_FILE
+    run = make_run(tmp_path / "one", {f"{file}:{name}": value})
     with pytest.raises(EvaluationError, match=f"{file} is damaged; got {name}"):
         read_facts(run)

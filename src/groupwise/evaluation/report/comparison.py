@@ -226,7 +226,7 @@ class ComparisonLayout(Phrases):
         for title, cells in shown:
             starts = dict.fromkeys(cell[:-1] for cell in cells)
             rows = tuple((*map(Cell, x), *(cells[*x, value] for value in last)) for x in starts)
-            tables.append(Table(title, head, rows, len(self.axes) - 1, "heat"))
+            tables.append(Table(title, head, rows, len(self.axes) - 1, "matrix"))
         return Block(tables=tuple(tables))
 
     def show_differences(self) -> Iterator[Block | Table]:

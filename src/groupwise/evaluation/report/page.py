@@ -65,7 +65,7 @@ class Table:
     head: tuple[str, ...]  # the title of each column, at least one
     rows: tuple[tuple[str | Cell, ...], ...]  # as many cells in each as in ``head``
     num_heads: int = 1  # columns that name the row and are aligned left
-    kind: str = ""  # classes of the style sheet (``heat``, ``wrap``)
+    kind: str = ""  # classes of the style sheet (``matrix``, ``wrap``)
 
     def __post_init__(self) -> None:
         widths = {len(self.head), *map(len, self.rows)}

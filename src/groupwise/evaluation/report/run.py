@@ -214,7 +214,7 @@ class Report(Phrases):
                 yield Statement("run.same_answers", values, "warning", _PREDICTIONS)
 
     def _list_doubts(self) -> Iterator[Statement]:
-        """Yield what speaks against using the last policy: what it lacks, or who was as good."""
+        """Yield doubts in the last policy: no better than a baseline or its base, or one answer."""
         about = {"policy": self.last, "split": self.split}.items()
         found = [one for one in self.notices if one.kind in ("run.not_above", "run.constant")]
         yield from (one for one in found if about <= one.values.items())
