@@ -146,6 +146,8 @@ def export(
         raise ConfigError("--format chat and --rows go together")
     if (push is None) == (out is None) or (push and file_format != "model"):
         raise ConfigError("give either --out, or --push for a model")
+    if policy is not None and file_format in ("verl", "swift"):
+        raise ConfigError(f"--format {file_format} takes a run", got=f"its policy {policy}")
     opened = open_run(folder)
     if push is not None:
         _push(opened, policy, push, is_private=private, is_dry=dry_run)
@@ -158,7 +160,7 @@ def export(
     elif file_format == "model":
         _export_model(opened, policy, out)
     else:
-        _export_rows(opened, policy, out, file_format)
+        _export_rows(opened, out, file_format)
 
 
 def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
@@ -178,11 +180,9 @@ def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
         click.echo(command)
 
 
-def _export_rows(run: "FinishedRun", policy: str | None, out: Path, trainer: Any) -> None:
+def _export_rows(run: "FinishedRun", out: Path, trainer: Any) -> None:
     from groupwise.flow.trainers import export_for_trainer
 
-    if policy is not None:
-        raise ConfigError(f"--format {trainer} takes a run", got=f"its policy {policy}")
     done = export_for_trainer(run, out, trainer)
     click.echo(", ".join(f"{count} rows of {name}" for name, count in done.num_rows.items()))
     for reason, count in done.drops.counts.items():

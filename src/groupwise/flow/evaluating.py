@@ -159,7 +159,7 @@ def list_verbs(task: Task[Any]) -> list[str]:
         return any(getattr(type(task), name) is not getattr(Task, name) for name in names)
 
     asked = ["predict", "serve"] if has("make_question", "open_predictor") else []
-    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export-model"]
+    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export"]
 
 
 def measure_policies(

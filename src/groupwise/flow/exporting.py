@@ -214,7 +214,7 @@ def check_pushable(run: FinishedRun, policy: str | None = None) -> None:
             fix=f"run --resume --out {run.folder}",
         )
     if policy is not None and "/" in policy:
-        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with export-model")
+        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with --out")
 
 
 def list_uploads(folder: Path) -> Mapping[str, Path]:

@@ -1,6 +1,6 @@
 """A finished policy on other labelled data: asked, measured and reported as its run was.
 
-What comes of it is a folder like that of a run, without weights, so that ``compare``, ``report``
+What comes of it is a folder like that of a run, without weights, so that ``compare``
 and ``export`` read it as they read a run.
 """
 

@@ -67,7 +67,7 @@ class JudgePart(Config):
 
     Attributes:
         weight: beside those of the others.
-        judge: the judge, as in a file for ``groupwise judge calibrate``, or that file. It reads
+        judge: the judge, as in a file for ``groupwise judge``, or that file. It reads
             ``question`` (the last turn of the prompt), ``reference``, ``answer`` and the columns.
         scale: what each of its labels is worth.
         pictures: whether it sees those of the prompt.

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault, say
 from PIL import Image
 from plan_keys import list_changed, read_keys
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import (

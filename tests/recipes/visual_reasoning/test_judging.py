@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from PIL import Image
 from plan_keys import read_config
 from statement_sets import make_row
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.core import (
     ConfigError,
@@ -433,12 +433,8 @@ def read_metrics(out):
 
 
 def call(folder, *more):
-    import typer
-
-    app = typer.Typer()
-    app.command()(judge_reasoning)
     paths = ["--data", folder / "vsr", "--labels", folder / "judged.json", "--out", folder / "out"]
-    done = CliRunner().invoke(app, [*map(str, paths), *more], catch_exceptions=False)
+    done = CliRunner().invoke(judge_reasoning, [*map(str, paths), *more], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 
