@@ -144,17 +144,17 @@ def export(
     folder, policy = split_run(run)
     if (file_format == "chat") != (rows is not None):
         raise ConfigError("--format chat and --rows go together")
-    if (push is None) == (out is None) or (push and file_format != "model"):
+    if (push is None) == (out is None) or (push is not None and file_format != "model"):
         raise ConfigError("give either --out, or --push for a model")
     if policy is not None and file_format in ("verl", "swift"):
         raise ConfigError(f"--format {file_format} takes a run", got=f"its policy {policy}")
     opened = open_run(folder)
-    if push is not None:
+    if out is None:
+        assert push is not None
         _push(opened, policy, push, is_private=private, is_dry=dry_run)
-    elif file_format == "chat":
+    elif rows is not None:
         from groupwise.flow.prediction import write_prompts
 
-        assert rows is not None
         click.echo(f"{write_prompts(opened, rows, out=out, policy=policy)} prompts")
         click.echo(f"written: {out}")
     elif file_format == "model":
