@@ -13,6 +13,7 @@ from rich.table import Table
 
 from groupwise.cli.options import (
     PATH,
+    TOKEN_VARIABLE,
     allow_judge,
     option,
     say,
@@ -22,7 +23,6 @@ from groupwise.cli.options import (
     url,
 )
 from groupwise.cli.run import print_progress
-from groupwise.cli.use import TOKEN_VARIABLE
 from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:

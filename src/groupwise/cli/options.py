@@ -10,6 +10,7 @@ import click
 from groupwise.core import Config, ConfigError, RunFolder, load_config
 
 PATH = click.Path(path_type=Path)
+TOKEN_VARIABLE = "GROUPWISE_TOKEN"
 COUNT = click.IntRange(min=1)
 
 

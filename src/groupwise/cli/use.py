@@ -11,6 +11,7 @@ import click
 from groupwise.cli.options import (
     COUNT,
     PATH,
+    TOKEN_VARIABLE,
     allow_judge,
     dry_run,
     option,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from groupwise.flow.prediction import PredictionSummary
     from groupwise.serving.settings import ServeSettings
 
-TOKEN_VARIABLE = "GROUPWISE_TOKEN"
 _MAX_NAMED = 10
 _MAX_ANSWERS = 10
 _MAX_REASONS = 5
