@@ -86,7 +86,7 @@ def calibrate(
         )
     from groupwise.data.rated import find_rated, load_rated
     from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
-    from groupwise.judge_calibration.config import JudgeConfig
+    from groupwise.judges.config import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=settings or [])
     source = find_rated(data)
@@ -110,7 +110,7 @@ def _measure_recorded(
     verdicts: Path, judge: Path | None, data: str | None, out: Path | None
 ) -> None:
     from groupwise.judge_calibration.calibrate import measure_recorded
-    from groupwise.judge_calibration.recorded import read_recorded
+    from groupwise.judge_calibration.verdicts import read_recorded
 
     if judge is not None or data is not None:
         raise ConfigError(

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
 from groupwise.inference.responder import Responder
-from groupwise.judge_calibration.building import build_judge, find_prompt, load_responder
 from groupwise.judges import ModelJudge, Question, ReplyCache
+from groupwise.judges.config import build_judge
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig
 
@@ -40,7 +40,7 @@ def list_judged(config: TaskConfig) -> dict[str, JudgePart]:
 def digest_prompts(config: TaskConfig) -> Mapping[str, str]:
     """Return digests of the judges' prompts by their setting."""
     prompts = {
-        name: find_prompt(p.judge, are_pairs=False) for name, p in list_judged(config).items()
+        name: p.judge.find_prompt(are_pairs=False) for name, p in list_judged(config).items()
     }
     return {f"rewards.{name}.judge.prompt": one.digest for name, one in prompts.items() if one}
 
@@ -51,7 +51,7 @@ def open_judges(config: TaskConfig, folder: Path) -> Judges:
     cache = ReplyCache(folder / "judge.sqlite") if parts else None
     return Judges(
         {
-            name: make_judge(part, cast("Responder", load_responder(part.judge)), cache=cache)
+            name: make_judge(part, cast("Responder", part.judge.open_responder()), cache=cache)
             for name, part in parts.items()
         }
     )
