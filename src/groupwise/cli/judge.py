@@ -86,7 +86,7 @@ def calibrate(
         )
     from groupwise.data.rated import find_rated, load_rated
     from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
-    from groupwise.judges.config import JudgeConfig
+    from groupwise.judges import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=settings or [])
     source = find_rated(data)

@@ -48,9 +48,14 @@ from groupwise.judge_calibration.verdicts import (
     list_askings,
     write_verdicts,
 )
-from groupwise.judges import GenerativeJudge, LogitJudge, ReplyCache
-from groupwise.judges.config import JudgeConfig, build_judge
-from groupwise.judges.prompt import OPTIONS
+from groupwise.judges import (
+    GenerativeJudge,
+    JudgeConfig,
+    LogitJudge,
+    ReplyCache,
+    build_judge,
+)
+from groupwise.judges.model import OPTIONS
 
 RECIPE = "judge calibrate"
 HIGH_FLIP_RATE = 0.1

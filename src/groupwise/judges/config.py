@@ -11,12 +11,15 @@ from groupwise.inference.opening import ResponderSettings, open_responder
 from groupwise.inference.responder import Responder
 from groupwise.inference.server_settings import ServerSettings
 from groupwise.judges.cache import ReplyCache
-from groupwise.judges.generative import GenerativeJudge
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict
-from groupwise.judges.logit import LogitJudge
-from groupwise.judges.model_judge import JudgeSettings
-from groupwise.judges.prompt import JudgePrompt, load_prompt
-from groupwise.judges.votes import FIRST, SECOND, TIE
+from groupwise.judges.model import (
+    GenerativeJudge,
+    JudgePrompt,
+    JudgeSettings,
+    LogitJudge,
+    load_prompt,
+)
+from groupwise.judges.panel import FIRST, SECOND, TIE
 
 RuleName = Literal["always_first", "longer", "shorter"]
 _PROMPTS = {

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
 from groupwise.inference.responder import Responder
-from groupwise.judges import ModelJudge, Question, ReplyCache
-from groupwise.judges.config import build_judge
+from groupwise.judges import ModelJudge, Question, ReplyCache, build_judge
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig
 
