@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from groupwise.core import JudgeError, write_jsonl
-from groupwise.inference.responder import Usage
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import Usage, run_on_shared_loop
 from groupwise.judges import (
     JudgePrompt,
     Ledger,

@@ -8,7 +8,7 @@ import typer
 from groupwise.cli.printing import print_headline, print_preview
 from groupwise.core import Config, ConfigError, RunFolder, load_config
 from groupwise.flow.distributed import help_first
-from groupwise.inference.hosts import allow_hosts, check_hosts
+from groupwise.inference.settings import allow_hosts, check_hosts
 from groupwise.pipeline import (
     Recipe,
     Siblings,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from groupwise.core import ModelError
-from groupwise.inference.responder import LabelShares, RequestError, TokenChance, Usage
+from groupwise.inference.model import LabelShares, RequestError, TokenChance, Usage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -163,7 +163,7 @@ def calibrate_judge(
             seed=seed,
         )
         seed_everything(seed)
-        responder = config.open_responder()
+        responder = config.open_model()
         numbers = range(1 if config.is_deterministic else num_repeats)
         # Each repeat has replies of its own: a cached reply is no new one.
         paths = [out / "cache" / f"replies-{number}.sqlite" for number in numbers]

@@ -6,10 +6,8 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, JudgeError, digest_json
-from groupwise.inference.engine import Sampling
-from groupwise.inference.opening import ResponderSettings, open_responder
-from groupwise.inference.responder import Responder
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.model import Model, Sampling
+from groupwise.inference.settings import ModelSource, ServerSettings, open_model
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict
 from groupwise.judges.model import (
@@ -115,7 +113,7 @@ class JudgeConfig(Config):
         name = self.prompt or _PROMPTS[self.kind, are_pairs]
         return load_prompt(Path(name) if name.endswith(".txt") else name, language=self.language)
 
-    def open_responder(self) -> Responder | None:
+    def open_model(self) -> Model | None:
         """Load the model, or make ready to ask the server; None for a rule.
 
         Raises:
@@ -125,7 +123,7 @@ class JudgeConfig(Config):
         if self.kind == "rule":
             return None
         names = ("model", "server", "tokenizer", "dtype", "batch_size", "device_map")
-        return open_responder(ResponderSettings(**{name: getattr(self, name) for name in names}))
+        return open_model(ModelSource(**{name: getattr(self, name) for name in names}))
 
 
 class RuleJudge:
@@ -165,7 +163,7 @@ class RuleJudge:
 
 def build_judge(
     config: JudgeConfig,
-    responder: Responder | None,
+    responder: Model | None,
     *,
     are_pairs: bool,
     cache: ReplyCache | None = None,

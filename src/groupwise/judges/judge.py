@@ -14,9 +14,7 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, JudgeError, Picture, digest_json
-from groupwise.inference.engine import ReportProgress
-from groupwise.inference.responder import RequestCause, Usage
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import ReportProgress, RequestCause, Usage, run_on_shared_loop
 
 NoVerdictCause = RequestCause | Literal["undecided"]
 """As of requests; ``undecided``: the votes of a panel do not decide."""

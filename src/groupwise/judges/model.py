@@ -24,16 +24,16 @@ from groupwise.core import (
     dump_config,
     make_example,
 )
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import (
+from groupwise.inference.model import (
+    Model,
     RequestCause,
     RequestError,
-    Responder,
+    Sampling,
     Usage,
     ask_until_whole,
+    on_shared_loop,
 )
-from groupwise.inference.server_settings import RetrySettings, retry
-from groupwise.inference.shared_loop import on_shared_loop
+from groupwise.inference.settings import RetrySettings, retry
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import Ledger, NoVerdict, Question, StopSettings, Verdict, Versioned
 
@@ -243,7 +243,7 @@ class ModelJudge(Versioned):
     """A judge that puts a prompt to a model.
 
     Args:
-        responder: what answers.
+        model: what answers.
         prompt: with places for the question's texts.
         labels: of the verdicts, at least two.
         name: for people.
@@ -253,7 +253,7 @@ class ModelJudge(Versioned):
 
     def __init__(
         self,
-        responder: Responder,
+        model: Model,
         prompt: JudgePrompt,
         *,
         labels: Sequence[str],
@@ -261,7 +261,7 @@ class ModelJudge(Versioned):
         settings: JudgeSettings | None,
         cache: ReplyCache | None,
     ) -> None:
-        self.responder = responder
+        self.model = model
         self.prompt = prompt
         self.name = name
         self.labels = tuple(labels)
@@ -277,13 +277,13 @@ class ModelJudge(Versioned):
             "reading": _READING,
             "prompt": self.prompt.digest,
             "labels": list(self.labels),
-            **self.responder.identity,
+            **self.model.identity,
         }
 
-    def put_on(self, responder: Responder, settings: JudgeSettings) -> Self:
+    def put_on(self, model: Model, settings: JudgeSettings) -> Self:
         """Return the same judge on another model, without a cache."""
         judge = copy(self)
-        judge.responder, judge.cache = responder, None
+        judge.model, judge.cache = model, None
         judge.ledger = Ledger(self.name, settings.stop)
         judge._asker = Asker(cache=None, settings=settings.retry)
         vars(judge).pop("version", None)
@@ -341,7 +341,7 @@ class GenerativeJudge(ModelJudge):
     judge says nothing about how sure it is, so its confidence is 1.
 
     Args:
-        responder: what answers.
+        model: what answers.
         prompt: it must ask for the tag.
         tag: name of the verdict's tag.
         labels: what may stand in it.
@@ -352,7 +352,7 @@ class GenerativeJudge(ModelJudge):
 
     def __init__(
         self,
-        responder: Responder,
+        model: Model,
         prompt: JudgePrompt,
         *,
         tag: str = "true_false",
@@ -362,9 +362,7 @@ class GenerativeJudge(ModelJudge):
         settings: JudgeSettings | None = None,
         cache: ReplyCache | None = None,
     ) -> None:
-        super().__init__(
-            responder, prompt, labels=labels, name=name, settings=settings, cache=cache
-        )
+        super().__init__(model, prompt, labels=labels, name=name, settings=settings, cache=cache)
         self.tag = tag
         self.sampling = sampling or Sampling(max_new_tokens=1024)
         read_tag("", tag, labels)
@@ -380,7 +378,7 @@ class GenerativeJudge(ModelJudge):
     async def _decide(self, question: Question) -> Verdict | NoVerdict:
         text = self.prompt.render(question.texts, tags=(self.tag, "analysis"))
         example = build_example(text, question)
-        ask = ask_until_whole(self.responder, example, self.sampling)
+        ask = ask_until_whole(self.model, example, self.sampling)
 
         async def attempt() -> tuple[Reply, Usage]:
             said, usage = await ask()
@@ -420,7 +418,7 @@ class LogitJudge(ModelJudge):
     confidence is 0. A prompt without options asks for the label itself, once.
 
     Args:
-        responder: what answers.
+        model: what answers.
         prompt: with or without ``{{options}}``.
         labels: of the verdicts.
         option_texts: what stands behind the letters; None: the labels.
@@ -435,7 +433,7 @@ class LogitJudge(ModelJudge):
 
     def __init__(
         self,
-        responder: Responder,
+        model: Model,
         prompt: JudgePrompt,
         *,
         labels: Sequence[str],
@@ -445,9 +443,7 @@ class LogitJudge(ModelJudge):
         settings: JudgeSettings | None = None,
         cache: ReplyCache | None = None,
     ) -> None:
-        super().__init__(
-            responder, prompt, labels=labels, name=name, settings=settings, cache=cache
-        )
+        super().__init__(model, prompt, labels=labels, name=name, settings=settings, cache=cache)
         self.option_texts = tuple(option_texts or labels)
         self.has_options = OPTIONS in prompt.places
         self.swap_options = swap_options
@@ -488,7 +484,7 @@ class LogitJudge(ModelJudge):
         asked = tuple(_LETTERS[: len(order)]) if self.has_options else self.labels
 
         async def attempt() -> tuple[Reply, Usage]:
-            weighed = await self.responder.weigh_labels(example, labels=asked)
+            weighed = await self.model.weigh_labels(example, labels=asked)
             shares = [weighed.shares[label] for label in asked]
             return {"shares": shares, "error": weighed.error}, weighed.usage
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from groupwise.core import JudgeError
-from groupwise.inference.responder import Usage
-from groupwise.inference.shared_loop import on_shared_loop
+from groupwise.inference.model import Usage, on_shared_loop
 from groupwise.judges.judge import (
     Judge,
     Ledger,

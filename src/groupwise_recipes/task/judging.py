@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
-from groupwise.inference.responder import Responder
+from groupwise.inference.model import Model
 from groupwise.judges import ModelJudge, Question, ReplyCache, build_judge
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig
@@ -50,18 +50,18 @@ def open_judges(config: TaskConfig, folder: Path) -> Judges:
     cache = ReplyCache(folder / "judge.sqlite") if parts else None
     return Judges(
         {
-            name: make_judge(part, cast("Responder", part.judge.open_responder()), cache=cache)
+            name: make_judge(part, cast("Model", part.judge.open_model()), cache=cache)
             for name, part in parts.items()
         }
     )
 
 
 def make_judge(
-    part: JudgePart, responder: Responder | None = None, *, cache: ReplyCache | None = None
+    part: JudgePart, responder: Model | None = None, *, cache: ReplyCache | None = None
 ) -> ModelJudge:
     """Return a judge; without a responder it can only be looked at."""
     settings = part.judge.model_copy(update={"labels": tuple(part.scale)})
-    unasked = cast("Responder", object())
+    unasked = cast("Model", object())
     judge = build_judge(settings, responder or unasked, are_pairs=False, cache=cache)
     return cast("ModelJudge", judge)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from groupwise.core import Example
 from groupwise.data.example_files import read_examples
 from groupwise.data.problems import Problem
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import LabelShares, Reply, RequestError
+from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.rewards import RewardCase, RewardSet
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider

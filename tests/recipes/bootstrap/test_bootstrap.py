@@ -27,7 +27,7 @@ from groupwise.data.drops import DropLog
 from groupwise.data.screenshots import load_screenshots
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow import training
-from groupwise.inference.responder import LabelShares, RequestError
+from groupwise.inference.model import LabelShares, RequestError
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.on_task.bootstrap.rows import choose_rows, describe_verdict
@@ -74,7 +74,7 @@ class StandIn:
 @pytest.fixture
 def judge(monkeypatch):
     found = StandIn()
-    monkeypatch.setattr("groupwise_recipes.on_task.rewards.open_responder", lambda _: found)
+    monkeypatch.setattr("groupwise_recipes.on_task.rewards.open_model", lambda _: found)
     return found
 
 

@@ -26,10 +26,8 @@ from groupwise.core import (
     read_json,
 )
 from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import Reply, RequestError
-from groupwise.inference.streaming.server import ServerBackend
-from groupwise.inference.streaming.work import StreamSettings
+from groupwise.inference.model import Reply, RequestError, Sampling
+from groupwise.inference.stream import ServerStream, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import COLORS, read_dialects, write_dialects
@@ -317,7 +315,7 @@ def test_a_server_is_asked_as_a_model_and_drawn_items_as_published_ones_are(tmp_
     items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
     train, queries = ([make_dialect_example(i) for i in part] for part in (items[:3], items[3:]))
     a, b, c = (one.id for one in train)
-    backend = ServerBackend(Replies(items[4].question), max_concurrency=2)
+    backend = ServerStream(Replies(items[4].question), max_concurrency=2)
     answerer = make_answerer(backend, train=train, identity="m 1")
     found = list(answerer.ask([(query, [(a,), (c, b)]) for query in queries]))
     assert [one[c, b].answer for one in found] == ["2,1,0", None, "2,1,2"]

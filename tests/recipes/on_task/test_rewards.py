@@ -25,7 +25,7 @@ from groupwise.core import (
 )
 from groupwise.data.example_files import write_examples
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.inference.responder import LabelShares, RequestError
+from groupwise.inference.model import LabelShares, RequestError
 from groupwise.pipeline import find_config, list_configs
 from groupwise.rewards import AnswerFormat, audit_rewards
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig

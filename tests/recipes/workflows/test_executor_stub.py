@@ -39,7 +39,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Policies
-from groupwise.inference.engine import Sampling
+from groupwise.inference.model import Sampling
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
 from groupwise.sandbox import run_python
 from groupwise_recipes.workflows.executor_stub import (

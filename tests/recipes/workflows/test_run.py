@@ -27,7 +27,7 @@ from groupwise.core import (
 from groupwise.data.example_files import read_examples
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.evaluation.report.page import read_sections
-from groupwise.inference.server_settings import RetrySettings
+from groupwise.inference.settings import RetrySettings
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.serving import Request
 from groupwise_recipes.workflows.config import WorkflowsConfig

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from groupwise.core import Message, RewardError, Score, make_example
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import LabelShares, Reply, RequestError
+from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.judges import GenerativeJudge, LogitJudge, Question, load_prompt
 from groupwise.rewards import AnswerFormat, JudgeSeat, LabelMatch, RewardSet, audit_rewards
 from groupwise.rewards.audit.stand_ins import Failing, Gullible, StandIn, remove_fenced

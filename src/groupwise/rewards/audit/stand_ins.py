@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 
 from groupwise.core import Example, RewardError
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import LabelShares, Reply, RequestError, Responder
+from groupwise.inference.model import LabelShares, Model, Reply, RequestError, Sampling
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
@@ -25,7 +24,7 @@ from groupwise.rewards.reward_set import RewardSet
 _MARK = re.compile(r"\b(?=[0-9A-Za-z]*\d)[0-9A-Za-z]{8,}\b")
 
 
-class StandIn(Responder):
+class StandIn(Model):
     """A model that decides what it is told to.
 
     Args:
@@ -162,7 +161,7 @@ def find_seat(case: RewardCase) -> JudgeSeat | None:
     for part in judged:
         replies |= _list_replies(part.judge)
 
-    def build(responder: Responder) -> RewardSet:
+    def build(responder: Model) -> RewardSet:
         parts: dict[str, tuple[Reward, float]] = {}
         for name, reward in rewards.rewards.items():
             seated = copy(reward)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, GroupwiseError, ModelError
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.work import Outcome, RaySettings, StreamSettings, WorkItem
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import LOOK_AHEAD, Outcome, RaySettings, StreamSettings, WorkItem
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.settings import Quantization
 
 
-class RayBackend:
-    """Answers with workers of a Ray cluster; each of them forms batches as ``LocalBackend`` does.
+class RayStream:
+    """Answers with workers of a Ray cluster; each of them forms batches as ``LocalStream`` does.
 
     Models and pictures lie where every worker finds them, under the same names.
 
@@ -74,7 +74,7 @@ class RayBackend:
         self, items: Sequence[WorkItem], sampling: Sampling, settings: StreamSettings
     ) -> Iterator[tuple[int, Outcome]]:
         share = -(-len(items) // self.settings.num_workers)
-        block = max(settings.batch_size, min(settings.window, share))
+        block = max(settings.batch_size, min(settings.batch_size * LOOK_AHEAD, share))
         rows = [{"number": i.number, "example": pickle.dumps(i.example)} for i in items]
         blocks = -(-len(rows) // block)
         answered = self._ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
@@ -103,11 +103,11 @@ class PolicyWorker:
     ) -> None:
         self._sampling = sampling
         self._settings = settings
-        self._backend: LocalBackend | str
+        self._stream: LocalStream | str
         try:
-            self._backend = LocalBackend(LocalEngine(load()))
+            self._stream = LocalStream(LocalModel(load()))
         except GroupwiseError as error:
-            self._backend = str(error)
+            self._stream = str(error)
 
     def __call__(self, rows: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
         """Yield one row for each row, as they are finished."""
@@ -120,6 +120,6 @@ class PolicyWorker:
             yield {"number": [-1], "outcome": [pickle.dumps(str(error))]}
 
     def _answer(self, items: Iterator[WorkItem]) -> Iterator[tuple[int, Outcome]]:
-        if isinstance(self._backend, str):
-            raise ModelError(self._backend)
-        return self._backend.stream(items, sampling=self._sampling, settings=self._settings)
+        if isinstance(self._stream, str):
+            raise ModelError(self._stream)
+        return self._stream.stream(items, sampling=self._sampling, settings=self._settings)
