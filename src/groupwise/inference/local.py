@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -91,21 +90,21 @@ class LocalModel:
     ) -> None:
         self.policy = policy
         self.batch_size = batch_size
-        self._named = (name, revision, max_pixels)
+        self.name = name
+        self._revision = revision
+        self._max_pixels = max_pixels
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="local-model")
         self._queue: list[_Waiting] = []
         self._worker: asyncio.Task[None] | None = None
 
-    @cached_property
+    @property
     def identity(self) -> Mapping[str, str | None]:
         """Model, revision and pixels."""
-        name, revision, max_pixels = self._named
-        found: dict[str, str | None] = {
-            "model": name,
-            "revision": revision or _digest_weights(self.policy.model),
-        }
-        if max_pixels is not None:  # left out otherwise: what was kept before is found
-            found["max_pixels"] = str(max_pixels)
+        if not self._revision:
+            self._revision = _digest_weights(self.policy.model)
+        found: dict[str, str | None] = {"model": self.name, "revision": self._revision}
+        if self._max_pixels is not None:  # left out otherwise: what was kept before is found
+            found["max_pixels"] = str(self._max_pixels)
         return found
 
     @on_shared_loop
@@ -216,7 +215,7 @@ class LocalModel:
                 model takes.
         """
         tree = grow_labels(self.policy.tokenizer, labels)
-        num_read = 1 + max(map(len, tree.list_parting()))
+        num_read = 1 + tree.num_shared
         given = [lead.rstrip(" ") for lead in leads] if leads is not None else [""] * len(examples)
         results: list[dict[str, float]] = []
         for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):

@@ -13,7 +13,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -190,8 +189,7 @@ class ServerSettings(Config):
         """Return whether the server is asked without the environment's proxies."""
         if self.no_proxy is not None:
             return self.no_proxy
-        host = urlsplit(self.url).hostname or ""
-        return host in ("localhost", "::1") or host.startswith("127.")
+        return _is_loopback(urlsplit(self.url).hostname or "")
 
     @field_validator("extras")
     @classmethod
@@ -229,6 +227,9 @@ class ModelSource(Config):
     def _check_source(self) -> Self:
         if (self.model is None) == (self.server is None):
             raise ValueError("give model or server, and not both")
+        return self._check_device_map()
+
+    def _check_device_map(self) -> Self:
         if self.device_map is not None and self.model is None:
             raise ValueError("device_map needs model: a server places its model itself")
         return self
@@ -261,12 +262,8 @@ def open_model(settings: ModelSource) -> Model:
 
     assert settings.model is not None
     max_pixels = settings.max_pixels
-    policy = load_policy(
-        settings.model,
-        dtype=settings.dtype,
-        max_pixels=max_pixels,
-        device_map=settings.device_map,
-    )
+    named = {"dtype": settings.dtype, "device_map": settings.device_map}
+    policy = load_policy(settings.model, max_pixels=max_pixels, **named)
     name = Path(settings.model).name
     return LocalModel(policy, batch_size=settings.batch_size, name=name, max_pixels=max_pixels)
 
@@ -277,11 +274,18 @@ def allow_hosts(hosts: Sequence[str]) -> None:
     Raises:
         ConfigError: for what is no host; if they cannot be written down.
     """
-    named = {_read_named(host) for host in hosts}
-    known = _list_allowed()
+    for host in hosts:
+        try:
+            found = _read_host(f"http://[{host}]/" if ":" in host else f"http://{host}/")
+        except ConfigError:
+            found = ""
+        if not found or found != host.lower():
+            raise ConfigError(
+                "--allow-judge names no host", got=repr(host), expected="such as judge.example"
+            )
+    named, known, file = {host.lower() for host in hosts}, _list_allowed(), _find_file()
     if named <= known:
         return
-    file = _find_file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(file, [f"{host}\n".encode() for host in sorted(known | named)])
@@ -289,21 +293,15 @@ def allow_hosts(hosts: Sequence[str]) -> None:
         raise ConfigError(f"the hosts cannot be written down in {file} ({error})") from error
 
 
-def check_hosts(config: Config) -> None:
+def check_hosts(section: object) -> None:
     """Refuse a config that leads to a host that this user has not named, before hours of work.
 
     Raises:
         ConfigError: naming the host.
     """
-    for server in _find_servers(config):
-        check_host(server.url, server.api_key_variable)
-
-
-def _find_servers(section: object) -> Iterator[ServerSettings]:
-    """Yield the servers of a section, wherever they stand in it."""
     parts: Iterable[object] = ()
     if isinstance(section, ServerSettings):
-        yield section
+        check_host(section.url, section.api_key_variable)
     elif isinstance(section, Config):
         parts = (getattr(section, name) for name in type(section).model_fields)
     elif isinstance(section, Mapping):
@@ -311,7 +309,7 @@ def _find_servers(section: object) -> Iterator[ServerSettings]:
     elif isinstance(section, list | tuple):
         parts = cast("Sequence[object]", section)
     for part in parts:
-        yield from _find_servers(part)
+        check_hosts(part)
 
 
 def check_host(url: str, variable: str | None) -> None:
@@ -342,18 +340,6 @@ def _list_allowed() -> set[str]:
         return set()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the hosts in {_find_file()} ({error})") from error
-
-
-def _read_named(host: str) -> str:
-    try:
-        found = _read_host(f"http://[{host}]/" if ":" in host else f"http://{host}/")
-    except ConfigError:
-        found = ""
-    if not found or found != host.lower():
-        raise ConfigError(
-            "--allow-judge names no host", got=repr(host), expected="such as judge.example"
-        )
-    return found
 
 
 def _read_host(url: str) -> str:

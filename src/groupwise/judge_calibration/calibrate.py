@@ -33,6 +33,7 @@ from groupwise.evaluation.report.page import (
     write_page,
 )
 from groupwise.evaluation.report.phrases import LEVELS, Level, Phrases, Statement, mark_code
+from groupwise.inference.settings import open_model
 from groupwise.judge_calibration.measures import (
     JudgeMeasures,
     list_both_orders,
@@ -163,16 +164,16 @@ def calibrate_judge(
             seed=seed,
         )
         seed_everything(seed)
-        responder = config.open_model()
+        model = None if config.kind == "rule" else open_model(config)
         numbers = range(1 if config.is_deterministic else num_repeats)
         # Each repeat has replies of its own: a cached reply is no new one.
         paths = [out / "cache" / f"replies-{number}.sqlite" for number in numbers]
         judges = [
             build_judge(
                 config,
-                responder,
+                model,
                 are_pairs=rated.are_pairs,
-                cache=ReplyCache(path) if responder else None,
+                cache=ReplyCache(path) if model else None,
             )
             for path in paths
         ]

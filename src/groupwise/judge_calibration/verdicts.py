@@ -224,8 +224,9 @@ def _read_judgebench(row: Mapping[str, Any], where: str) -> Read:
     judgments: Any = row.get("judgments")
     if not isinstance(judgments, list) or len(cast("list[Any]", judgments)) not in (1, 2):
         raise DataError(f"{where} has no judgments", expected="a list of one or two")
-    said = [None if one is None else one.get("decision") for one in judgments]
-    decisions = [row.get("label"), *said]
+    decisions: list[Any] = [row.get("label")]
+    for one in cast("list[Any]", judgments):
+        decisions.append(None if one is None else one.get("decision"))
     for decision in decisions:
         if decision is not None and decision not in _DECISIONS:
             known = ", ".join(_DECISIONS)
@@ -263,7 +264,7 @@ def _make_rows(
     row: Mapping[str, Any], pair: str, label: str, verdicts: Mapping[Order, str | None]
 ) -> list[VerdictRow]:
     names = (("answer_a", "answer_b"), ("response_A", "response_B"))
-    answers = next(([str(row[a]), str(row[b])] for a, b in names if {a, b} <= set(row)), [])
+    known = [[str(row[a]), str(row[b])] for a, b in names if {a, b} <= set(row)]
     question = row.get("question")
     cluster = digest_json(question.strip()) if isinstance(question, str) else pair
     return [
@@ -275,7 +276,7 @@ def _make_rows(
             verdict=verdict,
             cause="" if verdict else "not recorded",
             order=order,
-            longer=cast("Any", _find_longer(answers)),
+            longer=cast("Any", _find_longer(known[0] if known else ())),
         )
         for order, verdict in verdicts.items()
     ]

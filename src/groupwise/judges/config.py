@@ -5,9 +5,9 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, JudgeError, digest_json
+from groupwise.core import JudgeError, digest_json
 from groupwise.inference.model import Model, Sampling
-from groupwise.inference.settings import ModelSource, ServerSettings, open_model
+from groupwise.inference.settings import ModelSource
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict
 from groupwise.judges.model import (
@@ -32,17 +32,13 @@ _OPTION_TEXTS = {
 }
 
 
-class JudgeConfig(Config):
-    """A judge and how it is asked.
+class JudgeConfig(ModelSource):
+    """A judge and how it is asked: a rule, or a model here or behind a server.
 
     Attributes:
         kind: ``rule``, ``logit`` (probability of the labels) or ``generative`` (a tagged verdict).
         name: in the report; None: the rule, or the model's name.
         rule: of a rule: ``always_first``, ``longer`` or ``shorter``.
-        model: a model folder or hub id, run in this process.
-        server: where a model is served instead.
-        tokenizer: folder or hub id of the served model's tokenizer, if at hand: the first tokens
-            of labels are then known.
         prompt: name of a prompt of this package, or the path of a ``.txt`` file; None: the one
             for this kind of judge and data.
         language: of the package's prompt and of the report.
@@ -50,38 +46,27 @@ class JudgeConfig(Config):
             also say ``tie``), else ``True`` and ``False``.
         tag: of a generative judge's verdict; None: ``better`` for pairs, else ``true_false``.
         sampling: of a generative judge; at a temperature of 0 the same question is asked once.
-        dtype: of a model in this process.
-        batch_size: of a model in this process.
-        device_map: of a model in this process; ``auto`` spreads it over all devices.
         settings: retries, and when too many questions without a verdict stop the run.
     """
 
     kind: Literal["rule", "logit", "generative"]
     name: str | None = Field(default=None, pattern="^[^/]+$")
     rule: RuleName | None = None
-    model: str | None = None
-    server: ServerSettings | None = None
-    tokenizer: str | None = None
     prompt: str | None = None
     language: Literal["en", "zh"] = "en"
     labels: tuple[str, ...] | None = None
     tag: str | None = None
     sampling: Sampling = Sampling(max_new_tokens=512)
-    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
-    batch_size: int = Field(default=16, ge=1, le=65_536)
-    device_map: Literal["auto"] | None = None
     settings: JudgeSettings = JudgeSettings()
 
     @model_validator(mode="after")
-    def _check_parts(self) -> Self:
+    def _check_source(self) -> Self:
         given = [name for name in ("rule", "model", "server") if getattr(self, name) is not None]
         if self.kind == "rule" and given != ["rule"]:
             raise ValueError(f"a rule judge needs rule and nothing else; got {given or 'none'}")
         if self.kind != "rule" and given not in (["model"], ["server"]):
             raise ValueError(f"a {self.kind} judge needs model or server; got {given or 'none'}")
-        if self.device_map is not None and self.model is None:
-            raise ValueError("device_map needs model: nothing else is in this process")
-        return self
+        return self._check_device_map()
 
     @property
     def title(self) -> str:
@@ -112,18 +97,6 @@ class JudgeConfig(Config):
             return None
         name = self.prompt or _PROMPTS[self.kind, are_pairs]
         return load_prompt(Path(name) if name.endswith(".txt") else name, language=self.language)
-
-    def open_model(self) -> Model | None:
-        """Load the model, or make ready to ask the server; None for a rule.
-
-        Raises:
-            ModelError: if the model or the tokenizer cannot be loaded.
-            ConfigError: if the server's key is not set.
-        """
-        if self.kind == "rule":
-            return None
-        names = ("model", "server", "tokenizer", "dtype", "batch_size", "device_map")
-        return open_model(ModelSource(**{name: getattr(self, name) for name in names}))
 
 
 class RuleJudge:
@@ -163,7 +136,7 @@ class RuleJudge:
 
 def build_judge(
     config: JudgeConfig,
-    responder: Model | None,
+    model: Model | None,
     *,
     are_pairs: bool,
     cache: ReplyCache | None = None,
@@ -176,7 +149,7 @@ def build_judge(
     if config.rule is not None:
         return RuleJudge(config.rule)
     prompt = cast("JudgePrompt", config.find_prompt(are_pairs=are_pairs))
-    assert responder is not None
+    assert model is not None
     labels = config.list_labels(are_pairs=are_pairs)
     shared: dict[str, Any] = {
         "labels": labels,
@@ -186,9 +159,9 @@ def build_judge(
     }
     if config.kind == "generative":
         tag = config.tag or ("better" if are_pairs else "true_false")
-        return GenerativeJudge(responder, prompt, tag=tag, sampling=config.sampling, **shared)
+        return GenerativeJudge(model, prompt, tag=tag, sampling=config.sampling, **shared)
     texts = _OPTION_TEXTS[config.language] if are_pairs else {}
     option_texts = [texts.get(label, label) for label in labels]
     return LogitJudge(
-        responder, prompt, option_texts=option_texts, swap_options=not are_pairs, **shared
+        model, prompt, option_texts=option_texts, swap_options=not are_pairs, **shared
     )

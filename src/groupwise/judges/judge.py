@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
@@ -112,10 +111,13 @@ class Judge(Protocol):
 class Versioned(ABC):
     """Something whose version is the digest of its description."""
 
-    @cached_property
+    _version = ""
+
+    @property
     def version(self) -> str:
         """Digest of what ``describe`` returns."""
-        return digest_json(dict(self.describe()))
+        self._version = self._version or digest_json(dict(self.describe()))
+        return self._version
 
     @abstractmethod
     def describe(self) -> Mapping[str, object]:

@@ -286,7 +286,7 @@ class ModelJudge(Versioned):
         judge.model, judge.cache = model, None
         judge.ledger = Ledger(self.name, settings.stop)
         judge._asker = Asker(cache=None, settings=settings.retry)
-        vars(judge).pop("version", None)
+        judge._version = ""
         return judge
 
     def report(self) -> dict[str, object]:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
 from groupwise.inference.model import Model
+from groupwise.inference.settings import open_model
 from groupwise.judges import ModelJudge, Question, ReplyCache, build_judge
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig
@@ -50,7 +51,7 @@ def open_judges(config: TaskConfig, folder: Path) -> Judges:
     cache = ReplyCache(folder / "judge.sqlite") if parts else None
     return Judges(
         {
-            name: make_judge(part, cast("Model", part.judge.open_model()), cache=cache)
+            name: make_judge(part, open_model(part.judge), cache=cache)
             for name, part in parts.items()
         }
     )

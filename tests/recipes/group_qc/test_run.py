@@ -373,7 +373,7 @@ def describe(call, base, server):
         "teach": "null",
         "data.drawn": json.dumps({"num_groups": NUM_SERVED, "width": 112, "height": 84}),
         "data.teach_share": 0,
-        "summaries.stream": json.dumps({"batch_size": 4, "look_ahead": 1, "num_threads": 1}),
+        "summaries.stream": json.dumps({"batch_size": 4}),
         "summaries.server": json.dumps({**quick, **server}),
     }
     job = RecipeJob("group_qc", settings)
