@@ -326,8 +326,8 @@ def gather(*work):
 def test_single_requests_get_what_a_batch_gets(engine, picture_examples):
     counting = CountingEngine(engine.policy, batch_size=4)
     responder = counting
-    replies = gather(*(responder.respond(e, sampling=SAMPLING) for e in picture_examples[:6]))
-    shares = gather(*(responder.weigh_labels(e, labels=LABELS) for e in picture_examples[:6]))
+    replies = gather(*(responder.reply(e, sampling=SAMPLING) for e in picture_examples[:6]))
+    shares = gather(*(responder.label_shares(e, labels=LABELS) for e in picture_examples[:6]))
     drawn = engine.generate(picture_examples[:6], sampling=SAMPLING)
     assert [reply.text for reply in replies] == [row[0].text for row in drawn]
     for share, expected in zip(
@@ -341,8 +341,8 @@ def test_single_requests_get_what_a_batch_gets(engine, picture_examples):
 def test_what_fails_is_told_to_those_who_wait_and_the_next_is_answered(engine, picture_examples):
     responder = engine
     with pytest.raises(ModelError, match="spelled in the tokens of another"):
-        run_on_shared_loop(responder.weigh_labels(picture_examples[0], labels=["yes", "Yes"]))
-    assert run_on_shared_loop(responder.weigh_labels(picture_examples[0], labels=LABELS)).shares
+        run_on_shared_loop(responder.label_shares(picture_examples[0], labels=["yes", "Yes"]))
+    assert run_on_shared_loop(responder.label_shares(picture_examples[0], labels=LABELS)).shares
 
 
 def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_path):
@@ -351,7 +351,7 @@ def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_p
     example = make_example([Message("user", "?")], cluster="g", pictures=[read_picture(path)])
     path.write_bytes(picture_examples[1].pictures[0].path.read_bytes())
     with pytest.raises(DataError, match="changed"):
-        run_on_shared_loop(engine.respond(example, sampling=SAMPLING))
+        run_on_shared_loop(engine.reply(example, sampling=SAMPLING))
 
 
 def test_the_revision_is_that_of_the_weights(vision_folder):

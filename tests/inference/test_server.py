@@ -53,7 +53,7 @@ def ask(text="is it?", **named):
 
 
 def respond(engine, example=None, sampling=GREEDY):
-    return run_on_shared_loop(engine.respond(example or ask(), sampling=sampling))
+    return run_on_shared_loop(engine.reply(example or ask(), sampling=sampling))
 
 
 def respond_to_all(engine, examples, sampling=GREEDY):
@@ -61,14 +61,14 @@ def respond_to_all(engine, examples, sampling=GREEDY):
 
     async def ask_all():
         settings = engine.settings.retry
-        asked = (partial(engine.respond, one, sampling=sampling) for one in examples)
+        asked = (partial(engine.reply, one, sampling=sampling) for one in examples)
         return await asyncio.gather(*(retry(attempt, settings) for attempt in asked))
 
     return run_on_shared_loop(ask_all())
 
 
 def weigh(engine, labels=("yes", "no")):
-    return run_on_shared_loop(engine.weigh_labels(ask(), labels=labels))
+    return run_on_shared_loop(engine.label_shares(ask(), labels=labels))
 
 
 def test_a_reply_has_its_text_and_what_it_cost(server):
@@ -254,7 +254,7 @@ def test_any_loop_may_await(server):
     engine = make_engine(server)
 
     async def wait():
-        return await asyncio.gather(*(engine.respond(ask(), sampling=GREEDY) for _ in range(5)))
+        return await asyncio.gather(*(engine.reply(ask(), sampling=GREEDY) for _ in range(5)))
 
     for _ in range(2):
         assert [reply.text for reply in asyncio.run(wait())] == ["yes"] * 5

@@ -274,7 +274,7 @@ class SlowFirst:
         self.is_free = asyncio.Event()
         self.begun = []
 
-    async def respond(self, example, *, sampling):
+    async def reply(self, example, *, sampling):
         text = example.prompt[-1].text
         self.begun.append(text)
         if text == "g0.0":

@@ -397,7 +397,7 @@ def test_a_responder_may_fail_with_any_cause(quick):
         def __init__(self):
             self.identity = {"model": "silent", "revision": None}
 
-        async def respond(self, example, *, sampling):
+        async def reply(self, example, *, sampling):
             raise RequestError("refused", "no")
 
     result = decide(GenerativeJudge(Silent(), CORRECT, settings=quick()))

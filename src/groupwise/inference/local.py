@@ -108,14 +108,14 @@ class LocalModel:
         return found
 
     @on_shared_loop
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Return one reply."""
         completion: Completion = await self._wait(example, sampling)
         usage = Usage(1, completion_tokens=len(completion.token_ids))
         return Reply(completion.text, completion.finish_reason, usage=usage)
 
     @on_shared_loop
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Return the shares of the labels."""
         shares: dict[str, float] = await self._wait(example, tuple(labels))
         return LabelShares(shares)

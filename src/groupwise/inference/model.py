@@ -168,7 +168,7 @@ class Model(Protocol):
         """``model``, ``revision`` and whatever else answers depend on beside the request."""
         ...
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Return one reply to the example's prompt and pictures.
 
         Raises:
@@ -176,7 +176,7 @@ class Model(Protocol):
         """
         ...
 
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Return the shares of the labels as the first words of the reply.
 
         Raises:
@@ -198,7 +198,7 @@ def ask_until_whole(
     async def attempt() -> tuple[str, Usage]:
         nonlocal max_new_tokens
         allowed = sampling.model_copy(update={"max_new_tokens": max_new_tokens})
-        reply = await model.respond(example, sampling=allowed)
+        reply = await model.reply(example, sampling=allowed)
         try:
             return reply.require_text(), reply.usage
         except RequestError:

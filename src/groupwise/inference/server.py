@@ -92,7 +92,7 @@ class ServerModel:
         }
 
     @on_shared_loop
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Return one reply; one request, never repeated here.
 
         Raises:
@@ -101,7 +101,7 @@ class ServerModel:
         return await self._ask(example, sampling)
 
     @on_shared_loop
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Return the shares of the labels; one request, never repeated here.
 
         Raises:

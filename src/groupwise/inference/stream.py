@@ -281,7 +281,7 @@ class ServerStream:
 
     async def _ask(self, example: Example, sampling: Sampling) -> Outcome:
         async def attempt() -> Completion:
-            reply = await self.model.respond(example, sampling=sampling)
+            reply = await self.model.reply(example, sampling=sampling)
             if reply.text is None:  # an empty text is an answer
                 raise RequestError("no_content", "the reply has no content", usage=reply.usage)
             return Completion(

@@ -161,14 +161,6 @@ class Outcome:
     is_cached: bool = False  # whether nothing was asked for this outcome
 
 
-@dataclass(slots=True)
-class _Open:
-    """A question in flight and how many wait for it."""
-
-    task: asyncio.Task[Outcome]
-    num_waiting: int = 0
-
-
 class Asker:
     """Asks each question once; belongs to one event loop.
 
@@ -180,35 +172,33 @@ class Asker:
     def __init__(self, *, cache: ReplyCache | None, settings: RetrySettings) -> None:
         self.cache = cache
         self.settings = settings
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, tuple[asyncio.Task[Outcome], list[None]]] = {}
 
     async def ask(self, key: str, attempt: Attempt) -> Outcome:
         """Return the reply under ``key``: kept, being fetched already, or fetched now.
 
-        Who joins a question in flight pays nothing for it.
+        Who joins a question in flight pays nothing for it. A question that nobody waits for any
+        more is given up.
         """
         known = self.cache.get(key) if self.cache is not None else None
         if known is not None:
             return Outcome(known, is_cached=True)
         joined = key in self._open
         if not joined:
-            self._open[key] = _Open(asyncio.ensure_future(self._fetch(key, attempt)))
-        outcome = await self._wait(key, self._open[key])
-        return (
-            outcome if not joined else replace(outcome, usage=Usage(), failures=(), is_cached=True)
-        )
-
-    async def _wait(self, key: str, question: _Open) -> Outcome:
-        """Wait with others; a question that nobody waits for any more is given up."""
-        question.num_waiting += 1
+            self._open[key] = asyncio.ensure_future(self._fetch(key, attempt)), []
+        question = task, waiting = self._open[key]
+        waiting.append(None)
         try:
-            return await asyncio.shield(question.task)
+            outcome = await asyncio.shield(task)
         finally:
-            question.num_waiting -= 1
-            if question.num_waiting == 0:
-                question.task.cancel()
+            waiting.pop()
+            if not waiting:
+                task.cancel()
                 if self._open.get(key) is question:
                     del self._open[key]
+        if joined:
+            return replace(outcome, usage=Usage(), failures=(), is_cached=True)
+        return outcome
 
     async def _fetch(self, key: str, attempt: Attempt) -> Outcome:
         failed: list[RequestError] = []
@@ -248,7 +238,7 @@ class ModelJudge(Versioned):
         labels: of the verdicts, at least two.
         name: for people.
         settings: how it asks; None: the defaults.
-        cache: where replies are kept.
+        cache: where replies are kept; None: nowhere.
     """
 
     def __init__(
@@ -261,14 +251,17 @@ class ModelJudge(Versioned):
         settings: JudgeSettings | None,
         cache: ReplyCache | None,
     ) -> None:
-        self.model = model
         self.prompt = prompt
         self.name = name
         self.labels = tuple(labels)
+        self._set_up(model, settings or JudgeSettings(), cache)
+
+    def _set_up(self, model: Model, settings: JudgeSettings, cache: ReplyCache | None) -> None:
+        self.model = model
         self.cache = cache
-        settings = settings or JudgeSettings()
-        self.ledger = Ledger(name, settings.stop)
+        self.ledger = Ledger(self.name, settings.stop)
         self._asker = Asker(cache=cache, settings=settings.retry)
+        self._version = ""
 
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""
@@ -283,10 +276,7 @@ class ModelJudge(Versioned):
     def put_on(self, model: Model, settings: JudgeSettings) -> Self:
         """Return the same judge on another model, without a cache."""
         judge = copy(self)
-        judge.model, judge.cache = model, None
-        judge.ledger = Ledger(self.name, settings.stop)
-        judge._asker = Asker(cache=None, settings=settings.retry)
-        judge._version = ""
+        judge._set_up(model, settings, None)
         return judge
 
     def report(self) -> dict[str, object]:
@@ -346,8 +336,7 @@ class GenerativeJudge(ModelJudge):
         tag: name of the verdict's tag.
         labels: what may stand in it.
         sampling: a reply that is cut off or empty is asked for again with twice the tokens.
-        settings: how it asks.
-        cache: where replies are kept.
+        name, settings, cache: as of ``ModelJudge``.
     """
 
     def __init__(
@@ -424,8 +413,7 @@ class LogitJudge(ModelJudge):
         option_texts: what stands behind the letters; None: the labels.
         swap_options: whether options are also listed in the opposite order. A pairwise judge
             swaps the answers instead.
-        settings: how it asks.
-        cache: where replies are kept.
+        name, settings, cache: as of ``ModelJudge``.
 
     Raises:
         JudgeError: if the number of options does not fit.
@@ -471,7 +459,21 @@ class LogitJudge(ModelJudge):
                 return self._give_up(outcomes, outcome.result)
             shares = zip(order, outcome.result["shares"], strict=True)
             weighed.append({self.labels[i]: share for i, share in sorted(shares)})
-        return self._combine(weighed, outcomes)
+        means = {n: sum(shares[n] for shares in weighed) / len(weighed) for n in self.labels}
+        label = max(means, key=lambda name: means[name])
+        changes = [abs(weighed[0][name] - weighed[-1][name]) for name in self.labels]
+        favourites = [{n for n in one if one[n] == max(one.values())} for one in weighed]
+        is_flipped = not set.intersection(*favourites)
+        return Verdict(
+            label,
+            0.0 if is_flipped else min(1.0, means[label]),
+            {name: min(1.0, mean) for name, mean in means.items()},
+            self.version,
+            usage=sum((outcome.usage for outcome in outcomes), Usage()),
+            is_cached=all(outcome.is_cached for outcome in outcomes),
+            is_flipped=is_flipped,
+            position_bias=max(changes) if len(weighed) > 1 else None,
+        )
 
     def build_example(self, question: Question, order: Sequence[int]) -> Example:
         """Return what the model is asked, with the options in this order of the labels."""
@@ -484,32 +486,8 @@ class LogitJudge(ModelJudge):
         asked = tuple(_LETTERS[: len(order)]) if self.has_options else self.labels
 
         async def attempt() -> tuple[Reply, Usage]:
-            weighed = await self.model.weigh_labels(example, labels=asked)
+            weighed = await self.model.label_shares(example, labels=asked)
             shares = [weighed.shares[label] for label in asked]
             return {"shares": shares, "error": weighed.error}, weighed.usage
 
         return await self._ask(example, attempt)
-
-    def _combine(
-        self, weighed: Sequence[Mapping[str, float]], outcomes: Sequence[Outcome]
-    ) -> Verdict:
-        means = {n: sum(shares[n] for shares in weighed) / len(weighed) for n in self.labels}
-        label = max(means, key=lambda name: means[name])
-        bias = None
-        if len(weighed) > 1:
-            bias = max(abs(weighed[0][name] - weighed[1][name]) for name in self.labels)
-        favourites = [
-            {name for name, share in shares.items() if share == max(shares.values())}
-            for shares in weighed
-        ]
-        is_flipped = not set.intersection(*favourites)
-        return Verdict(
-            label,
-            0.0 if is_flipped else min(1.0, means[label]),
-            {name: min(1.0, mean) for name, mean in means.items()},
-            self.version,
-            usage=sum((outcome.usage for outcome in outcomes), Usage()),
-            is_cached=all(outcome.is_cached for outcome in outcomes),
-            is_flipped=is_flipped,
-            position_bias=bias,
-        )

@@ -27,11 +27,11 @@ class _Absent:
         """That there is none."""
         return {"model": None}
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Refuse."""
         raise RequestError("refused", "no model is asked here")
 
-    async def weigh_labels(self, example: Example, *, labels: object) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: object) -> LabelShares:
         """Refuse."""
         raise RequestError("refused", "no model is asked here")
 

@@ -102,7 +102,7 @@ class Executor:
         """Ask the model something, so that a wrong setting is found before programs are blamed."""
         example = make_example([Message("user", "Reply with the word ready.")], cluster="operator")
         try:
-            reply = await self.responder.respond(example, sampling=self.settings.sampling)
+            reply = await self.responder.reply(example, sampling=self.settings.sampling)
             reply.require_text()
             self._answers = True
         except RequestError as error:

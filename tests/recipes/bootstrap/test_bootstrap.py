@@ -57,7 +57,7 @@ class StandIn:
         self.contrary = set()
         self.silent = set()
 
-    async def weigh_labels(self, example, *, labels):
+    async def label_shares(self, example, *, labels):
         text, digest = example.prompt[0].text, example.pictures[0].digest
         self.asked.append(example.id)
         if digest in self.silent:

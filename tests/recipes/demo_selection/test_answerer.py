@@ -306,7 +306,7 @@ class Replies:
     def __init__(self, refused):
         self.refused = refused
 
-    async def respond(self, example, *, sampling):
+    async def reply(self, example, *, sampling):
         if example.prompt[-1].text.splitlines()[-1].startswith(f"Question:{self.refused}"):
             raise RequestError("refused", "too many pictures")
         return Reply(",".join(picture.path.stem for picture in example.pictures))

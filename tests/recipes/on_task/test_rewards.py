@@ -90,7 +90,7 @@ class FakeModel:
         self.on_task = on_task
         self.asked = []
 
-    async def weigh_labels(self, example, *, labels):
+    async def label_shares(self, example, *, labels):
         self.asked.append(example)
         if self.on_task is None:
             raise RequestError("timeout", "too slow")

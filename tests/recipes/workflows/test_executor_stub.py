@@ -243,7 +243,7 @@ def test_it_holds_64_connections_at_once(stub):
 
     async def ask_all():
         engine = open_stub(stub)
-        asking = [engine.respond(example, sampling=Sampling(seed=n)) for n in range(64)]
+        asking = [engine.reply(example, sampling=Sampling(seed=n)) for n in range(64)]
         return await asyncio.gather(*asking)
 
     assert {reply.text for reply in asyncio.run(ask_all())} == {"7"}

@@ -217,13 +217,13 @@ class Watched:
     def identity(self):
         return self.responder.identity
 
-    async def respond(self, example, *, sampling):
+    async def reply(self, example, *, sampling):
         self.left -= 1
         if self.left == 0:
             self.happen()
-        return await self.responder.respond(example, sampling=sampling)
+        return await self.responder.reply(example, sampling=sampling)
 
-    async def weigh_labels(self, example, *, labels):
+    async def label_shares(self, example, *, labels):
         raise NotImplementedError
 
 
