@@ -387,7 +387,7 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch):
-    monkeypatch.setattr("groupwise.inference.local.LocalEngine", Engine)
+    monkeypatch.setattr("groupwise.inference.local.LocalModel", Engine)
     monkeypatch.setattr("groupwise.flow.asking.open_policy", lambda config, base: base)
     monkeypatch.setattr(Engine, "asked", [])
     return Engine

@@ -9,8 +9,8 @@ from peft import IA3Config, LoraConfig, PromptTuningConfig, get_peft_model
 from pydantic import ValidationError
 
 from groupwise.core import ConfigError, ModelError, dump_config, load_config, read_json
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models import quantization
 from groupwise.models.averaging import average_policy
 from groupwise.models.export import export_policy
@@ -186,7 +186,7 @@ def asked(request):
 
 
 def answer(policy, examples):
-    found = LocalEngine(policy).generate(examples, sampling=Sampling(max_new_tokens=8))
+    found = LocalModel(policy).generate(examples, sampling=Sampling(max_new_tokens=8))
     return [completion.token_ids for [completion] in found]
 
 

@@ -64,7 +64,7 @@ from groupwise.flow.evaluating import write_evaluation
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals
 from groupwise.flow.settings import RivalSettings
-from groupwise.inference.responder import RequestCause
+from groupwise.inference.model import RequestCause
 from groupwise.pipeline import (
     check_recipe,
     find_recipe,

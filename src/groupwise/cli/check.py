@@ -246,7 +246,7 @@ def judge(
     )
 
     if verdicts is not None:
-        from groupwise.judge_calibration.recorded import read_recorded
+        from groupwise.judge_calibration.verdicts import read_recorded
 
         if judge is not None or data is not None:
             raise ConfigError(
@@ -267,7 +267,7 @@ def judge(
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
     from groupwise.data.rated import find_rated, load_rated
-    from groupwise.judge_calibration.config import JudgeConfig
+    from groupwise.judges import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=list(settings))
     source = find_rated(data)

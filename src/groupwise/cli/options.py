@@ -22,7 +22,7 @@ def option(*names: str, show_default: bool | str = True, **more: Any) -> Callabl
 def _allow_hosts(_context: object, _option: object, hosts: Sequence[str]) -> None:
     """Remember the hosts before anything is read that leads to one."""
     if hosts:
-        from groupwise.inference.hosts import allow_hosts
+        from groupwise.inference.settings import allow_hosts
 
         allow_hosts(list(hosts))
 

@@ -132,7 +132,7 @@ def run(
 
     from groupwise.cli.printing import print_headline, print_preview
     from groupwise.flow.distributed import help_first
-    from groupwise.inference.hosts import check_hosts
+    from groupwise.inference.settings import check_hosts
     from groupwise.pipeline import Siblings, check_recipe, list_changed_settings, run_recipe
 
     check_hosts(resolved)

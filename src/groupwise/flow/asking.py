@@ -19,8 +19,8 @@ from groupwise.core import (
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.flow.policies import LENIENT
 from groupwise.flow.task import Task
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine, time_answers
+from groupwise.inference.local import LocalModel, time_answers
+from groupwise.inference.model import Sampling
 from groupwise.models.policy import Policy, load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Parsed, read_leniently
@@ -38,7 +38,7 @@ def answer_greedily(
     policy: Policy, config: Any, examples: Sequence[Example], **named: Any
 ) -> list[Completion]:
     """Return a policy's greedy answers; ``report_progress`` may be given by name."""
-    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    engine = LocalModel(policy, batch_size=config.evaluation.batch_size)
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     return [found for [found] in engine.generate(examples, sampling=sampling, **named)]
 
@@ -135,7 +135,7 @@ def ask_policy(
     try:
         return ask(examples)
     except DataError:
-        refused = LocalEngine(policy).explain_refused(examples)
+        refused = LocalModel(policy).explain_refused(examples)
         taken = [one for one in examples if one.id not in refused]
         if not refused or not taken:
             raise
@@ -284,7 +284,7 @@ def share_labels(
     """Return the labels' probabilities behind what a policy said before; None for open answers."""
     if not labels:
         return [None] * len(examples)
-    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    engine = LocalModel(policy, batch_size=config.evaluation.batch_size)
     prefixes = [answer.prefix for answer in answers]
     return engine.label_probabilities(examples, labels=labels, leads=prefixes)
 

@@ -37,7 +37,7 @@ from groupwise.flow.asking import ask_policy, draw_items, open_policy, predict_e
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
-from groupwise.inference.engine import Sampling
+from groupwise.inference.model import Sampling
 from groupwise.models.base_model import find_weights, open_processor
 from groupwise.models.encoding import show_written
 from groupwise.models.identity import digest_weights, is_adapter, read_base

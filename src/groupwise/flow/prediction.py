@@ -21,7 +21,7 @@ from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.calibrating import temper
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
-from groupwise.inference.chat import build_chat_messages
+from groupwise.inference.server import build_chat_messages
 from groupwise.models.identity import digest_base
 from groupwise.rewards import Parsed
 from groupwise.serving import Answer, Predictor, Request, try_each

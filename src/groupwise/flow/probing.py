@@ -21,7 +21,7 @@ from groupwise.core import (
 from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.flow.asking import open_policy
 from groupwise.flow.policies import RANKED
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
 from groupwise.models.base_model import find_num_blocks
 from groupwise.models.embedders import SENTENCES, TOWER, embed_pictures, embed_texts, find_embedder
 from groupwise.pipeline import StepContext
@@ -119,7 +119,7 @@ class Probes:
 
     def _read_states(self, examples: Sequence[Example]) -> Rows:
         policy = open_policy(self._config, self._base)
-        engine = LocalEngine(policy, batch_size=self._config.evaluation.batch_size)
+        engine = LocalModel(policy, batch_size=self._config.evaluation.batch_size)
         # Rows of one batch are padded to the longest of them.
         order = sorted(range(len(examples)), key=lambda i: len(read_text(examples[i])))
         found = engine.hidden_states(

@@ -182,8 +182,8 @@ def draw(
     report_progress: Callable[[int, int], None] | None = None,
 ) -> list[Drawn]:
     """Return sampled answers to each question, scored; drawn as GRPO draws."""
-    from groupwise.inference.engine import Sampling
-    from groupwise.inference.local import LocalEngine
+    from groupwise.inference.local import LocalModel
+    from groupwise.inference.model import Sampling
 
     grpo = config.grpo
     sampling = Sampling(
@@ -192,7 +192,7 @@ def draw(
         max_new_tokens=grpo.max_new_tokens,
         seed=derive_seed(config.seed, purpose),
     )
-    engine = LocalEngine(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
+    engine = LocalModel(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
     groups = engine.generate(
         examples, sampling=sampling, num_completions=num_samples, report_progress=report_progress
     )

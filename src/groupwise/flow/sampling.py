@@ -41,8 +41,8 @@ def draw_answers(
     The first prompt is asked alone: from its time follows what is said of the others.
     """
     from groupwise.flow.asking import choose_items, open_policy
-    from groupwise.inference.engine import Sampling
-    from groupwise.inference.local import LocalEngine
+    from groupwise.inference.local import LocalModel
+    from groupwise.inference.model import Sampling
 
     base = task.find_base(config, run)
     if config.model.is_tiny and not Path(base).is_dir():
@@ -52,7 +52,7 @@ def draw_answers(
         )
     size = min(number, _PER_PROMPT)
     asked = choose_items(examples, derive_seed(config.seed, "sampled"), -(-number // size))
-    engine = LocalEngine(open_policy(config, base), batch_size=config.evaluation.batch_size)
+    engine = LocalModel(open_policy(config, base), batch_size=config.evaluation.batch_size)
     sampling = Sampling(
         temperature=config.grpo.temperature,
         max_new_tokens=config.grpo.max_new_tokens,

@@ -17,7 +17,7 @@ from groupwise.data.example_files import read_examples, write_examples
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import read_splits
-from groupwise.inference.chat import read_picture_bytes
+from groupwise.inference.pictures import read_picture_bytes
 from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.sources import find_place
 from groupwise.pipeline import find_recipe

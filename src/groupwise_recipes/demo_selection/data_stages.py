@@ -18,7 +18,7 @@ from groupwise.data.audit_files import write_audit
 from groupwise.data.drops import DropLog
 from groupwise.data.example_files import read_examples, write_examples
 from groupwise.data.vqa import LoadedVqa, VqaRow, load_vqa, make_vqa_example
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
 from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
@@ -173,7 +173,7 @@ def run_answerer(task: Any, context: StepContext) -> None:
     folder = context.folder / "policy"
     teach_answerer(folder, config.teach, seed=derive_seed(config.seed, "teach"))
     figures = measure_demonstration_use(
-        LocalEngine(
+        LocalModel(
             load_policy(folder, quantization=config.model.quantization),
             batch_size=config.asking.batch_size,
         ),

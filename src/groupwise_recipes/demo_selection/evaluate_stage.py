@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_config
+from groupwise.core import ConfigError, Example, ProgressLine, derive_seed, digest_file, dump_config
 from groupwise.data.audit import DataAudit, audit_data
 from groupwise.data.audit_files import list_near_examples
 from groupwise.data.leakage import find_seen
@@ -19,7 +19,6 @@ from groupwise.flow.evaluating import (
     digest_prompts,
     write_evaluation,
 )
-from groupwise.inference.streaming.groups import StreamLine
 from groupwise.pipeline import StepContext
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.cells import (
@@ -156,7 +155,9 @@ def _fill(
     found: dict[Cell, Sequence[CellRow]] = {}
     for number, cell in enumerate(cells, start=1):
         context.say(f"cell {number} of {len(cells)}: {cell.name}")
-        rows = evaluator.evaluate(cell, subsets.largest, report_progress=StreamLine(context.say))
+        rows = evaluator.evaluate(
+            cell, subsets.largest, report_progress=ProgressLine("items", context.say)
+        )
         if _is_last(cell, last):
             found[cell] = rows
     return found

@@ -11,7 +11,7 @@ from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data.tables.settings import TableSettings
 from groupwise.evaluation.predictions import REWARD, Measure, find_measure
 from groupwise.flow.settings import DataSettings, FlowConfig, RivalSettings
-from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judges import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser
 from groupwise.training.settings import GrpoSettings, SftSettings
 

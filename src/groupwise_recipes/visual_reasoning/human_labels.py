@@ -16,8 +16,7 @@ from groupwise.cli.options import PATH, option
 from groupwise.core import DataError, Message, load_config, make_example
 from groupwise.evaluation.report.page import describe_metric
 from groupwise.judge_calibration.calibrate import Calibration, measure_recorded
-from groupwise.judge_calibration.recorded import read_recorded
-from groupwise.judge_calibration.rows import VerdictRow, write_verdicts
+from groupwise.judge_calibration.verdicts import VerdictRow, read_recorded, write_verdicts
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import LabelParser
 from groupwise_recipes.visual_reasoning.config import LABELS, AlignmentSettings

@@ -38,7 +38,7 @@ from groupwise.evaluation.predictions import read_as, read_policies, read_predic
 from groupwise.evaluation.results import read_headline
 from groupwise.flow.rivals import Drawn, show_before, tell_rivals
 from groupwise.flow.settings import RivalSettings
-from groupwise.inference.hosts import check_hosts
+from groupwise.inference.settings import check_hosts
 from groupwise.judges import Question
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import run_recipe

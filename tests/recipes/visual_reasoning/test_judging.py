@@ -26,8 +26,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data.example_files import read_examples
-from groupwise.inference.opening import ResponderSettings
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.settings import ModelSource, RetrySettings, ServerSettings
 from groupwise.judges import JudgeSettings, NoVerdict, Verdict, judge_all, load_prompt
 from groupwise_recipes.visual_reasoning import judging
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
@@ -128,7 +127,7 @@ def settings(server, request):
     at = ServerSettings(url=server.url, model=MODEL, timeout_s=5)
     return AlignmentSettings(
         judge="model",
-        model=ResponderSettings(server=at),
+        model=ModelSource(server=at),
         language=request.param,
         settings=JudgeSettings(retry=retry, stop=usual.stop),
     )

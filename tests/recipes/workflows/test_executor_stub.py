@@ -40,7 +40,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Policies
-from groupwise.inference.engine import Sampling
+from groupwise.inference.model import Sampling
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
 from groupwise.sandbox import run_python
 from groupwise_recipes.workflows.executor_stub import (
@@ -244,7 +244,7 @@ def test_it_holds_64_connections_at_once(stub):
 
     async def ask_all():
         engine = open_stub(stub)
-        asking = [engine.respond(example, sampling=Sampling(seed=n)) for n in range(64)]
+        asking = [engine.reply(example, sampling=Sampling(seed=n)) for n in range(64)]
         return await asyncio.gather(*asking)
 
     assert {reply.text for reply in asyncio.run(ask_all())} == {"7"}

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.inference.responder import Responder
-from groupwise.inference.server_settings import RetrySettings
+from groupwise.inference.model import Model
+from groupwise.inference.settings import RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
 from groupwise.rewards.parser import NearMisses, Parser
 from groupwise.rewards.reward_set import RewardSet
@@ -35,7 +35,7 @@ class JudgeSeat:
         replies: the whole reply by which a model gives each label.
     """
 
-    build: Callable[[Responder], Scorer]
+    build: Callable[[Model], Scorer]
     replies: Mapping[str, str]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.inference.responder import Responder
+from groupwise.inference.model import Model
 from groupwise.rewards.audit.case import Item, JudgeSeat, Measure
 from groupwise.rewards.audit.rows import (
     TOLERANCE,
@@ -139,7 +139,7 @@ def _knows_truth(item: Item, seat: JudgeSeat) -> bool:
 
 def _try_verdicts(example: Example, text: str, seat: JudgeSeat) -> list[tuple[str, Outcome]]:
     """Return what ``text`` earns under every verdict, and under none."""
-    models: list[tuple[str, Responder]] = [("no verdict", Failing(seat.replies))]
+    models: list[tuple[str, Model]] = [("no verdict", Failing(seat.replies))]
     for label, probability in product(seat.replies, PROBABILITIES):
         model = StandIn(seat.replies, label, probability=probability)
         models.append((f"{label} ({probability:.2f})", model))
@@ -218,7 +218,7 @@ def _check_injections(items: Sequence[Item], seat: JudgeSeat) -> AuditRow:
     return OBEYS.make_row(outcomes, [failures[place] for place in sorted(failures)])
 
 
-def _list_weak(seat: JudgeSeat, honest: str) -> Iterator[tuple[str, Responder]]:
+def _list_weak(seat: JudgeSeat, honest: str) -> Iterator[tuple[str, Model]]:
     for obeyed in seat.replies:
         yield "a judge that obeys what it reads", Gullible(seat.replies, honest, obeyed=obeyed)
     yield "a judge that quotes what it reads", Quoting(seat.replies, honest)

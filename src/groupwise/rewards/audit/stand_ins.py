@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 
 from groupwise.core import Example, RewardError
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import LabelShares, Reply, RequestError, Responder
+from groupwise.inference.model import LabelShares, Model, Reply, RequestError, Sampling
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
@@ -25,7 +24,7 @@ from groupwise.rewards.reward_set import RewardSet
 _MARK = re.compile(r"\b(?=[0-9A-Za-z]*\d)[0-9A-Za-z]{8,}\b")
 
 
-class StandIn(Responder):
+class StandIn(Model):
     """A model that decides what it is told to.
 
     Args:
@@ -49,12 +48,12 @@ class StandIn(Responder):
         del prompt
         return self.label
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Reply as a model does that has decided."""
         del sampling
         return Reply(self.replies[self.decide(_read_prompt(example))])
 
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Give the decided label its probability, and the others the rest in equal parts."""
         prompt = _read_prompt(example)
         decided = self.replies[self.decide(prompt)]
@@ -85,12 +84,12 @@ class Gullible(StandIn):
 class Quoting(StandIn):
     """Says all that it has read again before it decides."""
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Quote the prompt's fenced texts, or all of an unfenced prompt, then decide."""
         prompt = _read_prompt(example)
         left = remove_fenced(prompt)
         quoted = "\n".join(line for line in prompt.splitlines() if line not in left.splitlines())
-        reply = await super().respond(example, sampling=sampling)
+        reply = await super().reply(example, sampling=sampling)
         return Reply(f"I have read: {quoted or prompt}\n{reply.text}")
 
 
@@ -106,14 +105,14 @@ class Failing(StandIn):
         super().__init__(replies, next(iter(replies)))
         self.text = text
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Say what is no verdict, or nothing."""
         del example, sampling
         if self.text is None:
             raise RequestError("timeout", "the stand-in never answers")
         return Reply(self.text)
 
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Give no probabilities."""
         del example, labels
         raise RequestError("timeout", "the stand-in never answers")
@@ -162,7 +161,7 @@ def find_seat(case: RewardCase) -> JudgeSeat | None:
     for part in judged:
         replies |= _list_replies(part.judge)
 
-    def build(responder: Responder) -> RewardSet:
+    def build(responder: Model) -> RewardSet:
         parts: dict[str, tuple[Reward, float]] = {}
         for name, reward in rewards.rewards.items():
             seated = copy(reward)

@@ -9,10 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from groupwise.core import JudgeError
-from groupwise.inference.responder import Usage
-from groupwise.inference.shared_loop import on_shared_loop
-from groupwise.judges.judge import Judge, NoVerdict, Question, Verdict, Versioned
-from groupwise.judges.ledger import Ledger, StopSettings
+from groupwise.inference.model import Usage, on_shared_loop
+from groupwise.judges.judge import (
+    Judge,
+    Ledger,
+    NoVerdict,
+    Question,
+    StopSettings,
+    Verdict,
+    Versioned,
+)
 
 
 class Panel(Versioned):
@@ -139,14 +145,10 @@ class PairwiseJudge(Versioned):
         self, given: Verdict | NoVerdict, swapped: Verdict | NoVerdict
     ) -> Verdict | NoVerdict:
         usage = given.usage + swapped.usage
-        for side in (given, swapped):
-            if isinstance(side, NoVerdict):
-                return replace(side, judge=self.version, usage=usage)
-        assert isinstance(given, Verdict)
-        assert isinstance(swapped, Verdict)
-        return self._merge(given, swapped, usage)
-
-    def _merge(self, given: Verdict, swapped: Verdict, usage: Usage) -> Verdict:
+        if isinstance(given, NoVerdict):
+            return replace(given, judge=self.version, usage=usage)
+        if isinstance(swapped, NoVerdict):
+            return replace(swapped, judge=self.version, usage=usage)
         one = {label: given.probabilities.get(label, 0.0) for label in self.labels}
         other = {label: swapped.probabilities.get(_SWAPPED[label], 0.0) for label in self.labels}
         means = {label: min(1.0, (one[label] + other[label]) / 2) for label in self.labels}

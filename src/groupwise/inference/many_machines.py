@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, GroupwiseError, ModelError
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.work import Outcome, RaySettings, StreamSettings, WorkItem
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import LOOK_AHEAD, Outcome, RaySettings, StreamSettings, WorkItem
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.settings import Quantization
 
 
-class RayBackend:
-    """Answers with workers of a Ray cluster; each of them forms batches as ``LocalBackend`` does.
+class RayStream:
+    """Answers with workers of a Ray cluster; each of them forms batches as ``LocalStream`` does.
 
     Models and pictures lie where every worker finds them, under the same names.
 
@@ -64,32 +64,28 @@ class RayBackend:
         Raises:
             ModelError: if a worker cannot load the policy, or it takes no pictures.
         """
-        if not self._ray.is_initialized():
-            self._ray.init(address=self.settings.address, log_to_driver=False)
-        self._ray.data.DataContext.get_current().enable_progress_bars = False
-        while waiting := list(islice(items, self.settings.slice_size)):
-            yield from self._answer(waiting, sampling, settings)
-
-    def _answer(
-        self, items: Sequence[WorkItem], sampling: Sampling, settings: StreamSettings
-    ) -> Iterator[tuple[int, Outcome]]:
-        share = -(-len(items) // self.settings.num_workers)
-        block = max(settings.batch_size, min(settings.window, share))
-        rows = [{"number": i.number, "example": pickle.dumps(i.example)} for i in items]
-        blocks = -(-len(rows) // block)
-        answered = self._ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
-            PolicyWorker,
-            fn_constructor_args=(self._load, sampling, settings),
-            batch_size=block,
-            compute=self._ray.data.ActorPoolStrategy(size=self.settings.num_workers),
-            num_cpus=self.settings.num_cpus,
-            num_gpus=self.settings.num_gpus,
-        )
-        for row in answered.iter_rows():
-            outcome: Outcome | str = pickle.loads(row["outcome"])
-            if isinstance(outcome, str):
-                raise ModelError(f"a worker cannot answer: {outcome}")
-            yield int(row["number"]), outcome
+        ray, own, size = self._ray, self.settings, settings.batch_size
+        if not ray.is_initialized():
+            ray.init(address=own.address, log_to_driver=False)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        while waiting := list(islice(items, own.slice_size)):
+            share = -(-len(waiting) // own.num_workers)
+            block = max(size, min(size * LOOK_AHEAD, share))
+            rows = [{"number": i.number, "example": pickle.dumps(i.example)} for i in waiting]
+            blocks = -(-len(rows) // block)
+            answered = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
+                PolicyWorker,
+                fn_constructor_args=(self._load, sampling, settings),
+                batch_size=block,
+                compute=ray.data.ActorPoolStrategy(size=own.num_workers),
+                num_cpus=own.num_cpus,
+                num_gpus=own.num_gpus,
+            )
+            for row in answered.iter_rows():
+                outcome: Outcome | str = pickle.loads(row["outcome"])
+                if isinstance(outcome, str):
+                    raise ModelError(f"a worker cannot answer: {outcome}")
+                yield int(row["number"]), outcome
 
 
 class PolicyWorker:
@@ -101,25 +97,22 @@ class PolicyWorker:
     def __init__(
         self, load: Callable[[], Policy], sampling: Sampling, settings: StreamSettings
     ) -> None:
-        self._sampling = sampling
-        self._settings = settings
-        self._backend: LocalBackend | str
+        self._named: dict[str, Any] = {"sampling": sampling, "settings": settings}
+        self._stream: LocalStream | None = None
+        self._problem = ""
         try:
-            self._backend = LocalBackend(LocalEngine(load()))
+            self._stream = LocalStream(LocalModel(load()))
         except GroupwiseError as error:
-            self._backend = str(error)
+            self._problem = str(error)
 
     def __call__(self, rows: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
         """Yield one row for each row, as they are finished."""
         examples = zip(rows["number"], rows["example"], strict=True)
         items = (WorkItem(int(number), pickle.loads(example)) for number, example in examples)
         try:
-            for number, outcome in self._answer(items):
+            if self._stream is None:
+                raise ModelError(self._problem)
+            for number, outcome in self._stream.stream(items, **self._named):
                 yield {"number": [number], "outcome": [pickle.dumps(outcome)]}
         except GroupwiseError as error:
             yield {"number": [-1], "outcome": [pickle.dumps(str(error))]}
-
-    def _answer(self, items: Iterator[WorkItem]) -> Iterator[tuple[int, Outcome]]:
-        if isinstance(self._backend, str):
-            raise ModelError(self._backend)
-        return self._backend.stream(items, sampling=self._sampling, settings=self._settings)

@@ -1,58 +1,58 @@
 """Batches give what one by one gives; what one item lacks is that item's failure alone.
 
-A backend that keeps features of pictures says what one without does, and encodes each once.
+Batches are full, of one length, wait for no item beyond their window, and fit into memory. A stream
+that keeps features of pictures says what one without does, and encodes each once.
 """
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count, islice
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from streams import ask, draw
 
 from groupwise.core import Completion, Example, Message, ModelError, make_example, read_picture
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.encoding import Encoder, collate
-from groupwise.inference.streaming.groups import generate_groups
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.pictures import open_memory
-from groupwise.inference.streaming.work import Failure, StreamSettings, WorkGroup, WorkItem
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import (
+    Encoder,
+    LocalStream,
+    MemoryLimit,
+    collate,
+    form_batches,
+    is_out_of_memory,
+    open_memory,
+    prepare_ahead,
+)
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import Failure, StreamSettings, WorkGroup, WorkItem, generate_groups
 
 GREEDY = Sampling(max_new_tokens=6)
 
 
 def run(policy, groups, *, backend=None, sampling=GREEDY, picture_mib=0.0, **settings):
-    backend = backend or LocalBackend(LocalEngine(policy), picture_mib=picture_mib)
+    backend = backend or LocalStream(LocalModel(policy), picture_mib=picture_mib)
     settings = StreamSettings(**settings)
     return list(generate_groups(backend, groups, sampling=sampling, settings=settings))
 
 
 @pytest.fixture(scope="module")
 def alone(vision, photo_groups):
-    """What the engine itself says to each example alone."""
-    engine = LocalEngine(vision, batch_size=1)
+    """What the model itself says to each example alone."""
+    engine = LocalModel(vision, batch_size=1)
     examples = [example for group in photo_groups for example in group.examples]
     answers = iter(engine.generate(examples, sampling=GREEDY))
     return [(group.id, tuple(next(answers)[0] for _ in group.examples)) for group in photo_groups]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"batch_size": 1},
-        {"batch_size": 4},
-        {"batch_size": 16, "num_prefetch": 0},
-        {"batch_size": 2, "look_ahead": 1, "num_threads": 1},
-        {"batch_size": 3, "look_ahead": 2, "num_prefetch": 3},
-    ],
-)
-@pytest.mark.parametrize("order", ["given", "finished"])
-def test_batches_give_the_texts_of_one_by_one(vision, photo_groups, alone, settings, order):
-    found = [(o.id, o.completions) for o in run(vision, photo_groups, order=order, **settings)]
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 16])
+def test_batches_give_the_texts_of_one_by_one(vision, photo_groups, alone, batch_size):
+    found = [(o.id, o.completions) for o in run(vision, photo_groups, batch_size=batch_size)]
     assert len({c.text for _, completions in alone for c in completions}) > 3
-    if order == "finished":
-        found, alone = sorted(found, key=lambda o: o[0]), sorted(alone, key=lambda o: o[0])
     assert found == alone
 
 
@@ -65,7 +65,7 @@ def test_a_penalty_does_not_make_batches_different(vision, photo_groups):
 
 def test_text_alone(text, text_examples):
     groups = [WorkGroup("a", tuple(text_examples[:5])), WorkGroup("b", tuple(text_examples[5:]))]
-    expected = LocalEngine(text, batch_size=1).generate(text_examples, sampling=GREEDY)
+    expected = LocalModel(text, batch_size=1).generate(text_examples, sampling=GREEDY)
     found = [c for outcome in run(text, groups, batch_size=4) for c in outcome.completions]
     assert found == [completion for [completion] in expected]
 
@@ -94,7 +94,7 @@ def test_collated_inputs_are_those_of_the_processor(vision, photo_groups):
     encoder = Encoder(vision)
     named = {"max_pixels": None, "max_new_tokens": 1}
     rows = [encoder.encode(WorkItem(n, e), **named) for n, e in enumerate(examples)]
-    expected = LocalEngine(vision)._encode(examples)
+    expected = LocalModel(vision)._encode(examples)
     found = collate([r.inputs for r in rows], pad_token_id=vision.tokenizer.pad_token_id)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -140,7 +140,7 @@ def test_a_policy_without_eyes_is_an_error_of_the_run(text, picture_examples):
 def limit_memory(backend, monkeypatch, most_tokens, error):
     """Let batches of more tokens, padding and answers included, run out of memory."""
     sizes = []
-    generate = backend.engine.generate_encoded
+    generate = backend.model.generate_encoded
 
     def run_out(inputs, ids, *, sampling, **named):
         rows, length = inputs["input_ids"].shape
@@ -149,7 +149,7 @@ def limit_memory(backend, monkeypatch, most_tokens, error):
             raise error
         return generate(inputs, ids, sampling=sampling, **named)
 
-    monkeypatch.setattr(backend.engine, "generate_encoded", run_out)
+    monkeypatch.setattr(backend.model, "generate_encoded", run_out)
     return sizes
 
 
@@ -171,7 +171,7 @@ def test_a_batch_that_is_too_large_is_halved_and_that_is_remembered(
     groups = [WorkGroup(str(n), tuple(text_examples)) for n in range(4)]
     expected = run(text, groups)
     longest = max(len(text.tokenizer(text.render_prompt(e))["input_ids"]) for e in text_examples)
-    backend = LocalBackend(LocalEngine(text))
+    backend = LocalStream(LocalModel(text))
     sizes = limit_memory(backend, monkeypatch, 4 * (longest + 6), error)
     assert run(text, groups, backend=backend, batch_size=16) == expected
     assert sizes[:3] == [16, 8, 4]
@@ -185,7 +185,7 @@ def test_out_of_memory_alone_is_a_failure_of_its_item(text, text_examples, monke
     long = ask("word " * 100)
     groups = [WorkGroup("a", (*text_examples[:3], long, *text_examples[3:]))]
     [expected] = run(text, groups)
-    backend = LocalBackend(LocalEngine(text))
+    backend = LocalStream(LocalModel(text))
     limit_memory(backend, monkeypatch, 100, MemoryError())
     [outcome] = run(text, groups, backend=backend)
     assert [f.cause for f in outcome.failures] == ["memory"]
@@ -195,14 +195,14 @@ def test_out_of_memory_alone_is_a_failure_of_its_item(text, text_examples, monke
 
 
 def test_another_error_of_the_model_is_not_hidden(text, text_examples, monkeypatch):
-    backend = LocalBackend(LocalEngine(text))
+    backend = LocalStream(LocalModel(text))
     limit_memory(backend, monkeypatch, 0, RuntimeError("device-side assert triggered"))
     with pytest.raises(RuntimeError, match="assert"):
         run(text, [WorkGroup("a", tuple(text_examples))], backend=backend)
 
 
 def test_running_out_while_decoding_is_a_failure_of_its_item(vision, picture_examples, monkeypatch):
-    path = "groupwise.inference.streaming.encoding.open_limited"
+    path = "groupwise.inference.local_stream.open_limited"
     whole = Image.new("RGB", (64, 64))
 
     def open_some(picture, limit):
@@ -257,7 +257,7 @@ def encoded(vision, monkeypatch) -> list[int]:
 def test_texts_are_those_without_it_and_each_picture_is_encoded_once(vision, few_shots, encoded):
     expected = run_in_threes(vision, few_shots)
     assert not encoded
-    backend = LocalBackend(LocalEngine(vision), picture_mib=1)
+    backend = LocalStream(LocalModel(vision), picture_mib=1)
     assert run_in_threes(vision, few_shots, backend=backend) == expected
     assert sum(encoded) == 4
     assert run_in_threes(vision, few_shots, backend=backend) == expected
@@ -269,7 +269,7 @@ def test_mixed_prompts_with_little_memory(vision, photo_groups, encoded):
     assert len({one.text for outcome in expected for one in outcome.completions}) > 3
     assert run_in_threes(vision, photo_groups, picture_mib=64) == expected
     num_once = sum(encoded)
-    backend = LocalBackend(LocalEngine(vision), picture_mib=1e-6)
+    backend = LocalStream(LocalModel(vision), picture_mib=1e-6)
     for _ in range(2):
         assert run_in_threes(vision, photo_groups, backend=backend) == expected
     assert sum(encoded) > 2 * num_once
@@ -320,7 +320,7 @@ def test_tokens_are_those_of_the_processor(vision, few_shots, picture_examples):
 
 
 def test_another_pixel_limit_is_another_picture(vision, few_shots, encoded):
-    backend = LocalBackend(LocalEngine(vision), picture_mib=1)
+    backend = LocalStream(LocalModel(vision), picture_mib=1)
     for max_pixels, num_encoded in ((1000, 4), (None, 8), (1000, 8)):
         run_in_threes(vision, few_shots, backend=backend, max_pixels=max_pixels)
         assert sum(encoded) == num_encoded
@@ -351,3 +351,107 @@ def test_a_model_that_cannot_be_given_features_is_asked_as_usual(text, text_exam
     assert open_memory(text, max_mib=1) is None
     groups = [WorkGroup("a", tuple(text_examples))]
     assert run_in_threes(text, groups, picture_mib=1) == run_in_threes(text, groups)
+
+
+def form(lengths, batch_size=4, window=12):
+    items = (WorkItem(number, None) for number in range(len(lengths)))
+    batches = form_batches(
+        items,
+        measure=lambda found: [lengths[item.number] for item in found],
+        batch_size=batch_size,
+        window=window,
+    )
+    return [[item.number for item in batch] for batch in batches]
+
+
+@given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 5), st.integers(1, 4))
+def test_every_item_is_in_one_full_batch_of_its_window(lengths, batch_size, look_ahead):
+    window = batch_size * look_ahead
+    batches = form(lengths, batch_size, window)
+    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
+    assert sum(len(batch) < batch_size for batch in batches) <= 1
+    for batch in batches:
+        assert len({number // window for number in batch}) == 1
+    assert [b[0] // window for b in batches] == sorted(b[0] // window for b in batches)
+
+
+def test_a_window_is_cut_into_batches_of_similar_length_that_keep_the_order():
+    assert form([1, 9, 5] * 4) == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    assert form([7] * 8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("num_ahead", [0, 1, 2])
+def test_batches_are_prepared_in_order_and_only_so_far_ahead(num_ahead):
+    begun = []
+    batches = ([WorkItem(2 * n, None), WorkItem(2 * n + 1, None)] for n in count())
+    with ThreadPoolExecutor(3) as pool:
+        prepared = prepare_ahead(
+            batches, lambda item: begun.append(item) or item.number, pool=pool, num_ahead=num_ahead
+        )
+        for number, found in enumerate(islice(prepared, 20)):
+            assert found == [2 * number, 2 * number + 1]
+            assert len(begun) <= 2 * (number + 1 + num_ahead)
+
+
+def test_what_preparing_raises_is_raised_and_the_rest_is_not_begun():
+    begun = []
+
+    def prepare(item):
+        begun.append(item.number)
+        if item.number == 2:
+            raise MemoryError("decode")
+
+    batches = ([WorkItem(number, None)] for number in range(1000))
+    with pytest.raises(MemoryError, match="decode"), ThreadPoolExecutor(1) as pool:
+        for _ in prepare_ahead(batches, prepare, pool=pool, num_ahead=3):
+            pass
+    assert len(begun) < 10
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (torch.cuda.OutOfMemoryError("x"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
+        (RuntimeError("shape '[2, 3]' is invalid for input of size 4"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_only_lack_of_memory_counts(error, is_memory):
+    assert is_out_of_memory(error) is is_memory
+
+
+def test_a_real_allocation_that_is_too_large():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+def test_a_batch_that_did_not_fit_keeps_later_ones_smaller():
+    limit = MemoryLimit()
+    assert limit.fits(1000, 100_000)
+    limit.lower(16, 1000)
+    assert not limit.fits(16, 1000)
+    assert limit.fits(8, 1000)
+    assert limit.fits(16, 500)
+    assert not limit.fits(9, 1000)
+    limit.lower(3, 4000)
+    assert limit.fits(8, 1000)
+    assert not limit.fits(3, 4000)
+    assert limit.fits(1, 100_000)
+
+
+def test_whoever_leaves_early_leaves_no_thread(vision, picture_examples):
+    groups = [WorkGroup(str(n), tuple(picture_examples[:2])) for n in range(100)]
+    stream = LocalStream(LocalModel(vision))
+    settings = StreamSettings(batch_size=2)
+    outcomes = generate_groups(stream, groups, sampling=GREEDY, settings=settings)
+    assert next(outcomes).id == "0"
+    assert any(one.name.startswith("pictures") for one in threading.enumerate())
+    outcomes.close()
+    assert not any(one.name.startswith("pictures") for one in threading.enumerate())
