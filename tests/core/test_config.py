@@ -29,7 +29,7 @@ from groupwise.core import (
 )
 from groupwise.core.hints import _OTHER_NAMES
 from groupwise.core.yaml_loader import parse_yaml
-from groupwise.data.tables.settings import TableSettings
+from groupwise.data.columns import TableSettings
 from groupwise.training.settings import GrpoSettings, SftSettings
 
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from groupwise.core import ConfigError, EvaluationError, JudgeError, load_config, write_jsonl
-from groupwise.data.rated import load_rated
 from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
 from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judge_calibration.rated import load_rated
 from groupwise.judge_calibration.rows import read_verdicts
 
 WORDS = ("a", "longer", "text", "about", "一些", "numbers", "und", "Wörter")

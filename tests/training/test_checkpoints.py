@@ -28,7 +28,7 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.core.example import Message
-from groupwise.data.example_files import write_examples
+from groupwise.data.examples import write_examples
 from groupwise.flow.replaying import read_rollouts
 from groupwise.training import callbacks, checkpoints
 from groupwise.training.checkpoints import (

@@ -84,9 +84,9 @@ def calibrate(
             got="--judge and --data are not both given",
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
-    from groupwise.data.rated import find_rated, load_rated
     from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
     from groupwise.judge_calibration.config import JudgeConfig
+    from groupwise.judge_calibration.rated import find_rated, load_rated
 
     config = load_config(JudgeConfig, judge, overrides=settings or [])
     source = find_rated(data)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from groupwise.core import EvaluationError
-from groupwise.data.rated import RatedItem, RatedItems
+from groupwise.judge_calibration.rated import RatedItem, RatedItems
 from groupwise.judge_calibration.rows import Order, VerdictRow
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 

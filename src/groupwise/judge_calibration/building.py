@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import JudgeError, digest_json
-from groupwise.data.rated import RatedItems
 from groupwise.inference.opening import ResponderSettings, open_responder
 from groupwise.inference.responder import Responder
 from groupwise.judge_calibration.asking import list_askings
 from groupwise.judge_calibration.config import JudgeConfig, RuleName
+from groupwise.judge_calibration.rated import RatedItems
 from groupwise.judges import (
     GenerativeJudge,
     Judge,

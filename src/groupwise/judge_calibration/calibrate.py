@@ -18,7 +18,6 @@ from groupwise.core import (
     seed_everything,
     write_json,
 )
-from groupwise.data.rated import RatedItems
 from groupwise.evaluation.predictions import Language
 from groupwise.judge_calibration.asking import (
     ReportProgress,
@@ -39,6 +38,7 @@ from groupwise.judge_calibration.measures import (
     list_both_orders,
     measure_judge,
 )
+from groupwise.judge_calibration.rated import RatedItems
 from groupwise.judge_calibration.recorded import RecordedVerdicts
 from groupwise.judge_calibration.report import write_judge_report
 from groupwise.judge_calibration.rows import VerdictRow, count_causes, write_verdicts

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from groupwise.core import DataError, digest_json, read_jsonl
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.judge_calibration.rows import Order, VerdictRow, read_verdicts
 
 _ORDERS: tuple[Order, Order] = ("ab", "ba")

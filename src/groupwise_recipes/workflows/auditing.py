@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from groupwise.core import Example
-from groupwise.data.example_files import read_examples
-from groupwise.data.problems import Problem
+from groupwise.data.examples import read_examples
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.engine import Sampling
 from groupwise.inference.responder import LabelShares, Reply, RequestError
 from groupwise.rewards import RewardCase, RewardSet

@@ -15,7 +15,7 @@ from groupwise.core import (
     dump_config,
     make_example,
 )
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.responder import RequestError, Responder, Usage, ask_until_whole
 from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
 from groupwise.judges import Asker, ReplyCache

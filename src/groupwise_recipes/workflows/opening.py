@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupwise.core import dump_config
-from groupwise.data.problems import Problem, read_problems
+from groupwise.data.problem_sets import Problem
+from groupwise.data.problems import read_problems
 from groupwise.inference.opening import ResponderSettings, open_responder
 from groupwise.inference.server_settings import LimitSettings, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt

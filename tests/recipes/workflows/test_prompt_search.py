@@ -16,7 +16,7 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.opening import open_responder
 from groupwise.inference.server import ServerEngine
 from groupwise.inference.server_settings import RetrySettings, ServerSettings

@@ -17,7 +17,7 @@ def executor_stub(
 
     It knows the answers and errs by chance: for demos, tests and dry runs only.
     """
-    from groupwise.data.problems import Problem
+    from groupwise.data.problem_sets import Problem
     from groupwise_recipes.workflows.executor_stub import Abilities, ExecutorStub
 
     known = [load_config(Problem, row) for row in read_jsonl(problems)]
