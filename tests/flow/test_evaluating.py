@@ -27,7 +27,7 @@ from groupwise.core import (
     read_jsonl,
     read_picture,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import Measure, Prediction, Prompts, read_as

@@ -14,7 +14,7 @@ from run_folders import restate
 from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_policies, write_policies
 from groupwise.evaluation.report.page import describe_metric

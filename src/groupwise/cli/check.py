@@ -266,7 +266,7 @@ def judge(
             got="--judge and --data are not both given",
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
-    from groupwise.data.rated import find_rated, load_rated
+    from groupwise.judge_calibration.rated import find_rated, load_rated
     from groupwise.judges import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=list(settings))

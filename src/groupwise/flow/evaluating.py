@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
-from groupwise.data.audit_files import list_near_examples
+from groupwise.data.audit import list_near_examples
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,

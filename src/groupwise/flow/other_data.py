@@ -21,10 +21,8 @@ from groupwise.core import (
     Say,
     read_manifest,
 )
-from groupwise.data.audit import DataAudit
-from groupwise.data.audit_files import list_near_examples, write_audit
-from groupwise.data.drops import DropLog
-from groupwise.data.leakage import find_seen
+from groupwise.data.audit import DataAudit, find_seen, list_near_examples, write_audit
+from groupwise.data.examples import DropLog
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, write_json
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.leakage import find_seen
+from groupwise.data.audit import find_seen
+from groupwise.data.examples import read_examples, write_examples
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.feedback import FeedbackItem, read_items
 from groupwise.flow.asking import ask_policy, open_policy, predict_each

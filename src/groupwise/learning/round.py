@@ -22,9 +22,8 @@ from groupwise.core import (
     dump_config,
     write_json,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.leakage import find_seen
+from groupwise.data.audit import find_seen
+from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.feedback import read_items, write_items
 from groupwise.flow.asking import make_ask, open_policy
 from groupwise.flow.finished import FinishedRun

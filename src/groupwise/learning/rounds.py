@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from groupwise.core import STEP_DONE, RunFolder, Say, digest_file, load_config
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.feedback import (
     FeedbackItem,
     FeedbackStore,

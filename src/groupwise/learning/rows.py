@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, Example, Picture, make_example
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.feedback import FeedbackItem
 from groupwise.feedback.sides import Side, Sides, name_session
 from groupwise.flow.finished import FinishedRun, open_run

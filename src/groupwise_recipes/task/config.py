@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from groupwise.core import Config, describe_unknown, read_config
-from groupwise.data.tables.settings import TableSettings
+from groupwise.data.columns import TableSettings
 from groupwise.evaluation.predictions import REWARD, Measure, find_measure
 from groupwise.flow.settings import DataSettings, FlowConfig, RivalSettings
 from groupwise.judges import JudgeConfig

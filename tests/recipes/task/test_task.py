@@ -28,7 +28,7 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow.preparing import run_prepare

@@ -25,7 +25,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.inference.settings import ModelSource, RetrySettings, ServerSettings
 from groupwise.judges import JudgeSettings, NoVerdict, Verdict, judge_all, load_prompt
 from groupwise_recipes.visual_reasoning import judging

@@ -1,7 +1,7 @@
 """Loads a user's own rows: every row is used in one split, or dropped with a counted reason."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,20 +15,20 @@ from groupwise.core import (
     find_nearest,
     report_places,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.joining import drop_near, join_near_duplicates
-from groupwise.data.perceptual import Sight
-from groupwise.data.splits import NearDuplicates, drop_shared, split_clusters
-from groupwise.data.tables.rows import Item, ReadAnswer, RowReader, list_picture_paths
-from groupwise.data.tables.settings import SPLITS, TableSettings
-from groupwise.data.tables.sources import SourceRow, read_source
-from groupwise.data.tables.templates import list_columns
-from groupwise.data.tables.values import (
+from groupwise.data.columns import SPLITS, TableSettings, list_columns
+from groupwise.data.examples import DropLog
+from groupwise.data.files import read_source
+from groupwise.data.rows import (
+    Item,
+    ReadAnswer,
+    RowReader,
     UnusableRowError,
     clean_value,
     digest_picture,
+    list_picture_paths,
     refuse_outside,
 )
+from groupwise.data.splits import NearDuplicates, drop_shared, split_clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +81,44 @@ def load_table(
         DataError: if there are no rows, a column is not there, no row can be used, a cluster is
             in two given splits, near duplicates join too much, or a split is empty.
     """
-    drops = DropLog()
-    rows = read_source(settings, drops)
-    num_rows = len(rows) + drops.total
-    _check_columns(rows, settings)
-    _refuse_outside(rows, settings)
-    items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
+    items, drops = _read_items(settings, folder, read_answer)
+    num_rows = len(items) + drops.total
     if near == "join":
-        items = _join_near(items, mirrored=mirrored)
+        from groupwise.data.near import Sight, join_near_duplicates
+
+        sights = [Sight(p.path, i.example.cluster) for i in items for p in i.example.pictures]
+        joined = join_near_duplicates(sights, mirrored=mirrored)
+        for place, item in enumerate(items):
+            own = item.example.cluster
+            example = replace(item.example, cluster=joined.get(own, own))
+            items[place] = replace(item, example=example)
     given = {split: [item for item in items if item.split == split] for split in SPLITS}
     if settings.columns.cluster:
-        _check_clusters(given)
+        _refuse_torn_clusters(given)
     once = {split: _drop_repeated(found, drops) for split, found in given.items()}
     _refuse_empty({"train": once["train"]}, drops)
-    splits = _keep_apart(_divide(once, settings, seed), drops)
+    splits = drop_shared(
+        _divide(once, settings, seed),
+        list_keys=lambda item: [item.content],
+        report=_log(drops, "prompt of another split"),
+    )
+    splits = drop_shared(
+        splits,
+        list_keys=lambda item: [picture.digest for picture in item.example.pictures],
+        report=_log(drops, "picture of another split"),
+    )
     if near == "drop":
+        from groupwise.data.near import drop_near
+
         splits = drop_near(
             splits,
             list_paths=lambda item: [picture.path for picture in item.example.pictures],
-            report=_tell("near duplicate of another split", drops),
+            report=_log(drops, "near duplicate of another split"),
             mirrored=mirrored,
         )
-    splits = {s: _cap(found, settings.max_rows.get(s), seed, drops) for s, found in splits.items()}
+    for split in splits:
+        if split in settings.max_rows:
+            splits[split] = _cap(splits[split], settings.max_rows[split], seed, drops)
     _refuse_empty(splits, drops)
     used = [item for split in SPLITS for item in splits[split]]
     return LoadedTable(
@@ -134,25 +150,8 @@ def load_labelled(
     """
     columns = settings.columns.model_copy(update={"split": None, "target": None})
     given = {"files": {"test": (str(path),)}, "hub": None, "columns": columns}
-    settings = settings.model_copy(update=given)
-    drops = DropLog()
-    rows = read_source(settings, drops)
-    _check_columns(rows, settings)
-    _refuse_outside(rows, settings)
-    items = _read_items(rows, RowReader(settings, folder, read_answer), drops)
+    items, drops = _read_items(settings.model_copy(update=given), folder, read_answer)
     return [item.example for item in _drop_repeated(items, drops)], drops
-
-
-def _refuse_outside(rows: Sequence[SourceRow], settings: TableSettings) -> None:
-    """Refuse rows of files that name pictures outside the folder of their file."""
-    if settings.hub or settings.allow_outside:
-        return
-    by_folder: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
-    for row in rows:
-        for path in list_picture_paths(row, settings.columns.pictures):
-            by_folder[row.folder].append((row.where, path))
-    for folder, places in by_folder.items():
-        refuse_outside(places, folder, setting="data.allow_outside")
 
 
 def digest_table(settings: TableSettings) -> dict[str, str]:
@@ -182,24 +181,21 @@ def digest_table(settings: TableSettings) -> dict[str, str]:
     return {**found, "files": digest_json([*map(str, paths)])} if paths else found
 
 
-def _check_columns(rows: Sequence[SourceRow], settings: TableSettings) -> None:
-    found = dict.fromkeys(key for row in rows for key in row.values)
-    texts = settings.columns.list_texts()
-    for name, text in [*texts, *([("system", settings.system)] if settings.system else [])]:
-        for column in sorted(list_columns(text)) if name != "system" or "{" in text else ():
-            if column not in found:
-                near = find_nearest(column, found)
-                setting = name if name == "system" else f"columns.{name}"
-                raise DataError(
-                    f"data.{setting} needs the column {column!r}, which is not there",
-                    got=f"the columns {', '.join(found)}",
-                    fix=f"did you mean {near!r}?" if near else None,
-                )
-
-
-def _read_items(rows: Iterable[SourceRow], reader: RowReader, drops: DropLog) -> list[Item]:
-    items: list[Item] = []
-    names: set[str] = set()
+def _read_items(
+    settings: TableSettings, folder: Path, read_answer: ReadAnswer | None
+) -> tuple[list[Item], DropLog]:
+    """Return what the rows say, at least one, and those that cannot be used."""
+    drops = DropLog()
+    rows = read_source(settings, drops)
+    _check_columns(dict.fromkeys(key for row in rows for key in row.values), settings)
+    if not (settings.hub or settings.allow_outside):
+        by_folder: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
+        for row in rows:
+            for path in list_picture_paths(row, settings.columns.pictures):
+                by_folder[row.folder].append((row.where, path))
+        for root, places in by_folder.items():
+            refuse_outside(places, root)
+    reader, items, names = RowReader(settings, folder, read_answer), list[Item](), set[str]()
     for row in rows:
         try:
             item = reader.read(row)
@@ -213,14 +209,32 @@ def _read_items(rows: Iterable[SourceRow], reader: RowReader, drops: DropLog) ->
     if not items:
         counts = ", ".join(f"{number} x {reason}" for reason, number in drops.counts.items())
         raise DataError("no row can be used", got=counts, fix=f"the first: {drops.rows[0].where}")
-    return items
+    return items, drops
 
 
-def _check_clusters(given: Mapping[str, Sequence[Item]]) -> None:
+def _check_columns(found: Mapping[str, object], settings: TableSettings) -> None:
+    """Refuse settings that need a column that no row has."""
+    needed = [(f"columns.{n}", c) for n, t in settings.columns.list_texts() for c in _sort(t)]
+    if settings.system and "{" in settings.system:
+        needed += [("system", column) for column in _sort(settings.system)]
+    for setting, column in needed:
+        if column not in found:
+            near = find_nearest(column, found)
+            raise DataError(
+                f"data.{setting} needs the column {column!r}, which is not there",
+                got=f"the columns {', '.join(found)}",
+                fix=f"did you mean {near!r}?" if near else None,
+            )
+
+
+def _sort(text: str) -> list[str]:
+    return sorted(list_columns(text))
+
+
+def _refuse_torn_clusters(given: Mapping[str, Sequence[Item]]) -> None:
     side: dict[str, str] = {}
     for split, items in given.items():
-        for item in items:
-            cluster = item.example.cluster
+        for cluster in (item.example.cluster for item in items):
             if side.setdefault(cluster, split) != split:
                 raise DataError(
                     f"the cluster {cluster!r} is in two splits",
@@ -234,12 +248,14 @@ def _drop_repeated(items: Sequence[Item], drops: DropLog) -> list[Item]:
     alike: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         alike[item.content].append(item)
+    kept: list[Item] = []
     for same in alike.values():
         agree = len({item.example.label for item in same}) == 1
+        kept += same[:1] if agree else []
         reason = "repeats another row" if agree else "same prompt as another row, other answer"
         for item in same[1:] if agree else same:
             drops.add(reason, f"{item.row.where} ({same[0].row.where})")
-    return [same[0] for same in alike.values() if len({i.example.label for i in same}) == 1]
+    return kept
 
 
 def _divide(
@@ -260,40 +276,13 @@ def _divide(
     return {split: taken.get(split, given[split]) for split in SPLITS}
 
 
-def _tell(reason: str, drops: DropLog) -> Callable[[Item, str], None]:
+def _log(drops: DropLog, reason: str) -> Callable[[Item, str], None]:
     return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
 
 
-def _keep_apart(splits: Mapping[str, list[Item]], drops: DropLog) -> dict[str, list[Item]]:
-    kept = drop_shared(
-        splits,
-        list_keys=lambda item: [item.content],
-        report=_tell("prompt of another split", drops),
-    )
-    return drop_shared(
-        kept,
-        list_keys=lambda item: [picture.digest for picture in item.example.pictures],
-        report=_tell("picture of another split", drops),
-    )
-
-
-def _join_near(items: Sequence[Item], *, mirrored: bool) -> list[Item]:
-    """Return the items with one cluster for those whose pictures look alike."""
-    sights = [Sight(p.path, i.example.cluster) for i in items for p in i.example.pictures]
-    joined = join_near_duplicates(sights, mirrored=mirrored)
-
-    def join(item: Item) -> Item:
-        own = item.example.cluster
-        return replace(item, example=replace(item.example, cluster=joined.get(own, own)))
-
-    return [join(item) for item in items]
-
-
-def _cap(items: list[Item], most: int | None, seed: int, drops: DropLog) -> list[Item]:
-    if most is None or len(items) <= most:
-        return items
-    drawn = sorted(items, key=lambda item: derive_seed(seed, "rows", item.example.id))[:most]
-    ids = {item.example.id for item in drawn}
+def _cap(items: list[Item], most: int, seed: int, drops: DropLog) -> list[Item]:
+    drawn = sorted(items, key=lambda item: derive_seed(seed, "rows", item.example.id))
+    ids = {item.example.id for item in drawn[:most]}
     for item in items:
         if item.example.id not in ids:
             drops.add("more than max_rows", item.row.where)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from groupwise.core import ConfigError, DataError, derive_seed
-from groupwise.data.screenshots import Screenshot
+from groupwise_recipes.on_task.screenshots import Screenshot
 
 PairLabel = Literal["on-task", "off-task"]
 

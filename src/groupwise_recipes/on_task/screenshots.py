@@ -1,40 +1,32 @@
-"""Loads a folder of screenshots with tasks, sessions and, where there are any, labels.
+"""Loads a folder of screenshots with tasks, sessions and, where there are any, labels; splits it.
 
-Every row is either used or dropped with a counted reason; nothing is repaired or guessed. Pairs
-and splits are made elsewhere.
+Every row is either used or dropped with a counted reason; nothing is repaired or guessed.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import DataError, Picture, digest_file, digest_json
-from groupwise.data.drops import DropLog
-from groupwise.data.tables.files import TableRow, find_index, read_table_rows
-from groupwise.data.tables.values import (
+from groupwise.core import ConfigError, DataError, Picture, digest_file, digest_json
+from groupwise.data.examples import DropLog
+from groupwise.data.files import Row, find_index, read_table_rows
+from groupwise.data.rows import (
+    PICTURE_COLUMNS,
     UnusableRowError,
     decode_picture,
     digest_picture,
+    read_moment,
     refuse_outside,
 )
+from groupwise.data.splits import split_clusters
 
 LABELS = ("on-task", "off-task")
-
-PICTURE_COLUMNS = ("image", "path", "screenshot")
-"""Columns that may name the picture of a row."""
-
 _TASK_KEYS = ("task", "task_description", "task_en")
 _SESSION_KEYS = ("session",)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CJK = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
-
-_MOST_S = 1e11
-"""More is the year 5138: a time in milliseconds, in which two minutes would be hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +98,19 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
     drops = DropLog()
     rows = read_table_rows(index, drops)
     num_rows = len(rows) + drops.total
-    _check_columns(rows, index)
+    found = dict.fromkeys(name for row in rows for name in row.values)
+    needed = {keys[0]: keys for keys in (PICTURE_COLUMNS, _TASK_KEYS, _SESSION_KEYS)}
+    missing = [name for name, keys in needed.items() if not found.keys() & {*keys}]
+    if rows and missing:
+        raise DataError(
+            f"{index} has no column {' and no column '.join(missing)}",
+            got=f"the columns {', '.join(found)}",
+            expected=", ".join(" or ".join(keys) for keys in needed.values()),
+            fix="rename them",
+        )
     if not allow_outside:
         named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
-        refuse_outside(named, root, setting="data.allow_outside")
+        refuse_outside(named, root)
     sizes: dict[Path, tuple[Picture, int, int]] = {}
     read: dict[int, Screenshot] = {}
     for number, row in enumerate(rows):
@@ -125,20 +126,6 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
             expected="rows with image, task, session and, if judged, label",
         )
     return LoadedScreens(tuple(screens), drops, num_rows)
-
-
-def _check_columns(rows: Sequence[TableRow], index: Path) -> None:
-    """Refuse rows of which none has a column that all need."""
-    found = dict.fromkeys(name for row in rows for name in row.values)
-    needed = {keys[0]: keys for keys in (PICTURE_COLUMNS, _TASK_KEYS, _SESSION_KEYS)}
-    missing = [name for name, keys in needed.items() if not found.keys() & {*keys}]
-    if rows and missing:
-        raise DataError(
-            f"{index} has no column {' and no column '.join(missing)}",
-            got=f"the columns {', '.join(found)}",
-            expected=", ".join(" or ".join(keys) for keys in needed.values()),
-            fix="rename them",
-        )
 
 
 def digest_screenshots(root: Path) -> str:
@@ -163,34 +150,12 @@ def read_screen(values: Mapping[str, Any], picture: Path) -> Screenshot:
     """
     own = {"image": str(picture.absolute()), "session": "asked", "label": None, "fold": None}
     try:
-        return _read_screenshot(TableRow({**values, **own}, ""), Path(), {})
+        return _read_screenshot(Row({**values, **own}, ""), Path(), {})
     except UnusableRowError as error:
         raise DataError(f"{error.reason} ({error.detail})") from None
 
 
-def read_moment(value: Any) -> float | None:
-    """Return the seconds of a time: a number, or ISO 8601 (UTC where it names no zone).
-
-    Nothing, or an empty text, is no time.
-
-    Raises:
-        ValueError: for anything else.
-    """
-    text = "" if value is None else str(value).strip()
-    if not text:
-        return None
-    with suppress(ValueError):
-        seconds = float(text)
-        if math.isfinite(seconds) and abs(seconds) < _MOST_S:
-            return seconds
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    form = "a time is seconds, or a moment such as 2026-01-31T09:30:00Z"
-    raise ValueError(f"{form}, and not {text[:40]!r}")
-
-
-def _name_picture(row: TableRow) -> str:
+def _name_picture(row: Row) -> str:
     try:
         return _find_text(row, PICTURE_COLUMNS) or ""
     except UnusableRowError:
@@ -198,7 +163,7 @@ def _name_picture(row: TableRow) -> str:
 
 
 def _follow_origins(
-    rows: Sequence[TableRow], read: Mapping[int, Screenshot], drops: DropLog
+    rows: Sequence[Row], read: Mapping[int, Screenshot], drops: DropLog
 ) -> list[Screenshot]:
     """Return the screens with the sessions and folds of what they were made from."""
     place = {
@@ -222,17 +187,30 @@ def _follow_origins(
 
 
 def _read_screenshot(
-    row: TableRow, root: Path, sizes: dict[Path, tuple[Picture, int, int]]
+    row: Row, root: Path, sizes: dict[Path, tuple[Picture, int, int]]
 ) -> Screenshot:
     name = _require_text(row, PICTURE_COLUMNS, "missing picture name")
     task = _require_text(row, _TASK_KEYS, "missing task")
     session = _require_text(row, _SESSION_KEYS, "missing session")
-    label = _read_label(row.values.get("label"))
-    fold = _read_fold(row.values.get("fold"))
+    given: dict[str, Any] = {key: row.values.get(key) for key in ("label", "fold", "time")}
+    given = {k: None if isinstance(v, str) and not v.strip() else v for k, v in given.items()}
+    label, fold = given["label"], given["fold"]
+    if label is not None:
+        label = label.strip().lower() if isinstance(label, str) else None
+        if label not in LABELS:
+            raise UnusableRowError("label outside the set", f"got {str(given['label'])[:40]!r}")
+    if fold is not None:
+        if isinstance(fold, bool) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", str(fold)):
+            raise UnusableRowError("fold is not a whole number", f"got {str(fold)[:40]!r}")
+        fold = int(fold)
     path = root / name
     if path not in sizes:
         sizes[path] = decode_picture(path)
     picture, width, height = sizes[path]
+    try:
+        time_s = read_moment(given["time"])
+    except ValueError as error:
+        raise UnusableRowError("time cannot be read", str(error)) from None
     return Screenshot(
         picture=picture,
         session=session,
@@ -245,11 +223,11 @@ def _read_screenshot(
         source=_find_text(row, ("source",)) or "captured",
         width=width,
         height=height,
-        time_s=_read_time(row.values.get("time")),
+        time_s=time_s,
     )
 
 
-def _find_text(row: TableRow, keys: tuple[str, ...]) -> str | None:
+def _find_text(row: Row, keys: tuple[str, ...]) -> str | None:
     """Return the first non-empty value under one of the keys; numbers count as their text."""
     for key in keys:
         value = row.values.get(key)
@@ -263,32 +241,73 @@ def _find_text(row: TableRow, keys: tuple[str, ...]) -> str | None:
     return None
 
 
-def _require_text(row: TableRow, keys: tuple[str, ...], reason: str) -> str:
+def _require_text(row: Row, keys: tuple[str, ...], reason: str) -> str:
     text = _find_text(row, keys)
     if text is None:
         raise UnusableRowError(reason, f"no {' or '.join(keys)}")
     return text
 
 
-def _read_label(value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    label = value.strip().lower() if isinstance(value, str) else None
-    if label not in LABELS:
-        raise UnusableRowError("label outside the set", f"got {str(value)[:40]!r}")
-    return label
+def split_by_session(
+    screens: Sequence[Screenshot], *, shares: Mapping[str, float], seed: int
+) -> dict[str, list[Screenshot]]:
+    """Split whole sessions by shares of their number, each activity about evenly.
+
+    A session's activity is the one most of its screens have.
+
+    Raises:
+        ConfigError: if shares are not positive or do not add up to 1.
+        DataError: if there are too few sessions to give every split one.
+    """
+    return split_clusters(
+        screens,
+        name_cluster=lambda screen: screen.session,
+        name_kind=lambda screen: screen.activity or "",
+        shares=shares,
+        seed=seed,
+    )
 
 
-def _read_fold(value: Any) -> int | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, bool) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", str(value)):
-        raise UnusableRowError("fold is not a whole number", f"got {str(value)[:40]!r}")
-    return int(value)
+def split_by_fold(
+    screens: Sequence[Screenshot], folds: Mapping[str, Sequence[int]]
+) -> dict[str, list[Screenshot]]:
+    """Split by the ``fold`` of the screens; folds that no split names are left out.
 
-
-def _read_time(value: Any) -> float | None:
-    try:
-        return read_moment(value)
-    except ValueError as error:
-        raise UnusableRowError("time cannot be read", str(error)) from None
+    Raises:
+        ConfigError: if a split names no fold, or two splits the same one.
+        DataError: if a screen has no fold, a fold has no screens, or a session would stand in
+            two splits.
+    """
+    owner: dict[int | None, str] = {}
+    for name, numbers in folds.items():
+        if not numbers:
+            raise ConfigError(f"the split {name!r} names no fold", fix="give it at least one")
+        for number in numbers:
+            if owner.setdefault(number, name) != name:
+                raise ConfigError(
+                    f"fold {number} is in two splits", got=f"{owner[number]!r} and {name!r}"
+                )
+    unfolded = [screen for screen in screens if screen.fold is None]
+    if unfolded:
+        raise DataError(
+            f"{len(unfolded)} of {len(screens)} screens have no fold",
+            got=f"for example {unfolded[0].picture.path.name}",
+            fix="give every row a fold, or split by session",
+        )
+    known = {screen.fold for screen in screens if screen.fold is not None}
+    missing = sorted({n for numbers in folds.values() for n in numbers} - known)
+    if missing:
+        raise DataError(
+            f"fold {missing[0]} of split {owner[missing[0]]!r} has no screens",
+            got=f"folds {sorted(known)}",
+        )
+    splits = {name: [s for s in screens if owner.get(s.fold) == name] for name in folds}
+    side: dict[str, str] = {}
+    for name, session in ((name, s.session) for name, part in splits.items() for s in part):
+        if side.setdefault(session, name) != name:
+            raise DataError(
+                f"session {session} is in two splits",
+                got=f"{side[session]!r} and {name!r}",
+                fix="give all its rows folds of one split",
+            )
+    return splits

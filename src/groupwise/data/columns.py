@@ -1,21 +1,146 @@
-"""Where a user's rows come from and what their columns mean, as written in YAML."""
+"""What the columns of a user's own rows mean, as written in YAML: names, or Jinja templates.
+
+Templates are filled in a sandbox and never with missing values.
+"""
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 from pydantic import AfterValidator, ValidationInfo, field_validator, model_validator
 
 from groupwise.core import Config, Place
-from groupwise.data.tables.templates import check_template
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
 
 SPLITS = ("train", "validation", "test")
-
 ALLOWED = Place("pictures are known by their content", "图片以其内容为准")
 """Marks a setting that says where pictures may lie."""
 _ROWS = Place("rows are known by their content", "数据行以其内容为准")
-_LOCAL = ("/", "./", "../", "~")
+_OWN_NAMES = frozenset({"row", "_file"})
+# No prompt wants more, and loops in loops would never end.
+_MAX_TURNS = 10_000
+_TURNS: ContextVar[Iterator[int]] = ContextVar("turns that are left")
+
+
+class FillError(Exception):
+    """A template that a row cannot fill, with the reason."""
+
+
+def is_template(text: str) -> bool:
+    """Say whether a text is a template rather than the name of a column."""
+    return "{{" in text or "{%" in text
+
+
+def check_template(text: str) -> str:
+    """Return why a text is not a template, or an empty text."""
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        _open_environment().parse(text)
+    except TemplateSyntaxError as error:
+        return f"line {error.lineno}: {error.message}"
+    return ""
+
+
+def find_place_problem(
+    text: str, *, needed: Collection[str] = (), more: Collection[str] = ()
+) -> str:
+    """Return why a text is no template with these places, or an empty text.
+
+    Args:
+        text: of the template.
+        needed: places that it must have.
+        more: places that it may have.
+    """
+    problem = check_template(text)
+    if problem:
+        return problem
+    found = list_columns(text) if is_template(text) else frozenset[str]()
+    missing, unknown = sorted({*needed} - found), sorted(found - {*needed, *more})
+    if missing:
+        return f"the template lacks {{{{ {missing[0]} }}}}"
+    known = ", ".join(sorted({*needed, *more}))
+    return f"nothing fills {{{{ {unknown[0]} }}}}; there are {known}" if unknown else ""
+
+
+def list_columns(text: str) -> frozenset[str]:
+    """Return the columns that a name or a template needs."""
+    from jinja2 import meta
+
+    if not is_template(text):
+        return frozenset({text})
+    environment: Any = _open_environment()
+    names = meta.find_undeclared_variables(environment.parse(text))
+    return frozenset(names - _OWN_NAMES - environment.globals.keys())
+
+
+def fill_template(text: str, values: Mapping[str, Any], *, file: str) -> str:
+    """Return a template filled with a row's values.
+
+    Empty texts are as missing as nulls: what may be missing is written ``{% if hint %}`` or
+    ``{{ hint or "" }}``.
+
+    Raises:
+        FillError: if a value that it shows is missing, it fails on the values, or its loops take
+            more than 10,000 turns.
+    """
+    _TURNS.set(iter(range(_MAX_TURNS)))
+    given = {k: None if isinstance(v, str) and not v.strip() else v for k, v in values.items()}
+    try:
+        return _compile(text).render({"row": given, "_file": file, **given})
+    except Exception as error:
+        raise FillError(str(error)) from error
+
+
+@cache
+def _compile(text: str) -> Any:
+    return _open_environment().from_string(text)
+
+
+@cache
+def _open_environment() -> "SandboxedEnvironment":
+    from jinja2 import StrictUndefined, nodes
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class Bounded(SandboxedEnvironment):
+        """Counts the turns of all loops."""
+
+        def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+            tree = super()._parse(source, name, filename)
+            for loop in tree.find_all(nodes.For):
+                loop.iter = nodes.Filter(
+                    loop.iter, "_count", [], [], None, None, lineno=loop.lineno
+                )
+            return tree
+
+    found: Any = Bounded(
+        undefined=StrictUndefined, finalize=_refuse_missing, trim_blocks=True, lstrip_blocks=True
+    )
+    found.filters["_count"] = _count_turns
+    return found
+
+
+def _count_turns(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what a loop goes through, as long as there are turns left for this row."""
+    turns = _TURNS.get()
+    for item in items:
+        if next(turns, None) is None:
+            raise FillError(
+                f"its loops take more than {_MAX_TURNS:,} turns; write what it repeats as text or "
+                "in a column"
+            )
+        yield item
+
+
+def _refuse_missing(value: Any) -> Any:
+    if value is None:
+        raise FillError("it shows a value that is missing")
+    return value
 
 
 def _check_split(name: str) -> str:
@@ -74,10 +199,13 @@ class TableColumns(Config):
     def list_texts(self) -> list[tuple[str, str]]:
         """Return each entry with the name of its setting."""
         values = dict[str, Any](self)
-        alone = [(name, (value,)) for name, value in values.items() if isinstance(value, str)]
-        many = [("options", self.options), ("pictures", self.pictures)]
-        many.append(("fields", tuple(self.fields.values())))
-        return [(name, text) for name, texts in [*alone, *many] for text in texts]
+        alone = [(name, value) for name, value in values.items() if isinstance(value, str)]
+        many = {
+            "options": self.options,
+            "pictures": self.pictures,
+            "fields": self.fields.values(),
+        }
+        return [*alone, *((name, text) for name, texts in many.items() for text in texts)]
 
 
 class TableSettings(Config):
@@ -128,7 +256,8 @@ class TableSettings(Config):
     @field_validator("hub")
     @classmethod
     def _place_hub(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return _place(value, info)[0] if value and value.startswith(_LOCAL) else value
+        is_local = value is not None and value.startswith(("/", "./", "../", "~"))
+        return _place(value, info)[0] if is_local else value
 
     @field_validator("encoding")
     @classmethod

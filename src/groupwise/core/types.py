@@ -1,14 +1,16 @@
-"""Example, Completion and Score: one task item, one answer to it, what the answer earned."""
+"""What every layer speaks of: an item of a task, an answer, what it earned, what was found."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from groupwise.core.digests import digest_file, digest_json
 from groupwise.core.errors import DataError, ScoreRangeError
+from groupwise.core.files import digest_file, digest_json
 
 Role = Literal["system", "user", "assistant"]
+FindingLevel = Literal["error", "warning", "info"]
+MAX_PLACES = 20
 ROW_FIELD = "_row"
 """Field that says where the row of an example was found; it is no part of the example's id."""
 
@@ -126,8 +128,14 @@ def make_example(
     given = dict(fields or {})
     whole = _open_with(pictures, prompt)
     opening, rest = split_opening(whole)
+
+    def describe(message: Message) -> str | list[str | dict[str, str]]:
+        if not message.pictures:
+            return message.text
+        return [p if isinstance(p, str) else {"picture": p.digest} for p in message.parts]
+
     content = {
-        "prompt": [[message.role, _describe_content(message)] for message in rest],
+        "prompt": [[message.role, describe(message)] for message in rest],
         "pictures": [picture.digest for picture in opening],
         "label": label,
         "fields": given,
@@ -154,12 +162,6 @@ def _open_with(pictures: Sequence[Picture], prompt: Sequence[Message]) -> tuple[
 
 def _find_first_user(prompt: Sequence[Message]) -> int:
     return next(place for place, message in enumerate(prompt) if message.role == "user")
-
-
-def _describe_content(message: Message) -> str | list[str | dict[str, str]]:
-    if not message.pictures:
-        return message.text
-    return [part if isinstance(part, str) else {"picture": part.digest} for part in message.parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +216,39 @@ class Score:
                 raise ScoreRangeError(
                     f"a score's {name} is outside its range", got=value, expected="[0, 1] or None"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing an audit found.
+
+    Attributes:
+        level: ``error`` makes results wrong, ``warning`` may, ``info`` is worth knowing.
+        name: fixed name of the kind, for programs.
+        message: one sentence for people.
+        count: how many items it concerns.
+        where: the first of them, at most 20.
+    """
+
+    level: FindingLevel
+    name: str
+    message: str
+    count: int
+    where: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON values."""
+        return {**asdict(self), "where": list(self.where)}
+
+
+def report_places(
+    level: FindingLevel, name: str, message: str, places: Sequence[str]
+) -> list[Finding]:
+    """Return one finding counted by its places, or none if there are no places.
+
+    ``{count}`` in the message becomes their number.
+    """
+    if not places:
+        return []
+    text = message.replace("{count}", str(len(places)))
+    return [Finding(level, name, text, len(places), tuple(places[:MAX_PLACES]))]

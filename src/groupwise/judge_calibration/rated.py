@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from groupwise.core import DataError, digest_json, read_json, read_jsonl
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 
 RatedFormat = Literal["llmbar", "jsonl"]
 _PAIR_KEYS = {"question", "answer_a", "answer_b", "preferred"}

@@ -2,7 +2,7 @@
 
 Reads the official pair of files, one with questions and one with annotations; both data sets have
 the same form, and name COCO's pictures. Every question, and every annotation without one, is used
-or dropped with a counted reason.
+or dropped with a counted reason. Prompts are few-shot: solved examples stand before what is asked.
 """
 
 from collections import Counter
@@ -13,13 +13,83 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from groupwise.core import DataError, Example, Message, digest_json, make_example, read_picture
-from groupwise.data.drops import DropLog
-from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
-from groupwise.data.tables.values import digest_picture
+from groupwise.core import (
+    DataError,
+    Example,
+    Message,
+    Picture,
+    digest_json,
+    make_example,
+    read_picture,
+)
+from groupwise.data.examples import DropLog
+from groupwise.data.rows import digest_picture
 from groupwise.rewards import compute_leave_one_out_accuracy
 
-_QUESTIONS = "questions with question_id, image_id and question"
+
+@dataclass(frozen=True, slots=True)
+class FewShotForm:
+    """How a few-shot prompt is written: how a question and its answer, and where pictures stand.
+
+    Attributes:
+        question: words before the answer, with ``{question}``. Pictures stand before them, or where
+            they have ``{pictures}``.
+        before_answer: between them and a demonstration's answer, such as a space; the example that
+            is asked ends without it.
+        between: words between two examples.
+        system: what the system turn says; None: there is none.
+
+    Raises:
+        DataError: if ``question`` has no place for the question.
+    """
+
+    question: str
+    before_answer: str = ""
+    between: str = ""
+    system: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the form."""
+        if "{question}" not in self.question:
+            raise DataError("a few-shot form has no {question}", got=repr(self.question))
+
+    def write(self, asked: Example, demonstrations: Sequence[Example]) -> tuple[Message, ...]:
+        """Return the prompt: the demonstrations with their answers, in order, then the question.
+
+        Args:
+            asked: has the field ``question``; its own prompt gives the pictures and nothing else.
+            demonstrations: the same, and a label, which is their answer.
+
+        Raises:
+            DataError: if an example has no question, or a demonstration no label.
+        """
+        parts: list[str | Picture] = []
+        for shown in demonstrations:
+            if shown.label is None:
+                raise DataError(f"the demonstration {shown.id} has no label")
+            parts += [*self._show(shown), self.before_answer + shown.label, self.between]
+        turn = Message("user", [*parts, *self._show(asked)])
+        return (turn,) if self.system is None else (Message("system", self.system), turn)
+
+    def _show(self, example: Example) -> list[str | Picture]:
+        question = example.fields.get("question")
+        if not isinstance(question, str):
+            raise DataError(f"the example {example.id} has no field question")
+        before, here, after = self.question.partition("{pictures}")
+        form = [before, *example.pictures, after] if here else [*example.pictures, self.question]
+        return [
+            part.replace("{question}", question.strip()) if isinstance(part, str) else part
+            for part in form
+        ]
+
+
+PUBLISHED_VQA = FewShotForm("Question:{question} Short answer:")
+"""Form of OpenFlamingo's and Lever-LM's evaluations of VQA: ``Question:… Short answer:…``.
+
+The published set-up of Qwen2.5-VL puts a system turn before it that speaks of four dialogues,
+whatever the number of demonstrations; it is left out here and can be given as ``system``.
+"""
+
 _Number = Annotated[int, Field(ge=0)]
 
 
@@ -50,6 +120,12 @@ class _Annotations(BaseModel):
     annotations: list[_Annotation]
 
 
+_EXPECTED = {
+    _Questions: "questions with question_id, image_id and question",
+    _Annotations: "annotations with question_id and answers",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class VqaRow:
     """One question about a picture.
@@ -78,11 +154,8 @@ class VqaRow:
 class LoadedVqa:
     """What came out of the two files: ``num_rows == len(rows) + drops.total``.
 
-    Attributes:
-        rows: in the order of the questions.
-        drops: what was not used.
-        num_rows: questions, and annotations that belong to none of them.
-        subset: the files' part of COCO (``train2014``).
+    ``num_rows`` counts questions, and annotations that belong to none of them; ``subset`` is the
+    files' part of COCO (``train2014``).
     """
 
     rows: tuple[VqaRow, ...]
@@ -103,8 +176,7 @@ def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa
         DataError: if a file is not of this form, the two are of different subsets, or nothing is
             left.
     """
-    asked = _read(questions, _Questions, _QUESTIONS)
-    told = _read(annotations, _Annotations, "annotations with question_id and answers")
+    asked, told = _read(questions, _Questions), _read(annotations, _Annotations)
     if asked.data_subtype != told.data_subtype:
         raise DataError(
             "questions and annotations are of different subsets",
@@ -112,9 +184,8 @@ def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa
         )
     drops, rows = DropLog(), dict[int, VqaRow]()
     by_question = {one.question_id: one for one in told.annotations}
-    folder = _find_folder(pictures, asked.data_subtype)
     for one in asked.questions:
-        path = folder / name_coco_picture(asked.data_subtype, one.image_id)
+        path = _find_picture(pictures, asked.data_subtype, one.image_id)
         annotation = by_question.get(one.question_id)
         reason = "repeated question" if one.question_id in rows else _find_reason(one, annotation)
         if reason is None and not path.is_file():
@@ -125,10 +196,16 @@ def load_vqa(questions: Path, *, annotations: Path, pictures: Path) -> LoadedVqa
         answers = sorted(annotation.answers, key=lambda answer: answer.answer_id)
         texts = tuple(answer.answer for answer in answers)
         rows[one.question_id] = VqaRow(one.question_id, one.image_id, path, one.question, texts)
-    num_alone = _drop_alone(asked, told, annotations, drops)
+    num_rows, unused = len(asked.questions), {one.question_id for one in asked.questions}
+    for one in told.annotations:
+        if one.question_id in unused:
+            unused.discard(one.question_id)
+        else:
+            where = f"{annotations} {one.question_id}"
+            drops.add("annotation without a question of its own", where)
+            num_rows += 1
     if not rows:
         raise DataError(f"{questions} has no question that can be used", got=drops.counts or "none")
-    num_rows = len(asked.questions) + num_alone
     return LoadedVqa(tuple(rows.values()), drops, num_rows, asked.data_subtype)
 
 
@@ -138,21 +215,16 @@ def digest_vqa_pictures(questions: Path, *, pictures: Path) -> str:
     Raises:
         DataError: if the file of questions is not of this form.
     """
-    asked = _read(questions, _Questions, _QUESTIONS)
+    asked = _read(questions, _Questions)
     images = sorted({one.image_id for one in asked.questions})
-    folder, subset = _find_folder(pictures, asked.data_subtype), asked.data_subtype
-    names = [name_coco_picture(subset, image) for image in images]
-    return digest_json([[name, digest_picture(folder / name)] for name in names])
+    paths = [_find_picture(pictures, asked.data_subtype, image) for image in images]
+    return digest_json([[path.name, digest_picture(path)] for path in paths])
 
 
-def _find_folder(pictures: Path, subset: str) -> Path:
+def _find_picture(pictures: Path, subset: str, image_id: int) -> Path:
+    """Return where COCO's picture is, such as ``COCO_train2014_000000458752.jpg``."""
     inner = pictures / subset
-    return inner if inner.is_dir() else pictures
-
-
-def name_coco_picture(subset: str, image_id: int) -> str:
-    """Return the file name of COCO's picture, such as ``COCO_train2014_000000458752.jpg``."""
-    return f"COCO_{subset}_{image_id:012d}.jpg"
+    return (inner if inner.is_dir() else pictures) / f"COCO_{subset}_{image_id:012d}.jpg"
 
 
 def make_vqa_example(row: VqaRow, *, form: FewShotForm = PUBLISHED_VQA) -> Example:
@@ -170,16 +242,10 @@ def make_vqa_example(row: VqaRow, *, form: FewShotForm = PUBLISHED_VQA) -> Examp
         "image_id": row.image_id,
         "answers": list(row.answers),
     }
-    asked = make_example(
-        [Message("user", row.question)],
-        cluster=str(row.image_id),
-        pictures=[read_picture(row.path)],
-        label=row.answer,
-        fields=fields,
-    )
-    return make_example(
-        form.write(asked, ()), cluster=asked.cluster, label=asked.label, fields=fields
-    )
+    kept = {"cluster": str(row.image_id), "label": row.answer, "fields": fields}
+    shown = [read_picture(row.path)]
+    asked = make_example([Message("user", row.question)], pictures=shown, **kept)
+    return make_example(form.write(asked, ()), **kept)
 
 
 def measure_agreement(rows: Sequence[VqaRow]) -> float:
@@ -189,10 +255,10 @@ def measure_agreement(rows: Sequence[VqaRow]) -> float:
     return sum(compute_leave_one_out_accuracy(row.answers) for row in rows) / len(rows)
 
 
-F = TypeVar("F", bound=BaseModel)
+F = TypeVar("F", _Questions, _Annotations)
 
 
-def _read(path: Path, form: type[F], expected: str) -> F:
+def _read(path: Path, form: type[F]) -> F:
     try:
         return form.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -203,7 +269,7 @@ def _read(path: Path, form: type[F], expected: str) -> F:
         raise DataError(
             f"{path} is not VQA's file",
             got=f"{where}: {first['msg']}" if where else first["msg"],
-            expected=f"data_subtype, and {expected}",
+            expected=f"data_subtype, and {_EXPECTED[form]}",
         ) from error
 
 
@@ -222,16 +288,3 @@ def _find_reason(question: _Question, annotation: _Annotation | None) -> str | N
     if not any(answer.answer.strip() for answer in annotation.answers):
         return "all answers are empty"
     return None
-
-
-def _drop_alone(asked: _Questions, told: _Annotations, path: Path, drops: DropLog) -> int:
-    """Count the annotations that are not the one of a question, and return their number."""
-    unused = {one.question_id for one in asked.questions}
-    num_alone = 0
-    for one in told.annotations:
-        if one.question_id in unused:
-            unused.discard(one.question_id)
-        else:
-            drops.add("annotation without a question of its own", f"{path} {one.question_id}")
-            num_alone += 1
-    return num_alone

@@ -1,30 +1,36 @@
 """Near duplicates among pictures: copies that were scaled, recoloured, cropped or mirrored.
 
+Clusters that hold them, or the same file, belong together: apart, one tells of the other.
 Thumbnails name a few candidates for each picture; then the two are laid over each other and
 compared block by block. What agrees in most of its structure is a near duplicate: one photo saved
 twice, but also two screens that differ in a clock. Turned pictures are not looked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from groupwise.core import convert_picture, open_lazily
+from groupwise.core import DataError, convert_picture, digest_file, open_lazily
+from groupwise.data.splits import KEEPING_ORDER
 
+T = TypeVar("T")
 Array = NDArray[Any]
 
 _cv2: Any = cv2  # its own types do not know all of it
 
 MIN_AGREEMENT = 0.75
 """Share of the blocks with structure that must look alike."""
+MAX_JOINED_SHARE = 0.05
+"""Share of the pictures that clusters that were joined may have."""
 
 # Thumbnails: sides in pixels of what is kept and of what is compared, and the crops that are tried.
 _KEPT_SIDE, _SIDE = 64, 16
@@ -102,23 +108,18 @@ class Gallery:
 
         def check(job: tuple[int, list[tuple[float, int, bool]]]) -> NearDuplicate | None:
             index, candidates = job
-            return self._check(sights[index], index, candidates)
+            for likeness, other, is_mirrored in candidates:
+                mine = self._load(sights[index].path, is_mirrored)
+                theirs = self._load(self._sights[other].path, False)
+                agreement = _measure_agreement(mine, theirs, likeness)
+                if agreement >= MIN_AGREEMENT:
+                    return NearDuplicate(index, other, agreement, is_mirrored)
+            return None
 
         # Candidates are laid over each other while those of the next pictures are looked for.
         jobs = self._list_candidates(sights, mirrored=mirrored)
         with ThreadPoolExecutor() as pool:
             return [found for found in pool.map(check, jobs) if found is not None]
-
-    def _check(
-        self, sight: Sight, index: int, candidates: Sequence[tuple[float, int, bool]]
-    ) -> NearDuplicate | None:
-        for likeness, other, is_mirrored in candidates:
-            mine = self._load(sight.path, is_mirrored)
-            theirs = self._load(self._sights[other].path, False)
-            agreement = _measure_agreement(mine, theirs, likeness)
-            if agreement >= MIN_AGREEMENT:
-                return NearDuplicate(index, other, agreement, is_mirrored)
-        return None
 
     def _list_candidates(
         self, sights: Sequence[Sight], *, mirrored: bool
@@ -166,26 +167,23 @@ def _compare(crops: Array, others: Array) -> Array:
 
 
 def _load_thumbnails(sights: Sequence[Sight]) -> list[Image.Image]:
+    def load(sight: Sight) -> Image.Image:
+        whole = _open_grey(sight.path, _KEPT_SIDE)
+        return whole.resize((_KEPT_SIDE, _KEPT_SIDE), Image.Resampling.BOX)
+
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(_load_thumbnail, (sight.path for sight in sights)))
+        return list(pool.map(load, sights))
 
 
 def _cut_all(small: Sequence[Image.Image]) -> Array:
     """Return normalised crops of thumbnails, [kinds, pictures, pixels]."""
-    return np.stack([_cut_crops(one) for one in small], axis=1)
 
+    def cut(one: Image.Image) -> Array:
+        boxes = [(left, top, left + side, top + side) for left, top, side in _BOXES]
+        crops = [one.resize((_SIDE, _SIDE), Image.Resampling.BOX, box=box) for box in boxes]
+        return _normalise(np.stack([np.asarray(c, dtype=np.float32).ravel() for c in crops]))
 
-def _cut_crops(small: Image.Image) -> Array:
-    cut = [
-        np.asarray(
-            small.resize(
-                (_SIDE, _SIDE), Image.Resampling.BOX, box=(left, top, left + side, top + side)
-            ),
-            dtype=np.float32,
-        ).ravel()
-        for left, top, side in _BOXES
-    ]
-    return _normalise(np.stack(cut))
+    return np.stack([cut(one) for one in small], axis=1)
 
 
 def _normalise(rows: Array) -> Array:
@@ -264,12 +262,117 @@ def _cut_blocks(grey: Array) -> Array:
     return cut.reshape(rows, _BLOCK, columns, _BLOCK).swapaxes(1, 2).reshape(-1, _BLOCK * _BLOCK)
 
 
-def _load_thumbnail(path: Path) -> Image.Image:
-    return _open_grey(path, _KEPT_SIDE).resize((_KEPT_SIDE, _KEPT_SIDE), Image.Resampling.BOX)
-
-
 def _open_grey(path: Path, side: int) -> Image.Image:
     """Return a picture upright in grey; a JPEG is decoded no larger than needed."""
     with open_lazily(path) as image:
         image.draft("RGB", (2 * side, 2 * side))
         return convert_picture(ImageOps.exif_transpose(image)).convert("L")
+
+
+def join_by_files(files: Mapping[str, Iterable[Path]]) -> dict[str, str]:
+    """Return the set that each cluster belongs to, named after its first cluster.
+
+    Two clusters that hold a file with the same bytes are in one set, and so is what they share
+    files with in turn. Only files of the same size are read; one that is not there is left out.
+
+    Args:
+        files: of each cluster by its name.
+    """
+    by_size: dict[int, list[tuple[str, Path]]] = defaultdict(list)
+    for name, paths in files.items():
+        for path in paths:
+            if path.is_file():
+                by_size[path.stat().st_size].append((name, path))
+    sets = _Sets(files)
+    for members in by_size.values():
+        if len({name for name, _ in members}) > 1:
+            by_digest: dict[str, set[str]] = defaultdict(set)
+            for name, path in members:
+                by_digest[digest_file(path)].add(name)
+            for names in by_digest.values():
+                sets.join(*names)
+    return sets.list_heads()
+
+
+def join_near_duplicates(sights: Sequence[Sight], *, mirrored: bool = False) -> dict[str, str]:
+    """Return the set that each cluster belongs to, named after its first cluster.
+
+    Args:
+        sights: all pictures, before they are split.
+        mirrored: whether mirror images count.
+
+    Raises:
+        DataError: if clusters that were joined have more than ``MAX_JOINED_SHARE`` of the
+            pictures: likeness then runs through the data, and no split is clean.
+    """
+    sets = _Sets(sight.cluster for sight in sights)
+    while True:
+        named = [replace(sight, cluster=sets.find_head(sight.cluster)) for sight in sights]
+        pairs = find_near_duplicates(named, named, mirrored=mirrored)
+        if not pairs:
+            break
+        for pair in pairs:
+            sets.join(named[pair.index].cluster, named[pair.other].cluster)
+    joined = sets.list_heads()
+    members = Counter(joined.values())
+    sizes = Counter(joined[sight.cluster] for sight in sights)
+    largest = max((size for head, size in sizes.items() if members[head] > 1), default=0)
+    if largest > MAX_JOINED_SHARE * len(sights):
+        raise DataError(
+            "near duplicates join too much of the data to split it",
+            got=f"{largest} of {len(sights)} pictures in one cluster",
+            expected=f"at most {MAX_JOINED_SHARE:.0%}",
+            fix="set data.near_duplicates to drop or warn",
+        )
+    return joined
+
+
+class _Sets:
+    """Disjoint sets of names; each is called like the first of its names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._first = {name: name for name in names}
+        self._place = {name: number for number, name in enumerate(self._first)}
+
+    def find_head(self, name: str) -> str:
+        while self._first[name] != name:
+            name = self._first[name]
+        return name
+
+    def join(self, *names: str) -> None:
+        heads = {self.find_head(name) for name in names}
+        self._first.update(dict.fromkeys(heads, min(heads, key=self._place.__getitem__)))
+
+    def list_heads(self) -> dict[str, str]:
+        return {name: self.find_head(name) for name in self._first}
+
+
+def drop_near(
+    splits: Mapping[str, Sequence[T]],
+    *,
+    list_paths: Callable[[T], Iterable[Path]],
+    report: Callable[[T, str], None],
+    mirrored: bool = False,
+) -> dict[str, list[T]]:
+    """Drop what looks like something of test, else of validation, else of train.
+
+    Args:
+        splits: rows by split; one that is not of ``KEEPING_ORDER`` keeps last.
+        list_paths: the pictures of a row.
+        report: is told each row that is dropped, and the split that it was of.
+        mirrored: whether mirror images count.
+    """
+    kept: dict[str, list[T]] = {name: [] for name in splits}
+    seen = Gallery()
+    for name in sorted(splits, key=lambda name: (*KEEPING_ORDER, name).index(name)):
+        rows = [(row, [*list_paths(row)]) for row in splits[name]]
+        own = [Sight(path, name) for _, paths in rows for path in paths]
+        pairs = seen.find(own, mirrored=mirrored)
+        copies = {own[pair.index].path for pair in pairs}
+        seen.add([sight for sight in own if sight.path not in copies])
+        for row, paths in rows:
+            if copies.isdisjoint(paths):
+                kept[name].append(row)
+            else:
+                report(row, name)
+    return kept
