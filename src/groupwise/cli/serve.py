@@ -50,7 +50,7 @@ def serve(
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.flow.sources import find_source
+    from groupwise.flow.served import find_source
     from groupwise.serving import ServeSettings
 
     token = os.environ.get(TOKEN_VARIABLE)
@@ -96,7 +96,7 @@ def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":
 
 def _find_screens(run: "FinishedRun", settings: "ServeSettings", folder: Path) -> "Screens | None":
     """Return what stands behind a server of screens; None where rows are none."""
-    from groupwise.flow.sources import open_judge
+    from groupwise.flow.served import open_judge
     from groupwise.serving.bench import Screens
 
     own = settings.screens

@@ -25,14 +25,7 @@ BASE = "prompt"
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A run with at least one policy.
-
-    Attributes:
-        folder: of the run.
-        recipe: of the run.
-        task: of the recipe.
-        config: of the run.
-    """
+    """A run with at least one policy."""
 
     folder: Path
     recipe: Recipe[Any]
