@@ -142,8 +142,9 @@ def make_calibration_sections(
     after: list[Prediction] = []
     for one in before:
         value, shares = temperatures[one.policy].value, one.probabilities
-        is_known = value is not None and shares is not None
-        after.append(replace(one, probabilities=temper(shares, value)) if is_known else one)
+        if value is not None and shares is not None:
+            one = replace(one, probabilities=temper(shares, value))
+        after.append(one)
     errors = [
         {
             one.policy: one

@@ -5,7 +5,7 @@ The card is made from what the run recorded; no row of data is in it or goes up.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         name: settings[name] and {k: v for k, v in settings[name].items() if k not in places}
         for name in ("sft", "grpo")
     }
+    numbers, differences = _list_results(run.folder, chain[-1].name)
     environment: Any = Environment(
         loader=PackageLoader("groupwise.flow"),
         undefined=StrictUndefined,
@@ -83,8 +84,8 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         parser=dump(dict(run.task.describe_parser(config))),
         split=_SPLIT,
         headline=read_headline(run.folder).title,
-        numbers=list(_list_numbers(run.folder, chain[-1].name)),
-        differences=list(_list_differences(run.folder, chain[-1].name)),
+        numbers=numbers,
+        differences=differences,
         trainings=trainings,
         method=dump(method | {"base": base}),
         data=[
@@ -114,29 +115,25 @@ def find_licence(base: str) -> str | None:
     return " and ".join(found) if isinstance(found, list) else found and str(found)
 
 
-def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
-    """Yield what each policy reached, if ``policy`` is among them."""
-    path, policies = run / "evaluate" / "metrics.json", read_policies(run)
+def _list_results(run: Path, policy: str) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return what each policy reached, and the difference of ``policy`` to the others."""
+    folder, policies, headline = run / "evaluate", read_policies(run), read_headline(run)
+    path = folder / "metrics.json"
     metrics = read_metrics(path) if path.is_file() else []
     found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
-    headline = read_headline(run).name
-    names = policies.sort(name for name, measure in found if measure == headline)
+    names = policies.sort(name for name, measure in found if measure == headline.name)
+    numbers: list[tuple[str, ...]] = []
     for name in names if policy in names else ():
-        share = found[name, headline]
+        share = found[name, headline.name]
         shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
-        yield policies.title(name), *shown, f"{share.n:,}"
-
-
-def _list_differences(run: Path, policy: str) -> Iterator[str]:
-    """Yield the difference of a policy to each that it was compared with."""
-    path, policies = run / "evaluate" / "comparisons.json", read_policies(run)
-    headline = read_headline(run)
+        numbers.append((policies.title(name), *shown, f"{share.n:,}"))
+    path, differences = folder / "comparisons.json", list[str]()
     for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
         if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, policy):
             ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
-            rival = policies.title(one.policy_a)
             points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
-            yield f"against {rival}: {points} ({ends})"
+            differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
+    return numbers, differences
 
 
 def _fence(text: str, language: str) -> str:

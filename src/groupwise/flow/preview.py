@@ -80,8 +80,8 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
     # An answer ends with a token of its own.
     ends = [count(answer) + 1 for answer in answers]
     longest, _ = counted[sizes.index(max(sizes))]
-    found = Lengths(round(median(sizes)), max(sizes), how, longest)
-    return shown, found, Lengths(round(median(ends)), max(ends), how)
+    lengths = Lengths(round(median(sizes)), max(sizes), how, longest)
+    return shown, lengths, Lengths(round(median(ends)), max(ends), how)
 
 
 def estimate_tokens(text: str) -> int:
