@@ -54,17 +54,9 @@ _GRACE_S = 5.0
 class Team:
     """The processes of a run, which found each other by the store of their launcher.
 
-    Args:
-        environ: what the launcher says of this one.
-
-    Raises:
-        ConfigError: if no launcher has started it.
-
-    Attributes:
-        rank: of this process; the first is 0.
-        size: how many there are.
-        local_size: how many are on this machine.
-        device: ``cpu``, or ``cuda`` with one GPU for each.
+    ``environ`` is what the launcher says of this one; a ConfigError if none has started it. Rank 0
+    is the first of ``size``, of which ``local_size`` are on this machine; ``device`` is ``cpu``,
+    or ``cuda`` with one GPU for each.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -164,13 +156,8 @@ def join_launched(*, trains: bool = True) -> Generator[None]:
     """Take part, within this context, in what a launcher has started, as its variables say.
 
     They are taken away, so that neither libraries nor child processes act on them. The others than
-    the first process are silent, unless one of them fails alone.
-
-    Args:
-        trains: whether the command is one that several processes can do.
-
-    Raises:
-        ConfigError: if no launcher has set the variables, or they cannot do this together.
+    the first process are silent, unless one of them fails alone. A ConfigError if no launcher has
+    set the variables, or if several processes cannot do this (``trains``) together.
     """
     global _team
     found = {name: value for name, value in os.environ.items() if _OF_LAUNCHERS.match(name)}
@@ -230,14 +217,8 @@ def _check(team: Team, found: Mapping[str, str], *, trains: bool) -> None:
 def help_first(recipe: Recipe[Any], config: Config, *, out: Path) -> bool:
     """Train with the first process whenever it does, until it has ended; False: this is the first.
 
-    Args:
-        recipe: what the run is of, as in the first process.
-        config: of the run.
-        out: its folder, which all processes find.
-
-    Raises:
-        RunError: if this process was started with other settings or packages than the first one,
-            or that is gone.
+    All find the run folder ``out``. A RunError if this process was started with other settings or
+    packages than the first one, or that is gone.
     """
     if _team is None or _team.rank == 0:
         return False

@@ -144,16 +144,10 @@ def _fence(text: str, language: str) -> str:
 
 
 def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> ExportedPolicy:
-    """Write the adapter, the merged weights and the model card of a policy.
+    """Write the adapter, the merged weights and the model card of a policy into a new folder.
 
-    Args:
-        run: a run with policies.
-        out: a new or empty folder.
-        policy: of the run, or ``STEP/checkpoint-N``; None: the main one.
-
-    Raises:
-        RunError: if there is no such policy, or it is the base itself.
-        ModelError: as ``export_policy``.
+    ``policy`` is one of the run, or ``STEP/checkpoint-N``; None: the main one. A RunError if there
+    is no such policy, or it is the base itself; a ModelError as ``export_policy``.
     """
     chosen = run.choose_policy(policy)
     if chosen == BASE:
@@ -169,11 +163,7 @@ def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> Exp
 
 
 def check_pushable(run: FinishedRun, policy: str | None = None) -> None:
-    """Refuse what is not finished.
-
-    Raises:
-        RunError: if a stage of the run is not done, or the policy is a checkpoint.
-    """
+    """Refuse, by a RunError, a run of which a stage is not done, and a checkpoint."""
     missing = [
         step for step in RunFolder(run.folder).read_manifest()["plan"] if step not in run.steps
     ]
@@ -196,20 +186,11 @@ def list_uploads(folder: Path) -> Mapping[str, Path]:
 
 
 def upload(files: Mapping[str, Path], name: str, *, is_private: bool = False) -> str:
-    """Upload files as one commit into a repository, which is made if it is not there.
+    """Upload files, by their place there, as one commit into a repository (``owner/name``).
 
-    The hub is that of ``HF_ENDPOINT``, the token that of ``HF_TOKEN`` or of ``hf auth login``.
-
-    Args:
-        files: by their place there.
-        name: ``owner/name``.
-        is_private: of a new repository.
-
-    Returns:
-        The address of the repository.
-
-    Raises:
-        RunError: if the hub cannot be reached or does not take it.
+    It is made if it is not there. The hub is that of ``HF_ENDPOINT``, the token that of
+    ``HF_TOKEN`` or of ``hf auth login``. Returns the address; a RunError if the hub cannot be
+    reached or refuses.
     """
     import httpx2
     from huggingface_hub import CommitOperationAdd, HfApi

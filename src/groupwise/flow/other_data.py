@@ -107,20 +107,12 @@ def evaluate_on(
 ) -> OtherData:
     """Ask a policy about the labelled rows of other data; write what the run's evaluation writes.
 
-    The same call continues after any end, and writes again what it is made of.
-
-    Args:
-        run: a finished run.
-        data: a file or folder, as the recipe reads it.
-        out: a new folder, or that of the same evaluation.
-        policy: of the run, or ``STEP/checkpoint-N``; None: the main one.
-        say: told how far it is.
-
-    Raises:
-        ConfigError: if there is no such file, or the recipe reads no labelled rows.
-        DataError: if no row can be used.
-        RunError: if there is no such policy, ``out`` holds something else, or rows would be asked
-            otherwise than the run's.
+    The same call continues after any end, and writes again what it is made of. ``data`` is a file
+    or folder, as the recipe reads it; ``out`` a new folder, or that of the same evaluation;
+    ``policy`` one of the run, or ``STEP/checkpoint-N``, None the main one. A ConfigError if there
+    is no such file or the recipe reads no labelled rows, a DataError if no row can be used, a
+    RunError if there is no such policy, ``out`` holds something else, or rows would be asked
+    otherwise than the run's.
     """
     if not data.exists():
         raise ConfigError(f"there is no file or folder {data}")

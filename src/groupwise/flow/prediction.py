@@ -130,18 +130,10 @@ def predict_rows(
 ) -> PredictionSummary:
     """Answer every row of a file or folder, and append the answer to ``out`` when it is there.
 
-    Args:
-        run: a finished run.
-        path: rows as the recipe takes them, without labels.
-        out: JSONL; rows that it has are not asked again.
-        policy: of the run; None: the main one.
-        batch_size: rows asked together.
-        report_progress: called with the numbers of finished and of all rows.
-
-    Raises:
-        ConfigError: if there is no such file or folder.
-        DataError: if nothing can be read there.
-        RunError: if ``out`` is in use, or holds answers of another model or to other rows.
+    Rows are as the recipe takes them, without labels; those that ``out`` (JSONL) has are not asked
+    again. ``policy`` None is the main one; progress is the numbers of finished and of all rows. A
+    ConfigError if there is no such file, a DataError if nothing can be read there, a RunError if
+    ``out`` is in use, or holds answers of another model or to other rows.
     """
     if not path.exists():
         raise ConfigError(f"there is no file or folder {path}")
@@ -179,15 +171,8 @@ def predict_rows(
 def write_prompts(run: FinishedRun, path: Path, *, out: Path, policy: str | None = None) -> int:
     """Write the prompt of every row as messages of a chat API, pictures in them; return how many.
 
-    Args:
-        run: a finished run of a recipe whose predictor has ``write_prompts``.
-        path: rows as the recipe takes them, without labels.
-        out: JSONL with ``id`` and ``messages``; replaced.
-        policy: of the run; None: the main one.
-
-    Raises:
-        ConfigError: if there is no such file or folder, or the recipe makes no prompts of rows.
-        DataError: if a row cannot be asked.
+    ``out`` is JSONL with ``id`` and ``messages``, and replaced. A ConfigError if there is no such
+    file, or the recipe's predictor has no ``write_prompts``; a DataError if a row cannot be asked.
     """
     if not path.exists():
         raise ConfigError(f"there is no file or folder {path}")

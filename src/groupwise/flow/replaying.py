@@ -90,15 +90,10 @@ class Replay:
 def replay_rewards(run: FinishedRun, config: Any) -> Replay:
     """Return what the recorded completions of a run earn by the rewards of a config.
 
-    A judge is asked again; its replies are kept for this call alone, or where its config says.
-
-    Args:
-        run: trained with ``grpo.record_rollouts``; it may still be at work.
-        config: of the run, or changed in what rewards read.
-
-    Raises:
-        RunError: if nothing was recorded, or none of it is of the run's data.
-        DataError: if the record is not what a training wrote.
+    A judge is asked again; its replies are kept for this call alone, or where its config says. The
+    run was trained with ``grpo.record_rollouts`` and may still be at work; the config is its own,
+    or changed in what rewards read. A RunError if nothing was recorded, or none of it is of the
+    run's data; a DataError if the record is not what a training wrote.
     """
     paths = sorted(run.folder.glob(f"*/{ROLLOUTS}"))
     if not paths:

@@ -64,13 +64,7 @@ class Drawn:
 def list_rivals(
     settings: RivalSettings, policies: Sequence[RunPolicy], context: StepContext
 ) -> list[RunPolicy]:
-    """Return a run's policies with the rivals that are run, before the last one.
-
-    Args:
-        settings: which rivals there are.
-        policies: the usual ones.
-        context: of the step that asks them.
-    """
+    """Return a run's policies with the rivals that are run, before the last one."""
     *before, last = policies
     num, shown = settings.best_of, settings.demonstrations
     found: list[RunPolicy] = []
@@ -89,10 +83,7 @@ def list_rivals(
 def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) -> list[Stage]:
     """Return the stages with that of rejection sampling behind GRPO, if it is to be run.
 
-    Args:
-        settings: which rivals there are.
-        stages: the usual ones.
-        reads: what decides how answers are drawn and scored.
+    ``reads`` is what decides how answers are drawn and scored.
     """
     if not settings.rejection_sampling:
         return list(stages)

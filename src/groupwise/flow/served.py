@@ -28,13 +28,7 @@ _FIELDS = ("run", "policy", "version")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A policy that is to be served.
-
-    Attributes:
-        run: folder of a finished run.
-        policy: of the run.
-        version: what ``name_version`` gives for its predictor.
-    """
+    """A policy of a finished run that is to be served, with its ``name_version``."""
 
     run: Path
     policy: str
@@ -126,15 +120,10 @@ class LoopSource:
 
 
 def find_source(folder: Path, policy: str | None) -> RunSource | LoopSource:
-    """Return what a folder answers with.
+    """Return what the folder of a run or a loop answers with; ``policy`` None: the run's main one.
 
-    Args:
-        folder: of a run or a loop.
-        policy: of the run; None: the main one.
-
-    Raises:
-        ConfigError: if a policy of a loop is named, or its recipe answers no new rows.
-        DataError, RunError: if there is no run.
+    A ConfigError if a policy of a loop is named, or its recipe answers no new rows; DataError and
+    RunError if there is no run.
     """
     if not (folder / _NAME).is_file():
         return RunSource(open_run(folder), policy)
@@ -144,14 +133,11 @@ def find_source(folder: Path, policy: str | None) -> RunSource | LoopSource:
 
 
 def open_judge(run: FinishedRun, settings: Path | None, *, folder: Path) -> Judge | None:
-    """Return the judge behind a policy; None if there is none.
+    """Return the judge behind a policy, by its run's config; None if there is none.
 
     It does not give up for good where it fails often: it is asked again with the next screen.
-
-    Args:
-        run: whose config has the judge.
-        settings: YAML to be taken instead of its section ``judge``.
-        folder: for its replies.
+    ``settings`` is YAML to be taken instead of the section ``judge``; replies are kept in
+    ``folder``.
     """
     values = dict(RunFolder(run.folder).read_manifest().get("config", {}))
     if settings is not None:

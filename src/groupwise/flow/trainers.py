@@ -62,17 +62,9 @@ class HandedOver:
 def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> HandedOver:
     """Write rows, pictures, a plug-in file with the rewards, and a script into a new folder.
 
-    Nothing in it names a path outside but the run's own config.
-
-    Args:
-        run: of which at least the data are ready.
-        out: a new or empty folder.
-        trainer: whom it is for.
-
-    Raises:
-        ConfigError: if ``out`` has files, or the trainer cannot train what the run does.
-        RunError: if the data are not ready.
-        DataError: if a picture cannot be read, or is not what the run wrote.
+    Nothing in it names a path outside but the run's own config. At least the data of the run are
+    ready, else a RunError. A ConfigError if ``out`` has files, or the trainer cannot train what
+    the run does; a DataError if a picture cannot be read, or is not what the run wrote.
     """
     config, stage = run.config, run.task.data_stage
     if not isinstance(config, FlowConfig):

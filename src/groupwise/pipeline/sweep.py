@@ -153,8 +153,7 @@ def parse_axes(
 ) -> tuple[tuple[Axis, ...], list[str]]:
     """Read ``key=value,value`` texts, whose values are YAML as with ``--set``.
 
-    Returns:
-        The axes that could be read, and a clause for everything that is wrong.
+    Returns the axes that could be read, and a clause for everything that is wrong.
     """
     axes: list[Axis] = []
     problems: list[str] = []
@@ -229,9 +228,7 @@ def name_cell(coordinates: Mapping[str, str]) -> str:
 def read_sweep(folder: Path) -> Sweep:
     """Return the sweep in a folder, as its files say it; nothing is digested.
 
-    Raises:
-        RunError: if there is no sweep.
-        DataError: if ``sweep.json`` is damaged.
+    A RunError if there is none, a DataError if ``sweep.json`` is damaged.
     """
     record = _read_record(folder)
     cells = [
@@ -284,16 +281,10 @@ def plan_sweep(
 ) -> SweepPlan:
     """Return the cells of a grid, ready to run; nothing is written.
 
-    Args:
-        recipe: what every cell runs.
-        config: the YAML file that all cells start from.
-        grids: ``key=value,value`` texts, one per axis.
-        out: folder of the sweep; if it holds one already, that one goes on or grows.
-        settings: ``key=value`` texts that hold for all cells.
-        accepted: findings of the reward audit to go on with.
-
-    Raises:
-        ConfigError: with every problem of the grid, of any cell, and of ``out``.
+    All start from the YAML file ``config`` and the ``key=value`` texts ``settings``; ``grids`` are
+    ``key=value,value`` texts, one per axis. If ``out`` holds a sweep already, that one goes on or
+    grows. ``accepted`` are findings of the reward audit to go on with. A ConfigError has every
+    problem of the grid, of any cell, and of ``out``.
     """
     axes, problems = parse_axes(grids, settings=settings)
     try:
@@ -320,9 +311,8 @@ def plan_sweep(
 def plan_recorded(recipe: Recipe[Any], out: Path, *, accepted: Sequence[str] = ()) -> SweepPlan:
     """Return the cells of the sweep that ``out`` holds, with the configs recorded there.
 
-    Raises:
-        ConfigError: if it is of another recipe, or a config no longer fits.
-        RunError: if there is no sweep.
+    A ConfigError if it is of another recipe, or a config no longer fits; a RunError if there is
+    none.
     """
     record = _read_record(out)
     if record["recipe"] != recipe.name:
@@ -430,18 +420,11 @@ def run_sweep(
 ) -> Sweep:
     """Run all cells that are not done yet; one that fails is recorded and the others go on.
 
-    Args:
-        plan: what to run.
-        only: the name of the one cell to run; others may be run elsewhere at the same time.
-        slots: a cell runs in each: on the GPU of that name, or, if None, on whatever is there.
-        say: told a line when something happens to a cell: how far all are, and what it is.
-
-    Returns:
-        The sweep as it is afterwards.
-
-    Raises:
-        RunError: if another process runs this sweep, or works on the one cell.
-        ConfigError: if the folder holds another sweep, or there is no such cell.
+    ``only`` is the name of the one cell to run; others may be run elsewhere at the same time. A
+    cell runs in each of ``slots``: on the GPU of that name, or, if None, on whatever is there.
+    ``say`` is told a line when something happens to a cell: how far all are, and what it is.
+    Returns the sweep as it is afterwards. A RunError if another process runs this sweep, or works
+    on the one cell; a ConfigError if the folder holds another sweep, or there is no such cell.
     """
     cells = plan.cells if only is None else [plan.find_cell(only)]
     with RunFolder(plan.folder).lock() if only is None else nullcontext():
