@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -220,7 +221,7 @@ def run_steps(
             _remove_files_downstream(steps, step.name, run_folder)
             used = {name: digest_json(outputs[name]) for name in step.uses}
             others = None if step.files else siblings
-            waits = lambda tell=tell: tell("waiting")  # noqa: E731
+            waits = partial(tell, "waiting")
             with nullcontext() if others is None else others.reserve(key, report_wait=waits):
                 known = None if others is None else others.take_over(step.name, key, run_folder)
                 if known is not None:

@@ -470,7 +470,7 @@ def _run_cells(
     try:
         while waiting or running:
             startable: list[PlannedCell] = []
-            for cell in waiting:
+            for cell in waiting if free else ():
                 if not is_locked(cell.folder / ".lock"):
                     startable.append(cell)
                 elif cell.name not in busy:
