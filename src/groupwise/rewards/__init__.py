@@ -26,7 +26,7 @@ from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import AnswerFormat, HumanOverride, LabelMatch
 from groupwise.rewards.labels import LabelParser, read_leniently
 from groupwise.rewards.lowest import Lowest
-from groupwise.rewards.math_equality import MathEquality, MathParser, NumberParser
+from groupwise.rewards.math import MathEquality, MathParser, NumberParser
 from groupwise.rewards.parser import AnswerParser, NearMisses, OpenParser, Parsed, Parser
 from groupwise.rewards.reward import (
     BatchReward,

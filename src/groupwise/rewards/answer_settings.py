@@ -9,7 +9,7 @@ from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code_tests import CodeParser
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.labels import LabelParser
-from groupwise.rewards.math_equality import MathParser, NumberParser
+from groupwise.rewards.math import MathParser, NumberParser
 from groupwise.rewards.text import TextParser
 
 AnswerSettings = Annotated[
