@@ -17,7 +17,7 @@ from groupwise.rewards.audit import (
 from groupwise.rewards.box_text import Box
 from groupwise.rewards.boxes import BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
-from groupwise.rewards.code_tests import CodeParser, CodeTests
+from groupwise.rewards.code import CodeParser, CodeTests
 from groupwise.rewards.facts import FactCounts
 from groupwise.rewards.fluency import Fluency, average_log_probs, find_threshold
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function

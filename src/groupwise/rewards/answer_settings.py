@@ -6,7 +6,7 @@ from pydantic import Field
 
 from groupwise.rewards.boxes import BoxParser
 from groupwise.rewards.choices import ChoiceParser
-from groupwise.rewards.code_tests import CodeParser
+from groupwise.rewards.code import CodeParser
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.labels import LabelParser
 from groupwise.rewards.math import MathParser, NumberParser
