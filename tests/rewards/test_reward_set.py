@@ -13,12 +13,13 @@ from groupwise.rewards import (
     HumanOverride,
     LabelMatch,
     LabelParser,
+    Lowest,
+    Parsed,
     Reward,
     RewardSet,
     WeightedReward,
     describe_weights,
 )
-from groupwise.rewards.weights import share_out
 
 ITEM = make_example([Message("user", "?")], cluster="g", label="on-task")
 PARSER = LabelParser(labels=("on-task", "off-task"))
@@ -150,6 +151,33 @@ def test_label_and_format_together(text: str, value: float) -> None:
     assert rewards.score(ITEM, Completion(text)).value == pytest.approx(value)
 
 
+def test_a_completion_is_parsed_once_for_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = LabelParser.parse
+
+    def count(self: LabelParser, text: str, example: Example | None = None) -> Parsed:
+        parsed.append(text)
+        return parse(self, text, example)
+
+    same = LabelParser(labels=PARSER.labels)
+    rewards = RewardSet(
+        {"label": (LabelMatch(PARSER), 1), "format": (AnswerFormat(same), 1)}
+        | {"low": (Lowest("low", [LabelMatch(PARSER), AnswerFormat(PARSER)]), 1)}
+    )
+    unlabelled = make_example([Message("user", "?")], cluster="g")
+    texts = ["on-task", "off-task", "what"]
+    rewards.score_batch([ITEM] * 3, [Completion(text) for text in texts])
+    monkeypatch.setattr(LabelParser, "parse", count)
+    scores = rewards.score_batch([ITEM] * 3, [Completion(text) for text in texts])
+    assert [score.value for score in scores] == [1.0, pytest.approx(1 / 3), 0.0]
+    assert sorted(parsed) == sorted(texts * 2)  # the lowest asks for itself
+    parsed.clear()
+    assert RewardSet({"label": (LabelMatch(PARSER), 1)}).score(
+        unlabelled, Completion("x")
+    ) == Score(None, "label: no label", {"label": None})
+    assert parsed == []
+
+
 class Counting:
     name = "counting"
 
@@ -181,8 +209,9 @@ def test_a_batch_reward_that_loses_rows_is_refused() -> None:
 
 @pytest.mark.parametrize("unit", [1.0, sys.float_info.max, 1e-300])
 def test_shares_are_the_proportion_and_add_up(unit: float) -> None:
-    shares = share_out({"label": unit, "format": 0.25 * unit, "logged": 0.0})
-    assert shares == {"label": 0.8, "format": 0.2, "logged": 0.0}
+    given = {"label": unit, "format": 0.25 * unit, "logged": 0.0}
+    rewards = RewardSet({name: (Fixed(1.0), weight) for name, weight in given.items()})
+    assert rewards.weights == {"label": 0.8, "format": 0.2, "logged": 0.0}
 
 
 def test_the_weights_that_count_are_one_line() -> None:

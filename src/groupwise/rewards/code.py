@@ -29,15 +29,14 @@ from functools import cache
 from typing import Any, Literal, cast
 
 from groupwise.core import Completion, Example, Score, parse_python
-from groupwise.rewards.fields import read_list, read_mapping
-from groupwise.rewards.parser import OpenParser, Parsed
+from groupwise.rewards.parser import OpenParser
 from groupwise.rewards.python_tests import (
     UnusableTestsError,
     list_imports,
     list_names,
     prepare_tests,
 )
-from groupwise.rewards.reward import Reward, RewardKind
+from groupwise.rewards.reward import Parsed, Reward, RewardKind, read_list, read_mapping
 from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)

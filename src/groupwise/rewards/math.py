@@ -36,8 +36,15 @@ from groupwise.rewards.math_text import (
     write_plainly,
 )
 from groupwise.rewards.math_workers import MathWorkers, Verdict
-from groupwise.rewards.parser import OpenParser, Parsed, Parser
-from groupwise.rewards.reward import Reward, RewardKind
+from groupwise.rewards.parser import OpenParser
+from groupwise.rewards.reward import (
+    AnswerReward,
+    Parsed,
+    Parser,
+    Reward,
+    RewardKind,
+    parse_all,
+)
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
 _WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]")
@@ -307,7 +314,7 @@ _DENIAL = re.compile(
 )
 
 
-class MathEquality:
+class MathEquality(AnswerReward):
     r"""1 if the answer equals the example's label, else 0.
 
     A label is an answer, with a unit or without (``18``, ``18 dollars``, ``9 (apples)``), or a
@@ -333,32 +340,38 @@ class MathEquality:
         """Return whether the example has a label."""
         return example.label is not None
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
-        if example.label is None:
-            return Score(None, "no label")
-        reference = self._read_reference(example.label)
-        if reference is None:
-            return Score(None, f"reading the label {example.label} timed out")
-        if reference.problem:
-            return Score(None, reference.problem)
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
-        if not _DENIAL.match(answer.label):
-            return self._compare(reference, answer.label)
-        if not _DENIAL.match(reference.answer):
-            return Score(0.0, "the answer is denied", invalid=True)
-        if answer.label.casefold().split() == reference.answer.casefold().split():
-            return Score(1.0, f"the denial {answer.label} is that of the label {reference.answer}")
-        return Score(0.0, f"the denial {answer.label} is not that of the label {reference.answer}")
-
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
-    ) -> list[Score]:
+    ) -> Sequence[Score]:
         """Return one score for each pair, in order; several comparisons run at a time."""
+        return self.score_answers(examples, parse_all(self, examples, completions, []))
+
+    def score_answers(
+        self, examples: Sequence[Example], answers: Sequence[Parsed]
+    ) -> Sequence[Score]:
+        """Return one score for each pair, in order; several comparisons run at a time."""
+        if len(answers) < 2:
+            return super().score_answers(examples, answers)
         with ThreadPoolExecutor(self._workers.num_workers) as threads:
-            return list(threads.map(self, examples, completions))
+            return list(threads.map(self._score_parsed, examples, answers))
+
+    def _explain_unscored(self, example: Example) -> str | None:
+        if example.label is None:
+            return "no label"
+        reference = self._read_reference(example.label)
+        if reference is None:
+            return f"reading the label {example.label} timed out"
+        return reference.problem or None
+
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        reference = self._references[str(example.label)]
+        if not _DENIAL.match(label):
+            return self._compare(reference, label)
+        if not _DENIAL.match(reference.answer):
+            return Score(0.0, "the answer is denied", invalid=True)
+        if label.casefold().split() == reference.answer.casefold().split():
+            return Score(1.0, f"the denial {label} is that of the label {reference.answer}")
+        return Score(0.0, f"the denial {label} is not that of the label {reference.answer}")
 
     def explain_unusable(self, example: Example) -> str | None:
         """Return why the label cannot be read; None if it can be, or there is none."""

@@ -150,9 +150,7 @@ def is_same_number(a: Number, b: Number) -> bool:
     return any(
         x == y
         or (
-            is_rounded
-            and round(x, 6) == round(y, 6)
-            and abs(x - y) * 10_000 <= max(abs(x), abs(y))
+            is_rounded and round(x, 6) == round(y, 6) and abs(x - y) * 10_000 <= max(abs(x), abs(y))
         )
         for x, y in pairs
     )

@@ -7,7 +7,7 @@ from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference.responder import Responder
 from groupwise.inference.server_settings import RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
-from groupwise.rewards.parser import NearMisses, Parser
+from groupwise.rewards.reward import NearMisses, Parser
 from groupwise.rewards.reward_set import RewardSet
 
 Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
