@@ -17,7 +17,6 @@ from groupwise.rewards import (
     Parsed,
     Reward,
     RewardSet,
-    WeightedReward,
     describe_weights,
 )
 
@@ -104,17 +103,16 @@ def test_any_weights_give_a_value_between_the_parts(
         assert value is None
 
 
-def test_weights_are_shares_and_a_name_of_its_own_lets_one_reward_stand_twice() -> None:
-    own, other = Fixed(1.0, name="x"), Fixed(0.0)
-    given = WeightedReward(own, 1), WeightedReward(other, 2), WeightedReward(other, 1, "y")
-    assert RewardSet(given).weights == {"x": 0.25, "fixed": 0.5, "y": 0.25}
+def test_weights_are_shares_and_one_reward_may_stand_twice() -> None:
+    own, other = Fixed(1.0), Fixed(0.0)
+    parts = {"x": (own, 1), "fixed": (other, 2), "y": (other, 1)}
+    assert RewardSet(parts).weights == {"x": 0.25, "fixed": 0.5, "y": 0.25}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "no rewards"),
-        ([WeightedReward(Fixed(1.0), 1), WeightedReward(Fixed(0.0), 1)], "appears twice"),
+        ({}, "no rewards"),
         ({"a": (Fixed(1.0), -1)}, "weight of reward 'a'"),
         ({"a": (Fixed(1.0), math.nan)}, "weight of reward 'a'"),
         ({"a": (Fixed(1.0), math.inf)}, "weight of reward 'a'"),

@@ -33,12 +33,10 @@ from groupwise.rewards.reward import (
     NearMisses,
     Parsed,
     Parser,
-    PartialReward,
-    ReferenceCheck,
     Reward,
     RewardKind,
 )
-from groupwise.rewards.reward_set import Lowest, RewardSet, WeightedReward, describe_weights
+from groupwise.rewards.reward_set import Lowest, RewardSet, describe_weights
 from groupwise.rewards.shaping import Fluency, SoftOverlong, average_log_probs, find_threshold
 from groupwise.rewards.text import (
     ExactMatch,
@@ -97,8 +95,6 @@ __all__ = [
     "OpenParser",
     "Parsed",
     "Parser",
-    "PartialReward",
-    "ReferenceCheck",
     "Reward",
     "RewardAudit",
     "RewardCase",
@@ -109,7 +105,6 @@ __all__ = [
     "TokenF1",
     "VqaAccuracy",
     "VqaParser",
-    "WeightedReward",
     "audit_rewards",
     "average_log_probs",
     "compute_leave_one_out_accuracy",

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards.reward import RewardKind, read_list, read_mapping
+from groupwise.rewards.reward import BatchReward, RewardKind, read_list, read_mapping
 from groupwise.rewards.reward_set import RewardSet
 from groupwise.rewards.shaping import SoftOverlong
 
@@ -115,7 +115,7 @@ class TrlFunction:
         return [score.value for score in scores]
 
 
-class TrlReward:
+class TrlReward(BatchReward):
     """A plain TRL reward function as a Reward; it gets batches.
 
     Args:
@@ -153,10 +153,6 @@ class TrlReward:
         self.label = label
         self.is_conversational = is_conversational
         self.values = values or ScoreRange()
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion."""
-        return self.score_batch([example], [completion])[0]
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
@@ -356,11 +352,8 @@ def _build_example(prompt: object, *, label: object, fields: Mapping[str, object
 
 def _split_rows(columns: Mapping[str, Any], *, num_rows: int) -> list[dict[str, Any]]:
     """Return the rows of what is a column with one value per row."""
-    kept = {
-        name: values
-        for name, values in columns.items()
-        if isinstance(values, list) and len(values) == num_rows  # pyright: ignore[reportUnknownArgumentType]
-    }
+    kept = {name: read_list(values) or () for name, values in columns.items()}
+    kept = {name: values for name, values in kept.items() if len(values) == num_rows}
     return [{name: values[row] for name, values in kept.items()} for row in range(num_rows)]
 
 

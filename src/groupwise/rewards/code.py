@@ -36,7 +36,14 @@ from groupwise.rewards.python_tests import (
     list_names,
     prepare_tests,
 )
-from groupwise.rewards.reward import Parsed, Reward, RewardKind, read_list, read_mapping
+from groupwise.rewards.reward import (
+    BatchReward,
+    Parsed,
+    Reward,
+    RewardKind,
+    read_list,
+    read_mapping,
+)
 from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
@@ -98,7 +105,7 @@ def _explain_unparsable(program: str) -> str:
     return "" if tree.body else "there is no program"
 
 
-class CodeTests:
+class CodeTests(BatchReward):
     """1 if the program passes the example's tests, else 0.
 
     Tests are Python source (plain asserts, ``check(candidate)``, functions ``test_*``, classes for

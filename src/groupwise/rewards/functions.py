@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from groupwise.core import (
     ROW_FIELD,
@@ -30,7 +30,14 @@ from groupwise.core import (
 )
 from groupwise.rewards.adapters import ScoreRange, TrlReward
 from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
-from groupwise.rewards.reward import AnswerReward, Parsed, Parser, RewardKind, parse_all
+from groupwise.rewards.reward import (
+    AnswerReward,
+    BatchReward,
+    Parsed,
+    Parser,
+    RewardKind,
+    parse_all,
+)
 
 _SHAPES = "f(example, answer), f(example, completion) or f(completions, **columns)"
 
@@ -71,7 +78,7 @@ class _Loaded:
     elsewhere: frozenset[str]
 
 
-class FunctionReward(AnswerReward):
+class FunctionReward(BatchReward, AnswerReward):
     """A function of a user's file as a reward.
 
     Args:
@@ -124,13 +131,13 @@ class FunctionReward(AnswerReward):
             raise RewardError(
                 f"the reward {name} takes other arguments", got=", ".join(taken), expected=_SHAPES
             )
-        takes_answer = "completions" not in taken and needed[1].name == "answer"
-        if takes_answer and parser is None:
+        self.takes_answers = "completions" not in taken and needed[1].name == "answer"
+        if self.takes_answers and parser is None:
             raise RewardError(
                 f"the reward {name} takes an answer, and nothing says how answers are read",
                 fix="give it a parser, or let it take an example and a completion",
             )
-        self.parser = parser if takes_answer else None
+        self.parser = cast("Parser", parser)
         self._trl = None
         if "completions" in taken:
             self._trl = TrlReward(
@@ -141,10 +148,6 @@ class FunctionReward(AnswerReward):
                 values=self._range,
             )
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion."""
-        return self.score_batch([example], [completion])[0]
-
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> Sequence[Score]:
@@ -153,7 +156,7 @@ class FunctionReward(AnswerReward):
         Raises:
             RewardError: if the function raises, naming the row, the file and the line.
         """
-        if self.parser is not None:
+        if self.takes_answers:
             return self.score_answers(examples, parse_all(self, examples, completions, []))
         with self._record():
             if self._trl is None:

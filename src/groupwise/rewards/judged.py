@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
-from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.reward import BatchReward, RewardKind
 
 Ask = Callable[[Example, Completion], Question | Score]
 """Returns what to ask the judge, or the score of an answer that need not be judged (an invalid
@@ -13,7 +13,7 @@ Pay = Callable[[Verdict, Example, Completion], float]
 """Returns what a verdict pays, in [0, 1]."""
 
 
-class Judged:
+class Judged(BatchReward):
     """Pays what a judge's verdict is worth; all completions of a call are judged at once.
 
     A failed judge, a verdict that flipped when the order was swapped, and one below
@@ -47,14 +47,6 @@ class Judged:
         self.pay = pay if callable(pay) else _pay_labels(pay, judge.labels)
         self.min_confidence = min_confidence
         self.name = name
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion.
-
-        Raises:
-            JudgeError: if the judge failed too often.
-        """
-        return self.score_batch([example], [completion])[0]
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]

@@ -39,6 +39,7 @@ from groupwise.rewards.math_workers import MathWorkers, Verdict
 from groupwise.rewards.parser import OpenParser
 from groupwise.rewards.reward import (
     AnswerReward,
+    BatchReward,
     Parsed,
     Parser,
     Reward,
@@ -314,7 +315,7 @@ _DENIAL = re.compile(
 )
 
 
-class MathEquality(AnswerReward):
+class MathEquality(AnswerReward, BatchReward):
     r"""1 if the answer equals the example's label, else 0.
 
     A label is an answer, with a unit or without (``18``, ``18 dollars``, ``9 (apples)``), or a

@@ -178,8 +178,10 @@ _NAMES = {
     for spelling in row.split()
 }
 _MONEY_NAMES = frozenset(row.split()[0] for row in _MONEY.split(";"))
-_SPELLINGS = dict(mph="mile / hour", kmh="km / hour", kph="km / hour")
-_SPELLINGS |= {"㎠": "cm^2", "每": " / ", "平方": " square ", "立方": " cubic "}
+_SPELLINGS = {
+    **{"mph": "mile / hour", "kmh": "km / hour", "kph": "km / hour"},
+    **{"㎠": "cm^2", "每": " / ", "平方": " square ", "立方": " cubic "},
+}
 _POWERS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3"}
 _FILLER = re.compile("of|the|an?|in|for|to|left|more|total|each|altogether")
 _COUNTERS = "个只条张本支枝位名件台辆棵朵块份袋盒箱瓶头匹把根颗粒套双对间座家篇首"
@@ -282,8 +284,10 @@ def _drop_plural(word: str) -> str:
 
 
 _PERCENT = ("percentage", "percent", "per cent", "pct", r"\%", "%")
-_MULTIPLES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_MULTIPLES |= {"万亿": 12, "百万": 6, "千万": 7, "十万": 5, "亿": 8, "万": 4, "千": 3, "百": 2}
+_MULTIPLES = {
+    **{"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12},
+    **{"万亿": 12, "百万": 6, "千万": 7, "十万": 5, "亿": 8, "万": 4, "千": 3, "百": 2},
+}
 _NO_MULTIPLE = re.compile("千[克米瓦卡焦帕伏]|百[合货分]")
 _NOT_UNIT = re.compile(
     "and|or|to|not|is|sqrt|sin|cos|tan|cot|sec|csc|log|ln|exp|mod|choose|inf|infinity|pi"

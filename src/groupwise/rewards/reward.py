@@ -99,7 +99,20 @@ class Reward(Protocol):
     A reward that cannot score returns ``Score(None, reason)``; it never guesses a number. A
     completion that is no answer for the parser earns ``Score(0.0, reason, invalid=True)``. A
     reward says what it rests on with an attribute ``kind`` (RewardKind); without it, it is
-    ``other``, so every reward that judges must have it.
+    ``other``, so every reward that judges must have it. It may have these methods, too:
+
+    ``score_batch(examples, completions)`` returns one Score for each pair, in order (BatchReward).
+
+    ``applies_to(example)`` says whether answers to an example can have a value: in a RewardSet the
+    reward weighs nothing on those that can have none, whatever the answer. Without it, it is meant
+    to have a value for every answer, and one without leaves its answer without a score.
+
+    ``explain_unusable(example)`` returns why no completion can be scored on an example, or None. A
+    reference that cannot be read, or tests that cannot decide, are an error of the data: every
+    completion gets ``Score(None, reason)``, and the audit finds the example before training. An
+    example that has no reference at all is none of this reward's, and not unusable. The same causes
+    have the same words, so that they can be counted; answers are kept, so that asking for every
+    completion costs nothing.
     """
 
     @property
@@ -112,46 +125,18 @@ class Reward(Protocol):
         ...
 
 
-@runtime_checkable
-class BatchReward(Protocol):
+class BatchReward(ABC):
     """A reward that scores many completions at once, because it calls out or uses a model."""
 
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """Return the score of one completion."""
+        return self.score_batch([example], [completion])[0]
+
+    @abstractmethod
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> Sequence[Score]:
         """Return one score for each pair of an example and a completion, in order."""
-        ...
-
-
-@runtime_checkable
-class ReferenceCheck(Protocol):
-    """A reward that says, from the example alone, whether answers can be compared with it.
-
-    A reference that cannot be read, or tests that cannot decide, are an error of the data: every
-    completion gets ``Score(None, reason)``, and the audit finds the example before training. An
-    example that has no reference at all is none of this reward's, and not unusable.
-    """
-
-    def explain_unusable(self, example: Example) -> str | None:
-        """Return why no completion can be scored on ``example``; None if they can.
-
-        The same causes have the same words, so that they can be counted; answers are kept, so
-        that asking for every completion costs nothing.
-        """
-        ...
-
-
-@runtime_checkable
-class PartialReward(Protocol):
-    """A reward that has nothing to say about some examples, whatever the answer.
-
-    In a RewardSet it weighs nothing on those. A reward without this method is meant to have a
-    value for every answer, and one without leaves its answer without a score.
-    """
-
-    def applies_to(self, example: Example) -> bool:
-        """Return whether answers to ``example`` can have a value."""
-        ...
 
 
 class AnswerReward(ABC):
@@ -160,10 +145,12 @@ class AnswerReward(ABC):
     What is no answer for the parser earns 0 and is invalid.
 
     Attributes:
-        parser: reads the answer; None for a reward that wants the completion itself.
+        parser: reads the answer.
+        takes_answers: whether it is asked with parsed answers; False: with completions after all.
     """
 
-    parser: Parser | None
+    parser: Parser
+    takes_answers = True
     _absent = "nothing to compare with"
 
     def __call__(self, example: Example, completion: Completion) -> Score:
@@ -208,15 +195,14 @@ def parse_all(
     completions: Sequence[Completion],
     known: Answers,
 ) -> list[Parsed]:
-    """Return what completions say to a reward with a parser; ``known`` of this batch grows.
+    """Return what completions say to a reward; ``known`` of this batch grows.
 
     Of those that the reward has nothing to say about, anything is returned.
     """
     parser = reward.parser
-    assert parser is not None
     rows = next((rows for other, rows in known if other is parser or other == parser), None)
     if rows is None:
-        rows = [None] * len(examples)
+        rows = list[Parsed | None]([None] * len(examples))
         known.append((parser, rows))
     for place, (example, completion) in enumerate(zip(examples, completions, strict=True)):
         if rows[place] is None and reward.applies_to(example):

@@ -8,7 +8,6 @@ RewardError that names the reward, never a number.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
@@ -29,15 +28,6 @@ from groupwise.rewards.reward import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedReward:
-    """A reward, its weight (finite, not negative) and its name here (None: its own name)."""
-
-    reward: Reward
-    weight: float
-    name: str | None = None
-
-
 class RewardSet:
     """A weighted mean of rewards.
 
@@ -47,44 +37,31 @@ class RewardSet:
     what the truth says.
 
     Args:
-        parts: ``{name: (reward, weight)}`` or WeightedRewards.
+        parts: ``{name: (reward, weight)}``.
         drop_contradicted: whether what a judgement says against a known truth is dropped.
 
     Raises:
-        RewardError: if there is no part, a name appears twice, a weight is not a finite number
-            >= 0, all weights are 0, a reward's kind is unknown, or a judgement could outvote a
-            known truth.
+        RewardError: if there is no part, a weight is not a finite number >= 0, all weights are 0, a
+            reward's kind is unknown, or a judgement could outvote a known truth.
     """
 
     def __init__(
-        self,
-        parts: Mapping[str, tuple[Reward, float]] | Iterable[WeightedReward],
-        *,
-        drop_contradicted: bool = False,
+        self, parts: Mapping[str, tuple[Reward, float]], *, drop_contradicted: bool = False
     ) -> None:
-        if isinstance(parts, Mapping):
-            by_name = cast("Mapping[str, tuple[Reward, float]]", parts)
-            named = [(name, reward, weight) for name, (reward, weight) in by_name.items()]
-        else:
-            named = [(part.name or part.reward.name, part.reward, part.weight) for part in parts]
-        if not named:
+        if not parts:
             raise RewardError("a reward set has no rewards", fix="give it at least one")
-        names = [name for name, _, _ in named]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise RewardError("a reward appears twice in a set", got=", ".join(repeated))
-        for name, _, weight in named:
+        for name, (_, weight) in parts.items():
             if not (math.isfinite(weight) and weight >= 0):
                 raise RewardError(
                     f"the weight of reward {name!r} is wrong", got=weight, expected="a number >= 0"
                 )
-        if not any(weight > 0 for _, _, weight in named):
+        self._given = {name: weight for name, (_, weight) in parts.items()}
+        if not any(self._given.values()):
             fix = "give one of them a weight above 0"
             raise RewardError("all rewards have the weight 0", fix=fix)
-        self.rewards: Mapping[str, Reward] = {name: reward for name, reward, _ in named}
-        self.kinds: Mapping[str, RewardKind] = {name: read_kind(part) for name, part, _ in named}
+        self.rewards: Mapping[str, Reward] = {name: reward for name, (reward, _) in parts.items()}
+        self.kinds: Mapping[str, RewardKind] = {n: read_kind(r) for n, r in self.rewards.items()}
         self.drops_contradicted = drop_contradicted
-        self._given = {name: weight for name, _, weight in named}
         _check_outvoting(self.weights, self.kinds, drops_contradicted=drop_contradicted)
 
     @property
@@ -208,7 +185,7 @@ def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float
     return min(1.0, max(0.0, mean))
 
 
-class Lowest:
+class Lowest(BatchReward):
     """The lowest value of the parts that apply to an example; None where one has no value.
 
     A weighted sum pays for checks with language; the lowest pays for whichever is worse: what is
@@ -233,10 +210,6 @@ class Lowest:
     def applies_to(self, example: Example) -> bool:
         """Return whether one of the parts does."""
         return any(applies_to(part, example) for part in self.parts)
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion."""
-        return self.score_batch([example], [completion])[0]
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
@@ -274,7 +247,7 @@ def _score_parts(
 
     columns: list[Sequence[Score]] = []
     for name, reward in rewards:
-        if isinstance(reward, AnswerReward) and reward.parser is not None:
+        if isinstance(reward, AnswerReward) and reward.takes_answers:
             scores = _guard(name, partial(score_answers, reward), place=place)
         elif takes_batches(reward):
             scores = _guard(name, partial(score_batch, reward), place=place)

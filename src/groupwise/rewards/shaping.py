@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.reward import BatchReward, RewardKind
 
 if TYPE_CHECKING:
     from groupwise.models.policy import Policy
@@ -53,7 +53,7 @@ class SoftOverlong:
         return Score(value, f"{length} of {self.max_tokens} tokens")
 
 
-class Fluency:
+class Fluency(BatchReward):
     """1 where a base model finds an answer as likely as most of its own, then falling to 0.
 
     Checkers see what they check and nothing else: "The river never and together." has the words it
@@ -87,10 +87,6 @@ class Fluency:
     def applies_to(self, example: Example) -> bool:
         """Return whether there is a base."""
         return self.base is not None
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score; the example plays no part in it."""
-        return self.score_batch([example], [completion])[0]
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
