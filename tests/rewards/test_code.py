@@ -24,7 +24,7 @@ def make_item(tests: object, prompt: str = "Write double.", **fields: object) ->
 
 
 def score(example: Example, *texts: str, timeout_s: float = 5.0) -> list[Score]:
-    reward = CodeTests(limits=Limits(timeout_s=timeout_s), num_workers=2)
+    reward = CodeTests(limits=Limits(timeout_s=timeout_s))
     return reward.score_batch([example] * len(texts), [Completion(text) for text in texts])
 
 

@@ -246,13 +246,9 @@ def test_a_batch_is_judged_at_once_and_in_order():
     assert judge.most_open == 4
 
 
-def test_a_verdict_that_is_not_sure_enough_has_no_value():
-    reward = Judged(Echo(), ask=ask_judged, pay=PAYS, min_confidence=0.85)
-    scores = reward.score_batch(*make_rows("yes", "no"))
-    assert [score.value for score in scores] == [0.9, None]
-    assert "below 0.85" in scores[1].reason
-    with pytest.raises(JudgeError, match="too many"):  # a judge that stops stops the scoring
-        reward.score_batch(*make_rows("yes", "stop"))
+def test_a_judge_that_stops_stops_the_scoring():
+    with pytest.raises(JudgeError, match="too many"):
+        Judged(Echo(), ask=ask_judged, pay=PAYS).score_batch(*make_rows("yes", "stop"))
 
 
 def test_a_function_may_say_what_a_verdict_pays():

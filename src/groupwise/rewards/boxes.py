@@ -281,27 +281,19 @@ class BoxIou(AnswerReward):
     Malformed and reversed boxes count as predictions with IoU 0; a text with nothing but those is
     invalid. ``[x1,y1,x2,y2]`` is malformed where a reference has a label. No box where there is a
     reference earns 0, and where there is none there is nothing to score. A box beyond the reference
-    is a wrong one. References and sizes that cannot be used raise a RewardError.
+    is a wrong one. The fields ``picture_size`` and ``seen_size`` have ``[width, height]`` of the
+    original picture and of the picture as the model saw it; without them the two are the same.
+    References and sizes that cannot be used raise a RewardError.
 
     Args:
         parser: finds the boxes; None: a BoxParser that lets words stand beside them.
-        picture_size, seen_size: fields with ``[width, height]`` of the original picture and of the
-            picture as the model saw it; without them the two are the same.
     """
 
     name = "box_iou"
     kind: RewardKind = "truth"
 
-    def __init__(
-        self,
-        parser: BoxParser | None = None,
-        *,
-        picture_size: str = "picture_size",
-        seen_size: str = "seen_size",
-    ) -> None:
+    def __init__(self, parser: BoxParser | None = None) -> None:
         self._boxes = self.parser = parser or BoxParser(words=True)
-        self.picture_size = picture_size
-        self.seen_size = seen_size
         self._absent = f"no field {self._boxes.boxes}"
 
     def applies_to(self, example: Example) -> bool:
@@ -330,7 +322,7 @@ class BoxIou(AnswerReward):
 
     def _find_scale(self, example: Example) -> tuple[float, float]:
         """Return what takes pixels of the seen picture to pixels of the original, by axis."""
-        given = [example.fields.get(name) for name in (self.picture_size, self.seen_size)]
+        given = [example.fields.get(name) for name in ("picture_size", "seen_size")]
         if None in given:
             return 1.0, 1.0
         sizes = [_read_numbers(size) or [] for size in given]

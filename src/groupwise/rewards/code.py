@@ -47,6 +47,7 @@ from groupwise.rewards.reward import (
 from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
+_NUM_WORKERS = 4
 _DEFINITION = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(", re.M)
 
 
@@ -115,41 +116,28 @@ class CodeTests(BatchReward):
     reference solution where there is one, which must. An example whose tests cannot decide has no
     score for any program, and neither has a program that the sandbox refuses. Where the reference
     solution passed, tests need nothing that the sandbox cannot do: what is refused then was the
-    program's doing, and is 0.
+    program's doing, and is 0. Examples have their tests in the field ``tests`` and may have a
+    reference solution in ``solution``, or as their label if that is a program.
 
     Args:
         parser: finds the program, and has the field with the name of the tested function; without
             that field, it is the function of the reference solution or of the prompt that the
             tests use. None: a CodeParser.
-        tests: field with the tests.
-        reference: field with a reference solution; without it the label, if that is a program.
         limits: of the program with its tests; of each input, where tests are inputs and outputs.
-        num_workers: programs at a time, for ``score_batch``.
     """
 
     name = "code_tests"
     kind: RewardKind = "truth"
 
-    def __init__(
-        self,
-        parser: CodeParser | None = None,
-        *,
-        tests: str = "tests",
-        reference: str = "solution",
-        limits: Limits | None = None,
-        num_workers: int = 4,
-    ) -> None:
+    def __init__(self, parser: CodeParser | None = None, *, limits: Limits | None = None) -> None:
         self.parser = parser or CodeParser()
-        self.tests = tests
-        self.reference = reference
         self.limits = limits or Limits()
-        self.num_workers = num_workers
         self._suites: dict[str, _Suite | str] = {}
         self._proven: set[str] = set()
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has tests."""
-        return example.fields.get(self.tests) is not None
+        return example.fields.get("tests") is not None
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score."""
@@ -178,7 +166,7 @@ class CodeTests(BatchReward):
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
         """Return one score for each pair, in order; several programs run at a time."""
-        with ThreadPoolExecutor(self.num_workers) as workers:
+        with ThreadPoolExecutor(_NUM_WORKERS) as workers:
             # Each example's tests first, so that no two workers find out about the same ones.
             list(workers.map(self.explain_unusable, {e.id: e for e in examples}.values()))
             return list(workers.map(self, examples, completions))
@@ -193,12 +181,12 @@ class CodeTests(BatchReward):
         return self._suites[example.id]
 
     def _make_suite(self, example: Example) -> "_Suite":
-        given = example.fields[self.tests]
+        given = example.fields["tests"]
         prompt = "\n".join(message.text for message in example.prompt)
         name = example.fields.get(self.parser.entry_point)
         if name is not None and not (isinstance(name, str) and name.isidentifier()):
             raise UnusableTestsError(f"the entry point {name!r} is no name")
-        solution = example.fields.get(self.reference)
+        solution = example.fields.get("solution")
         reference = _find_program(solution if isinstance(solution, str) else example.label or "")[0]
         if not isinstance(solution, str) and not _does_something(reference):
             reference = ""

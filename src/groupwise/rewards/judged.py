@@ -16,15 +16,13 @@ Pay = Callable[[Verdict, Example, Completion], float]
 class Judged(BatchReward):
     """Pays what a judge's verdict is worth; all completions of a call are judged at once.
 
-    A failed judge, a verdict that flipped when the order was swapped, and one below
-    ``min_confidence`` give no value.
+    A failed judge and a verdict that flipped when the order was swapped give no value.
 
     Args:
         judge: any judge.
         ask: makes the question.
         pay: worth of each label (the verdict's probabilities weigh them), or a function of the
             verdict.
-        min_confidence: verdicts below it give no value.
         name: in metrics and breakdowns.
 
     Raises:
@@ -39,13 +37,11 @@ class Judged(BatchReward):
         *,
         ask: Ask,
         pay: Mapping[str, float] | Pay,
-        min_confidence: float = 0.0,
         name: str = "judge",
     ) -> None:
         self.judge = judge
         self.ask = ask
         self.pay = pay if callable(pay) else _pay_labels(pay, judge.labels)
-        self.min_confidence = min_confidence
         self.name = name
 
     def score_batch(
@@ -72,8 +68,6 @@ class Judged(BatchReward):
         if result.is_flipped:
             return Score(None, "the verdict changed with the order")
         said = f"the judge says {result.label} with confidence {result.confidence:.2f}"
-        if result.confidence < self.min_confidence:
-            return Score(None, f"{said}, which is below {self.min_confidence:.2f}")
         return Score(self.pay(result, example, completion), said)
 
 

@@ -124,24 +124,23 @@ class TextParser(OpenParser):
 class TextReward(AnswerReward):
     """A reward of an answer in words.
 
-    What is no answer for the parser is invalid; an example without references cannot be scored, and
-    one with a reference without words raises a RewardError.
+    References are the list in the field ``answers``, or else the label. What is no answer for the
+    parser is invalid; an example without references cannot be scored, and one with a reference
+    without words raises a RewardError.
 
     Args:
         parser: finds the answer; None: a TextParser.
-        references: field with the list of right answers; without it the label is the only one.
     """
 
     kind: RewardKind = "truth"
     _absent = "no reference answer"
 
-    def __init__(self, parser: Parser | None = None, *, references: str = "answers") -> None:
+    def __init__(self, parser: Parser | None = None) -> None:
         self.parser = parser or TextParser()
-        self.references = references
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has references."""
-        given: object = example.fields.get(self.references)
+        given: object = example.fields.get("answers")
         return example.label is not None if given is None else given != []
 
     def _explain_unscored(self, example: Example) -> str | None:
@@ -149,7 +148,7 @@ class TextReward(AnswerReward):
 
     def _read_references(self, example: Example) -> list[str]:
         """Return the texts that count as right: the list in the field, or else the label."""
-        given: object = example.fields.get(self.references)
+        given: object = example.fields.get("answers")
         if given is None:
             references = [] if example.label is None else [example.label]
         elif isinstance(given, Sequence) and not isinstance(given, str):
@@ -161,7 +160,7 @@ class TextReward(AnswerReward):
                 raise RewardError(
                     f"example {example.id} has a reference answer that cannot be compared",
                     got=repr(reference),
-                    expected=f"a text with words, in the label or in the list {self.references!r}",
+                    expected="a text with words, in the label or in the list 'answers'",
                 )
         return cast("list[str]", references)
 
@@ -257,35 +256,28 @@ class VqaParser(TextParser):
 class VqaAccuracy(AnswerReward):
     """Share of annotators who gave this answer, three counting as all, each left out once.
 
-    An empty answer is invalid; an example without the field cannot be scored, and one without
-    answers of at least two different annotators raises a RewardError.
+    The field ``answers`` has the annotators' answers: texts, or mappings with ``answer`` and an
+    ``answer_id`` that tells the annotators apart. An empty answer is invalid; an example without
+    the field cannot be scored, and one without answers of at least two different annotators raises
+    a RewardError.
 
     Args:
         parser: finds the answer; None: a VqaParser.
-        answers: field with the annotators' answers: texts, or mappings with ``answer`` and an
-            ``answer_id`` that tells the annotators apart.
         as_published: compare unanimous answers without normalising, and those of articles alone
             as equal, as the official script.
     """
 
     name = "vqa_accuracy"
     kind: RewardKind = "truth"
+    _absent = "no field answers"
 
-    def __init__(
-        self,
-        parser: Parser | None = None,
-        *,
-        answers: str = "answers",
-        as_published: bool = False,
-    ) -> None:
+    def __init__(self, parser: Parser | None = None, *, as_published: bool = False) -> None:
         self.parser = parser or VqaParser()
-        self.answers = answers
         self.as_published = as_published
-        self._absent = f"no field {answers}"
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has annotators' answers."""
-        return example.fields.get(self.answers) is not None
+        return example.fields.get("answers") is not None
 
     def _explain_unscored(self, example: Example) -> str | None:
         if self.applies_to(example):
@@ -310,7 +302,7 @@ class VqaAccuracy(AnswerReward):
     def _read_annotations(self, example: Example) -> list[str]:
         """Return one answer per annotator."""
         answers: dict[object, str] = {}
-        for place, row in enumerate(read_list(example.fields[self.answers]) or ()):
+        for place, row in enumerate(read_list(example.fields["answers"]) or ()):
             entry = read_mapping(row) or {"answer": row, "answer_id": place}
             text, annotator = entry.get("answer"), entry.get("answer_id")
             if not isinstance(text, str) or annotator is None or annotator in answers:
