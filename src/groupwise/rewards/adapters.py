@@ -4,6 +4,7 @@ Out: a RewardSet as a reward function of the other library. In: TRL's reward fun
 For GRPO with this library's own trainer ``groupwise.training`` does this by itself.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -384,16 +385,7 @@ def _read_content(content: object) -> str:
 
 def _read_json(value: object) -> object:
     """Return a JSON value with arrays as lists and their numbers plain; _NO_JSON if it is none."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    to_list: object = getattr(value, "tolist", None)
-    if callable(to_list):
-        return _read_json(to_list())
-    items, mapping = read_list(value), read_mapping(value)
-    if items is not None:
-        read = [_read_json(item) for item in items]
-        return _NO_JSON if any(item is _NO_JSON for item in read) else read
-    if mapping is None:
+    try:
+        return json.loads(json.dumps(value, default=lambda array: array.tolist()))
+    except (AttributeError, TypeError, ValueError, RecursionError):
         return _NO_JSON
-    entries = {str(key): _read_json(item) for key, item in mapping.items()}
-    return _NO_JSON if any(item is _NO_JSON for item in entries.values()) else entries

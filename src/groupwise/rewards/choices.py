@@ -64,7 +64,16 @@ class ChoiceParser(AnswerParser):
         plain = "".join(unicodedata.normalize("NFKC", letter) for letter in text)
         lead = _LEAD.match(plain)
         start = lead.end() if lead else 0
-        letters, problem = _read_letters(plain[start:].strip(), self._list_options(example))
+        options: Sequence[str | None] = [None] * self.num_options  # their texts are not known
+        given: object = example.fields.get(self.options) if example else None
+        if example is not None and given is not None:
+            items = read_list(given) or ()
+            options = [text for text in items if isinstance(text, str)]
+            if not 2 <= len(options) == len(items) <= len(ascii_uppercase):
+                raise RewardError(
+                    f"example {example.id} has options that are not 2 to 26 texts", got=repr(given)
+                )
+        letters, problem = _read_letters(plain[start:].strip(), options)
         if not problem and len(letters) > 1 and not self.several:
             problem = f"several options: {', '.join(letters)}"
         return Parsed(None, problem) if problem else Parsed(", ".join(letters), prefix=text[:start])
@@ -72,19 +81,6 @@ class ChoiceParser(AnswerParser):
     def _normalize(self, target: str) -> str:
         """Return letters in order; a list of them as JSON (``["C", "A"]``) is read, too."""
         return ", ".join(sorted(set(_BREAK.split(target.upper())) - {""}))
-
-    def _list_options(self, example: Example | None) -> Sequence[str | None]:
-        """Return the options' texts; None for each where they are not known."""
-        given: object = example.fields.get(self.options) if example else None
-        if given is None:
-            return [None] * self.num_options
-        texts = [text for text in read_list(given) or () if isinstance(text, str)]
-        if not 2 <= len(texts) <= len(ascii_uppercase) or len(texts) != len(read_list(given) or ()):
-            name = example.id if example else ""
-            raise RewardError(
-                f"example {name} has options that are not 2 to 26 texts", got=repr(given)
-            )
-        return texts
 
 
 def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:

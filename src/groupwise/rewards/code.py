@@ -188,13 +188,24 @@ class CodeTests(BatchReward):
             raise UnusableTestsError(f"the entry point {name!r} is no name")
         solution = example.fields.get("solution")
         reference = _find_program(solution if isinstance(solution, str) else example.label or "")[0]
-        if not isinstance(solution, str) and not _does_something(reference):
-            reference = ""
+        if not isinstance(solution, str):  # a label such as 42 parses, but is no program
+            kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Call)
+            is_program = not _explain_unparsable(reference) and any(
+                isinstance(n, kinds) for n in ast.walk(parse_python(reference.encode()))
+            )
+            reference = reference if is_program else ""
         source = _join_sources(given)
         if source is None:
             suite = _read_cases(given, name)
         else:
-            name = name or _derive_name(source, reference or prompt)
+            if name is None:  # the function that tests use first; ``check`` means the last one
+                names = _DEFINITION.findall(reference or prompt)
+                uses = [re.search(rf"\b{re.escape(known)}\b", source) for known in names]
+                starts = [(use.start(), use.group()) for use in uses if use]
+                if "check" in _DEFINITION.findall(source):
+                    name = names[-1] if names else None
+                else:
+                    name = min(starts, default=(0, None))[1]
             known = list_names(reference) if reference else set(re.findall(r"\w+", prompt))
             imports = list_imports(reference or prompt)
             suite = prepare_tests(source, name, known=known, imports=imports)
@@ -211,14 +222,6 @@ class CodeTests(BatchReward):
         return suite
 
 
-def _does_something(program: str) -> bool:
-    """Return whether a text is a program: a label such as ``42`` parses, but does nothing."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Call)
-    return not _explain_unparsable(program) and any(
-        isinstance(node, kinds) for node in ast.walk(parse_python(program.encode()))
-    )
-
-
 def _join_sources(given: object) -> str | None:
     """Return Python tests as one source; None if what is given are inputs with outputs."""
     parts = [given] if isinstance(given, str) else read_list(given)
@@ -229,18 +232,6 @@ def _join_sources(given: object) -> str | None:
     if not source.strip():
         raise UnusableTestsError("the tests are empty")
     return None if source.lstrip()[0] in "{[" else source
-
-
-def _derive_name(source: str, program: str) -> str | None:
-    """Return the function of a program that tests use first; None if there is none.
-
-    Tests that define ``check`` name none: they mean the last one.
-    """
-    names = _DEFINITION.findall(program)
-    if "check" in _DEFINITION.findall(source):
-        return names[-1] if names else None
-    uses = [re.search(rf"\b{re.escape(name)}\b", source) for name in names]
-    return min(((use.start(), use.group()) for use in uses if use), default=(0, None))[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,13 +256,21 @@ def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
     plain = _simplify(text)
     starts = range(len(plain))
     parts = {plain[start : start + length] for length in lengths for start in starts}
+
+    def is_inside_word(position: int) -> bool:
+        """Say whether a word goes on there; scripts without spaces have no words."""
+        sides = text[max(0, position - 1) : position + 1]
+        return 0 < position < len(text) and all(
+            side == "_" or side.isdigit() or side.lower() != side.upper() for side in sides
+        )
+
     # All others cannot stand there.
     likely = sorted(place for part in parts & places.keys() for place in places[part])
     spans = [
         (*match.span(1), labels[place])
         for place in likely
         for match in re.finditer(rf"(?=({_spell(labels[place])}))", text)
-        if not any(_is_inside_word(text, edge) for edge in match.span(1))
+        if not any(is_inside_word(edge) for edge in match.span(1))
     ]
     found: list[str] = []
     last = 0
@@ -303,11 +311,3 @@ def _simplify(text: str) -> str:
     else:
         plain = "".join(letter.upper().lower() for letter in text.translate(_NARROW))
     return _ANY_SEPARATOR.sub("-", plain)
-
-
-def _is_inside_word(text: str, position: int) -> bool:
-    """Say whether a word goes on across ``position``; scripts without spaces have no words."""
-    sides = text[max(0, position - 1) : position + 1]
-    return 0 < position < len(text) and all(
-        side == "_" or side.isdigit() or side.lower() != side.upper() for side in sides
-    )

@@ -99,15 +99,16 @@ class Fluency(BatchReward):
             return [Score(None, "no base model is loaded")] * len(completions)
         texts = [completion.text for completion in completions]
         if texts != self._last[0]:
-            means = average_log_probs(self.base, completions)
-            self._last = texts, [self._rate(mean) for mean in means]
+            scores: list[Score] = []
+            for mean in average_log_probs(self.base, completions):
+                if mean is None:
+                    scores.append(Score(0.0, "less than two tokens"))
+                    continue
+                value = min(1.0, max(0.0, 1 - (self.threshold - mean) / _WIDTH))
+                said = f"{mean:.2f} nats a token, {self.threshold:.2f} or more is fluent"
+                scores.append(Score(value, said))
+            self._last = texts, scores
         return list(self._last[1])
-
-    def _rate(self, mean: float | None) -> Score:
-        if mean is None:
-            return Score(0.0, "less than two tokens")
-        value = min(1.0, max(0.0, 1 - (self.threshold - mean) / _WIDTH))
-        return Score(value, f"{mean:.2f} nats a token, {self.threshold:.2f} or more is fluent")
 
 
 def average_log_probs(base: "Policy", completions: Sequence[Completion]) -> list[float | None]:
