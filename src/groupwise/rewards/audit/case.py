@@ -7,7 +7,7 @@ from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.inference.model import Model
 from groupwise.inference.settings import RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
-from groupwise.rewards.parser import NearMisses, Parser
+from groupwise.rewards.reward import NearMisses, Parser
 from groupwise.rewards.reward_set import RewardSet
 
 Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
