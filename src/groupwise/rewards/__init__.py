@@ -7,11 +7,11 @@ of their run.
 from groupwise.rewards.answer_settings import AnswerSettings
 from groupwise.rewards.audit import (
     ASKED_ONCE,
-    REWARD_FINDINGS,
     JudgeSeat,
     RewardAudit,
     RewardCase,
     audit_rewards,
+    list_reward_findings,
     render_reward_audit,
 )
 from groupwise.rewards.box_text import Box
@@ -48,7 +48,6 @@ from groupwise.rewards.weights import describe_weights
 
 __all__ = [
     "ASKED_ONCE",
-    "REWARD_FINDINGS",
     "AnswerFormat",
     "AnswerParser",
     "AnswerSettings",
@@ -96,6 +95,7 @@ __all__ = [
     "describe_weights",
     "digest_functions",
     "find_threshold",
+    "list_reward_findings",
     "normalize_text",
     "normalize_vqa_answer",
     "read_leniently",
