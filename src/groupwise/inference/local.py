@@ -19,9 +19,8 @@ from groupwise.core import Completion, DataError, Example, ModelError, derive_se
 from groupwise.inference.engine import ReportProgress, Sampling
 from groupwise.inference.labels import LabelTree, grow_labels
 from groupwise.inference.row_draws import draw_by_row
-from groupwise.models.attention import unplanned_attention
 from groupwise.models.encoding import break_tokens
-from groupwise.models.policy import Policy
+from groupwise.models.policy import Policy, unplanned_attention
 from groupwise.models.processor import TOKEN_TYPES
 
 T = TypeVar("T")
