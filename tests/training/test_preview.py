@@ -25,11 +25,15 @@ from groupwise.flow.costs import (
     preview_memory,
 )
 from groupwise.models.base_model import check_base
-from groupwise.models.outline import Outline, find_outline
 from groupwise.models.policy import load_policy
 from groupwise.models.settings import ModelSettings, ModelShape
-from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
-from groupwise.models.virtual_tokens import PromptSettings
+from groupwise.models.sources import Outline, find_outline
+from groupwise.models.trainable import (
+    LoraSettings,
+    PromptSettings,
+    TrainableSettings,
+    prepare_trainable,
+)
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
 from groupwise.training.on_policy import find_ulp

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from groupwise.core import read_free_memory
 from groupwise.data.audit import TokenBudget
 from groupwise.models.base_model import find_num_blocks
-from groupwise.models.outline import BLOCK, Outline, find_outline
 from groupwise.models.settings import ModelSettings
+from groupwise.models.sources import BLOCK, Outline, find_outline
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
 _TOWER_BLOCK = re.compile(r"(?:layers|layer|blocks)\.(\d+)\.(?:.+\.)?(\w+)\.weight$")

@@ -40,11 +40,12 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
         raise ConfigError(
             f"the recipe {recipe.name} has no rewards that are audited", fix="leave out --accept"
         )
-    from groupwise.rewards import REWARD_FINDINGS
+    from groupwise.rewards import list_reward_findings
 
+    known = list_reward_findings()
     for name in accepted:
-        if name != _ALL and not name.startswith(_BY_DIGEST) and name not in REWARD_FINDINGS:
-            raise ConfigError(f"--accept: {describe_unknown('finding', name, REWARD_FINDINGS)}")
+        if name != _ALL and not name.startswith(_BY_DIGEST) and name not in known:
+            raise ConfigError(f"--accept: {describe_unknown('finding', name, known)}")
 
 
 def resolve_accepted(accepted: Sequence[str], out: Path) -> list[str]:

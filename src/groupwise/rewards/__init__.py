@@ -9,11 +9,11 @@ from pydantic import Field
 
 from groupwise.rewards.audit import (
     ASKED_ONCE,
-    REWARD_FINDINGS,
     JudgeSeat,
     RewardAudit,
     RewardCase,
     audit_rewards,
+    list_reward_findings,
     render_reward_audit,
 )
 from groupwise.rewards.boxes import Box, BoxIou, BoxParser
@@ -65,7 +65,6 @@ AnswerSettings = Annotated[
 
 __all__ = [
     "ASKED_ONCE",
-    "REWARD_FINDINGS",
     "AnswerFormat",
     "AnswerParser",
     "AnswerReward",
@@ -111,6 +110,7 @@ __all__ = [
     "describe_weights",
     "digest_functions",
     "find_threshold",
+    "list_reward_findings",
     "normalize_text",
     "normalize_vqa_answer",
     "read_leniently",
