@@ -341,9 +341,9 @@ def describe_status(
 ) -> RequestError:
     """Return the error that a status other than 200 stands for."""
     what = f"the server answered with status {status}: {_find_message(body)}"
-    causes: Mapping[int, RequestCause] = {429: "rate_limit", 408: "timeout"}
-    other: RequestCause = "server_error" if status >= 500 else "refused"
-    cause = causes.get(status, other)
+    cause: RequestCause = "server_error" if status >= 500 else "refused"
+    if status in (408, 429):
+        cause = "timeout" if status == 408 else "rate_limit"
     wait_s = parse_retry_after(retry_after) if cause in ("rate_limit", "server_error") else None
     fix = None
     if extras and cause == "refused":
