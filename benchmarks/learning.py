@@ -31,7 +31,7 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.baselines import predict_joint
 from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import read_predictions

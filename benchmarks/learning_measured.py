@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from groupwise.core import read_json, read_jsonl, write_json
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import Prediction, read_predictions
 from groupwise.flow.asking import ask_policy, make_ask, open_policy
 from groupwise.flow.finished import FinishedRun, open_run

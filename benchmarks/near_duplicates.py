@@ -18,8 +18,8 @@ from pathlib import Path
 from PIL import Image, ImageEnhance, ImageOps
 
 from groupwise.core import describe_machine, open_picture, write_json
-from groupwise.data.perceptual import Sight, find_near_duplicates
-from groupwise.data.screenshots import load_screenshots
+from groupwise.data.near import Sight, find_near_duplicates
+from groupwise_recipes.on_task.screenshots import load_screenshots
 
 NUM_COPIES = 80
 Copy = Callable[[Image.Image, random.Random], Image.Image]

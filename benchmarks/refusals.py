@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import derive_seed, describe_machine, load_config, write_json
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy

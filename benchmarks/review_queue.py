@@ -22,8 +22,8 @@ from PIL import Image
 from sklearn.ensemble import ExtraTreesClassifier
 
 from groupwise.core import derive_seed, describe_machine, digest_file, open_picture, write_json
-from groupwise.data.screenshots import Screenshot, load_screenshots
 from groupwise.feedback import Shown, order_for_people
+from groupwise_recipes.on_task.screenshots import Screenshot, load_screenshots
 
 FOLDS, FIRST, SIZE, TREES = (0, 1, 2), (20, 40, 80), (32, 24), 300
 QUEUES = ("value", "doubt", "random", "oldest")

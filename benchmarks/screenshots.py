@@ -40,9 +40,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
-from groupwise.data.ocr import TextReader, describe_ocr
-from groupwise.data.screenshots import load_screenshots
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.baselines import predict_joint, predict_majority, predict_text_only
 from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
@@ -54,7 +52,9 @@ from groupwise.models.identity import digest_base
 from groupwise.pipeline import find_config, find_recipe
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.ocr import TextReader, describe_ocr
 from groupwise_recipes.on_task.screens import prepare_screens
+from groupwise_recipes.on_task.screenshots import load_screenshots
 from groupwise_recipes.on_task.task import TASK
 from groupwise_recipes.on_task.verified import predict_verified
 from groupwise_recipes.on_task.verifier import VisualVerifier

@@ -28,9 +28,9 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from groupwise.cli.feedback import PERSON_KEY_VARIABLE
+from groupwise.cli.loop import PERSON_KEY_VARIABLE
 from groupwise.core import Example, describe_machine, digest_file, write_json
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.feedback import FeedbackStore
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.prediction import answer_requests, name_version

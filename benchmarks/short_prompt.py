@@ -27,7 +27,7 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.flow.finished import open_run
 from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Sampling

@@ -36,8 +36,6 @@ from groupwise.core import (
     store_picture,
     write_json,
 )
-from groupwise.data.ocr import TextReader, describe_ocr
-from groupwise.data.screenshots import Screenshot, load_screenshots
 from groupwise.evaluation.baselines import predict_majority, predict_text_only
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import clustered_ratio
@@ -45,8 +43,10 @@ from groupwise.judges import ReplyCache
 from groupwise.pipeline import find_config, find_recipe
 from groupwise.serving.flips import FLIP_WINDOW_S, flag_flips
 from groupwise_recipes.on_task.config import OnTaskConfig
+from groupwise_recipes.on_task.ocr import TextReader, describe_ocr
 from groupwise_recipes.on_task.prompt import make_pair_example
 from groupwise_recipes.on_task.screens import cross_screens, split_screens
+from groupwise_recipes.on_task.screenshots import Screenshot, load_screenshots
 from groupwise_recipes.on_task.verified import predict_verified
 from groupwise_recipes.on_task.verifier import TITLE_SHARE, VisualVerifier
 from groupwise_recipes.on_task.vocabulary import TermFinder, load_vocabularies

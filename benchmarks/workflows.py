@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, dump_config, write_json, write_jsonl
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.server import ServerModel
 from groupwise.inference.settings import LimitSettings, ServerSettings
 from groupwise.sandbox import bubblewrap, cpython, template

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from groupwise.core import Completion, Example, Score, write_json
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.tables.loading import digest_table, load_table
-from groupwise.data.tables.settings import TableSettings
+from groupwise.data.columns import TableSettings
+from groupwise.data.examples import read_examples, write_examples
+from groupwise.data.tables import digest_table, load_table
 from groupwise.flow.settings import DataSettings, FlowConfig
 from groupwise.flow.task import Estimate, Part, Task
 from groupwise.judges import LogitJudge

@@ -25,11 +25,11 @@ from groupwise.core import (
     flatten_settings,
     list_effects,
     load_config,
+    parse_yaml,
     read_config,
 )
-from groupwise.core.hints import _OTHER_NAMES
-from groupwise.core.yaml_loader import parse_yaml
-from groupwise.data.tables.settings import TableSettings
+from groupwise.core.config import _OTHER_NAMES
+from groupwise.data.columns import TableSettings
 from groupwise.training.settings import GrpoSettings, SftSettings
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from groupwise.core import Picture, digest_json
-from groupwise.data.screenshots import Screenshot
+from groupwise_recipes.on_task.screenshots import Screenshot
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,15 @@ from groupwise.core import (
     make_example,
     read_picture,
 )
-from groupwise.data.audit import DataAudit, audit_data
-from groupwise.data.audit_files import list_near_examples, render_audit, write_audit
-from groupwise.data.drops import DropLog
-from groupwise.data.lengths import TokenBudget
+from groupwise.data.audit import (
+    DataAudit,
+    TokenBudget,
+    audit_data,
+    list_near_examples,
+    render_audit,
+    write_audit,
+)
+from groupwise.data.examples import DropLog
 
 Draw = Callable[..., Path]
 

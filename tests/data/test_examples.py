@@ -23,14 +23,12 @@ from groupwise.core import (
     make_example,
     read_jsonl,
 )
-from groupwise.data import joining
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
-from groupwise.data.joining import drop_near, join_by_files, join_near_duplicates
-from groupwise.data.perceptual import Sight
-from groupwise.data.screenshots import Screenshot
-from groupwise.data.splits import split_by_fold, split_by_session, split_by_shares
+from groupwise.data import near
+from groupwise.data.examples import DropLog, read_examples, write_examples
+from groupwise.data.near import Sight, drop_near, join_by_files, join_near_duplicates
+from groupwise.data.splits import split_by_shares
+from groupwise_recipes.demo_selection.vqa import PUBLISHED_VQA, FewShotForm
+from groupwise_recipes.on_task.screenshots import Screenshot, split_by_fold, split_by_session
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.text(max_size=3))))
@@ -230,7 +228,7 @@ def draw_sessions(folder: Path, num_sessions: int) -> list[Sight]:
 def test_sessions_with_near_duplicates_are_joined_also_in_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joining, "MAX_JOINED_SHARE", 0.5)
+    monkeypatch.setattr(near, "MAX_JOINED_SHARE", 0.5)
     sights = draw_sessions(tmp_path, 10)
     chain = [
         Sight(copy_scene(sights[2].path, tmp_path / "a.jpg"), "s7"),

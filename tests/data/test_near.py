@@ -16,10 +16,10 @@ from real_data import find_real
 from scenes import draw_scene
 
 from groupwise.core import ConfigError, DataError, read_jsonl
-from groupwise.data.near_texts import find_near_texts
-from groupwise.data.pairs import Pair, make_pairs
-from groupwise.data.perceptual import Gallery, Sight, choose_nearest, find_near_duplicates
-from groupwise.data.screenshots import Screenshot
+from groupwise.data.near import Gallery, Sight, choose_nearest, find_near_duplicates
+from groupwise.data.splits import find_near_texts
+from groupwise_recipes.on_task.pairs import Pair, make_pairs
+from groupwise_recipes.on_task.screenshots import Screenshot
 
 words = st.lists(st.sampled_from(["a", "b", "c", "三", "四", "1"]), min_size=1, max_size=12).map(
     " ".join

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from groupwise.core import ConfigError, DataError, Picture, read_picture
-from groupwise.data.ocr import TextReader, check_ocr, describe_ocr
 from groupwise.judges import ReplyCache
+from groupwise_recipes.on_task.ocr import TextReader, check_ocr, describe_ocr
 
 needs_ocr = pytest.mark.skipif(
     importlib.util.find_spec("rapidocr") is None,
@@ -91,7 +91,7 @@ def test_a_picture_that_is_gone_is_an_error(tmp_path: Path) -> None:
 def test_without_the_extra_the_command_that_installs_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
+    monkeypatch.setattr("groupwise_recipes.on_task.ocr.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
         check_ocr()
     with pytest.raises(ConfigError, match="rapidocr and onnxruntime"):

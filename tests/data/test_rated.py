@@ -5,7 +5,7 @@ import pytest
 from real_data import find_real
 
 from groupwise.core import DataError, write_json, write_jsonl
-from groupwise.data.rated import find_rated, load_rated
+from groupwise.judge_calibration.rated import find_rated, load_rated
 
 PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
 ANSWER = {"question": "Name a colour.", "answer": "Red.", "label": "good"}

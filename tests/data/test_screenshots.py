@@ -13,7 +13,8 @@ from PIL import Image
 from real_data import find_real
 
 from groupwise.core import DataError, digest_file, read_jsonl
-from groupwise.data.screenshots import LoadedScreens, load_screenshots, read_moment
+from groupwise.data.rows import read_moment
+from groupwise_recipes.on_task.screenshots import LoadedScreens, load_screenshots
 
 Draw = Callable[..., Path]
 

@@ -5,16 +5,19 @@ from PIL import Image
 from real_data import find_real
 
 from groupwise.core import Completion, DataError, write_json
-from groupwise.data.vqa import (
+from groupwise.rewards import VqaAccuracy
+from groupwise_recipes.demo_selection.vqa import (
     digest_vqa_pictures,
     load_vqa,
     make_vqa_example,
     measure_agreement,
-    name_coco_picture,
 )
-from groupwise.rewards import VqaAccuracy
 
 SUBSET = "val2014"
+
+
+def name_picture(number):
+    return f"COCO_{SUBSET}_{number:012d}.jpg"
 
 
 def ask(number, image=7, question="What is it?"):
@@ -41,7 +44,7 @@ def load(folder, asked, told, *, subset=SUBSET):
 
 @pytest.fixture
 def folder(tmp_path):
-    Image.new("RGB", (4, 4), "red").save(tmp_path / name_coco_picture(SUBSET, 7))
+    Image.new("RGB", (4, 4), "red").save(tmp_path / name_picture(7))
     return tmp_path
 
 
@@ -64,7 +67,7 @@ def test_the_most_frequent_answer_is_the_label(folder):
 
 def test_pictures_may_stand_in_a_folder_of_their_subset(folder):
     (folder / SUBSET).mkdir()
-    name = name_coco_picture(SUBSET, 7)
+    name = name_picture(7)
     (folder / name).rename(folder / SUBSET / name)
     assert load(folder, [ask(1)], [tell(1)]).rows[0].path == folder / SUBSET / name
 
@@ -151,11 +154,11 @@ def test_three_real_questions():
 def test_the_digest_of_pictures_is_of_those_that_are_asked_about(folder):
     load(folder, [ask(70), ask(71)], [tell(70), tell(71)])
     before = digest_vqa_pictures(folder / "questions.json", pictures=folder)
-    Image.new("RGB", (4, 4), "green").save(folder / name_coco_picture(SUBSET, 8))
+    Image.new("RGB", (4, 4), "green").save(folder / name_picture(8))
     assert digest_vqa_pictures(folder / "questions.json", pictures=folder) == before
-    moved = folder / SUBSET / name_coco_picture(SUBSET, 7)
+    moved = folder / SUBSET / name_picture(7)
     moved.parent.mkdir()
-    (folder / name_coco_picture(SUBSET, 7)).rename(moved)
+    (folder / name_picture(7)).rename(moved)
     assert digest_vqa_pictures(folder / "questions.json", pictures=folder) == before
     Image.new("RGB", (4, 4), "green").save(moved)
     changed = digest_vqa_pictures(folder / "questions.json", pictures=folder)

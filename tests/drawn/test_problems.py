@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from groupwise.core import DataError
-from groupwise.data.near_texts import find_near_texts
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
+from groupwise.data.splits import find_near_texts
 from groupwise_drawn.problems import SPLITS, draw_problems, drawing
 from groupwise_drawn.problems.phrases import ENGLISH, MONTHS, WEEKDAYS
 

@@ -1,8 +1,8 @@
 """Servers that a config names: asked, or refused until the user has named the host."""
 
 import pytest
+from click.testing import CliRunner
 from corpora import each_row
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import ConfigError, dump_config, load_config

@@ -161,7 +161,7 @@ def test_processes_without_an_agent_end_alike_and_say_it_once(
 
 @pytest.mark.slow
 def test_another_command_than_run_is_refused_once(tmp_path: Path) -> None:
-    ended = launch(tmp_path, "", command=["-m", "groupwise", "recipes"])
+    ended = launch(tmp_path, "", command=["-m", "groupwise", "run", "--list"])
     assert ended.stderr.count("error: a launcher has started this command 2 times") == 1
     assert ended.stdout == ""
 
@@ -242,7 +242,7 @@ def test_one_process_is_alone_and_does_not_see_its_launcher(
     one = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
     for name, value in one.items():
         monkeypatch.setenv(name, value)
-    command_line.succeed("recipes")
+    command_line.succeed("run", "--list")
     assert not {*one} & {*os.environ}
 
 

@@ -21,7 +21,7 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.flow import training

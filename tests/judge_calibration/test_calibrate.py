@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from groupwise.core import ConfigError, EvaluationError, JudgeError, load_config, write_jsonl
-from groupwise.data.rated import load_rated
 from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
+from groupwise.judge_calibration.rated import load_rated
 from groupwise.judge_calibration.verdicts import read_verdicts
 from groupwise.judges import JudgeConfig
 

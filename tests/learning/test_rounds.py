@@ -22,8 +22,8 @@ from groupwise.core import (
     read_jsonl,
     write_json,
 )
-from groupwise.data.example_files import read_examples
-from groupwise.data.leakage import check_clusters
+from groupwise.data.audit import check_clusters
+from groupwise.data.examples import read_examples
 from groupwise.feedback import Shown, name_person, order_by_priority, read_items, write_items
 from groupwise.flow.served import open_served, read_served
 from groupwise.learning.certificate import Certificate, read_certificate, verify, write_certificate

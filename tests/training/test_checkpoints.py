@@ -19,6 +19,7 @@ from small_disk import mount_small_disk
 
 from groupwise.core import (
     Completion,
+    Message,
     RunError,
     Score,
     TrainingError,
@@ -27,8 +28,7 @@ from groupwise.core import (
     make_example,
     read_jsonl,
 )
-from groupwise.core.example import Message
-from groupwise.data.example_files import write_examples
+from groupwise.data.examples import write_examples
 from groupwise.flow.replaying import read_rollouts
 from groupwise.training import callbacks, checkpoints
 from groupwise.training.checkpoints import (

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from trl import GRPOConfig, import_utils
 
 from groupwise.core import TrainingError
-from groupwise.data.lengths import TokenBudget
+from groupwise.data.audit import TokenBudget
 from groupwise.flow.costs import (
     Batch,
     Place,

@@ -35,22 +35,15 @@ class ChildProcess:
         """Seconds since it was started."""
         return time.monotonic() - self.started_s
 
-    def describe_end(self) -> str:
-        """Return how it ended: by a signal, or with an exit code."""
-        return describe_exit(self.process.returncode)
-
     def describe_failure(self) -> str:
-        """Return how it ended and the last lines that it said."""
+        """Return how it ended, by a signal or with an exit code, and the last lines it said."""
+        code = self.process.returncode
+        end = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         with self.log.open("rb") as stream:
             stream.seek(self.log_start)
             lines = stream.read().decode(errors="replace").splitlines()
         last = [line[:_MAX_LINE] for line in lines if line.strip()][-_NUM_LAST_LINES:]
-        return "\n".join([self.describe_end(), *last])
-
-
-def describe_exit(code: int) -> str:
-    """Return how a process ended: by a signal (below 0), or with an exit code."""
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return "\n".join([end, *last])
 
 
 def start_child(
@@ -92,20 +85,19 @@ def stop_children(children: Sequence[ChildProcess], *, patience_s: float = 60.0)
     """Ask all to stop and wait for them; those that do not, or a second Ctrl-C, are killed."""
     deadline_s = time.monotonic() + patience_s
     try:
-        for child in children:
-            _signal_group(child, signal.SIGTERM)
+        _signal_groups(children, signal.SIGTERM)
         for child in children:
             child.process.wait(max(0.0, deadline_s - time.monotonic()))
     except (KeyboardInterrupt, subprocess.TimeoutExpired):
-        for child in children:
-            _signal_group(child, signal.SIGKILL)
+        _signal_groups(children, signal.SIGKILL)
         for child in children:
             child.process.wait()
 
 
-def _signal_group(child: ChildProcess, number: signal.Signals) -> None:
-    if child.process.poll() is None:
-        os.killpg(child.process.pid, number)
+def _signal_groups(children: Sequence[ChildProcess], number: signal.Signals) -> None:
+    for child in children:
+        if child.process.poll() is None:
+            os.killpg(child.process.pid, number)
 
 
 def make_dependent(parent: int) -> Callable[[], None]:

@@ -4,10 +4,14 @@ Config classes stand beside the code they configure. All problems are reported a
 with its file, its key, what was given, what is allowed and the nearest known name.
 """
 
+import difflib
+import math
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -20,17 +24,64 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from groupwise.core.config_files import find_layer, join_layers, read_layers
+from groupwise.core.config_files import find_layer, join_layers, parse_yaml, read_layers
 from groupwise.core.errors import ConfigError
-from groupwise.core.hints import find_nearest, is_called
-from groupwise.core.usable import find_unusable
-from groupwise.core.yaml_loader import parse_yaml
 
 C = TypeVar("C", bound="Config")
 
 _QUOTE = "'"
 _MAX_LEVELS = 64
 _MAX_PROBLEMS = 50
+_MAX_WHOLE = 10**9
+_MAX_NUMBER = 10**12
+# Names of settings here, and what other trainers and servers call them.
+_OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "alpha": ("lora_alpha",),
+    "answer": ("label", "label_column", "answer_column", "ground_truth", "reference"),
+    "allow_longer": ("allow_rejecting",),
+    "base": ("model", "model_name", "model_name_or_path", "model_path"),
+    "batch_size": (
+        *("per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
+        *("per_device_eval_batch_size", "eval_batch_size"),
+    ),
+    "beta": ("kl_beta", "kl_coef", "kl_loss_coef", "init_kl_coef"),
+    "clip_high": ("epsilon_high", "clip_ratio_high", "eps_clip_high"),
+    "clip_low": ("epsilon", "clip_ratio", "clip_ratio_low", "clip_range", "eps_clip"),
+    "dtype": ("torch_dtype", "bf16", "fp16", "precision"),
+    "entropy_bonus": ("entropy_coef", "entropy_coeff"),
+    "cluster": ("group", "group_column", "group_by"),
+    "epochs": ("num_train_epochs", "num_epochs", "total_epochs"),
+    "files": ("data_files", "train_file", "train_files", "dataset", "dataset_path"),
+    "gpu_memory_share": ("gpu_memory_utilization", "vllm_gpu_memory_utilization"),
+    "gradient_accumulation": ("gradient_accumulation_steps",),
+    "group_size": ("num_generations", "rollout_n", "n_samples_per_prompt"),
+    "heldout_every_steps": ("eval_steps", "test_freq"),
+    "hub": ("dataset_name", "dataset_id"),
+    "label_smoothing": ("label_smoothing_factor",),
+    "learning_rate": ("lr",),
+    "log_every_steps": ("logging_steps",),
+    "loss": ("loss_type", "loss_agg_mode"),
+    "max_grad_norm": ("grad_clip", "gradient_clipping", "clip_grad"),
+    "max_model_length": ("max_model_len", "vllm_max_model_length"),
+    "max_new_tokens": ("max_completion_length", "max_response_length", "max_tokens"),
+    "max_prompt_tokens": ("max_prompt_length", "max_length"),
+    "modules": ("target_modules", "lora_target_modules"),
+    "num_iterations": ("ppo_epochs", "mu"),
+    "max_rows": ("max_train_samples", "max_samples"),
+    "patience": ("early_stopping_patience", "early_stopping"),
+    "pictures": ("images", "image", "image_column"),
+    "prompt": ("question", "query", "prompt_column", "text_column"),
+    "prompts_per_step": ("per_device_train_batch_size", "train_batch_size", "rollout_batch_size"),
+    "rank": ("r", "lora_r", "lora_rank"),
+    "rewards": ("reward_funcs", "reward_functions", "reward_weights"),
+    "save_every_steps": ("save_steps", "save_freq"),
+    "scheduler": ("lr_scheduler_type", "lr_scheduler"),
+    "select": ("load_best_model_at_end",),
+    "system": ("system_prompt", "system_message"),
+    "target": ("completion", "response", "chosen"),
+    "tensor_parallel_size": ("vllm_tensor_parallel_size",),
+    "warmup_share": ("warmup_ratio", "lr_warmup_steps_ratio"),
+}
 
 
 class Config(BaseModel):
@@ -56,10 +107,35 @@ class Config(BaseModel):
     def _refuse_unusable(cls, value: Any, info: ValidationInfo) -> Any:
         marks = cls.model_fields[str(info.field_name)].metadata
         has_limit = any(hasattr(mark, "le") or hasattr(mark, "lt") for mark in marks)
-        problem = find_unusable(value, may_be_huge=has_limit)
+        problem = _find_unusable(value, may_be_huge=has_limit)
         if problem is not None:
             raise ValueError(problem)
         return value
+
+
+def _find_unusable(value: object, *, may_be_huge: bool) -> str | None:
+    """Return what is wrong with a setting, or with what is in it; None if a run can use it."""
+    inner: Iterable[object] = ()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, float) and not math.isfinite(value):
+            return "a number must be finite"
+        limit = _MAX_WHOLE if isinstance(value, int) else _MAX_NUMBER
+        if abs(value) > limit and not may_be_huge:
+            return f"a number must not be beyond {limit:,}"
+    elif isinstance(value, str | PurePath):
+        if "\0" in str(value):
+            return "a text must not hold a NUL"
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            return "a text must not hold half of a surrogate pair"
+    elif isinstance(value, Mapping):
+        found = cast("Mapping[object, object]", value)
+        inner = [*found, *found.values()]
+    elif isinstance(value, list | tuple | Set):
+        inner = cast("Iterable[object]", value)
+    problems = (_find_unusable(one, may_be_huge=may_be_huge) for one in inner)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def load_config(
@@ -157,13 +233,8 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
     message = detail["msg"].removeprefix("Value error, ")
     if isinstance(given, dict | list) and detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
-    return f"{key}: {message}; got {_show(given)}"
-
-
-def _show(value: Any) -> str:
-    """Return what was given, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    shown = repr(given)
+    return f"{key}: {message}; got {shown if len(shown) <= 200 else f'{shown[:200]}...'}"
 
 
 def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) -> str:
@@ -219,3 +290,123 @@ def _list_sections(annotation: Any) -> list[type[Config]]:
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return [annotation]
     return [section for part in get_args(annotation) for section in _list_sections(part)]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a setting changes.
+
+    Attributes:
+        kind: ``counts``: what is trained or measured; ``budget``: that, and how much is trained;
+            ``source``: where something comes from, whose content counts; ``harmless``: nothing.
+        reason: why it is harmless, a clause; of a source, what its content is recorded as.
+        reason_zh: the same in Chinese.
+        is_place: it says where something is reached, which leaves no trace in what is made: work
+            that is done is not done again for it.
+    """
+
+    kind: Literal["counts", "budget", "source", "harmless"] = "counts"
+    reason: str = ""
+    reason_zh: str = ""
+    is_place: bool = False
+
+
+BUDGET = Effect("budget")
+"""Marks a field that decides how much is trained."""
+
+
+def Harmless(reason: str, reason_zh: str) -> Effect:  # noqa: N802 (reads as a mark)
+    """Return the mark of a field that changes no result, with the reason in both languages."""
+    return Effect("harmless", reason, reason_zh)
+
+
+def Place(reason: str, reason_zh: str) -> Effect:  # noqa: N802 (reads as a mark)
+    """Return the mark of a harmless field for whose change no step is done again."""
+    return Effect("harmless", reason, reason_zh, is_place=True)
+
+
+def Source(aspect: str) -> Effect:  # noqa: N802 (reads as a mark)
+    """Return the mark of a field that says where something comes from.
+
+    Args:
+        aspect: what the content is recorded as: ``data``, ``base_weights``, ``items``.
+    """
+    return Effect("source", aspect, aspect)
+
+
+@cache
+def list_effects(config_type: type[BaseModel]) -> dict[str, Effect]:
+    """Return the effect of every field by its path, sections and their fields alike.
+
+    Fields of a section that may be absent or one of several are there; ``*`` stands for any key
+    of a mapping of sections. A field that several sections at one place have counts, unless they
+    agree.
+    """
+    found: dict[str, Effect] = {}
+    for path, effect in _walk(config_type, "", Effect()):
+        found[path] = effect if found.get(path, effect) == effect else Effect()
+    return found
+
+
+def find_effect(effects: Mapping[str, Effect], path: str) -> Effect:
+    """Return the effect of a setting, or that of the section it is in; otherwise it counts."""
+    parts = path.split(".")
+    for end in range(len(parts), 0, -1):
+        for known, effect in effects.items():
+            names = known.split(".")
+            if len(names) == end and all(n in ("*", p) for n, p in zip(names, parts, strict=False)):
+                return effect
+    return Effect()
+
+
+def _walk(
+    config_type: type[BaseModel], prefix: str, inherited: Effect
+) -> Iterator[tuple[str, Effect]]:
+    for name, field in config_type.model_fields.items():
+        own = next((one for one in field.metadata if isinstance(one, Effect)), inherited)
+        yield f"{prefix}{name}", own
+        for inner, key in _find_sections(field.annotation):
+            yield from _walk(inner, f"{prefix}{name}.{key}", own)
+
+
+def _find_sections(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
+    """Yield the sections in an annotation, each with what stands between it and its fields."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, ""
+        return
+    origin: Any = get_origin(annotation)
+    if origin in (list, tuple, set, frozenset):
+        return  # A list is one value.
+    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+    for part in get_args(annotation):
+        for inner, key in _find_sections(part):
+            yield inner, f"*.{key}" if is_mapping else key
+
+
+def is_called(setting: str, name: str) -> bool:
+    """Return whether ``name`` is that of a setting, here or in other trainers and servers."""
+    return name == setting or name in _OTHER_NAMES.get(setting, ())
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, or None if none is like it.
+
+    A setting is also found by what other trainers and servers call it.
+    """
+    names = list(known)
+    meant = [one for one in names if is_called(one, name)]
+    near = meant or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return near[0] if near else None
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'NEAREST'?``, or nothing if no known name is like it."""
+    near = find_nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def describe_unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Return ``there is no WHAT 'NAME'; did you mean 'NEAREST'? (there are: …)``."""
+    names = list(known)
+    there_are = ", ".join(names) or "none"
+    return f"there is no {what} {name!r}{suggest_name(name, names)} (there are: {there_are})"

@@ -1,6 +1,8 @@
-"""How much memory this machine has, what is free for this process, and what it takes."""
+"""How much memory this machine has, what is free for this process, what it takes and keeps."""
 
+import ctypes
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,11 @@ _FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
+
+# Numbers of glibc's malloc.h.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+_BYTES = 1 << 30
 
 
 def read_total_memory() -> int:
@@ -97,3 +104,19 @@ def read_memory() -> Memory | None:
     values = dict(line.split(":", 1) for line in lines)
     sizes = [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "VmHWM", "MemTotal")]
     return Memory("cpu", *sizes)
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep up to 1 GiB of freed memory for the next tensors of that size.
+
+    By itself it gives large blocks back to the system, which has to clear them again in every step.
+    What the environment sets stays; other systems are left alone.
+
+    Returns:
+        Whether it does.
+    """
+    is_set = any(name in os.environ for name in _SETTINGS)
+    if is_set or platform.libc_ver()[0] != "glibc":
+        return False
+    library = ctypes.CDLL(None)
+    return all([library.mallopt(name, _BYTES) for name in (_TRIM_THRESHOLD, _MMAP_THRESHOLD)])

@@ -1,9 +1,12 @@
 """Opening pictures the way every part of the library sees them."""
 
 import io
+import re
+import struct
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice, repeat
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import cast
@@ -11,8 +14,7 @@ from typing import cast
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from groupwise.core.errors import DataError
-from groupwise.core.example import Picture, read_picture
-from groupwise.core.picture_pieces import check_pieces
+from groupwise.core.types import Picture, read_picture
 
 # Pillow knows more formats, one of which it hands to another program, whatever the file is named.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -20,6 +22,16 @@ _ORIENTATION = 0x0112
 LARGE_PIXELS = 24_000_000
 """Of pictures with more pixels one at a time is decoded."""
 _decoding_large = threading.Lock()
+# Each piece of a file costs time and memory, however small it is, and a limit of pixels does not
+# bound them: a JPEG of a megabyte has room for 25,000 passes over all of its pixels, and Pillow
+# keeps an object for each tile of a TIFF.
+_NUM_FREE = 10_000
+_PIECE_BYTES = 4096
+_MAX_SCANS = 100
+_JPEG_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
+_JPEG_END, _JPEG_SCAN = 0xD9, 0xDA
+_GIF_EXTENSION = 0x21
+_TIFF_OFFSETS = (273, 324)  # of strips and of tiles
 
 
 @contextmanager
@@ -39,7 +51,11 @@ def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Ima
     try:
         if content is None and path.exists() and not path.is_file():
             raise DataError(f"the picture {path} is no file")
-        _check_file(path) if content is None else check_pieces(content)
+        if content is not None:
+            _check_pieces(content)
+        elif path.stat().st_size:  # nothing cannot be mapped
+            with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as mapped:
+                _check_pieces(mapped)
         source = path if content is None else io.BytesIO(content)
         with Image.open(source, formats=_FORMATS) as opened:
             yield opened
@@ -52,12 +68,6 @@ def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Ima
         raise DataError(f"cannot decode the picture {path} ({what})") from error
     except Exception as error:
         raise DataError(f"cannot decode the picture {path} ({error})") from error
-
-
-def _check_file(path: Path) -> None:
-    if path.stat().st_size:  # nothing cannot be mapped
-        with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
-            check_pieces(content)
 
 
 def wait_to_decode(num_pixels: int) -> AbstractContextManager[object]:
@@ -96,27 +106,23 @@ def convert_picture(decoded: Image.Image) -> Image.Image:
     if decoded.mode == "F":
         raise ValueError("floats have no range: save it with 8 or 16 bits")
     if decoded.mode.startswith("I"):
-        return _keep_high_bytes(decoded).convert("RGB")
+        wide = decoded.convert("I")
+        darkest, brightest = cast("tuple[int, int]", wide.getextrema())
+        if darkest < 0 or brightest >= 1 << 16:
+            raise ValueError("its numbers go beyond 16 bits: save it with 8 or 16 bits")
+        grey = wide.point(lambda value: value / 256).convert("L")
+        key = decoded.info.get("transparency")
+        if isinstance(key, int):
+            import numpy as np  # rarely needed, and dear for whoever only reads a config
+
+            is_clear = np.where(np.asarray(wide) == key, 255, 0).astype(np.uint8)
+            grey.paste(255, (0, 0), Image.fromarray(is_clear))
+        return grey.convert("RGB")
     if decoded.has_transparency_data:
         ground = Image.new("RGBA", decoded.size, "white")
         ground.alpha_composite(decoded if decoded.mode == "RGBA" else decoded.convert("RGBA"))
         return ground.convert("RGB")
     return decoded.convert("RGB")
-
-
-def _keep_high_bytes(decoded: Image.Image) -> Image.Image:
-    wide = decoded.convert("I")
-    darkest, brightest = cast("tuple[int, int]", wide.getextrema())
-    if darkest < 0 or brightest >= 1 << 16:
-        raise ValueError("its numbers go beyond 16 bits: save it with 8 or 16 bits")
-    grey = wide.point(lambda value: value / 256).convert("L")
-    key = decoded.info.get("transparency")
-    if isinstance(key, int):
-        import numpy as np  # rarely needed, and dear for whoever only reads a config
-
-        is_clear = Image.fromarray(np.where(np.asarray(wide) == key, 255, 0).astype(np.uint8))
-        grey.paste(255, (0, 0), is_clear)
-    return grey
 
 
 def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
@@ -133,18 +139,77 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
 
 def shrink_picture(opened: Image.Image, max_pixels: int) -> Image.Image:
     """Return a picture with at most ``max_pixels`` pixels, itself if it has no more."""
-    size = _fit_size(opened.size, max_pixels)
-    if size == opened.size:
-        return opened
-    return opened.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-
-
-def _fit_size(size: tuple[int, int], max_pixels: int) -> tuple[int, int]:
-    """Return width and height of about the same proportion with at most ``max_pixels`` pixels."""
-    width, height = size
+    width, height = opened.size
     if width * height <= max_pixels:
-        return size
+        return opened
     scale = (max_pixels / (width * height)) ** 0.5
-    width, height = max(1, int(width * scale)), max(1, int(height * scale))
-    width = min(width, max_pixels)
-    return width, min(height, max_pixels // width)
+    width = min(max(1, int(width * scale)), max_pixels)
+    height = min(max(1, int(height * scale)), max_pixels // width)
+    return opened.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+
+
+def _check_pieces(content: bytes | mmap) -> None:
+    """Refuse a file of too many pieces, whatever is wrong with it otherwise."""
+    most = _NUM_FREE + len(content) // _PIECE_BYTES
+    num_pieces = num_scans = 0
+    for piece in islice(_list_pieces(content), most + 1):
+        num_pieces += 1
+        num_scans += piece == _JPEG_SCAN
+        if num_scans > _MAX_SCANS:
+            raise ValueError(f"it passes over its pixels more than {_MAX_SCANS} times")
+    if num_pieces > most:
+        raise ValueError(f"it is made of more than {most} pieces")
+
+
+def _list_pieces(content: bytes | mmap) -> Iterator[int]:
+    """Give a number for each piece, of a JPEG that of its marker; a broken file ends early."""
+    kinds = {b"\xff\xd8": _list_jpeg, b"\x89P": _list_png, b"GI": _list_gif}
+    kinds |= {b"II": _list_tiff, b"MM": _list_tiff}
+    list_pieces = kinds.get(content[:2])
+    try:
+        yield from list_pieces(content) if list_pieces else ()
+    except (IndexError, struct.error):
+        return
+
+
+def _list_jpeg(content: bytes | mmap) -> Iterator[int]:
+    at = 2
+    while (found := _JPEG_MARKER.search(content, at)) is not None:
+        marker = content[found.end() - 1]
+        if marker == _JPEG_END:
+            return
+        yield marker
+        at = found.end() + struct.unpack_from(">H", content, found.end())[0]
+
+
+def _list_png(content: bytes | mmap) -> Iterator[int]:
+    at = 8
+    while at < len(content) and content[at + 4 : at + 8] != b"IEND":
+        yield 0
+        at += 12 + struct.unpack_from(">I", content, at)[0]
+
+
+def _list_gif(content: bytes | mmap) -> Iterator[int]:
+    """Give the blocks before the first frame."""
+    flags = content[10]
+    at = 13 + (3 << (flags & 7) + 1 if flags & 128 else 0)
+    while content[at] == _GIF_EXTENSION:
+        at += 2
+        while content[at]:
+            yield 0
+            at += 1 + content[at]
+        at += 1
+
+
+def _list_tiff(content: bytes | mmap) -> Iterator[int]:
+    """Give the tags of the first page, and its strips or tiles."""
+    order = "<" if content[:1] == b"I" else ">"
+    is_big = content[2] == 43
+    start, head, tag = ("8xQ", "Q", "HHQ8x") if is_big else ("4xL", "H", "HHL4x")
+    (at,) = struct.unpack_from(order + start, content)
+    (num_tags,) = struct.unpack_from(order + head, content, at)
+    at += struct.calcsize(order + head)
+    for _ in range(num_tags):
+        name, _, num_values = struct.unpack_from(order + tag, content, at)
+        yield from repeat(0, num_values if name in _TIFF_OFFSETS else 1)
+        at += struct.calcsize(order + tag)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 Say = Callable[[str], None]
 """Tells people one line."""
@@ -56,7 +57,7 @@ class ProgressLine:
             self._marks = [*self._marks[:2], (num_done, now)]
         self._num_all, self._note = num_all, note
         is_end = num_done == num_all
-        _PULSE.follow(None if is_end else self)
+        _PULSE.line = None if is_end else self
         if is_end or now - self._last_s >= self._every_s:
             self._last_s = now
             self.tell(now)
@@ -74,12 +75,12 @@ class ProgressLine:
                 f"in {taken_s:.0f} s" if num_done == num_all else f"{taken_s:.0f} s so far"
             )
         self._say(", ".join(filter(None, [*parts, self._note])))
-        _PULSE.note_line()
+        _PULSE.last_s = time.monotonic()
 
     def end(self) -> None:
         """Say nothing more: it is over, also where not all was done."""
         if _PULSE.line is self:
-            _PULSE.follow(None)
+            _PULSE.line = None
 
     def _estimate(self, now: float) -> float | None:
         """Return the seconds that are left; None while nobody can say."""
@@ -98,21 +99,13 @@ def describe_duration(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
 
 
+@dataclass
 class _Pulse:
-    """When a line was last said in this process, and what is being done."""
+    """When a line was last said in this process, and what is being counted."""
 
-    def __init__(self) -> None:
-        self.line: ProgressLine | None = None
-        self.last_s = 0.0
-        self.is_quiet = False
-
-    def follow(self, line: ProgressLine | None) -> None:
-        """Have a line said while what it counts takes long; None: there is nothing to count."""
-        self.line = line
-
-    def note_line(self) -> None:
-        """Note that something was said now."""
-        self.last_s = time.monotonic()
+    line: ProgressLine | None = None
+    last_s: float = 0.0
+    is_quiet: bool = False
 
 
 _PULSE = _Pulse()
@@ -134,7 +127,7 @@ def keep_telling(say: Say, name: str, *, every_s: float = _EVERY_S) -> Generator
 
     def tell(line: str) -> None:
         say(line)
-        _PULSE.note_line()
+        _PULSE.last_s = time.monotonic()
 
     def look() -> None:
         while not is_over.wait(min(_LOOK_S, every_s)):
@@ -147,8 +140,8 @@ def keep_telling(say: Say, name: str, *, every_s: float = _EVERY_S) -> Generator
             else:
                 tell(f"{name}: {now - start_s:.0f} s so far")
 
-    _PULSE.follow(None)
-    _PULSE.note_line()
+    _PULSE.line = None
+    _PULSE.last_s = time.monotonic()
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
@@ -156,7 +149,7 @@ def keep_telling(say: Say, name: str, *, every_s: float = _EVERY_S) -> Generator
     finally:
         is_over.set()
         thread.join()
-        _PULSE.follow(None)
+        _PULSE.line = None
 
 
 def hush(is_quiet: bool) -> None:

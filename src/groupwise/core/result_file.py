@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from groupwise.core.errors import DataError, RunError
-from groupwise.core.jsonl import append_jsonl, replace_file
-from groupwise.core.locks import take_lock
+from groupwise.core.files import append_jsonl, replace_file, take_lock
 
-FAILED = "failed"
-"""Key of a row's reason to be tried again; absent, null, false or empty in a finished row."""
+_FAILED = "failed"
 
 
 class ResultFile:
@@ -42,7 +40,16 @@ class ResultFile:
         self._finished: set[str] = set()
         self._failed: set[str] = set()
         self._has_replaced = False
-        self._lock: int | None = _lock(path)
+        busy = RunError(
+            f"another process is writing {path}", fix="wait for it or write to another file"
+        )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+            lock = path.with_name(f".{path.name}.lock")
+            self._lock: int | None = take_lock(lock, busy=busy)
+        except OSError as error:
+            raise RunError(f"cannot write {path} ({error.strerror})") from error
         try:
             self._read()
         except BaseException:
@@ -68,9 +75,9 @@ class ResultFile:
         """
         if self._lock is None:
             raise RunError(f"{self.path} is closed")
-        self._check(row, f"a row for {self.path}")
+        name = self._identify(row, f"a row for {self.path}")
         append_jsonl(self.path, row)
-        self._count(row)
+        self._count(name, row)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one row per item, each in the place of the item's first row."""
@@ -79,12 +86,11 @@ class ResultFile:
 
     def close(self) -> None:
         """Drop rows that were replaced, and let the file go."""
-        if self._lock is None:
-            return
-        try:
-            self._drop_replaced()
-        finally:
-            self._unlock()
+        if self._lock is not None:
+            try:
+                self._drop_replaced()
+            finally:
+                self._unlock()
 
     def __enter__(self) -> Self:
         """Return the file."""
@@ -100,27 +106,30 @@ class ResultFile:
             size += len(line) if line.endswith(b"\n") else 0
             if line.strip():
                 where = f"{self.path} line {number}"
-                row = _parse(line, where)
-                self._check(row, where)
-                self._count(row)
+                row: object = json.loads(line) if _is_json(line) else None
+                if not isinstance(row, dict):
+                    raise DataError(f"{where} is not a JSON object", got=repr(line[:80]))
+                values = cast("dict[str, Any]", row)
+                self._count(self._identify(values, where), values)
         self._has_replaced |= size != self.path.stat().st_size
         self._drop_replaced()
 
-    def _check(self, row: Mapping[str, Any], where: str) -> None:
-        name = self._identify(row)
+    def _identify(self, row: Mapping[str, Any], where: str) -> str:
+        """Return the name of the row's item, which is not finished."""
+        name = self._name(row)
         if not isinstance(name, str):
             raise DataError(f"{where} has no {self.key}", got=repr(name), expected="a string")
         if name in self._finished:
             raise DataError(f"{where} is one more of {name}, which is finished")
+        return name
 
-    def _identify(self, row: Mapping[str, Any]) -> object:
+    def _name(self, row: Mapping[str, Any]) -> object:
         return self.key(row) if callable(self.key) else row.get(self.key)
 
-    def _count(self, row: Mapping[str, Any]) -> None:
-        name = str(self._identify(row))
+    def _count(self, name: str, row: Mapping[str, Any]) -> None:
         self._has_replaced |= name in self._failed
         self._failed.discard(name)
-        (self._failed if row.get(FAILED) else self._finished).add(name)
+        (self._failed if row.get(_FAILED) else self._finished).add(name)
 
     def _drop_replaced(self) -> None:
         """Write the file again without what was replaced or torn, if there is any of it."""
@@ -133,7 +142,7 @@ class ResultFile:
         start, last = 0, dict[str, int]()
         for line in _read_lines(self.path):
             if line.strip():
-                last[str(self._identify(json.loads(line)))] = start
+                last[str(self._name(json.loads(line)))] = start
             start += len(line)
         with self.path.open("rb") as stream:
             for place in last.values():
@@ -146,32 +155,12 @@ class ResultFile:
             os.close(descriptor)
 
 
-def _lock(path: Path) -> int:
-    """Make the file and hold it; the lock goes with the process, however it ends."""
-    busy = RunError(
-        f"another process is writing {path}", fix="wait for it or write to another file"
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
-        return take_lock(path.with_name(f".{path.name}.lock"), busy=busy)
-    except OSError as error:
-        raise RunError(f"cannot write {path} ({error.strerror})") from error
-
-
 def _read_lines(path: Path) -> Iterator[bytes]:
     """Yield each line with its newline; the last one may have none, but is not torn."""
     with path.open("rb") as stream:
         for line in stream:
             if line.endswith(b"\n") or _is_json(line):
                 yield line
-
-
-def _parse(line: bytes, where: str) -> dict[str, Any]:
-    value: object = json.loads(line) if _is_json(line) else None
-    if not isinstance(value, dict):
-        raise DataError(f"{where} is not a JSON object", got=repr(line[:80]))
-    return cast("dict[str, Any]", value)
 
 
 def _is_json(line: bytes) -> bool:

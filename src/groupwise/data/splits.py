@@ -1,43 +1,23 @@
-"""Splits screens so that no session stands on two sides. Nothing here shuffles single rows."""
+"""Splits whole clusters, never single rows, and finds texts that would stand in two splits."""
 
 import math
+import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from groupwise.core import ConfigError, DataError, derive_seed
-from groupwise.data.screenshots import Screenshot
 
 T = TypeVar("T")
 
 KEEPING_ORDER = ("test", "validation", "train", "warmup")
 """The split that keeps what several have, before those that are behind it."""
-
 NearDuplicates = Literal["warn", "drop", "join"]
 """Near duplicates across splits are reported, dropped from what trains, or joined."""
 
-
-def split_by_session(
-    screens: Sequence[Screenshot], *, shares: Mapping[str, float], seed: int
-) -> dict[str, list[Screenshot]]:
-    """Split whole sessions by shares of their number, each activity about evenly.
-
-    The sessions stand in a row, activity by activity, in an order derived from the seed, and
-    each goes to the split that is furthest behind its share; the counts are exact to rounding.
-    A session's activity is the one most of its screens have. The order of ``screens`` changes
-    nothing but the order within a split.
-
-    Raises:
-        ConfigError: if shares are not positive or do not add up to 1.
-        DataError: if there are too few sessions to give every split one.
-    """
-    return split_clusters(
-        screens,
-        name_cluster=lambda screen: screen.session,
-        name_kind=lambda screen: screen.activity or "",
-        shares=shares,
-        seed=seed,
-    )
+_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
+_RUN = 3
 
 
 def split_clusters(
@@ -48,7 +28,10 @@ def split_clusters(
     shares: Mapping[str, float],
     seed: int,
 ) -> dict[str, list[T]]:
-    """Split clusters of rows by ``split_by_shares``; a cluster's kind is that of most rows."""
+    """Split clusters of rows by ``split_by_shares``; a cluster's kind is that of most rows.
+
+    The order of ``rows`` changes nothing but the order within a split.
+    """
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         kinds[name_cluster(row)][name_kind(row)] += 1
@@ -58,6 +41,57 @@ def split_clusters(
     }
     side = split_by_shares(usual, shares=shares, seed=seed)
     return {name: [r for r in rows if side[name_cluster(r)] == name] for name in shares}
+
+
+def split_by_shares(
+    kinds: Mapping[str, str], *, shares: Mapping[str, float], seed: int
+) -> dict[str, str]:
+    """Return the split of each cluster, so that every kind of cluster is about evenly in each.
+
+    The clusters stand in a row, kind by kind, in an order derived from the seed, and each goes to
+    the split that is furthest behind its share; the counts are exact to rounding.
+
+    Args:
+        kinds: of each cluster by its name.
+        shares: of the splits, adding up to 1.
+        seed: of the order in which clusters of a kind are given out.
+
+    Raises:
+        ConfigError: if shares are not positive or do not add up to 1.
+        DataError: if there are too few clusters to give every split one.
+    """
+    wrong = [s for s in shares.values() if not (math.isfinite(s) and s > 0)]
+    if wrong or not math.isclose(math.fsum(shares.values()), 1.0, abs_tol=1e-6):
+        raise ConfigError(
+            "shares of splits are wrong", got=dict(shares), expected="numbers > 0 that add up to 1"
+        )
+    keys = {
+        name: (derive_seed(seed, "activity", kind), kind, derive_seed(seed, "session", name), name)
+        for name, kind in kinds.items()
+    }
+    clusters = sorted(keys, key=lambda name: keys[name])
+    # Whole numbers that add up to that of the clusters, by largest remainders.
+    exact = {name: share * len(clusters) for name, share in shares.items()}
+    quotas = {name: math.floor(value + 1e-9) for name, value in exact.items()}
+    by_remainder = sorted(shares, key=lambda name: (quotas[name] - exact[name], name))
+    for name in by_remainder[: len(clusters) - sum(quotas.values())]:
+        quotas[name] += 1
+    empty = [name for name, quota in quotas.items() if quota == 0]
+    if empty:
+        raise DataError(
+            f"the split {empty[0]!r} would be empty",
+            got=f"{len(clusters)} cluster(s) for the shares {dict(shares)}",
+            fix="give more clusters or another share",
+        )
+    counts = dict.fromkeys(quotas, 0)
+    side: dict[str, str] = {}
+    for position, cluster in enumerate(clusters, start=1):
+        lags = {
+            name: quota / len(clusters) * position - counts[name] for name, quota in quotas.items()
+        }
+        side[cluster] = max(lags, key=lambda name: lags[name])
+        counts[side[cluster]] += 1
+    return side
 
 
 def drop_shared(
@@ -86,120 +120,53 @@ def drop_shared(
     return kept
 
 
-def split_by_shares(
-    kinds: Mapping[str, str], *, shares: Mapping[str, float], seed: int
-) -> dict[str, str]:
-    """Return the split of each cluster, so that every kind of cluster is about evenly in each.
+def fold_text(text: str) -> str:
+    """Return a text without its case, width and white space's kind."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def find_near_texts(
+    texts: Sequence[str], others: Sequence[str], *, least: float = 0.8
+) -> list[tuple[int, int, float]]:
+    """Return each text that resembles one of the others, with the first such and how much.
+
+    Two texts resemble each other by the share of their runs of three words that both have (the
+    Jaccard index), where case, width and white space do not count. Nothing is estimated: rare
+    runs find the candidates, and each is compared whole.
 
     Args:
-        kinds: of each cluster by its name.
-        shares: of the splits, adding up to 1.
-        seed: of the order in which clusters of a kind are given out.
+        texts: those that are asked about.
+        others: those that they may resemble.
+        least: share from which on two texts are nearly the same, in (0, 1].
 
-    Raises:
-        ConfigError: if shares are not positive or do not add up to 1.
-        DataError: if there are too few clusters to give every split one.
+    Returns:
+        The text's index, the other's and the share, in the order of the texts.
     """
-    _check_shares(shares)
-    clusters = _order_clusters(kinds, seed)
-    quotas = _round_shares(shares, len(clusters))
-    empty = [name for name, quota in quotas.items() if quota == 0]
-    if empty:
-        raise DataError(
-            f"the split {empty[0]!r} would be empty",
-            got=f"{len(clusters)} cluster(s) for the shares {dict(shares)}",
-            fix="give more clusters or another share",
-        )
-    counts = dict.fromkeys(quotas, 0)
-    side: dict[str, str] = {}
-    for position, cluster in enumerate(clusters, start=1):
-        lags = {
-            name: quota / len(clusters) * position - counts[name] for name, quota in quotas.items()
-        }
-        side[cluster] = max(lags, key=lambda name: lags[name])
-        counts[side[cluster]] += 1
-    return side
+    known, asked = list(map(_list_runs, others)), list(map(_list_runs, texts))
+    counts = Counter(run for runs in (*known, *asked) for run in runs)
+
+    def take_rare(runs: frozenset[str]) -> list[str]:
+        """Return so many of the rarest runs that near texts share one of them."""
+        size = len(runs) - math.ceil(least * len(runs) - 1e-9) + 1
+        return sorted(runs, key=lambda run: (counts[run], run))[:size]
+
+    holders: dict[str, list[int]] = defaultdict(list)
+    for index, runs in enumerate(known):
+        for run in take_rare(runs):
+            holders[run].append(index)
+    found: list[tuple[int, int, float]] = []
+    for index, runs in enumerate(asked):
+        for other in sorted({other for run in take_rare(runs) for other in holders[run]}):
+            both = len(runs & known[other])
+            share = both / (len(runs) + len(known[other]) - both)
+            if share >= least:
+                found.append((index, other, share))
+                break
+    return found
 
 
-def split_by_fold(
-    screens: Sequence[Screenshot], folds: Mapping[str, Sequence[int]]
-) -> dict[str, list[Screenshot]]:
-    """Split by the ``fold`` of the screens; folds that no split names are left out.
-
-    Raises:
-        ConfigError: if a split names no fold, or two splits the same one.
-        DataError: if a screen has no fold, a fold has no screens, or a session would stand in
-            two splits.
-    """
-    owner = _assign_folds(folds)
-    unfolded = [screen for screen in screens if screen.fold is None]
-    if unfolded:
-        raise DataError(
-            f"{len(unfolded)} of {len(screens)} screens have no fold",
-            got=f"for example {unfolded[0].picture.path.name}",
-            fix="give every row a fold, or split by session",
-        )
-    known = {screen.fold for screen in screens}
-    missing = sorted(fold for fold in owner if fold not in known)
-    if missing:
-        raise DataError(
-            f"fold {missing[0]} of split {owner[missing[0]]!r} has no screens",
-            got=f"folds {sorted(fold for fold in known if fold is not None)}",
-        )
-    splits: dict[str, list[Screenshot]] = {name: [] for name in folds}
-    for screen in screens:
-        if screen.fold is not None and screen.fold in owner:
-            splits[owner[screen.fold]].append(screen)
-    _check_sessions(splits)
-    return splits
-
-
-def _check_shares(shares: Mapping[str, float]) -> None:
-    wrong = [s for s in shares.values() if not (math.isfinite(s) and s > 0)]
-    if wrong or not math.isclose(math.fsum(shares.values()), 1.0, abs_tol=1e-6):
-        raise ConfigError(
-            "shares of splits are wrong", got=dict(shares), expected="numbers > 0 that add up to 1"
-        )
-
-
-def _order_clusters(kinds: Mapping[str, str], seed: int) -> list[str]:
-    keys = {
-        name: (derive_seed(seed, "activity", kind), kind, derive_seed(seed, "session", name), name)
-        for name, kind in kinds.items()
-    }
-    return sorted(keys, key=lambda name: keys[name])
-
-
-def _round_shares(shares: Mapping[str, float], total: int) -> dict[str, int]:
-    """Return whole numbers that add up to ``total``, by largest remainders."""
-    exact = {name: share * total for name, share in shares.items()}
-    quotas = {name: math.floor(value + 1e-9) for name, value in exact.items()}
-    by_remainder = sorted(shares, key=lambda name: (quotas[name] - exact[name], name))
-    for name in by_remainder[: total - sum(quotas.values())]:
-        quotas[name] += 1
-    return quotas
-
-
-def _assign_folds(folds: Mapping[str, Sequence[int]]) -> dict[int, str]:
-    owner: dict[int, str] = {}
-    for name, numbers in folds.items():
-        if not numbers:
-            raise ConfigError(f"the split {name!r} names no fold", fix="give it at least one")
-        for number in numbers:
-            if owner.setdefault(number, name) != name:
-                raise ConfigError(
-                    f"fold {number} is in two splits", got=f"{owner[number]!r} and {name!r}"
-                )
-    return owner
-
-
-def _check_sessions(splits: Mapping[str, Sequence[Screenshot]]) -> None:
-    side: dict[str, str] = {}
-    for name, screens in splits.items():
-        for screen in screens:
-            if side.setdefault(screen.session, name) != name:
-                raise DataError(
-                    f"session {screen.session} is in two splits",
-                    got=f"{side[screen.session]!r} and {name!r}",
-                    fix="give all its rows folds of one split",
-                )
+def _list_runs(text: str) -> frozenset[str]:
+    words = _WORD.findall(fold_text(text))
+    return frozenset(
+        " ".join(words[start : start + _RUN]) for start in range(max(1, len(words) - _RUN + 1))
+    )

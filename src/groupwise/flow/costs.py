@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from groupwise.core import read_free_memory
-from groupwise.data.lengths import TokenBudget
+from groupwise.data.audit import TokenBudget
 from groupwise.models.base_model import find_num_blocks
 from groupwise.models.outline import BLOCK, Outline, find_outline
 from groupwise.models.settings import ModelSettings

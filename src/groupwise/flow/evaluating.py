@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
-from groupwise.data.audit_files import list_near_examples
+from groupwise.data.audit import list_near_examples
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
@@ -159,7 +159,7 @@ def list_verbs(task: Task[Any]) -> list[str]:
         return any(getattr(type(task), name) is not getattr(Task, name) for name in names)
 
     asked = ["predict", "serve"] if has("make_question", "open_predictor") else []
-    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export-model"]
+    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export"]
 
 
 def measure_policies(

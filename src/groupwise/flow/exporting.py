@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from groupwise.core import Example, RunError, RunFolder, dump_config
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import PairedComparison, read_metrics
 from groupwise.evaluation.predictions import RunPolicy, read_as, read_policies
 from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
@@ -214,7 +214,7 @@ def check_pushable(run: FinishedRun, policy: str | None = None) -> None:
             fix=f"run --resume --out {run.folder}",
         )
     if policy is not None and "/" in policy:
-        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with export-model")
+        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with --out")
 
 
 def list_uploads(folder: Path) -> Mapping[str, Path]:

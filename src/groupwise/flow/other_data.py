@@ -1,6 +1,6 @@
 """A finished policy on other labelled data: asked, measured and reported as its run was.
 
-What comes of it is a folder like that of a run, without weights, so that ``compare``, ``report``
+What comes of it is a folder like that of a run, without weights, so that ``compare``
 and ``export`` read it as they read a run.
 """
 
@@ -21,10 +21,8 @@ from groupwise.core import (
     Say,
     read_manifest,
 )
-from groupwise.data.audit import DataAudit
-from groupwise.data.audit_files import list_near_examples, write_audit
-from groupwise.data.drops import DropLog
-from groupwise.data.leakage import find_seen
+from groupwise.data.audit import DataAudit, find_seen, list_near_examples, write_audit
+from groupwise.data.examples import DropLog
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,

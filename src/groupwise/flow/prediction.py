@@ -16,7 +16,7 @@ from groupwise.core import (
     digest_json,
     write_jsonl,
 )
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.calibrating import temper
 from groupwise.flow.finished import FinishedRun

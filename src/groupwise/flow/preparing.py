@@ -15,11 +15,8 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data.audit import DataAudit, audit_data
-from groupwise.data.audit_files import write_audit
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import write_examples
-from groupwise.data.leakage import find_near_pictures
+from groupwise.data.audit import DataAudit, audit_data, find_near_pictures, write_audit
+from groupwise.data.examples import DropLog, write_examples
 from groupwise.evaluation.baselines import MAJORITY, Candidate, predict_joint
 from groupwise.flow.task import Task, read_splits
 from groupwise.models.base_model import open_token_counter

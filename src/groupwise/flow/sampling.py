@@ -48,7 +48,7 @@ def draw_answers(
     if config.model.is_tiny and not Path(base).is_dir():
         raise ConfigError(
             f"--sample needs the base, and {config.model.base} is built by the run",
-            fix="leave it out here; `groupwise audit rewards --sample` builds the base first",
+            fix="leave it out here; `groupwise audit --sample` builds the base first",
         )
     size = min(number, _PER_PROMPT)
     asked = choose_items(examples, derive_seed(config.seed, "sampled"), -(-number // size))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, ValidationInfo, model_validator
 
 from groupwise.core import Config, Harmless, Place, Seed, Source
-from groupwise.data.lengths import TokenBudget
+from groupwise.data.audit import TokenBudget
 from groupwise.data.splits import NearDuplicates
 from groupwise.models.settings import ModelSettings
 from groupwise.training.settings import GrpoSettings, SftSettings

@@ -21,9 +21,8 @@ from groupwise.core import (
     RunFolder,
     dump_config,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples
-from groupwise.data.tables.asked import read_asked_rows
+from groupwise.data.examples import DropLog, read_examples
+from groupwise.data.rows import read_asked_rows
 from groupwise.evaluation.baselines import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
 from groupwise.flow.settings import RunConfig
 from groupwise.judges import Judge

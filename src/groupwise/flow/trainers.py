@@ -10,10 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from groupwise import core
-from groupwise.core import ConfigError, Example, Message, Picture, RunError
-from groupwise.core.jsonl import replace_file
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples, write_examples
+from groupwise.core import ConfigError, Example, Message, Picture, RunError, replace_file
+from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import read_splits

@@ -19,7 +19,6 @@ from groupwise.core import (
     seed_everything,
     write_json,
 )
-from groupwise.data.rated import RatedItems
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report.page import (
@@ -40,6 +39,7 @@ from groupwise.judge_calibration.measures import (
     make_prediction,
     measure_judge,
 )
+from groupwise.judge_calibration.rated import RatedItems
 from groupwise.judge_calibration.verdicts import (
     RecordedVerdicts,
     ReportProgress,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from groupwise.core import DataError, EvaluationError, digest_json, read_jsonl, write_jsonl
-from groupwise.data.drops import DropLog
-from groupwise.data.rated import RatedItem, RatedItems
+from groupwise.data.examples import DropLog
+from groupwise.judge_calibration.rated import RatedItem, RatedItems
 from groupwise.judges import Judge, NoVerdict, Question, judge_all
 
 Order = Literal["ab", "ba", ""]

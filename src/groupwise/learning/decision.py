@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, write_json
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.leakage import find_seen
+from groupwise.data.audit import find_seen
+from groupwise.data.examples import read_examples, write_examples
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.feedback import FeedbackItem, read_items
 from groupwise.flow.asking import ask_policy, open_policy, predict_each
@@ -24,8 +24,7 @@ from groupwise.learning.certificate import (
     write_certificate,
 )
 from groupwise.learning.promotion import find_level, judge_candidate
-from groupwise.learning.round import LEARNED, open_origin
-from groupwise.learning.rows import ORIGIN, RowMaker
+from groupwise.learning.rows import LEARNED, ORIGIN, RowMaker, open_origin
 from groupwise.pipeline import StepContext
 
 AUDITS = ("audit", "audit_rewards")

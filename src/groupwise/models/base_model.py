@@ -153,7 +153,7 @@ def check_base(model: ModelSettings) -> list[str]:
         if known is None and Path(model.base).is_dir():
             problems.append(
                 f"model.base: {model.base} holds no whole model; "
-                "where it is an adapter, take what export-model merges"
+                "where it is an adapter, take what `groupwise export` merges"
             )
     has_experts = known is not None and known.has_experts
     if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):

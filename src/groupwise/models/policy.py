@@ -187,7 +187,7 @@ def load_policy(
     if device_map is not None and is_adapter(path):
         raise ModelError(  # what lies on the disk would silently go without its part of it
             f"{path} is an adapter, which no base over several devices takes",
-            fix="give its merged weights (groupwise export-model), or leave device_map out",
+            fix="give its merged weights (groupwise export), or leave device_map out",
         )
     with refuse_missing(name_or_path):
         if device_map is not None:

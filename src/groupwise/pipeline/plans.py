@@ -61,10 +61,10 @@ def _find_source(name: str) -> Path:
         return Path(spec.origin)
     for folder in (spec and spec.submodule_search_locations) or ():
         place = Path(folder, *rest)
-        if place.is_dir():
-            return place
         if place.with_suffix(".py").is_file():
             return place.with_suffix(".py")
+        if place.is_dir():
+            return place
     raise ValueError(f"there is no source code of {name}")
 
 

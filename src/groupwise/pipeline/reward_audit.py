@@ -195,7 +195,7 @@ def preview_audit(
     earlier = _read_audit(out).get("num_sampled", 0)
     why = ""
     if source is None or preview.case is None:
-        why = "when the run has prepared its data; groupwise audit rewards does no more"
+        why = "when the run has prepared its data; groupwise audit --only rewards does no more"
     elif earlier and not num_sampled:
         why = f"with {earlier} answers of the base as before; --sample {earlier} shows it"
     if why or source is None or preview.case is None:

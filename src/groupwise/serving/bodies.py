@@ -18,7 +18,7 @@ from pydantic import (
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 
-from groupwise.data.screenshots import read_moment
+from groupwise.data.rows import read_moment
 from groupwise.serving.arrivals import FORM
 from groupwise.serving.settings import ServeSettings
 

@@ -7,7 +7,7 @@ came just before: all that turn out to be flips are among these, and so is the f
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from groupwise.data.near_texts import find_near_texts
+from groupwise.data.splits import find_near_texts
 
 FLIP_WINDOW_S = 120.0
 """Seconds within which a person seldom leaves a task and comes back to it."""

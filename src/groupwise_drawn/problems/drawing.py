@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from groupwise.core import DataError, derive_seed
-from groupwise.data.problems import Problem, ProblemType
+from groupwise.data.problem_sets import Problem, ProblemType
 from groupwise_drawn.problems.code import draw_code
 from groupwise_drawn.problems.maths import draw_maths
 from groupwise_drawn.problems.pen import Pen, Split

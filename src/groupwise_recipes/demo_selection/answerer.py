@@ -15,13 +15,13 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from groupwise.core import Config, TrainingError, derive_seed, seed_everything
-from groupwise.data.few_shot import FewShotForm
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.prompts import TINY_TOKEN_SIDE
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.training.sft import IGNORED
 from groupwise_drawn.dialects import COLORS, DIALECTS, WORDINGS, WORDS, draw_scene, plan_scene
 from groupwise_recipes.demo_selection.episodes import Turn, draw_episode
+from groupwise_recipes.demo_selection.vqa import FewShotForm
 
 _BASE = "tiny-qwen2.5-vl"
 _STAMPED_SHARE = 0.75

@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from groupwise.core import Completion, DataError, Example, digest_json, make_example
-from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
 from groupwise.inference.model import Sampling
 from groupwise.inference.stream import (
     Failure,
@@ -25,6 +24,7 @@ from groupwise.inference.stream import (
 from groupwise.judges import ReplyCache
 from groupwise.rewards import VqaAccuracy
 from groupwise_recipes.demo_selection.conditions import Conditions
+from groupwise_recipes.demo_selection.vqa import PUBLISHED_VQA, FewShotForm
 
 List = tuple[str, ...]
 """Ids of demonstrations in the order of the prompt."""

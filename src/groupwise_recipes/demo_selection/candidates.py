@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, with_config
 
 from groupwise.core import DataError, digest_json
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise_recipes.demo_selection.conditions import Conditions, ItemId, digest_items
 
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
-from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
 from groupwise.flow.settings import RunConfig
 from groupwise.inference.settings import ServerSettings
 from groupwise.models.settings import ModelSettings
@@ -20,6 +19,7 @@ from groupwise_recipes.demo_selection.settings import (
     SelectorRceSettings,
     SelectorSettings,
 )
+from groupwise_recipes.demo_selection.vqa import PUBLISHED_VQA, FewShotForm
 
 _AT_ONCE = Harmless(
     "how many prompts are asked at once: greedy answers do not depend on it",

@@ -13,11 +13,8 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data.audit import audit_data
-from groupwise.data.audit_files import write_audit
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.vqa import LoadedVqa, VqaRow, load_vqa, make_vqa_example
+from groupwise.data.audit import audit_data, write_audit
+from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.inference.local import LocalModel
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
@@ -33,6 +30,7 @@ from groupwise_recipes.demo_selection.features import ClipFeatures
 from groupwise_recipes.demo_selection.given_lists import read_given, write_given
 from groupwise_recipes.demo_selection.items import list_contents, make_dialect_example
 from groupwise_recipes.demo_selection.tiny_clip import write_tiny_clip
+from groupwise_recipes.demo_selection.vqa import LoadedVqa, VqaRow, load_vqa, make_vqa_example
 
 _WORLD = "world"
 _SOURCE = "source.json"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from groupwise.core import DataError, derive_seed, make_example
-from groupwise.data.few_shot import FewShotForm
 from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Sampling
 from groupwise_drawn.dialects import DialectItem
 from groupwise_recipes.demo_selection.items import make_dialect_example
+from groupwise_recipes.demo_selection.vqa import FewShotForm
 
 Situation = Literal["no demonstrations", "random", "none right", "one right", "contradicting"]
 """``random``: drawn from all. ``none right``: none is of the query's dialect and colour. ``one

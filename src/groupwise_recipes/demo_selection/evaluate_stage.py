@@ -5,10 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import ConfigError, Example, ProgressLine, derive_seed, digest_file, dump_config
-from groupwise.data.audit import DataAudit, audit_data
-from groupwise.data.audit_files import list_near_examples
-from groupwise.data.leakage import find_seen
+from groupwise.core import (
+    ConfigError,
+    Example,
+    ProgressLine,
+    derive_seed,
+    digest_file,
+    dump_config,
+)
+from groupwise.data.audit import DataAudit, audit_data, find_seen, list_near_examples
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, mark_items
 from groupwise.evaluation.report.page import Section

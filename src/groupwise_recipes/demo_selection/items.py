@@ -1,6 +1,6 @@
 """Queries and demonstrations: Examples with one picture, a question and annotators' answers.
 
-``groupwise.data.vqa.make_vqa_example`` makes them of OK-VQA and VQA v2.
+``groupwise_recipes.demo_selection.vqa.make_vqa_example`` makes them of OK-VQA and VQA v2.
 """
 
 from collections.abc import Iterable

@@ -22,10 +22,8 @@ from groupwise.core import (
     make_example,
     read_picture,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.screenshots import PICTURE_COLUMNS
-from groupwise.data.tables.asked import AskedRow, read_asked_rows
-from groupwise.data.vqa import make_vqa_example
+from groupwise.data.examples import DropLog
+from groupwise.data.rows import PICTURE_COLUMNS, AskedRow, read_asked_rows
 from groupwise.rewards import VqaParser
 from groupwise.serving import Answer, Request
 from groupwise_recipes.demo_selection.asking import Answerer, List
@@ -41,6 +39,7 @@ from groupwise_recipes.demo_selection.list_stages import (
     open_answerer,
 )
 from groupwise_recipes.demo_selection.selector import PointerSelector
+from groupwise_recipes.demo_selection.vqa import make_vqa_example
 
 _AT_ONCE = 64
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
 from groupwise.core import DataError, parse_value, read_json, write_json
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.rewards import normalize_vqa_answer
 from groupwise_recipes.demo_selection.candidates import (
     Candidate,

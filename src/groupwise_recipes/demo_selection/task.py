@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupwise.core import Example, digest_file
-from groupwise.data.drops import DropLog
-from groupwise.data.screenshots import PICTURE_COLUMNS
-from groupwise.data.vqa import digest_vqa_pictures
+from groupwise.data.examples import DropLog
+from groupwise.data.rows import PICTURE_COLUMNS
 from groupwise.flow.stages import POLICY, Stage
 from groupwise.flow.task import Task, place_base
 from groupwise.pipeline import Preview, StepContext, digest_models
@@ -36,6 +35,7 @@ from groupwise_recipes.demo_selection.predictor import (
     read_labelled_questions,
 )
 from groupwise_recipes.demo_selection.preview import preview_run
+from groupwise_recipes.demo_selection.vqa import digest_vqa_pictures
 
 if TYPE_CHECKING:
     from groupwise.data.audit import DataAudit

@@ -15,11 +15,8 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.audit import DataAudit, audit_data
-from groupwise.data.audit_files import write_audit
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import write_examples
-from groupwise.data.leakage import find_near_pictures
+from groupwise.data.audit import DataAudit, audit_data, find_near_pictures, write_audit
+from groupwise.data.examples import DropLog, write_examples
 from groupwise.flow.preparing import build_base
 from groupwise.flow.task import Task
 from groupwise.models.base_model import open_token_counter

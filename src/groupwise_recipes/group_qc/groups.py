@@ -20,11 +20,10 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.joining import drop_near, join_by_files, join_near_duplicates
-from groupwise.data.perceptual import Sight
+from groupwise.data.examples import DropLog
+from groupwise.data.files import read_table_rows
+from groupwise.data.near import Sight, drop_near, join_by_files, join_near_duplicates
 from groupwise.data.splits import split_by_shares
-from groupwise.data.tables.files import read_table_rows
 from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels

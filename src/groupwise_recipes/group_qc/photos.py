@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from groupwise.core import DataError, Picture, digest_json, read_picture
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise_recipes.group_qc.missions import MissionTable, describe_unknown
 
 Label = Literal["pass", "fail"]

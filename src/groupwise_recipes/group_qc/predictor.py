@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, Example, Message, dump_config, make_example, read_jsonl
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.flow.prediction import PolicyPredictor
 from groupwise.flow.task import Task
 from groupwise.inference.local import LocalModel

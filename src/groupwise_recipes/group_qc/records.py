@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError
-from groupwise.data.drops import DropLog
-from groupwise.data.tables.files import read_table_rows
+from groupwise.data.examples import DropLog
+from groupwise.data.files import read_table_rows
 from groupwise_recipes.group_qc.missions import MissionTable
 from groupwise_recipes.group_qc.photos import LABELS, LoadedGroups, PhotoGroup
 from groupwise_recipes.group_qc.summaries import Problem, has_words, number_summaries

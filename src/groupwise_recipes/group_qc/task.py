@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Message, digest_json, dump_config, read_json, write_json
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import DropLog, read_examples
 from groupwise.evaluation.baselines import JOINT, MAJORITY, PICTURE_ONLY, TEXT_ONLY
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Policies, Prediction

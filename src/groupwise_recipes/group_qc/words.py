@@ -11,7 +11,7 @@ from unicodedata import normalize
 from pydantic import AfterValidator, Field, model_validator
 
 from groupwise.core import Config
-from groupwise.data.tables.templates import fill_template, find_place_problem
+from groupwise.data.columns import fill_template, find_place_problem
 
 _COLONS = ":："
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
-from groupwise.data.tables.settings import ALLOWED
-from groupwise.data.tables.templates import find_place_problem
+from groupwise.data.columns import ALLOWED, find_place_problem
 from groupwise.flow.settings import DataSettings, FlowConfig
 from groupwise.inference.settings import ModelSource
 from groupwise.judges import JudgeSettings

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from groupwise.core import Example
-from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots
 from groupwise.data.splits import split_by_shares
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.task import Estimate
@@ -17,6 +16,7 @@ from groupwise_recipes.on_task.screens import (
     cross_screens,
     split_screens,
 )
+from groupwise_recipes.on_task.screenshots import LoadedScreens, Screenshot, load_screenshots
 
 _TEXT_TOKENS = 60
 _DESCRIPTION_TOKENS = 14

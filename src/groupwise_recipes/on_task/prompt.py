@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from groupwise.core import Example, Message, derive_seed, make_example
-from groupwise.data.pairs import Pair, make_pairs
-from groupwise.data.screenshots import Screenshot
-from groupwise.data.tables.templates import fill_template
+from groupwise.data.columns import fill_template
 from groupwise.rewards import LabelParser
 from groupwise.training.settings import RowsOfEpoch, SftRow
 from groupwise_drawn.desktops.activities import ACTIVITIES
 from groupwise_drawn.desktops.tasks import write_task
 from groupwise_recipes.on_task.config import DRAWN, LABELS, OnTaskConfig, WarmupSettings
+from groupwise_recipes.on_task.pairs import Pair, make_pairs
+from groupwise_recipes.on_task.screenshots import Screenshot
 
 _DESCRIBED = ("activity", "task_activity")
 CORRECTED = "human_feedback"

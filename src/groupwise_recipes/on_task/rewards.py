@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Completion, Example, Score
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.inference.model import Model
 from groupwise.inference.settings import open_model
 from groupwise.judges import LogitJudge, Question, ReplyCache, Verdict, load_prompt

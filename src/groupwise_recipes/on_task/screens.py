@@ -20,17 +20,22 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import write_examples
-from groupwise.data.joining import drop_near, join_near_duplicates
-from groupwise.data.pairs import Pair, make_pairs
-from groupwise.data.perceptual import Sight
-from groupwise.data.screenshots import LoadedScreens, Screenshot, load_screenshots, read_screen
-from groupwise.data.splits import drop_shared, split_by_fold, split_by_session
+from groupwise.data.examples import DropLog, write_examples
+from groupwise.data.near import Sight, drop_near, join_near_duplicates
+from groupwise.data.splits import drop_shared
 from groupwise.serving import Request
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.config import DRAWN, OnTaskConfig, OnTaskData
+from groupwise_recipes.on_task.pairs import Pair, make_pairs
 from groupwise_recipes.on_task.prompt import make_pair_example
+from groupwise_recipes.on_task.screenshots import (
+    LoadedScreens,
+    Screenshot,
+    load_screenshots,
+    read_screen,
+    split_by_fold,
+    split_by_session,
+)
 from groupwise_recipes.on_task.words import add_words, open_words, write_reader
 
 

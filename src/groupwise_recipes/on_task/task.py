@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from groupwise.core import Example, Finding, Message, digest_json, report_places
-from groupwise.data.drops import DropLog
-from groupwise.data.ocr import check_ocr, describe_ocr
-from groupwise.data.screenshots import PICTURE_COLUMNS, digest_screenshots
+from groupwise.data.examples import DropLog
+from groupwise.data.rows import PICTURE_COLUMNS
 from groupwise.flow.task import Ask, Estimate, Part, Task
 from groupwise.judges import Judge
 from groupwise.pipeline import StepContext, digest_models
@@ -16,6 +15,7 @@ from groupwise.serving import Request
 from groupwise_recipes.on_task.agreement import list_agreements
 from groupwise_recipes.on_task.config import BOOTSTRAP, OnTaskConfig
 from groupwise_recipes.on_task.estimate import estimate_run
+from groupwise_recipes.on_task.ocr import check_ocr, describe_ocr
 from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_label_rows, make_warmup_rows
 from groupwise_recipes.on_task.rewards import (
     Judges,
@@ -33,6 +33,7 @@ from groupwise_recipes.on_task.screens import (
     read_warmup,
     show_warmup,
 )
+from groupwise_recipes.on_task.screenshots import digest_screenshots
 from groupwise_recipes.on_task.temporal import describe_flips
 from groupwise_recipes.on_task.verified import VISUAL_VERIFIER, open_verifier, predict_verified
 from groupwise_recipes.on_task.words import check_reader, describe_reader
@@ -46,9 +47,7 @@ if TYPE_CHECKING:
 
 _OWN = "groupwise_recipes.on_task"
 _PARSER = "groupwise.rewards.labels groupwise.rewards.parser"
-_VERIFIER = (
-    f"groupwise.data.ocr {_OWN}.verified {_OWN}.verifier {_OWN}.vocabulary {_OWN}.vocabularies"
-)
+_VERIFIER = f"{_OWN}.ocr {_OWN}.verified {_OWN}.verifier {_OWN}.vocabulary {_OWN}.vocabularies"
 
 
 class OnTask(Task[OnTaskConfig]):
@@ -56,7 +55,7 @@ class OnTask(Task[OnTaskConfig]):
 
     config_type = OnTaskConfig
     parts: ClassVar = {
-        "data": Part("data answer prompt", f"groupwise.data.ocr {_OWN}.words"),
+        "data": Part("data answer prompt", f"{_OWN}.ocr {_OWN}.words"),
         "audit": Part("data.warmup_share"),
         "parser": Part("answer", _PARSER),
         "warmup": Part(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from groupwise.core import write_jsonl
-from groupwise.data.near_texts import find_near_texts
+from groupwise.data.splits import find_near_texts
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy, group_by_policy
 from groupwise.evaluation.report.page import Section, Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_share

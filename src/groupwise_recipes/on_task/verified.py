@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from groupwise.core import Completion, Example, Picture, Score
-from groupwise.data.ocr import TextReader
 from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.judges import ReplyCache
 from groupwise.rewards import LabelParser, RewardKind
 from groupwise_recipes.on_task.config import VisualVerifierSettings
+from groupwise_recipes.on_task.ocr import TextReader
 from groupwise_recipes.on_task.verifier import VisualVerifier
 
 VISUAL_VERIFIER = RunPolicy(

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, RunError, read_json, write_json
-from groupwise.data.ocr import TextReader, describe_ocr
-from groupwise.data.screenshots import LoadedScreens, Screenshot
 from groupwise.judges import ReplyCache
 from groupwise_recipes.on_task.config import READABLE_PIXELS, OnTaskConfig, ScreenWordsSettings
+from groupwise_recipes.on_task.ocr import TextReader, describe_ocr
+from groupwise_recipes.on_task.screenshots import LoadedScreens, Screenshot
 from groupwise_recipes.on_task.verifier import TITLE_SHARE
 
 FILE = "words.json"

@@ -16,9 +16,8 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.tables.loading import LoadedTable, load_labelled, load_table
+from groupwise.data.examples import DropLog, read_examples, write_examples
+from groupwise.data.tables import LoadedTable, load_labelled, load_table
 from groupwise.rewards import Parser
 from groupwise.training.settings import RowsOfEpoch, SftRow
 from groupwise_recipes.task.config import TaskConfig, is_whole

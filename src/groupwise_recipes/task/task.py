@@ -8,10 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Completion, Example, Finding, Message, drop_folders
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples
-from groupwise.data.tables.asked import ask_about_row
-from groupwise.data.tables.loading import digest_table
+from groupwise.data.examples import DropLog, read_examples
+from groupwise.data.rows import ask_about_row
+from groupwise.data.tables import digest_table
 from groupwise.flow.stages import ASKED, LOOKS, Stage
 from groupwise.flow.task import Estimate, Part, PartName, Splits, Task
 from groupwise.pipeline import StepContext, digest_models
@@ -43,6 +42,7 @@ if TYPE_CHECKING:  # a dry run waits for none of these
     from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.task"
+_TABLES = " ".join(f"groupwise.data.{name}" for name in ("columns", "files", "rows", "tables"))
 _REWARDS = f"groupwise.rewards groupwise.judges {_OWN}.rewards {_OWN}.judging"
 
 
@@ -52,7 +52,7 @@ class OwnTask(Task[TaskConfig]):
     config_type = TaskConfig
     reads_prompting: ClassVar = True
     parts: ClassVar = {
-        "data": Part("data answer", f"groupwise.data.tables {_OWN}.rows"),
+        "data": Part("data answer", f"{_TABLES} {_OWN}.rows"),
         "parser": Part("answer", "groupwise.rewards"),
         "measures": Part("answer measures data.columns.answer", f"{_OWN}.measuring"),
         "rewards": Part("answer rewards grpo.max_new_tokens", _REWARDS),

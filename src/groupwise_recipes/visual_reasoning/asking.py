@@ -15,9 +15,8 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import write_examples
-from groupwise.data.tables.templates import fill_template
+from groupwise.data.columns import fill_template
+from groupwise.data.examples import DropLog, write_examples
 from groupwise.rewards import BoxParser
 from groupwise_recipes.visual_reasoning.bias import BIAS_NAME, describe_bias, mark_sides
 from groupwise_recipes.visual_reasoning.boxes import Size

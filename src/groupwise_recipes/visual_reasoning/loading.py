@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from groupwise.core import DataError, Finding, derive_seed, digest_file, digest_json
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.flow.preview import estimate_picture
 from groupwise.flow.task import Estimate
 from groupwise_recipes.visual_reasoning.boxes import Size

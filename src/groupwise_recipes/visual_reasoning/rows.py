@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from groupwise.core import DataError, parse_value, read_jsonl, write_jsonl
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.rewards import Box
 
 Split = Literal["train", "validation", "test"]

@@ -7,8 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar
 
 from groupwise.core import Example, Finding, Message, read_json, write_json
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import DropLog, read_examples
 from groupwise.flow.stages import Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Estimate, Part, Task
 from groupwise.pipeline import Preview, StepContext, digest_models

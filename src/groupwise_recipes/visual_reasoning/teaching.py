@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.core import DataError, Example, Finding, Message, make_example
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.models.tiny_vision import SeenPicture
 from groupwise.rewards import Box
 from groupwise.training.settings import SftRow

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from groupwise.core import ConfigError, DataError, Example, derive_seed, write_json
-from groupwise.data.example_files import write_examples
+from groupwise.data.examples import write_examples
 from groupwise.training.settings import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.teaching import read_warmup

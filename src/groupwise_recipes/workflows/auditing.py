@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from groupwise.core import Example
-from groupwise.data.example_files import read_examples
-from groupwise.data.problems import Problem
+from groupwise.data.examples import read_examples
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.rewards import RewardCase, RewardSet
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig

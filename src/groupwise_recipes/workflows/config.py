@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
-from groupwise.data.tables.templates import find_place_problem
+from groupwise.data.columns import find_place_problem
 from groupwise.flow.settings import DataSettings, FlowConfig
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ModelSource, RetrySettings

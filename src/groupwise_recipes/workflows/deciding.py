@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from groupwise.core import Completion, Example, Message, Score, make_example
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     ChoiceParser,

@@ -15,7 +15,7 @@ from groupwise.core import (
     dump_config,
     make_example,
 )
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.model import (
     Model,
     RequestError,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, DataError, Example, dump_config, load_config
-from groupwise.data.problems import Problem, letter_options
+from groupwise.data.problem_sets import Problem, letter_options
 from groupwise.flow.prediction import PolicyPredictor
 from groupwise.flow.task import Task
 from groupwise.inference.model import Usage

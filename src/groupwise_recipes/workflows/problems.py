@@ -19,10 +19,10 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples, write_examples
-from groupwise.data.problems import Problem, read_problems
-from groupwise.data.tables.templates import fill_template
+from groupwise.data.columns import fill_template
+from groupwise.data.examples import DropLog, read_examples, write_examples
+from groupwise.data.problem_sets import Problem
+from groupwise.data.problems import read_problems
 from groupwise.training.settings import SftRow
 from groupwise_recipes.workflows.config import WarmupSettings, WorkflowsConfig
 from groupwise_recipes.workflows.forms import draw_form

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from groupwise.core import ConfigError, Example
-from groupwise.data.tables.templates import find_place_problem
+from groupwise.data.columns import find_place_problem
 from groupwise_recipes.workflows.config import PLACES
 from groupwise_recipes.workflows.scoring import read_problem
 

@@ -20,7 +20,7 @@ from groupwise.core import (
     write_json,
     write_text,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.flow.asking import ask_policy, make_ask, open_policy, predict_each
 from groupwise.flow.task import Ask, Task

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from groupwise.core import read_json, write_json
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.evaluation.predictions import RunPolicy
 from groupwise.pipeline import StepContext
 from groupwise_recipes.workflows.deciding import extract_answer

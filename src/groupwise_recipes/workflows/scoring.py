@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groupwise.core import Example, load_config
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.operators import signatures

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.data.tables.templates import find_place_problem
+from groupwise.data.columns import find_place_problem
 from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.page import Cell, Section, Table
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases

@@ -16,8 +16,7 @@ from groupwise.core import (
     dump_config,
     load_config,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import DropLog, read_examples
 from groupwise.data.problems import ProblemSource, load_problems
 from groupwise.flow.stages import ASKED, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Estimate, Part, Task

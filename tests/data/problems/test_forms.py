@@ -10,17 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import ConfigError, DataError, load_config
-from groupwise.data.problems import (
+from groupwise.data.problem_sets import (
     PUBLISHED_SETS,
-    LoadedProblems,
     Problem,
-    ProblemSource,
-    fetch_problems,
-    load_problems,
+    find_boxed,
+    letter_options,
+    list_examples,
 )
-from groupwise.data.problems.choices import letter_options
-from groupwise.data.problems.code import list_examples
-from groupwise.data.problems.maths import find_boxed
+from groupwise.data.problems import LoadedProblems, ProblemSource, fetch_problems, load_problems
 
 
 def load(folder: Path, name: Any, files: dict[str, Any], **settings: Any) -> LoadedProblems:

@@ -13,13 +13,12 @@ from real_data import find_real
 from sandbox_host import needs_bubblewrap
 
 from groupwise.core import DataError
-from groupwise.data.drops import DropLog
-from groupwise.data.near_texts import find_near_texts
+from groupwise.data.examples import DropLog
+from groupwise.data.problem_sets import Problem
 from groupwise.data.problems import (
     LoadedProblems,
     MixedProblems,
     MixSettings,
-    Problem,
     ProblemSource,
     load_problems,
     mix_problems,
@@ -27,6 +26,7 @@ from groupwise.data.problems import (
     report_test_parts,
     write_mix,
 )
+from groupwise.data.splits import find_near_texts
 from groupwise.sandbox import Limits, ProgramTests, run_python
 
 WORDS = ("red", "blue", "tall", "old", "new", "cold", "fast", "small", "round", "heavy")

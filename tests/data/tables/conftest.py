@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from groupwise.core import load_config
-from groupwise.data.tables.loading import LoadedTable, load_table
-from groupwise.data.tables.settings import TableSettings
+from groupwise.data.columns import TableSettings
+from groupwise.data.tables import LoadedTable, load_table
 
 Rows = Sequence[Mapping[str, Any]]
 SHARES = {"train": 0.5, "validation": 0.25, "test": 0.25}

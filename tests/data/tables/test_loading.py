@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groupwise.core import DataError, Message, load_config
-from groupwise.data.drops import DropLog
+from groupwise.data.columns import TableSettings
+from groupwise.data.examples import DropLog
+from groupwise.data.files import read_table_rows
 from groupwise.data.splits import KEEPING_ORDER
-from groupwise.data.tables.files import read_table_rows
-from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
-from groupwise.data.tables.settings import TableSettings
+from groupwise.data.tables import LoadedTable, digest_table, load_table
 
 Load = Callable[..., LoadedTable]
 Write = Callable[..., Path]

@@ -5,7 +5,7 @@ import pytest
 from asked_rows import count
 from real_data import find_real
 
-from groupwise.data.tables.loading import LoadedTable
+from groupwise.data.tables import LoadedTable
 
 Load = Callable[..., LoadedTable]
 

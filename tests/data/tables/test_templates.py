@@ -18,11 +18,16 @@ from groupwise.core import (
     dump_config,
     load_config,
 )
+from groupwise.data.columns import (
+    FillError,
+    TableSettings,
+    check_template,
+    fill_template,
+    list_columns,
+)
+from groupwise.data.rows import ask_about_row, read_asked_rows
 from groupwise.data.splits import NearDuplicates
-from groupwise.data.tables.asked import ask_about_row, read_asked_rows
-from groupwise.data.tables.loading import LoadedTable, digest_table, load_table
-from groupwise.data.tables.settings import TableSettings
-from groupwise.data.tables.templates import FillError, check_template, fill_template, list_columns
+from groupwise.data.tables import LoadedTable, digest_table, load_table
 
 
 def test_columns_of_any_name_fill_a_template():

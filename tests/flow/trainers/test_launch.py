@@ -13,7 +13,7 @@ from small_task import LORA, SmallConfig
 
 import groupwise_recipes
 from groupwise.core import Completion, ConfigError, dump_config, load_config
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.trainers import export_for_trainer
 from groupwise.pipeline import find_config, find_recipe

@@ -30,7 +30,7 @@ from groupwise.core import (
     open_picture,
     read_picture,
 )
-from groupwise.data.example_files import read_examples, write_examples
+from groupwise.data.examples import read_examples, write_examples
 from groupwise.flow.finished import open_run
 from groupwise.flow.trainers import (
     copy_pictures,

@@ -23,8 +23,7 @@ from groupwise.core import (
     read_picture,
     write_jsonl,
 )
-from groupwise.data.drops import DropLog
-from groupwise.data.screenshots import load_screenshots
+from groupwise.data.examples import DropLog
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow import training
 from groupwise.inference.model import LabelShares, RequestError
@@ -40,6 +39,7 @@ from groupwise_recipes.on_task.bootstrap.scenarios import (
 from groupwise_recipes.on_task.bootstrap.shards import read_samples
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.screens import prepare_screens
+from groupwise_recipes.on_task.screenshots import load_screenshots
 from groupwise_recipes.on_task.task import TASK
 
 TABLES = read_tables(__file__)

@@ -25,7 +25,6 @@ from groupwise.core import (
     make_example,
     read_json,
 )
-from groupwise.data.few_shot import PUBLISHED_VQA, FewShotForm
 from groupwise.inference.model import Reply, RequestError, Sampling
 from groupwise.inference.settings import ServerSettings
 from groupwise.inference.stream import ServerStream, StreamSettings
@@ -57,6 +56,7 @@ from groupwise_recipes.demo_selection.recording import (
     draw_lists,
     record_candidates,
 )
+from groupwise_recipes.demo_selection.vqa import PUBLISHED_VQA, FewShotForm
 
 TABLES = read_tables(__file__)
 TINY = AnswererSettings(

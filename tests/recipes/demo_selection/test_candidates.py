@@ -10,7 +10,7 @@ from recorded_lists import POOL, make_entry, make_list, make_pointer, make_query
 from torch.nn.functional import normalize
 
 from groupwise.core import DataError, RewardError, read_json, write_json
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise_recipes.demo_selection.candidate_audit import (
     CandidateLimits,
     audit_candidates,

@@ -26,7 +26,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow.running import run as run_task
 from groupwise_recipes.demo_selection import list_stages

@@ -14,8 +14,8 @@ from tables import read_tables
 from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 
 from groupwise.core import ConfigError, DataError, read_json, read_jsonl, write_text
-from groupwise.data import joining
-from groupwise.data.example_files import write_examples
+from groupwise.data import near
+from groupwise.data.examples import write_examples
 from groupwise.flow import training
 from groupwise.pipeline import StepContext
 from groupwise_drawn.cabinets import CABINET_MISSIONS
@@ -112,7 +112,7 @@ def test_groups_with_photos_that_look_alike_are_apart_from_the_test(root, tmp_pa
     photos[5].write_bytes(photos[5].read_bytes()[:200])
     # So few groups could not be joined at all.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "MAX_JOINED_SHARE", 0.2)
+        patch.setattr(near, "MAX_JOINED_SHARE", 0.2)
         prepare_groups(load(root, f"data.near_duplicates={action}"), tmp_path / "prepare")
     side = {row["group_id"]: row["split"] for row in read_jsonl(tmp_path / "prepare/groups.jsonl")}
     first, last = photos[0].parent.name, photos[-1].parent.name

@@ -24,7 +24,7 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow.asking import open_policy

@@ -25,13 +25,13 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data.screenshots import load_screenshots
 from groupwise.flow.asking import draw_items
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.config import LABELS
 from groupwise_recipes.on_task.prompt import make_warmup_rows
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import make_rewards
+from groupwise_recipes.on_task.screenshots import load_screenshots
 
 TABLES = read_tables(__file__)
 
@@ -156,7 +156,7 @@ def test_drawn_screens_join_real_ones_only_if_asked_for_and_the_only_source_is_t
 
 
 def test_a_dry_run_with_words_reads_no_screen_and_counts_as_many_others(root, monkeypatch):
-    monkeypatch.setattr("groupwise.data.ocr.TextReader.read", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("groupwise_recipes.on_task.ocr.TextReader.read", lambda *_, **__: 1 / 0)
     found = preview_real(root, config="screenagent-words")
     assert found.problems == []
     assert "up to 80 characters; a dry run reads none" in dict(found.facts)["words on screens"]

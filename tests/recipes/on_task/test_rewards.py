@@ -23,7 +23,7 @@ from groupwise.core import (
     make_example,
     read_picture,
 )
-from groupwise.data.example_files import write_examples
+from groupwise.data.examples import write_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.inference.model import LabelShares, RequestError
 from groupwise.pipeline import find_config, list_configs
@@ -372,7 +372,7 @@ def test_the_verifier_alone_is_a_baseline_for_which_undecided_is_no_answer():
     "setting", ["rewards.visual_verifier=0.2", "visual_verifier.is_baseline=true"]
 )
 def test_without_the_extra_a_run_that_needs_it_does_not_start(tmp_path, monkeypatch, setting):
-    monkeypatch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
+    monkeypatch.setattr("groupwise_recipes.on_task.ocr.find_spec", lambda name: None)
     recipe.plan(read_config("on_task", "demo"), tmp_path)
     with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
         recipe.plan(read_config("on_task", "demo", setting, READABLE), tmp_path)

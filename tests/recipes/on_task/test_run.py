@@ -25,7 +25,7 @@ from groupwise.core import (
     read_picture,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import METRIC_VERSIONS, read_metrics
 from groupwise.evaluation.predictions import digest_items, read_policies, read_predictions

@@ -26,18 +26,18 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
-from groupwise.data.pairs import Pair
-from groupwise.data.screenshots import load_screenshots
-from groupwise.data.tables.templates import FillError
+from groupwise.data.columns import FillError
+from groupwise.data.examples import read_examples
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.pipeline import StepContext
 from groupwise.pipeline.reward_audit import plan_steps
 from groupwise.serving import Request
 from groupwise_drawn.desktops.sets import write_desktops
+from groupwise_recipes.on_task.pairs import Pair
 from groupwise_recipes.on_task.prompt import SCREEN_WORDS, make_pair_example
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.screens import prepare_screens, read_labelled_screens, read_warmup
+from groupwise_recipes.on_task.screenshots import load_screenshots
 from groupwise_recipes.on_task.task import TASK
 from groupwise_recipes.on_task.vocabulary import (
     TermFinder,
@@ -318,7 +318,7 @@ def test_another_engine_reads_again_and_without_one_a_run_does_not_start(
         return read_keys(plan_steps(recipe, load_words(root), tmp_path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("groupwise.data.ocr.find_spec", lambda name: None)
+        patch.setattr("groupwise_recipes.on_task.ocr.find_spec", lambda name: None)
         with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ocr\]'"):
             read()
     monkeypatch.setattr("groupwise_recipes.on_task.task.check_ocr", lambda: None)

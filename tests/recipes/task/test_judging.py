@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault, say
 from PIL import Image
 from plan_keys import list_changed, read_keys
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import (
@@ -32,7 +32,7 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import PairedComparison, read_metrics
 from groupwise.evaluation.predictions import read_as, read_policies, read_predictions
 from groupwise.evaluation.results import read_headline

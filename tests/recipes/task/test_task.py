@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from asked_rows import ASKED, ask_many
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault, say
 from plan_keys import list_changed, list_done, read_keys
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES
 from run_folders import VARIED, list_confounding, make_run
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import (
@@ -28,7 +28,7 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow.preparing import run_prepare

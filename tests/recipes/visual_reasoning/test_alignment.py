@@ -21,7 +21,7 @@ from groupwise.core import (
     Score,
     read_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy
 from groupwise.inference.model import Sampling

@@ -26,7 +26,7 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import BoxParser

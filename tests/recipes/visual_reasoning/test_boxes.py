@@ -25,7 +25,7 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.models.base_model import open_image_processor
 from groupwise.models.processor import PictureProcessor
 from groupwise.models.prompts import count_picture_tokens

@@ -20,7 +20,7 @@ from groupwise.core import (
     read_json,
     write_json,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.models.base_model import find_weights
 from groupwise.models.tiny import write_tiny_policy

@@ -18,7 +18,7 @@ from recipe_runs import RecipeJob
 from statement_sets import draw_two, make_row, write_rel3d, write_spatialsense, write_vsr
 
 from groupwise.core import open_picture, read_json, write_jsonl
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy, read_policies, read_predictions
 from groupwise.evaluation.report.page import Table

@@ -8,7 +8,7 @@ from tables import read_tables
 from workflow_problems import PROBLEMS
 
 from groupwise.core import dump_config, write_jsonl
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.pipeline import find_recipe
 from groupwise.rewards import ChoiceParser, NumberParser

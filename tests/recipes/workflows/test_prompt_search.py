@@ -16,7 +16,7 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.inference.server import ServerModel
 from groupwise.inference.settings import RetrySettings, ServerSettings, open_model
 from groupwise.pipeline import find_recipe

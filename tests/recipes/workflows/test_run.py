@@ -24,7 +24,7 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.data.example_files import read_examples
+from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.evaluation.report.page import read_sections
 from groupwise.inference.settings import RetrySettings

@@ -14,7 +14,7 @@ from groupwise.core import (
     read_picture,
     store_picture,
 )
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise_recipes.on_task.bootstrap.shards import list_shards, read_samples
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}

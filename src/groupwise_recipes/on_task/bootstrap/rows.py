@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.judges import NoVerdict, Verdict

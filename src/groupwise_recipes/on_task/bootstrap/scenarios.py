@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import DataError, derive_seed
-from groupwise.data.drops import DropLog
-from groupwise.data.pairs import Pair, make_pairs
-from groupwise.data.screenshots import Screenshot, read_screen
+from groupwise.data.examples import DropLog
 from groupwise_drawn.desktops.tasks import write_task
+from groupwise_recipes.on_task.pairs import Pair, make_pairs
+from groupwise_recipes.on_task.screenshots import Screenshot, read_screen
 from groupwise_recipes.on_task.vocabulary import TermFinder, load_vocabularies
 
 MAX_CHARACTERS = 400

@@ -13,7 +13,7 @@ from groupwise.core import (
     write_jsonl,
     write_text,
 )
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise.judges import Question, judge_all
 from groupwise.pipeline import Planner, Preview, Step, StepContext, digest_models
 from groupwise.rewards import LabelParser

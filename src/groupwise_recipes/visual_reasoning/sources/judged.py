@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter
 
 from groupwise.core import read_json
-from groupwise.data.drops import DropLog
+from groupwise.data.examples import DropLog
 from groupwise_recipes.visual_reasoning.rows import LoadedRows, Reasoning, RowError
 from groupwise_recipes.visual_reasoning.sources.records import read_record
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from groupwise.core import DataError, digest_file, parse_value
-from groupwise.data.tables.asked import AskedRow, read_asked_rows
+from groupwise.data.rows import AskedRow, read_asked_rows
 from groupwise_recipes.visual_reasoning.rows import LoadedRows, RowError, VisualRow, collect_rows
 from groupwise_recipes.visual_reasoning.sources.records import find_picture
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import digest_json
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise_recipes.workflows.executor_stub.abilities import Abilities, find_kind
 from groupwise_recipes.workflows.executor_stub.truths import (
     NUM_WRONG,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from groupwise.core import ServingError
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise_recipes.workflows.executor_stub.abilities import Abilities
 from groupwise_recipes.workflows.executor_stub.model import StubModel
 

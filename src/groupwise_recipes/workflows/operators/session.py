@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from groupwise.data.problems import Problem
+from groupwise.data.problem_sets import Problem
 from groupwise.sandbox import ProgramTests, Result
 from groupwise_recipes.workflows.operators.results import UnreadableError, read_reply
 

@@ -1,1 +1,0 @@
-"""Tables: a user's own rows, from files or the hub, read through a mapping of their columns."""
