@@ -13,9 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx2
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from groupwise.core import ConfigError, Example, Picture
 from groupwise.inference.labels import share_labels
@@ -37,6 +38,7 @@ from groupwise.models.prompts import build_messages
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_SHOWN = 200
 _EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
 
 
@@ -241,7 +243,65 @@ def build_chat_messages(
     return build_messages(example, show=show, write=write)
 
 
-_SHOWN = 200
+def _only(kind: type[Any]) -> BeforeValidator:
+    """Take what is of another kind for an empty one."""
+    return BeforeValidator(lambda value: value if isinstance(value, kind) else kind())
+
+
+def _check_text(text: str) -> str:
+    """Refuse half characters: JSON allows them, and nothing can write them."""
+    text.encode()
+    return text
+
+
+_Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
+_Text = Annotated[str, AfterValidator(_check_text)]
+_Byte = Annotated[int, Field(ge=0, le=255)]
+
+
+class _Schema(BaseModel):
+    """A part of a chat completion; what is not named is not looked at."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Details(_Schema):
+    reasoning_tokens: _Count = 0
+
+
+class _Counts(_Schema):
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
+    completion_tokens_details: Annotated[_Details, _only(dict)] = _Details()
+
+
+class _Token(_Schema):
+    token: _Text
+    logprob: float = Field(le=1e-3)
+    bytes: Annotated[list[_Byte], _only(list)] = []
+
+
+class _Place(_Schema):
+    top_logprobs: Annotated[list[_Token], _only(list)] = []
+
+
+class _LogProbs(_Schema):
+    content: Annotated[list[Any], _only(list)] = []
+
+
+class _Message(_Schema):
+    content: _Text | None = None
+
+
+class _Choice(_Schema):
+    message: _Message
+    finish_reason: _Text
+    logprobs: _LogProbs | None = None
+
+
+class _Body(_Schema):
+    choices: Annotated[list[Any], _only(list)] = []
+    usage: Annotated[_Counts, _only(dict)] = _Counts()
 
 
 def read_reply(body: bytes) -> Reply:
@@ -250,27 +310,30 @@ def read_reply(body: bytes) -> Reply:
     Raises:
         RequestError: ``malformed``, if it is not clearly one with one choice.
     """
-    value = _read_object(body)
-    choices = _as_list(value.get("choices"))
-    if len(choices) != 1:
-        raise _refuse(f"{len(choices)} choices instead of 1")
-    choice = _as_object(choices[0], "a choice")
-    counts, usage = value.get("usage"), Usage(num_calls=1)
-    if isinstance(counts, dict):
-        details = cast("dict[str, Any]", counts).get("completion_tokens_details")
+    usage = Usage(num_calls=1)
+    try:
+        found = _Body.model_validate(json.loads(body))
+        counts = found.usage
+        num_reasoned = counts.completion_tokens_details.reasoning_tokens
         usage = Usage(
-            1,
-            _read_count(counts, "prompt_tokens"),
-            _read_count(counts, "completion_tokens"),
-            reasoning_tokens=_read_count(details, "reasoning_tokens"),
+            1, counts.prompt_tokens, counts.completion_tokens, reasoning_tokens=num_reasoned
         )
-    message = _as_object(choice.get("message"), "a message")
-    text, reason = message.get("content"), choice.get("finish_reason")
-    if text is not None and not _is_text(text):
-        raise _refuse("a content that is no text", usage)
-    if not _is_text(reason):
-        raise _refuse("no finish reason", usage)
-    return Reply(text, reason, _read_first_tokens(choice.get("logprobs")), usage)
+        if len(found.choices) != 1:
+            raise ValueError(f"{len(found.choices)} choices instead of 1")
+        choice = _Choice.model_validate(found.choices[0])
+        places = choice.logprobs.content if choice.logprobs is not None else []
+        listed = _Place.model_validate(places[0]).top_logprobs if places else []
+    except (ValueError, RecursionError) as error:
+        what = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            what = f"{place}: {first['msg'].partition(' or instance of')[0]}".lstrip(": ")
+        what = f"the server's reply is not a chat completion ({what[:_SHOWN]})"
+        raise RequestError("malformed", what, usage=usage) from error
+    tokens = [TokenChance(bytes(t.bytes) or t.token.encode(), t.logprob) for t in listed]
+    tokens.sort(key=lambda token: -token.log_prob)
+    return Reply(choice.message.content, choice.finish_reason, tuple(tokens), usage)
 
 
 def describe_status(
@@ -278,9 +341,9 @@ def describe_status(
 ) -> RequestError:
     """Return the error that a status other than 200 stands for."""
     what = f"the server answered with status {status}: {_find_message(body)}"
-    causes: Mapping[int, RequestCause] = {429: "rate_limit", 408: "timeout"}
-    other: RequestCause = "server_error" if status >= 500 else "refused"
-    cause = causes.get(status, other)
+    cause: RequestCause = "server_error" if status >= 500 else "refused"
+    if status in (408, 429):
+        cause = "timeout" if status == 408 else "rate_limit"
     wait_s = parse_retry_after(retry_after) if cause in ("rate_limit", "server_error") else None
     fix = None
     if extras and cause == "refused":
@@ -309,69 +372,8 @@ def parse_retry_after(value: str | None) -> float | None:
 def _find_message(body: bytes) -> str:
     """Return the message of an error's body, or the beginning of the body."""
     try:
-        error = _read_object(body).get("error")
-        message = _as_object(error, "an error").get("message")
-    except RequestError:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError):
         message = None
     text = message if isinstance(message, str) else body.decode("utf-8", "replace")
     return " ".join(text.split())[:_SHOWN] or "no message"
-
-
-def _read_first_tokens(value: Any) -> tuple[TokenChance, ...]:
-    if value is None:
-        return ()
-    tokens = _as_list(_as_object(value, "log-probabilities").get("content"))
-    listed = _as_list(_as_object(tokens[0], "a token").get("top_logprobs")) if tokens else []
-    found: list[TokenChance] = []
-    for one in listed:
-        token = _as_object(one, "a token")
-        text, log_prob, spelling = token.get("token"), token.get("logprob"), token.get("bytes")
-        if not _is_text(text) or not isinstance(log_prob, int | float) or not log_prob <= 1e-3:
-            raise _refuse("a token without its log-probability")
-        try:
-            given = bytes(cast("list[int]", spelling)) if isinstance(spelling, list) else None
-        except (TypeError, ValueError) as error:
-            raise _refuse("a token whose bytes are none") from error
-        found.append(TokenChance(text.encode() if given is None else given, float(log_prob)))
-    return tuple(sorted(found, key=lambda token: -token.log_prob))
-
-
-def _read_count(counts: Any, name: str) -> int:
-    count = counts.get(name) if isinstance(counts, dict) else None
-    return count if isinstance(count, int) and count >= 0 else 0
-
-
-def _read_object(body: bytes) -> Mapping[str, Any]:
-    try:
-        return _as_object(json.loads(body), "an object")
-    except (ValueError, RecursionError) as error:
-        raise _refuse("no JSON") from error
-
-
-def _as_object(value: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise _refuse(f"something else than {what}")
-    return cast("Mapping[str, Any]", value)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def _is_text(value: Any) -> TypeGuard[str]:
-    """Say whether a value is text that can be written as UTF-8 (JSON allows half characters)."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _refuse(what: str, usage: Usage | None = None) -> RequestError:
-    return RequestError(
-        "malformed",
-        f"the server's reply is not a chat completion ({what})",
-        usage=usage or Usage(num_calls=1),
-    )

@@ -5,43 +5,30 @@ cannot be compared is dropped with a counted reason; a row that is no such row i
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from groupwise.core import DataError, digest_json, read_json, read_jsonl
 from groupwise.data.examples import DropLog
 
 RatedFormat = Literal["llmbar", "jsonl"]
-_PAIR_KEYS = {"question", "answer_a", "answer_b", "preferred"}
-_ANSWER_KEYS = {"question", "answer", "label"}
 _EXTRA_KEYS = {"subset", "cluster", "reference"}
-_LLMBAR_KEYS = {"input", "output_1", "output_2", "label"}
-_SIDES = {1: "a", 2: "b"}
+_PAIR_NAMES, _LLMBAR_NAMES = ("answer_a", "answer_b"), ("output_1", "output_2")
 
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
-    """What people said about one answer, or about two to the same question.
+    """What people said about one answer, or about two to the same question."""
 
-    Attributes:
-        id: digest of question, answers and label.
-        question: what was asked.
-        answers: two answers of a pair (a, b), or the one that has a label.
-        label: of a pair ``a`` or ``b``, the better answer; otherwise the answer's label.
-        subset: part of the data with ``/`` between levels (``Adversarial/Manual``), or "".
-        cluster: items of one cluster are not independent; by default items of one question.
-        reference: a right answer to compare with, or None.
-    """
-
-    id: str
-    question: str
-    answers: tuple[str, ...]
-    label: str
-    subset: str
-    cluster: str
-    reference: str | None = None
+    id: str  # digest of question, answers and label
+    question: str  # what was asked
+    answers: tuple[str, ...]  # two answers of a pair (a, b), or the one that has a label
+    label: str  # of a pair ``a`` or ``b``, the better answer; otherwise the answer's label
+    subset: str  # part of the data with ``/`` between levels (``Adversarial/Manual``), or ""
+    cluster: str  # its items are not independent; by default items of one question
+    reference: str | None = None  # a right answer to compare with, or None
 
     @property
     def is_pair(self) -> bool:
@@ -83,14 +70,19 @@ def load_rated(path: Path, *, source_format: RatedFormat | None = None) -> Rated
             nothing is left.
     """
     form = source_format or ("jsonl" if path.suffix == ".jsonl" else "llmbar")
-    rows = _read_llmbar(path) if form == "llmbar" else _read_rows(path)
     drops, kept = DropLog(), dict[str, RatedItem]()
-    for where, item in rows:
-        reason = "repeated" if item.id in kept else _find_reason(item)
-        if reason is None:
-            kept[item.id] = item
+    for where, item in _read_llmbar(path) if form == "llmbar" else _read_rows(path):
+        answers = [answer.strip() for answer in item.answers]
+        if item.id in kept:
+            drops.add("repeated", where)
+        elif item.is_pair and item.label == "tie":
+            drops.add("people saw no difference", where)
+        elif not all(answers):
+            drops.add("empty answer", where)
+        elif len(set(answers)) < len(answers):
+            drops.add("both answers are the same", where)
         else:
-            drops.add(reason, where)
+            kept[item.id] = item
     items = tuple(kept.values())
     if not items:
         raise DataError(f"{path} has no rated answer that can be used", got=drops.counts or "none")
@@ -107,44 +99,29 @@ def find_rated(name: str) -> Path:
     Raises:
         DataError: if there is neither.
     """
-    path = Path(name)
     shared = os.environ.get("GROUPWISE_DATA")
-    if path.exists():
-        return path
-    if shared and (Path(shared) / name).exists():
-        return Path(shared) / name
+    for path in [Path(name), *([Path(shared) / name] if shared else ())]:
+        if path.exists():
+            return path
     raise DataError(
         f"there is no {name}",
         fix="give a file or folder, or set GROUPWISE_DATA to the folder that the data set is in",
     )
 
 
-def _find_reason(item: RatedItem) -> str | None:
-    """Return why an item cannot be used, or None."""
-    if item.is_pair and item.label == "tie":
-        return "people saw no difference"
-    if not all(answer.strip() for answer in item.answers):
-        return "empty answer"
-    if item.is_pair and item.answers[0].strip() == item.answers[1].strip():
-        return "both answers are the same"
-    return None
-
-
 def _read_rows(path: Path) -> Iterator[tuple[str, RatedItem]]:
     for number, row in enumerate(read_jsonl(path), start=1):
         where = f"{path} row {number}"
         is_pair = "preferred" in row or "answer_a" in row
-        needed = _PAIR_KEYS if is_pair else _ANSWER_KEYS
-        _check_keys(row, needed, where, _EXTRA_KEYS)
-        names = ("answer_a", "answer_b") if is_pair else ("answer",)
-        label: object = row["preferred" if is_pair else "label"]
+        name, answers = ("preferred", _PAIR_NAMES) if is_pair else ("label", ("answer",))
+        question, texts = _read_texts(row, "question", answers, name, where, _EXTRA_KEYS)
+        label: object = row[name]
         if is_pair and label not in ("a", "b", "tie"):
             raise DataError(f"{where}: preferred is wrong", got=repr(label), expected="a, b or tie")
         if not isinstance(label, str | bool | int):
             raise DataError(f"{where}: label is wrong", got=repr(label), expected="a word")
-        text = str(label).lower() if isinstance(label, bool) else str(label)
-        answers = [_read_text(row, name, where) for name in names]
-        yield where, _make_item(_read_text(row, "question", where), answers, text, row)
+        said = str(label).lower() if isinstance(label, bool) else str(label)
+        yield where, _make_item(question, texts, said, row)
 
 
 def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
@@ -152,41 +129,40 @@ def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
     if not files:
         raise DataError(f"{path} has no dataset.json", fix="give LLMBar's folder or a .jsonl file")
     for file in files:
-        subset = file.parent.relative_to(path).as_posix() if path.is_dir() else ""
-        for number, row in enumerate(_read_list(file)):
+        subset = file.parent.relative_to(path).as_posix() if path.is_dir() else "."
+        rows = read_json(file, list)
+        if not all(isinstance(row, dict) for row in rows):
+            raise DataError(f"{file} is not LLMBar's file", expected="a list of objects")
+        for number, row in enumerate(cast("list[dict[str, Any]]", rows)):
             where = f"{file} item {number}"
-            _check_keys(row, _LLMBAR_KEYS, where)
-            side = _SIDES.get(row["label"]) if type(row["label"]) is int else None
-            if side is None:
-                raise DataError(f"{where}: label is wrong", got=row["label"], expected="1 or 2")
-            answers = [_read_text(row, name, where) for name in ("output_1", "output_2")]
+            question, texts = _read_texts(row, "input", _LLMBAR_NAMES, "label", where, set())
+            label = row["label"]
+            if type(label) is not int or label not in (1, 2):
+                raise DataError(f"{where}: label is wrong", got=label, expected="1 or 2")
             extra = {"subset": "" if subset == "." else subset}
-            yield where, _make_item(_read_text(row, "input", where), answers, side, extra)
+            yield where, _make_item(question, texts, "ab"[label - 1], extra)
 
 
-def _read_list(file: Path) -> list[Mapping[str, Any]]:
-    rows = read_json(file, list)
-    if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{file} is not LLMBar's file", expected="a list of objects")
-    return rows
-
-
-def _check_keys(
-    row: Mapping[str, Any], needed: set[str], where: str, allowed: set[str] | None = None
-) -> None:
-    if not needed <= set(row) <= needed | (allowed or set()):
+def _read_texts(
+    row: Mapping[str, Any],
+    question: str,
+    answers: Sequence[str],
+    label: str,
+    where: str,
+    allowed: set[str],
+) -> tuple[str, list[str]]:
+    """Return the question and the answers of a row that has the keys of its form."""
+    needed = {question, label, *answers}
+    if not needed <= set(row) <= needed | allowed:
         raise DataError(
             f"{where} is not a rated answer",
             got=f"the keys {sorted(row)}",
             expected=f"{sorted(needed)}" + (f" and perhaps {sorted(allowed)}" if allowed else ""),
         )
-
-
-def _read_text(row: Mapping[str, Any], name: str, where: str) -> str:
-    value = row[name]
-    if not isinstance(value, str):
-        raise DataError(f"{where}: {name} is not a text", got=repr(value))
-    return value
+    for name in (*answers, question):
+        if not isinstance(row[name], str):
+            raise DataError(f"{where}: {name} is not a text", got=repr(row[name]))
+    return row[question], [row[name] for name in answers]
 
 
 def _make_item(

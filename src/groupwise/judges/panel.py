@@ -54,7 +54,6 @@ class Panel(Versioned):
         self.judges = tuple(judges)
         self.labels = tuple(judges[0].labels)
         self.name = name
-        self.ledger = Ledger(name, StopSettings(max_no_verdict_rate=1.0))
 
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""
@@ -69,11 +68,6 @@ class Panel(Versioned):
         share of all judges.
         """
         results = await asyncio.gather(*(judge.judge(question) for judge in self.judges))
-        result = self._count(results)
-        self.ledger.record(result)
-        return result
-
-    def _count(self, results: Sequence[Verdict | NoVerdict]) -> Verdict | NoVerdict:
         usage = sum((result.usage for result in results), Usage())
         cast = [r for r in results if isinstance(r, Verdict) and not r.is_flipped]
         votes = Counter(verdict.label for verdict in cast)
@@ -134,21 +128,19 @@ class PairwiseJudge(Versioned):
         Raises:
             JudgeError: as the inner judge, or if the question is no pair.
         """
-        both = await asyncio.gather(
+        given, swapped = await asyncio.gather(
             self.inner.judge(question), self.inner.judge(swap_pair(question))
         )
-        result = self._combine(*both)
+        usage = given.usage + swapped.usage
+        if isinstance(given, Verdict) and isinstance(swapped, Verdict):
+            result = self._merge(given, swapped, usage)
+        else:
+            silent = swapped if isinstance(given, Verdict) else given
+            result = replace(silent, judge=self.version, usage=usage)
         self.ledger.record(result)
         return result
 
-    def _combine(
-        self, given: Verdict | NoVerdict, swapped: Verdict | NoVerdict
-    ) -> Verdict | NoVerdict:
-        usage = given.usage + swapped.usage
-        if isinstance(given, NoVerdict):
-            return replace(given, judge=self.version, usage=usage)
-        if isinstance(swapped, NoVerdict):
-            return replace(swapped, judge=self.version, usage=usage)
+    def _merge(self, given: Verdict, swapped: Verdict, usage: Usage) -> Verdict:
         one = {label: given.probabilities.get(label, 0.0) for label in self.labels}
         other = {label: swapped.probabilities.get(_SWAPPED[label], 0.0) for label in self.labels}
         means = {label: min(1.0, (one[label] + other[label]) / 2) for label in self.labels}
