@@ -5,10 +5,10 @@ cannot be compared is dropped with a counted reason; a row that is no such row i
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from groupwise.core import DataError, digest_json, read_json, read_jsonl
 from groupwise.data.examples import DropLog
@@ -83,14 +83,19 @@ def load_rated(path: Path, *, source_format: RatedFormat | None = None) -> Rated
             nothing is left.
     """
     form = source_format or ("jsonl" if path.suffix == ".jsonl" else "llmbar")
-    rows = _read_llmbar(path) if form == "llmbar" else _read_rows(path)
     drops, kept = DropLog(), dict[str, RatedItem]()
-    for where, item in rows:
-        reason = "repeated" if item.id in kept else _find_reason(item)
-        if reason is None:
-            kept[item.id] = item
+    for where, item in _read_llmbar(path) if form == "llmbar" else _read_rows(path):
+        texts = [answer.strip() for answer in item.answers]
+        if item.id in kept:
+            drops.add("repeated", where)
+        elif item.is_pair and item.label == "tie":
+            drops.add("people saw no difference", where)
+        elif not all(texts):
+            drops.add("empty answer", where)
+        elif item.is_pair and texts[0] == texts[1]:
+            drops.add("both answers are the same", where)
         else:
-            drops.add(reason, where)
+            kept[item.id] = item
     items = tuple(kept.values())
     if not items:
         raise DataError(f"{path} has no rated answer that can be used", got=drops.counts or "none")
@@ -119,32 +124,19 @@ def find_rated(name: str) -> Path:
     )
 
 
-def _find_reason(item: RatedItem) -> str | None:
-    """Return why an item cannot be used, or None."""
-    if item.is_pair and item.label == "tie":
-        return "people saw no difference"
-    if not all(answer.strip() for answer in item.answers):
-        return "empty answer"
-    if item.is_pair and item.answers[0].strip() == item.answers[1].strip():
-        return "both answers are the same"
-    return None
-
-
 def _read_rows(path: Path) -> Iterator[tuple[str, RatedItem]]:
     for number, row in enumerate(read_jsonl(path), start=1):
         where = f"{path} row {number}"
         is_pair = "preferred" in row or "answer_a" in row
-        needed = _PAIR_KEYS if is_pair else _ANSWER_KEYS
-        _check_keys(row, needed, where, _EXTRA_KEYS)
-        names = ("answer_a", "answer_b") if is_pair else ("answer",)
+        _check_keys(row, _PAIR_KEYS if is_pair else _ANSWER_KEYS, where, _EXTRA_KEYS)
         label: object = row["preferred" if is_pair else "label"]
         if is_pair and label not in ("a", "b", "tie"):
             raise DataError(f"{where}: preferred is wrong", got=repr(label), expected="a, b or tie")
         if not isinstance(label, str | bool | int):
             raise DataError(f"{where}: label is wrong", got=repr(label), expected="a word")
         text = str(label).lower() if isinstance(label, bool) else str(label)
-        answers = [_read_text(row, name, where) for name in names]
-        yield where, _make_item(_read_text(row, "question", where), answers, text, row)
+        names = ("question", "answer_a", "answer_b") if is_pair else ("question", "answer")
+        yield where, _make_item(row, names, text, where, row)
 
 
 def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
@@ -152,23 +144,18 @@ def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
     if not files:
         raise DataError(f"{path} has no dataset.json", fix="give LLMBar's folder or a .jsonl file")
     for file in files:
-        subset = file.parent.relative_to(path).as_posix() if path.is_dir() else ""
-        for number, row in enumerate(_read_list(file)):
+        subset = file.parent.relative_to(path).as_posix() if path.is_dir() else "."
+        rows = read_json(file, list)
+        if not all(isinstance(row, dict) for row in rows):
+            raise DataError(f"{file} is not LLMBar's file", expected="a list of objects")
+        for number, row in enumerate(cast("list[dict[str, Any]]", rows)):
             where = f"{file} item {number}"
             _check_keys(row, _LLMBAR_KEYS, where)
             side = _SIDES.get(row["label"]) if type(row["label"]) is int else None
             if side is None:
                 raise DataError(f"{where}: label is wrong", got=row["label"], expected="1 or 2")
-            answers = [_read_text(row, name, where) for name in ("output_1", "output_2")]
             extra = {"subset": "" if subset == "." else subset}
-            yield where, _make_item(_read_text(row, "input", where), answers, side, extra)
-
-
-def _read_list(file: Path) -> list[Mapping[str, Any]]:
-    rows = read_json(file, list)
-    if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{file} is not LLMBar's file", expected="a list of objects")
-    return rows
+            yield where, _make_item(row, ("input", "output_1", "output_2"), side, where, extra)
 
 
 def _check_keys(
@@ -182,16 +169,18 @@ def _check_keys(
         )
 
 
-def _read_text(row: Mapping[str, Any], name: str, where: str) -> str:
-    value = row[name]
-    if not isinstance(value, str):
-        raise DataError(f"{where}: {name} is not a text", got=repr(value))
-    return value
-
-
 def _make_item(
-    question: str, answers: list[str], label: str, extra: Mapping[str, Any]
+    row: Mapping[str, Any],
+    names: Sequence[str],
+    label: str,
+    where: str,
+    extra: Mapping[str, Any],
 ) -> RatedItem:
+    """Return the item of a row: the first of the named columns asks, the others answer."""
+    for name in (*names[1:], names[0]):
+        if not isinstance(row[name], str):
+            raise DataError(f"{where}: {name} is not a text", got=repr(row[name]))
+    question, *answers = (row[name] for name in names)
     reference = None if extra.get("reference") is None else str(extra["reference"])
     return RatedItem(
         id=digest_json([question, answers, label, reference]),
