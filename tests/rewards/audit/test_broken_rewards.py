@@ -82,6 +82,12 @@ def test_a_label_looked_for_anywhere(case, find, name: str, shown: str):
     assert shown in found[name]
 
 
+def test_the_first_of_several_labels(case, find):
+    """In one of both orders alone, which the metric calls invalid."""
+    found = find(case, rewards=lambda e, c: pay(c.text.startswith(e.label)))
+    assert "on-task off-task" in found["reward/pays-label-stuffing"]
+
+
 def test_a_metric_that_looks_anywhere_too_hides_nothing(case, find):
     found = find(
         case,
