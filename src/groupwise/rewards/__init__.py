@@ -3,10 +3,7 @@
 Rewards, metrics and reports all read a completion through the answer parser of their run.
 """
 
-from typing import Annotated
-
-from pydantic import Field
-
+from groupwise.rewards.answer_settings import AnswerSettings
 from groupwise.rewards.audit import (
     ASKED_ONCE,
     JudgeSeat,
@@ -49,19 +46,6 @@ from groupwise.rewards.text import (
     normalize_vqa_answer,
     split_tokens,
 )
-
-AnswerSettings = Annotated[
-    LabelParser
-    | ChoiceParser
-    | NumberParser
-    | MathParser
-    | TextParser
-    | JsonParser
-    | CodeParser
-    | BoxParser,
-    Field(discriminator="kind"),
-]
-"""A parser that a config can choose: ``{kind: labels, labels: [合格, 不合格]}`` and the like."""
 
 __all__ = [
     "ASKED_ONCE",
