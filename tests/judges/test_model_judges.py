@@ -241,11 +241,7 @@ def test_a_picture_is_known_by_its_content(server, engine, quick, tmp_path, pict
         shown.write_bytes(path.read_bytes())
         return decide(judge, Question({"question": "?"}, (read_picture(shown),)))
 
-    assert [look(path).is_cached for path in (paths[0], paths[1], paths[0])] == [
-        False,
-        False,
-        True,
-    ]
+    assert [look(path).is_cached for path in (paths[0], paths[1], paths[0])] == [False, False, True]
     moved = Question({"question": "?"}, (read_picture(paths[1]),))
     assert decide(judge, moved).is_cached
     assert len(server.asked) == 4

@@ -221,11 +221,7 @@ class ServerStream:
     """
 
     def __init__(
-        self,
-        settings: ServerSettings,
-        *,
-        max_pixels: int | None = None,
-        model: Model | None = None,
+        self, settings: ServerSettings, *, max_pixels: int | None = None, model: Model | None = None
     ) -> None:
         from groupwise.inference.server import ServerModel
 

@@ -49,13 +49,7 @@ from groupwise.judge_calibration.verdicts import (
     list_askings,
     write_verdicts,
 )
-from groupwise.judges import (
-    GenerativeJudge,
-    JudgeConfig,
-    LogitJudge,
-    ReplyCache,
-    build_judge,
-)
+from groupwise.judges import GenerativeJudge, JudgeConfig, LogitJudge, ReplyCache, build_judge
 from groupwise.judges.model import OPTIONS
 
 RECIPE = "judge calibrate"
@@ -170,10 +164,7 @@ def calibrate_judge(
         paths = [out / "cache" / f"replies-{number}.sqlite" for number in numbers]
         judges = [
             build_judge(
-                config,
-                model,
-                are_pairs=rated.are_pairs,
-                cache=ReplyCache(path) if model else None,
+                config, model, are_pairs=rated.are_pairs, cache=ReplyCache(path) if model else None
             )
             for path in paths
         ]
