@@ -63,9 +63,9 @@ review = make("review", ["problem", "solution"])
 revise = make("revise", ["problem", "solution", "feedback"])
 """
 _SERVER = (
-    "import sys; from pathlib import Path;"
-    "from groupwise_recipes.workflows.executor_stub.command import executor_stub;"
-    "executor_stub(Path(sys.argv[1]), 0, None)"
+    "import sys;"
+    "from groupwise_recipes.workflows.executor_stub.__main__ import executor_stub;"
+    "executor_stub(['--problems', sys.argv[1], '--port', '0'])"
 )
 
 

@@ -36,11 +36,12 @@ from groupwise.models.quantization import find_quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import (
     LoraSettings,
+    PromptSettings,
     TrainableSettings,
+    find_vectors,
     list_trainable,
     prepare_trainable,
 )
-from groupwise.models.virtual_tokens import PromptSettings, find_vectors
 from groupwise.training import grpo_trainer
 from groupwise.training.fast.vllm import prepare_vllm
 from groupwise.training.on_policy import score_alone

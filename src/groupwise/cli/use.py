@@ -230,7 +230,7 @@ def serve(run: str, settings: Sequence[str], dry_run: bool) -> None:
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.flow.sources import find_source, open_judge
+    from groupwise.flow.served import find_source, open_judge
     from groupwise.serving import ServeSettings
     from groupwise.serving.bench import Screens
 

@@ -220,8 +220,8 @@ def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _list_included(value: object, where: str) -> list[str]:
+    got = repr(value)[:200]
     names = cast("list[object]", value) if isinstance(value, list) else [None]
     if not all(isinstance(name, str) and name for name in names):
-        got = repr(value)[:200]
         raise ConfigError(f"{where}: include is wrong", got=got, expected="a list of files")
     return cast("list[str]", names)

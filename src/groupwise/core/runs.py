@@ -232,9 +232,10 @@ def _find_last_start(history: Path) -> dict[str, Any] | None:
     lines = history.read_bytes().splitlines() if history.is_file() else []
     for line in reversed(lines):
         with suppress(ValueError):
-            row: Any = json.loads(line)
-            if isinstance(row, dict) and row.get(_SEAL) == _digest_rest(row):
-                return cast("dict[str, Any]", row)
+            row: object = json.loads(line)
+            told = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+            if told.get(_SEAL) == _digest_rest(told):
+                return told
     return None
 
 

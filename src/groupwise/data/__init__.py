@@ -1,4 +1,4 @@
-"""Data: screenshots, pairs, splits, and the audit that says what to trust.
+"""Data: rows of tables and problems, splits, and the audit that says what to trust.
 
 Its modules are public.
 """

@@ -67,8 +67,12 @@ def check_heldout(
     texts = [answer.text for answer in answers]
     found = task.read_answers(config, run, examples, texts)
     num_items, own = len(examples), task.list_measures(config)
+    scores = task.score_answers(config, run, examples, answers)
     values = {
-        **_average(task.score_answers(config, run, examples, answers)),
+        **{
+            name: fmean(one[name] for one in scores if name in one)
+            for name in dict.fromkeys(name for one in scores for name in one)
+        },
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
         "commonest": _count_commonest(one.label for one in found) / num_items,
@@ -93,12 +97,6 @@ def check_heldout(
 def _count_commonest(labels: Iterable[str | None]) -> int:
     counts = Counter(label for label in labels if label is not None)
     return max(counts.values(), default=0)
-
-
-def _average(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each measure over the answers that have a value."""
-    names = dict.fromkeys(name for one in scores for name in one)
-    return {name: fmean(one[name] for one in scores if name in one) for name in names}
 
 
 _REFUSED = "could not be asked"
@@ -143,12 +141,16 @@ def ask_policy(
     counted = f"{len(refused)} of {len(examples)} {task.things}"
     context.say(f"{counted} {_REFUSED}, such as {first}: {why}")
     asked = iter(ask(taken))
-    return [
-        next(asked)
-        if one.id not in refused
-        else _fail(task, one, context, name=name, why=refused[one.id])
-        for one in examples
-    ]
+    found: list[Prediction] = []
+    for one in examples:
+        if one.id not in refused:
+            found.append(next(asked))
+            continue
+        # Scored as an empty answer is.
+        [scores] = task.score_answers(context.config, context.run, [one], [Completion("", ())])
+        nothing = Parsed(None, f"{_REFUSED} ({refused[one.id]})")
+        found.append(_predict(one, name, nothing, scores=scores))
+    return found
 
 
 def predict_each(
@@ -165,15 +167,6 @@ def predict_each(
             write_predictions(path, ask(policy))
         found += read_predictions(path)
     return found
-
-
-def _fail(
-    task: Task[Any], example: Example, context: StepContext, *, name: str, why: str
-) -> Prediction:
-    """Return the prediction of a row that could not be asked: scored as an empty answer is."""
-    nothing = Completion("", ())
-    [scores] = task.score_answers(context.config, context.run, [example], [nothing])
-    return _predict(example, name, Parsed(None, f"{_REFUSED} ({why})"), scores=scores)
 
 
 def _predict(example: Example, name: str, found: Parsed, **others: Any) -> Prediction:

@@ -42,9 +42,8 @@ from groupwise.inference.model import (
     on_shared_loop,
 )
 from groupwise.inference.pictures import read_picture_bytes
-from groupwise.models.attention import unplanned_attention
 from groupwise.models.encoding import break_tokens
-from groupwise.models.policy import Policy
+from groupwise.models.policy import Policy, unplanned_attention
 from groupwise.models.processor import TOKEN_TYPES
 
 T = TypeVar("T")

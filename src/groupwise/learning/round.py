@@ -34,8 +34,7 @@ from groupwise.learning.judged import is_judged
 from groupwise.learning.rows import LEARNED, ORIGIN, RowMaker, copy_pictures, open_origin
 from groupwise.learning.settings import RoundConfig
 from groupwise.learning.variants import make_variants
-from groupwise.models.averaging import average_policy
-from groupwise.models.export import keep_policy
+from groupwise.models.export import average_policy, keep_policy
 from groupwise.pipeline import StepContext
 from groupwise.pipeline.plans import digest_code
 from groupwise.rewards import Parser, RewardCase, RewardSet

@@ -9,10 +9,10 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from groupwise.core import ConfigError, DataError, derive_seed
-from groupwise_recipes.on_task.screenshots import Screenshot
+from groupwise_recipes.on_task.screenshots import LABELS, Screenshot
 
 PairLabel = Literal["on-task", "off-task"]
 
@@ -62,8 +62,14 @@ def make_pairs(
     if on_tasks not in ("own", "activity"):
         raise ConfigError("on_tasks is unknown", got=on_tasks, expected="own or activity")
     ordered = sorted(screens, key=lambda screen: _rank_screen(screen, seed))
+    pairs: list[Pair] = []
+    for screen in ordered:
+        if screen.label is not None and screen.label not in LABELS:
+            got = screen.label
+            raise DataError("a label is outside the set", got=got, expected="on-task, off-task")
+        if screen.label is not None:
+            pairs.append(_join(screen, screen, screen.label))
     free = [screen for screen in ordered if screen.label is None]
-    pairs = [_keep_label(screen) for screen in ordered if screen.label is not None]
     crossing = _Crossing(free)
     for turn in range(pairs_per_screen // 2):
         rng = random.Random(derive_seed(seed, "pairs", turn))
@@ -82,17 +88,8 @@ def _rank_screen(screen: Screenshot, seed: int) -> tuple[int, str, str, str, str
     return (derive_seed(seed, "screen", *identity), *identity, str(screen.picture.path))
 
 
-def _keep_label(screen: Screenshot) -> Pair:
-    if screen.label not in ("on-task", "off-task"):
-        raise DataError(
-            "a label is outside the set", got=screen.label, expected="on-task, off-task"
-        )
-    label: PairLabel = "on-task" if screen.label == "on-task" else "off-task"
-    return Pair(screen, screen.task, screen.activity, label, screen.session)
-
-
-def _join(screen: Screenshot, donor: Screenshot, label: PairLabel) -> Pair:
-    return Pair(screen, donor.task, donor.activity, label, donor.session)
+def _join(screen: Screenshot, donor: Screenshot, label: str) -> Pair:
+    return Pair(screen, donor.task, donor.activity, cast("PairLabel", label), donor.session)
 
 
 def _keep_tasks(screens: Sequence[Screenshot]) -> list[Pair]:
@@ -109,19 +106,15 @@ def _match_tasks(screens: Sequence[Screenshot], turn: int, rng: random.Random) -
         else:
             pairs.append(_join(screen, screen, "on-task"))
     for activity in sorted(movers):
-        group = _gather_sessions(movers[activity], rng)
+        # Each session's screens stand together, so that a shift changes the session.
+        sessions = sorted({screen.session for screen in movers[activity]})
+        rng.shuffle(sessions)
+        places = {session: place for place, session in enumerate(sessions)}
+        group = sorted(movers[activity], key=lambda screen, at=places: at[screen.session])
         shift = max(Counter(screen.session for screen in group).values())
         donors = group[shift:] + group[:shift]
         pairs += [_join(s, donor, "on-task") for s, donor in zip(group, donors, strict=True)]
     return pairs
-
-
-def _gather_sessions(screens: list[Screenshot], rng: random.Random) -> list[Screenshot]:
-    """Return the screens with each session's together, so that a shift changes the session."""
-    sessions = sorted({screen.session for screen in screens})
-    rng.shuffle(sessions)
-    places = {session: place for place, session in enumerate(sessions)}
-    return sorted(screens, key=lambda screen: places[screen.session])
 
 
 class _Crossing:

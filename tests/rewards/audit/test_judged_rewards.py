@@ -9,7 +9,7 @@ from groupwise.core import Message, RewardError, Score, make_example
 from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.judges import GenerativeJudge, LogitJudge, Question, load_prompt
 from groupwise.rewards import AnswerFormat, JudgeSeat, LabelMatch, RewardSet, audit_rewards
-from groupwise.rewards.audit.stand_ins import Failing, Gullible, StandIn, remove_fenced
+from groupwise.rewards.audit.judging import Failing, Gullible, StandIn, remove_fenced
 from groupwise.rewards.judged import Judged
 
 PAY = {"True": 1.0, "False": 0.0}

@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from PIL import Image
 from real_data import find_real
 
-from groupwise.core import DataError, digest_file, read_jsonl
+from groupwise.core import (
+    ConfigError,
+    DataError,
+    digest_file,
+    read_jsonl,
+)
 from groupwise.data.rows import read_moment
-from groupwise_recipes.on_task.screenshots import LoadedScreens, load_screenshots
+from groupwise_recipes.on_task.screenshots import (
+    LoadedScreens,
+    Screenshot,
+    load_screenshots,
+    split_by_fold,
+)
 
 Draw = Callable[..., Path]
 
@@ -382,3 +392,42 @@ def test_a_folder_behind_a_link_is_no_other(tmp_path: Path, draw_picture: Draw) 
     write_index(tmp_path / "there", row(), row(str(tmp_path / "here" / "a.jpg")))
     (tmp_path / "here").symlink_to(tmp_path / "there")
     assert len(load_screenshots(tmp_path / "here").screens) == 2
+
+
+Make = Callable[..., Screenshot]
+
+
+def test_folds_name_the_sides_and_the_others_are_left_out(make_screen: Make) -> None:
+    screens = [make_screen(f"{i}.png", session=f"s{i}", fold=i % 4) for i in range(12)]
+    splits = split_by_fold(screens, {"train": [0, 1], "test": (3,)})
+    assert {name: {s.fold for s in split} for name, split in splits.items()} == {
+        "train": {0, 1},
+        "test": {3},
+    }
+    assert [len(split) for split in splits.values()] == [6, 3]
+
+
+def test_folds_that_cannot_be_used_are_errors(make_screen: Make) -> None:
+    screens = [make_screen(f"{i}.png", session=f"s{i}", fold=i % 2) for i in range(4)]
+    with pytest.raises(ConfigError, match="fold 1 is in two splits; got 'train' and 'test'"):
+        split_by_fold(screens, {"train": [0, 1], "test": [1]})
+    with pytest.raises(ConfigError, match="'test' names no fold"):
+        split_by_fold(screens, {"train": [0, 1], "test": []})
+    with pytest.raises(DataError, match=r"fold 4 of split 'test' has no screens; got folds \[0, 1"):
+        split_by_fold(screens, {"train": [0, 1], "test": [4]})
+    with pytest.raises(DataError, match="1 of 5 screens have no fold"):
+        split_by_fold([*screens, make_screen("x.png")], {"train": [0], "test": [1]})
+
+
+def test_a_session_in_two_folds_of_two_splits_is_an_error(make_screen: Make) -> None:
+    screens = [make_screen("a.png", fold=0), make_screen("b.png", fold=1)]
+    with pytest.raises(DataError, match="session s is in two splits; got 'train' and 'test'"):
+        split_by_fold(screens, {"train": [0], "test": [1]})
+    assert len(split_by_fold(screens, {"train": [0, 1]})["train"]) == 2
+
+
+def test_folds_of_the_real_set_share_no_session(make_screen: Make) -> None:
+    rows = read_jsonl(find_real("screenagent") / "index.jsonl")
+    screens = [make_screen(r["image"], session=r["session"], fold=r["fold"]) for r in rows]
+    splits = split_by_fold(screens, {"train": [0, 1, 2], "test": [3]})
+    assert [len(split) for split in splits.values()] == [510, 147]

@@ -1,5 +1,7 @@
+import csv
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from groupwise.data.tables import LoadedTable, digest_table, load_table
 
 Load = Callable[..., LoadedTable]
 Write = Callable[..., Path]
+SHARES = {"train": 0.5, "validation": 0.25, "test": 0.25}
 
 
 def test_a_row_becomes_an_example(load: Load):
@@ -343,6 +346,29 @@ def test_the_digest_follows_what_is_read(tmp_path: Path, write_table: Write):
     assert digest_table(table) == first
     write_table(path, [*ask_many(2), ask(3)])
     assert digest_table(table) != first
+
+
+def test_a_file_is_parsed_once_for_its_digest_and_its_loading_until_it_changes(
+    tmp_path: Path, write_table: Write, monkeypatch: pytest.MonkeyPatch
+):
+    parsed, reader = list[object](), csv.reader
+
+    def count_reader(*given: Any, **more: Any) -> Any:
+        parsed.append(given)
+        return reader(*given, **more)
+
+    monkeypatch.setattr(csv, "reader", count_reader)
+    path = write_table(tmp_path / "rows.csv", ask_many(8))
+    table = load_config(TableSettings, {"files": str(path), "columns": ASKED, "shares": SHARES})
+    os.utime(path, (1, 1))
+    first = digest_table(table)
+    loaded = load_table(table, tmp_path, seed=0)
+    assert (len(parsed), loaded.num_rows) == (1, 8)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write("第9个评论好吗？,好评\n")
+    assert digest_table(table) != first
+    assert load_table(table, tmp_path, seed=0).num_rows == 9
+    assert len(parsed) == 3, "what was written a moment ago is not kept"
 
 
 def test_where_a_row_stands_is_no_part_of_what_it_is(load: Load):
