@@ -271,11 +271,7 @@ def weigh_by_hand(policy, asked, labels):
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        ("fault", "faulty"),
-        tuple(str(number) for number in range(1, 11)),
-        ("on-task", "off-task"),
-    ],
+    [("fault", "faulty"), tuple(str(number) for number in range(1, 11)), ("on-task", "off-task")],
 )
 @torch.no_grad()
 def test_labels_that_begin_alike_have_the_shares_of_what_is_written(text, text_examples, labels):

@@ -26,7 +26,7 @@ def engine(server: FaultyServer) -> Iterator[ServerModel]:
         url=server.url,
         model=MODEL,
         revision="r1",
-        timeout_s=0.5,
+        timeout_s=2.0,
         prompt_price=1e6,
         limits=LimitSettings(max_concurrency=1),
     )

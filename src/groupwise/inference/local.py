@@ -507,16 +507,11 @@ def pick_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
 
 class _Draw(LogitsProcessor):
-    """The last processor: makes the drawn token of each row the likeliest.
-
-    Args:
-        uniforms: shape [rows, tokens].
-        num_given: tokens of a prompt, padding included.
-    """
+    """The last processor: makes the drawn token of each row the likeliest."""
 
     def __init__(self, uniforms: torch.Tensor, num_given: int) -> None:
-        self.uniforms = uniforms
-        self.num_given = num_given
+        self.uniforms = uniforms  # shape [rows, tokens]
+        self.num_given = num_given  # tokens of a prompt, padding included
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         tokens = pick_tokens(scores, self.uniforms[:, input_ids.shape[1] - self.num_given])

@@ -119,9 +119,7 @@ class SeenPicture:
 class PictureMemory:
     """Keeps features of pictures; those that were not used for longest go first.
 
-    Args:
-        policy: must not change while this is in use.
-        max_mib: of features; those of a batch are there besides.
+    The policy must not change while this is in use. Features of a batch are there besides.
     """
 
     def __init__(self, policy: Policy, *, max_mib: float) -> None:
@@ -158,20 +156,17 @@ class PictureMemory:
             for picture, features in zip(part, encoded.pooler_output, strict=True):
                 # A part of a tensor would keep the whole of it.
                 picture.features, picture.pixels = features.clone(), None
-                self._keep(picture)
+                with self._lock:
+                    former = self._seen.pop(picture.key, None)
+                    if former is not None and former is not picture:
+                        self._num_bytes -= former.num_bytes
+                    self._seen[picture.key] = picture
+                    self._num_bytes += picture.num_bytes
+                    while self._num_bytes > self._max_bytes:
+                        _, oldest = self._seen.popitem(last=False)
+                        self._num_bytes -= oldest.num_bytes
         features: Any = tuple(one.features for one in pictures)
         return BaseModelOutputWithPooling(pooler_output=features)
-
-    def _keep(self, picture: SeenPicture) -> None:
-        with self._lock:
-            former = self._seen.pop(picture.key, None)
-            if former is not None and former is not picture:
-                self._num_bytes -= former.num_bytes
-            self._seen[picture.key] = picture
-            self._num_bytes += picture.num_bytes
-            while self._num_bytes > self._max_bytes:
-                _, oldest = self._seen.popitem(last=False)
-                self._num_bytes -= oldest.num_bytes
 
 
 def open_memory(policy: Policy, *, max_mib: float) -> PictureMemory | None:
@@ -202,14 +197,11 @@ class Encoded:
 
 
 class Encoder:
-    """Makes prompts ready in several threads at once.
+    """Makes a policy's prompts ready in several threads at once.
 
     A processor must not be used by two threads at a time, so each call takes a copy that is free;
-    there are as many copies as there were calls at once.
-
-    Args:
-        policy: whose prompts they are.
-        memory: of pictures; None: each prompt has the pixels of its own.
+    there are as many copies as there were calls at once. Without a memory of pictures each prompt
+    has the pixels of its own.
     """
 
     def __init__(self, policy: Policy, memory: PictureMemory | None = None) -> None:

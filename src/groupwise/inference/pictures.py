@@ -33,8 +33,7 @@ def read_picture_bytes(picture: Picture) -> bytes:
         raise DataError(f"cannot read picture {picture.path} ({error.strerror})") from error
     if digest_bytes(content) != picture.digest:
         raise DataError(
-            f"the picture {picture.path} has changed since it was read",
-            fix="read the data again",
+            f"the picture {picture.path} has changed since it was read", fix="read the data again"
         )
     return content
 

@@ -8,28 +8,14 @@ nothing that a model in this process needs, is imported before a model is opened
 import asyncio
 import os
 import random
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import (
-    Field,
-    JsonValue,
-    PrivateAttr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from groupwise.core import Config, ConfigError, Harmless, ModelError, Place, replace_file
 from groupwise.inference.model import Model, RequestError
@@ -244,17 +230,16 @@ def open_model(settings: ModelSource) -> Model:
     """
     if settings.server is not None:
         from groupwise.inference.server import ServerModel
-        from groupwise.models.processor import load_processor
 
         tokenizer: Any = None
-        try:
-            if settings.tokenizer is not None:
+        if settings.tokenizer is not None:
+            from groupwise.models.processor import load_processor
+
+            try:
                 tokenizer = load_processor(settings.tokenizer, model_type="", has_vision=False)
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(
-                f"cannot load the tokenizer {settings.tokenizer} ({reason})"
-            ) from error
+            except (OSError, ValueError) as error:
+                what = f"cannot load the tokenizer {settings.tokenizer}"
+                raise ModelError(f"{what} ({str(error).splitlines()[0]})") from error
         return ServerModel(settings.server, tokenizer=tokenizer, max_pixels=settings.max_pixels)
     # Behind the server's branch: another trainer's environment may lack what these need.
     from groupwise.inference.local import LocalModel

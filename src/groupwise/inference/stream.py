@@ -221,11 +221,7 @@ class ServerStream:
     """
 
     def __init__(
-        self,
-        settings: ServerSettings,
-        *,
-        max_pixels: int | None = None,
-        model: Model | None = None,
+        self, settings: ServerSettings, *, max_pixels: int | None = None, model: Model | None = None
     ) -> None:
         from groupwise.inference.server import ServerModel
 
@@ -259,18 +255,20 @@ class ServerStream:
                 else:
                     hopeless = ("connection",) if has_answered else ("connection", "refused")
                     num_in_vain += outcome.cause in hopeless
-                if isinstance(outcome, Failure) and num_in_vain >= _GIVE_UP_AFTER:
-                    raise ModelError(
-                        f"the server answers nothing: {num_in_vain} items in a row failed, the "
-                        f"last one because of: {outcome.message}",
-                        fix="see to the server, or to its address, model name and key, "
-                        "and start again",
-                    )
+                    if num_in_vain >= _GIVE_UP_AFTER:
+                        raise ModelError(
+                            f"the server answers nothing: {num_in_vain} items in a row failed, "
+                            f"the last one because of: {outcome.message}",
+                            fix="see to the server, or to its address, model name and key, and "
+                            "start again",
+                        )
                 yield running.pop(future), outcome
 
         try:
             for item in items:
-                while len(running) >= most or _is_far_ahead(item, running, window):
+                while running and (
+                    len(running) >= most or item.number - min(running.values()) >= window
+                ):
                     yield from take_done()
                 running[start_on_shared_loop(self._ask(item.example, sampling))] = item.number
             while running:
@@ -298,7 +296,3 @@ class ServerStream:
             return Failure("picture", str(error))
         except MemoryError:
             return Failure("memory", "out of memory while its pictures were read")
-
-
-def _is_far_ahead(item: WorkItem, running: dict[Future[Outcome], int], window: int) -> bool:
-    return bool(running) and item.number - min(running.values()) >= window

@@ -49,13 +49,7 @@ from groupwise.judge_calibration.verdicts import (
     list_askings,
     write_verdicts,
 )
-from groupwise.judges import (
-    GenerativeJudge,
-    JudgeConfig,
-    LogitJudge,
-    ReplyCache,
-    build_judge,
-)
+from groupwise.judges import GenerativeJudge, JudgeConfig, LogitJudge, ReplyCache, build_judge
 from groupwise.judges.model import OPTIONS
 
 RECIPE = "judge calibrate"
@@ -170,10 +164,7 @@ def calibrate_judge(
         paths = [out / "cache" / f"replies-{number}.sqlite" for number in numbers]
         judges = [
             build_judge(
-                config,
-                model,
-                are_pairs=rated.are_pairs,
-                cache=ReplyCache(path) if model else None,
+                config, model, are_pairs=rated.are_pairs, cache=ReplyCache(path) if model else None
             )
             for path in paths
         ]
@@ -284,26 +275,12 @@ def list_notices(measures: JudgeMeasures, drops: Mapping[str, Any]) -> list[Stat
     return sorted(notices, key=lambda notice: LEVELS.index(notice.level))
 
 
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "agreement": (
-        "agreement",
-        "kappa",
-        "right_in_both_orders",
-        "right_on_balance",
-        "agreement_unflipped",
-        "no_verdict_rate",
-        "agreement_each",
-        "people_alpha",
-    ),
-    "position": ("flip_rate", "first_position", "option_flip_rate"),
-    "length": (
-        "longer_judge",
-        "longer_people",
-        "length_bias",
-        "agreement_if_longer",
-        "agreement_if_shorter",
-    ),
-    "consistency": ("self_consistency", "ece", "brier"),
+_PARTS = {
+    "agreement": "agreement kappa right_in_both_orders right_on_balance agreement_unflipped "
+    "no_verdict_rate agreement_each people_alpha",
+    "position": "flip_rate first_position option_flip_rate",
+    "length": "longer_judge longer_people length_bias agreement_if_longer agreement_if_shorter",
+    "consistency": "self_consistency ece brier",
 }
 """The measures of each part of the page, by its name in the vocabulary."""
 
@@ -338,8 +315,10 @@ def _list_parts(
     for metric in measures.metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
     known = {name for found in by_subset.values() for name in found}
-    for name, names in PARTS.items():
-        columns = {one: phrases.title("judge_measures", one) for one in names if one in known}
+    for name, names in _PARTS.items():
+        columns = {
+            one: phrases.title("judge_measures", one) for one in names.split() if one in known
+        }
         if columns:
             table = tabulate_metrics(by_subset.items(), columns, head=phrases.say("subset"))
             lead = Block(phrases.say(f"{name}_lead"))

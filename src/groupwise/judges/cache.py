@@ -27,6 +27,7 @@ INSERT OR IGNORE INTO total VALUES (1, 0);
 _BUSY_TIMEOUT_S = 60.0
 _TOUCH_AFTER_S = 60.0
 _KEPT_SHARE = 0.9
+_ADD_UP = "UPDATE total SET num_bytes = (SELECT coalesce(sum(num_bytes), 0) FROM replies)"
 _DROP_OLDEST = """
 DELETE FROM replies WHERE key IN (
     SELECT key FROM (
@@ -97,22 +98,7 @@ class ReplyCache:
             (total,) = connection.execute("SELECT num_bytes FROM total").fetchone()
             if total > self._max_bytes:
                 connection.execute(_DROP_OLDEST, (self._max_bytes * _KEPT_SHARE,))
-                query = (
-                    "UPDATE total SET num_bytes = (SELECT coalesce(sum(num_bytes), 0) FROM replies)"
-                )
-                connection.execute(query)
-
-    def measure(self) -> tuple[int, int]:
-        """Return the number of replies and their size in bytes."""
-        with self._use() as connection:
-            query = "SELECT count(*), coalesce(sum(num_bytes), 0) FROM replies"
-            num_replies, num_bytes = connection.execute(query).fetchone()
-        return num_replies, num_bytes
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._use() as connection:
-            connection.close()
+                connection.execute(_ADD_UP)
 
     @contextmanager
     def _use(self) -> Generator[sqlite3.Connection]:

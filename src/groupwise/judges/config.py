@@ -100,12 +100,9 @@ class JudgeConfig(ModelSource):
 
 
 class RuleJudge:
-    """Decides pairs by a rule; two answers of the same length have no longer one.
+    """Decides pairs by a rule; two answers of the same length, in characters, have no longer one.
 
     Its figures are known beforehand, so they check the measuring.
-
-    Args:
-        rule: ``always_first``, ``longer`` or ``shorter`` (in characters).
     """
 
     labels = (FIRST, SECOND)
@@ -135,11 +132,7 @@ class RuleJudge:
 
 
 def build_judge(
-    config: JudgeConfig,
-    model: Model | None,
-    *,
-    are_pairs: bool,
-    cache: ReplyCache | None = None,
+    config: JudgeConfig, model: Model | None, *, are_pairs: bool, cache: ReplyCache | None = None
 ) -> Judge:
     """Return the judge of a config; of pairs it sees one order at a time.
 

@@ -148,10 +148,6 @@ class Ledger:
     """Counts of one judge since it was made: what was asked, what it cost, and what had no verdict.
 
     It stops a run whose judge fails too often: a reward of what is left would be another reward.
-
-    Args:
-        name: of the judge, for messages.
-        stop: when to stop.
     """
 
     def __init__(self, name: str, stop: StopSettings) -> None:
