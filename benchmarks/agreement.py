@@ -52,7 +52,7 @@ def main() -> None:
     run, exported, answers = (folder / name for name in ("run", "exported", "answers.jsonl"))
     if not exported.is_dir():
         call("run", folder / "task.yaml", "--out", run)
-        call("export-model", run, "--out", exported)
+        call("export", run, "--out", exported)
     questions = [row["question"] for row in read_jsonl(rows)]
     chats = build_messages(run, questions)
     with ThreadPoolExecutor() as pool:

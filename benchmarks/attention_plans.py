@@ -3,7 +3,7 @@
     python benchmarks/attention_plans.py --json benchmarks/results/attention_plans.json
 
 One query token against a cache, as in decoding: 8 rows, 28 heads of 128, bfloat16, lengths 600 to
-619, each asked twice. ``groupwise.models.attention`` says what follows.
+619, each asked twice. ``groupwise.models.policy`` says what follows.
 """
 
 import argparse

@@ -5,8 +5,8 @@ r"""What finished runs found, for the README: numbers of policies, and what the 
         --command "groupwise sweep on_task --config demo --seeds 6 --out runs/seeds"
 
 Of a sweep over seeds, which does not keep its command, or of another report of its runs
-(``groupwise report RUN… --metric test/NAME --out DIR``), it is what the methods found. Results that
-the file has of other recipes, measures and seeds stay.
+(``groupwise compare --together RUN… --metric test/NAME --out DIR``), it is what the methods found.
+Results that the file has of other recipes, measures and seeds stay.
 """
 
 import argparse

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, write_json
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import LimitSettings, ServerSettings
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import run_on_shared_loop
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import LimitSettings, ServerSettings
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
@@ -54,7 +54,7 @@ def make_questions(name: str, count: int) -> list[Question]:
 
 
 def make_judge(
-    kind: str, engine: ServerEngine, cache: ReplyCache | None, settings: JudgeSettings
+    kind: str, engine: ServerModel, cache: ReplyCache | None, settings: JudgeSettings
 ) -> Judge:
     """Return a judge of the kind ``generative`` or ``logit``."""
     if kind == "generative":
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, url: str, folder: Path) -> list[dict[str,
                 top_log_probs=arguments.top_log_probs or DEFAULT_LOG_PROBS,
                 limits=LimitSettings(max_concurrency=concurrency),
             )
-            engine = ServerEngine(settings)
+            engine = ServerModel(settings)
             cache = ReplyCache(folder / f"{kind}-{concurrency}.sqlite")
             about = {"kind": kind, "concurrency": concurrency}
             for state, kept in (("off", None), ("on, new", cache)):

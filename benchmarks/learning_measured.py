@@ -21,7 +21,7 @@ from groupwise.flow.asking import ask_policy, make_ask, open_policy
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.learning.certificate import CANDIDATE, SERVED
 from groupwise.learning.rows import ORIGIN
-from groupwise.models.averaging import average_policy
+from groupwise.models.export import average_policy
 from groupwise.pipeline import StepContext
 from learning import SIDE, find_round
 

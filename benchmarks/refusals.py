@@ -21,8 +21,8 @@ from typing import Any
 
 from groupwise.core import derive_seed, describe_machine, load_config, write_json
 from groupwise.data.examples import read_examples
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import Recipe, find_recipe, run_steps
 from groupwise.pipeline.reward_audit import plan_steps
@@ -57,7 +57,7 @@ def sample(run: Path, *, seed: int, num_samples: int) -> list[str]:
     """Return programs that the policy writes for problems of the test split."""
     policy = load_policy(run / "sft" / "policy", dtype="float32")
     sampling = Sampling(temperature=1.0, max_new_tokens=120, seed=derive_seed(seed, "refusals"))
-    found = LocalEngine(policy, batch_size=4).generate(
+    found = LocalModel(policy, batch_size=4).generate(
         read_examples(run / "prepare" / "test.jsonl"),
         sampling=sampling,
         num_completions=num_samples,

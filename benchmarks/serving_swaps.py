@@ -28,7 +28,7 @@ from typing import Any
 import httpx2
 import numpy as np
 
-from groupwise.cli.feedback import PERSON_KEY_VARIABLE
+from groupwise.cli.loop import PERSON_KEY_VARIABLE
 from groupwise.core import Example, describe_machine, digest_file, write_json
 from groupwise.data.examples import read_examples
 from groupwise.feedback import FeedbackStore

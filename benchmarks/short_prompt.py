@@ -29,8 +29,8 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.flow.finished import open_run
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy
 from groupwise.models.prompts import make_token_counter
 
@@ -95,7 +95,7 @@ def instruct(example: Example) -> Example:
 def time_pictures(run: Any, examples: Sequence[Example], policy: str) -> dict[str, Any]:
     """Return tokens, seconds and ratios of the pairs."""
     opened = load_policy(run.find_policy(policy), dtype="float32", max_pixels=MAX_PIXELS)
-    engine, limit = LocalEngine(opened, batch_size=1), run.config.grpo.max_new_tokens
+    engine, limit = LocalModel(opened, batch_size=1), run.config.grpo.max_new_tokens
     count = make_token_counter(opened.processor, has_vision=True)
 
     def ask(example: Example, num_tokens: int) -> tuple[float, int]:

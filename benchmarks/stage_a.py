@@ -31,11 +31,10 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.groups import generate_groups
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.work import StreamSettings, WorkGroup
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import StreamSettings, WorkGroup, generate_groups
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.models.trainable import TrainableSettings
@@ -98,7 +97,7 @@ def teach(photos: list[tuple[Path, str]], work: Path) -> Policy:
 
 def describe_one_by_one(policy: Policy, groups: list[WorkGroup], sampling: Sampling) -> list[Any]:
     """Return the completions of a plain loop."""
-    engine = LocalEngine(policy, batch_size=1)
+    engine = LocalModel(policy, batch_size=1)
     examples = [example for group in groups for example in group.examples]
     return [engine.generate([example], sampling=sampling)[0][0] for example in examples]
 
@@ -107,8 +106,8 @@ def describe_in_batches(
     policy: Policy, groups: list[WorkGroup], sampling: Sampling, batch_size: int
 ) -> list[Any]:
     """Return the completions of the stream."""
-    settings = StreamSettings(batch_size=batch_size, num_threads=2)
-    backend = LocalBackend(LocalEngine(policy))
+    settings = StreamSettings(batch_size=batch_size)
+    backend = LocalStream(LocalModel(policy))
     outcomes = generate_groups(backend, groups, sampling=sampling, settings=settings)
     return [completion for outcome in outcomes for completion in outcome.completions]
 
@@ -161,9 +160,9 @@ def read_status(name: str) -> int:
 def watch_memory(policy: Policy, paths: list[Path], num_photos: int) -> list[dict[str, Any]]:
     """Describe many photos and return the resident memory after every 1 000."""
     rows: list[dict[str, Any]] = []
-    settings = StreamSettings(batch_size=32, num_threads=2)
+    settings = StreamSettings(batch_size=32)
     outcomes = generate_groups(
-        LocalBackend(LocalEngine(policy)),
+        LocalStream(LocalModel(policy)),
         make_groups(paths, num_photos),
         sampling=Sampling(max_new_tokens=4),
         settings=settings,
@@ -186,7 +185,7 @@ def watch_huge(policy: Policy, folder: Path) -> list[dict[str, Any]]:
         for settings in (StreamSettings(), StreamSettings(max_pixels=None)):
             Path("/proc/self/clear_refs").write_text("5")
             before = read_status("VmRSS")
-            backend = LocalBackend(LocalEngine(policy))
+            backend = LocalStream(LocalModel(policy))
             sampling = Sampling(max_new_tokens=2)
             list(generate_groups(backend, [group], sampling=sampling, settings=settings))
             rose = read_status("VmHWM") - before

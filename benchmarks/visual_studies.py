@@ -1,6 +1,6 @@
 r"""What the tables of the visual_reasoning studies say, for the README.
 
-    groupwise report runs/bias --out runs/tables/bias
+    groupwise compare runs/bias --out runs/tables/bias
     python benchmarks/visual_studies.py runs/tables/bias/study.json \
         --command "groupwise sweep visual_reasoning --config bias --grid data.keep=1,0" \
         --json benchmarks/results/visual_studies.json

@@ -25,8 +25,8 @@ from typing import Any
 
 from groupwise.core import describe_machine, dump_config, write_json, write_jsonl
 from groupwise.data.problem_sets import Problem
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import LimitSettings, ServerSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import LimitSettings, ServerSettings
 from groupwise.sandbox import bubblewrap, cpython, template
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
@@ -63,9 +63,9 @@ review = make("review", ["problem", "solution"])
 revise = make("revise", ["problem", "solution", "feedback"])
 """
 _SERVER = (
-    "import sys; from pathlib import Path;"
-    "from groupwise_recipes.workflows.executor_stub.command import executor_stub;"
-    "executor_stub(Path(sys.argv[1]), 0, None)"
+    "import sys;"
+    "from groupwise_recipes.workflows.executor_stub.__main__ import executor_stub;"
+    "executor_stub(['--problems', sys.argv[1], '--port', '0'])"
 )
 
 
@@ -102,7 +102,7 @@ def serve(problems: list[Problem]) -> Iterator[tuple[str, int]]:
 def run_sandboxed(url: str, problems: list[Problem], at_once: int) -> None:
     """Run the program on all problems as a reward does; nothing is kept from before."""
     limits = LimitSettings(max_concurrency=64)
-    engine = ServerEngine(ServerSettings(url=url, model=STUB_NAME, limits=limits))
+    engine = ServerModel(ServerSettings(url=url, model=STUB_NAME, limits=limits))
     executor = Executor(engine, settings=ExecutionSettings(max_at_once=at_once))
     outcomes = executor.run_all([(PROGRAM, problem) for problem in problems])
     if any(outcome.fault for outcome in outcomes):

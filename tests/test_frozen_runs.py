@@ -227,7 +227,7 @@ class TestStatistics:
 
     def test_report_of_a_run(self, tmp_path: Path, command_line: CommandLine) -> None:
         run = unpack("labels", tmp_path)
-        command_line.succeed("report", run)
+        command_line.succeed("compare", run)
         check("statistics/run", {"shown": read_shown(run / "report.md")})
 
     def test_two_policies_of_a_run(self, tmp_path: Path, command_line: CommandLine) -> None:
@@ -248,7 +248,7 @@ class TestStatistics:
 
     def test_six_seeds_with_clusters(self, tmp_path: Path, command_line: CommandLine) -> None:
         runs = sorted(unpack("six_seeds", tmp_path).iterdir())
-        assert command_line("report", *runs, "--out", "out").returncode == 0
+        assert command_line("compare", "--together", *runs, "--out", "out").returncode == 0
         check("statistics/six_seeds", read_methods(Path("out")))
         named = ("--factor", "seed")
         assert command_line("compare", *runs[:2], *named, "--out", "two").returncode == 0

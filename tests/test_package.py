@@ -61,4 +61,4 @@ def test_a_wheel_in_an_empty_environment_writes_and_runs_a_task(tmp_path: Path):
     groupwise("new", "my_task", "--tiny")
     groupwise("run", "my_task/task.yaml", "--out", "run")
     assert "<html" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "on_task" in groupwise("recipes")
+    assert "on_task" in groupwise("run", "--list")

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from groupwise.core import read_jsonl
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import ServerSettings
 from groupwise.judges import (
     GenerativeJudge,
     NoVerdict,
@@ -26,7 +26,7 @@ from groupwise.judges import (
 def count_verdicts(server: str, rows: list[dict[str, str]]) -> Counter[str]:
     """Return how many pairs each side won, how many are ties or flips, and how many undecided."""
     url, _, model = server.partition("=")
-    engine = ServerEngine(ServerSettings(url=url, model=model))
+    engine = ServerModel(ServerSettings(url=url, model=model))
     labels = ("first", "second", "tie")
     inner = GenerativeJudge(engine, load_prompt("pair"), tag="better", labels=labels)
     verdicts = judge_all(PairwiseJudge(inner), [Question(row) for row in rows])

@@ -9,8 +9,8 @@ has no score, which is not 0. In a recipe the reward stands in its ``RewardSet``
 import sys
 
 from groupwise.core import Completion, Example, Message, make_example
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import ServerSettings
 from groupwise.judges import GenerativeJudge, Panel, Question, load_prompt
 from groupwise.rewards import Judged
 
@@ -19,7 +19,7 @@ def make_reward(servers: list[str]) -> Judged:
     """Return the reward by servers, each ``URL=MODEL``; different models err differently."""
     places = [ServerSettings(url=url, model=model) for url, _, model in map(split, servers)]
     prompt = load_prompt("correct")
-    judges = [GenerativeJudge(ServerEngine(place), prompt) for place in places]
+    judges = [GenerativeJudge(ServerModel(place), prompt) for place in places]
     return Judged(Panel(judges), ask=ask, pay={"True": 1.0, "False": 0.0})
 
 

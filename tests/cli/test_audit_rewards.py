@@ -52,7 +52,7 @@ def read_notices(folder: Path) -> str:
 class TestAuditRewards:
     def test_sound_rewards_pass(self, rewarded, monkeypatch):
         monkeypatch.setenv("COLUMNS", "80")
-        done = rewarded.call.succeed("audit", "rewards", "rewarded", "--out", "out")
+        done = rewarded.call.succeed("audit", "--only", "rewards", "rewarded", "--out", "out")
         assert "reward/reference-below-maximum " in done.stdout
         assert "0 error(s), 0 warning(s)" in done.stdout
         assert rewarded.list_done() == ["prepare"]
@@ -62,12 +62,12 @@ class TestAuditRewards:
 
     def test_a_config_file_finds_its_recipe(self, rewarded):
         (rewarded.work / "mine.yaml").write_text("broken: default\n")
-        done = rewarded.call("audit", "rewards", "mine.yaml")
+        done = rewarded.call("audit", "--only", "rewards", "mine.yaml")
         assert (done.returncode, rewarded.list_done()) == (1, ["prepare"])
         assert (rewarded.work / "runs/rewarded-mine/audit_rewards/audit.json").is_file()
 
     def test_a_fault_exits_1_with_the_example_that_shows_it_until_it_is_mended(self, rewarded):
-        done = rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
+        done = rewarded.call("audit", "--only", "rewards", "rewarded", *DEFAULT)
         assert done.returncode == 1, done.stderr
         assert "error reward/pays-empty: an empty answer: must earn 0;" in done.stdout
         assert "  '' earns 1 on " in done.stdout
@@ -78,10 +78,12 @@ class TestAuditRewards:
         )
         errors = [f["name"] for f in values["findings"] if f["level"] == "error"]
         assert errors == FAULTS
-        rewarded.call.succeed("audit", "rewards", "rewarded")
+        rewarded.call.succeed("audit", "--only", "rewards", "rewarded")
 
     def test_warnings_alone_are_told_and_pass(self, rewarded):
-        done = rewarded.call.succeed("audit", "rewards", "rewarded", "--set", "broken=unscored")
+        done = rewarded.call.succeed(
+            "audit", "--only", "rewards", "rewarded", "--set", "broken=unscored"
+        )
         assert "0 error(s), 1 warning(s)" in done.stdout
         assert "warning reward/unscored-answers" in done.stdout
 
@@ -90,9 +92,9 @@ class TestAuditRewards:
         code = rewarded.site / "rewarded_recipe.py"
         text = code.read_text()
         code.write_text(text.replace('config.broken == "default"', "True"))
-        assert rewarded.call("audit", "rewards", "rewarded").returncode == 1
+        assert rewarded.call("audit", "--only", "rewards", "rewarded").returncode == 1
         code.write_text(text)
-        assert rewarded.call("audit", "rewards", "rewarded").returncode == 0
+        assert rewarded.call("audit", "--only", "rewards", "rewarded").returncode == 0
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -108,13 +110,13 @@ class TestAuditRewards:
         ],
     )
     def test_mistakes_exit_2(self, rewarded, arguments: list[str], message: str):
-        done = rewarded.call("audit", "rewards", *arguments)
+        done = rewarded.call("audit", "--only", "rewards", *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert message in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr
 
     def test_an_old_audit_is_not_shown_for_a_new_mistake(self, rewarded):
-        rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
+        rewarded.call("audit", "--only", "rewards", "rewarded", *DEFAULT)
         code = rewarded.site / "rewarded_recipe.py"
         code.write_text(
             code.read_text()
@@ -122,14 +124,14 @@ class TestAuditRewards:
             .replace("    Config,\n", "    Config,\n    DataError,\n", 1)
             .replace("        rewards=score,", "    dict(rewards=score,", 1)
         )
-        done = rewarded.call("audit", "rewards", "rewarded", *DEFAULT)
+        done = rewarded.call("audit", "--only", "rewards", "rewarded", *DEFAULT)
         assert (done.returncode, done.stdout) == (2, "")
         assert "gone" in done.stderr
 
 
 def test_a_real_process_exits_1_for_the_audit_and_the_run_behind_it_2(rewarded):
     rewarded.use_real_torch()
-    done = rewarded.run("audit", "rewards", "rewarded", *DEFAULT)
+    done = rewarded.run("audit", "--only", "rewards", "rewarded", *DEFAULT)
     assert (done.returncode, "'' earns 1 on " in done.stdout) == (1, True)
     assert "Traceback" not in done.stderr
     assert "'' earns 1 on " in rewarded.call.refuse("run", "rewarded", *DEFAULT)

@@ -70,7 +70,7 @@ class TestCompare:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["runs/a"], "a comparison needs two runs"),
+            (["runs/a:grpo"], "or two runs to compare"),
             (["runs/a", "runs/a"], "a run is named twice"),
             (["runs/a", "runs/none"], "runs/none"),
             (["runs/a", "runs/b:ppo"], "ppo"),
@@ -137,7 +137,7 @@ class TestMethods:
     def test_several_runs_are_reported_as_seeds(
         self, seeds: Path, command_line: CommandLine
     ) -> None:
-        done = command_line("report", *(f"runs/a/seed-{seed}" for seed in range(3)))
+        done = command_line("compare", "--together", *(f"runs/a/seed-{seed}" for seed in range(3)))
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines()[-1] == "report: runs/methods-seed-0/comparison.html"
         values = json.loads((seeds / "methods-seed-0/comparison.json").read_text())
@@ -153,7 +153,7 @@ class TestMethods:
             digest = {"manifest.json:config_digest": name}
             write_seed(seeds / f"swept/cells/{name}", int(name[-1]), 0.7, digest)
         record_sweep(seeds / "swept", {f"seed={seed}": {"seed": str(seed)} for seed in range(4)})
-        done = command_line("report", "runs/swept")
+        done = command_line("compare", "runs/swept")
         assert (done.returncode, done.stderr) == (0, "")
         values = json.loads((seeds / "swept/comparison.json").read_text())
         assert list_seeds(values)[0] == [0, 1, 2]
@@ -169,7 +169,7 @@ class TestMethods:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["report", "runs/a/seed-0", "runs/none"], "runs/none"),
+            (["compare", "--together", "runs/a/seed-0", "runs/none"], "runs/none"),
             (["compare", "runs/a", "runs/a"], "a side is named twice"),
             (["compare", "runs/a", "runs/b", "--out", "runs/a/seed-0"], "holds a run"),
             (["compare", "runs/a,runs/none", "runs/b"], "runs/none"),
@@ -190,7 +190,7 @@ class TestMethods:
             write_seed(seeds / f"two/cells/{name}", seed, 6 * float(beta), changes)
             cells[name] = {"grpo.beta": beta, "seed": str(seed)}
         record_sweep(seeds / "two", cells)
-        done = command_line("report", "runs/two")
+        done = command_line("compare", "runs/two")
         assert (done.returncode, done.stderr) == (0, "")
         values = json.loads((seeds / "two/comparison.json").read_text())
         assert [one["system"] for one in values["cells"]] == ["0.12", "0.15"]
@@ -231,7 +231,7 @@ class TestReport:
         self, tmp_path: Path, command_line: CommandLine
     ) -> None:
         write_sweep(tmp_path / "sweep")
-        done = command_line("report", "sweep")
+        done = command_line("compare", "sweep")
         assert (done.returncode, done.stderr) == (0, "")
         assert "out of memory" in done.stdout
         assert "1 of 4\u00a0cells have not run" in done.stdout
@@ -241,11 +241,11 @@ class TestReport:
         assert table["axes"] == {"evaluation.num_items": ["120", "240"]}
         assert [cell["state"] for cell in values["cells"]] == ["done", "done", "done", "failed"]
         size = ("--factor", "evaluation.num_items")
-        command_line.succeed("report", "sweep", *size, "--out", "out")
+        command_line.succeed("compare", "sweep", *size, "--out", "out")
         values = json.loads((tmp_path / "out/comparison.json").read_text())
         assert {one["system"] for one in values["cells"]} == {"120", "240"}
         assert values["pairs"][0]["gaps"][0]["why_none"] == "other_items"
-        command_line.succeed("report", "sweep", "--factor", "grpo.beta", *size)
+        command_line.succeed("compare", "sweep", "--factor", "grpo.beta", *size)
         values = json.loads((tmp_path / "sweep/comparison.json").read_text())
         assert values["table"]["axes"] == {}
         assert values["cells"][0]["system"] == "beta 0.12, num_items 120"
@@ -255,14 +255,14 @@ class TestReport:
     def test_a_run_is_rendered_in_its_folder_in_either_language(
         self, runs: Path, command_line: CommandLine
     ) -> None:
-        said = command_line.refuse("report", "runs/a", "--out", "elsewhere")
+        said = command_line.refuse("compare", "runs/a", "--out", "elsewhere")
         assert "written into the run; got --out" in said
         for language, title in (("en", "<h2>Mistakes</h2>"), ("zh", "<h2>错例</h2>")):
-            done = command_line.succeed("report", "runs/a", "--language", language)
+            done = command_line.succeed("compare", "runs/a", "--language", language)
             assert title in (runs / "a/report.html").read_text(encoding="utf-8")
         assert done.stdout == "report: runs/a/report.html\n"
 
     def test_anything_else_is_refused(self, tmp_path: Path, command_line: CommandLine) -> None:
         (tmp_path / "empty").mkdir()
         for target in ("empty", "nowhere"):
-            assert f"nothing to report on at {target}" in command_line.refuse("report", target)
+            assert f"nothing to report on at {target}" in command_line.refuse("compare", target)

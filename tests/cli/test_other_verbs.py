@@ -1,5 +1,6 @@
-"""``recipes``, ``doctor``, ``audit data``, ``--version`` and ``--help``."""
+"""All verbs but ``run``, ``sweep``, ``compare`` and ``watch``, ``--version`` and ``--help``."""
 
+import importlib.util
 import io
 import json
 import re
@@ -8,19 +9,17 @@ import subprocess
 import sys
 
 import pytest
-import typer.main
 from PIL import Image
 
 from groupwise import __version__
-from groupwise.cli.feedback import PERSON_KEY_VARIABLE
-from groupwise.cli.main import app
-from groupwise.cli.verbs import find_verbs, read_summary
+from groupwise.cli.loop import PERSON_KEY_VARIABLE
+from groupwise.cli.main import COMMANDS, app
 from groupwise.core import read_jsonl, write_jsonl
 from groupwise.feedback import FeedbackStore, Shown, name_person
 
 
 def test_recipes_are_listed_with_their_configs_and_there_is_a_version(tiny):
-    done = tiny.call.succeed("recipes")
+    done = tiny.call.succeed("run", "--list")
     assert "tiny: writes rows\n  configs: demo\n" in done.stdout
     assert "on_task: " in done.stdout
     assert tiny.call("--version").stdout == f"groupwise {__version__}\n"
@@ -32,32 +31,28 @@ def test_recipes_are_listed_with_their_configs_and_there_is_a_version(tiny):
         (["run"], ["demo, or the recipe's only one", "runs/<recipe>-<config name>"]),
         (["sweep"], ["runs/<recipe>-<config name>-sweep", "1"]),
         (["watch"], ["2 on a terminal, else 30", "the one that runs, or the last", "en"]),
-        (["judge", "calibrate"], ["by its name", "runs/judge-<config or file name>", "3"]),
-        (["compare"], ["runs/compare-<run>-<run>", "what heads the report"]),
-        (["report"], ["the sweep's folder", "what heads the report"]),
+        (["judge"], ["by its name", "runs/judge-<config or file name>", "3"]),
+        (["compare"], ["runs/compare-<run>-<run>, or the sweep's folder", "what heads the report"]),
         (["predict"], ["8"]),
-        (["export-model"], ["the one its report is about"]),
     ],
 )
 def test_help_shows_what_is_taken_where_nothing_is_given(command_line, verb, defaults):
-    shown = command_line(*verb, "--help").stdout
+    shown = " ".join(command_line(*verb, "--help").stdout.split())
     missing = [
         text for text in defaults if not re.search(rf"\[default: \(?{re.escape(text)}", shown)
     ]
     assert missing == []
 
 
-def list_commands(group: object) -> list[object]:
-    inner = getattr(group, "commands", {}).values()
-    return [group, *(command for one in inner for command in list_commands(one))]
-
-
-def test_a_list_of_verbs_says_of_each_what_its_own_help_says():
-    group = typer.main.get_command(app)
-    places = find_verbs()
-    assert set(group.commands) == set(places)
-    for name, command in group.commands.items():
-        assert read_summary(places[name]).split() == (command.help or "").split(), name
+def test_the_list_of_verbs_fits_a_screen_and_begins_with_a_newcomers(command_line):
+    lines = command_line("--help").stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[2:5]] == ["new", "run", "predict"]
+    assert command_line().stdout.splitlines() == lines
+    listed = {line.split()[0] for line in lines if line.startswith("  ")}
+    assert listed == set(COMMANDS) == set(app.list_commands(None))
+    assert (len(listed - {"data", "models"}), app.get_command(None, "nonsense")) == (14, None)
 
 
 def test_the_list_of_verbs_imports_none_of_them():
@@ -68,19 +63,48 @@ def test_the_list_of_verbs_imports_none_of_them():
         "print(sorted(m for m in sys.modules if m.startswith('groupwise.')), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "export-model" in done.stdout
-    loaded = done.stderr.strip().splitlines()[-1]
-    assert loaded == "['groupwise.cli', 'groupwise.cli.main', 'groupwise.cli.verbs']"
+    assert "export" in done.stdout
+    assert done.stderr.strip().splitlines()[-1] == "['groupwise.cli', 'groupwise.cli.main']"
 
 
-def test_no_help_has_what_rich_takes_for_markup():
-    texts = [
-        text
-        for command in list_commands(typer.main.get_command(app))
-        for text in [command.help, *(getattr(one, "help", "") for one in command.params)]
-    ]
-    assert len(texts) > 50
-    assert [text for text in texts if re.search(r"\[[a-z#/@]", text or "")] == []
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("report runs/a", "groupwise compare RUN"),
+        ("recipes", "groupwise run --list"),
+        ("export-model runs/a --out x", "groupwise export RUN --out DIR"),
+        ("push runs/a me/it", "groupwise export RUN --push OWNER/NAME"),
+        ("verify certificate.json", "groupwise learn --verify CERTIFICATE"),
+        ("roll-back loop", "groupwise learn --roll-back LOOP"),
+        ("audit data on_task", "groupwise audit RECIPE --only data"),
+        ("audit rewards on_task", "groupwise audit RECIPE --only rewards"),
+        ("audit replay runs/a", "groupwise audit RUN --replay"),
+        ("judge calibrate --judge x", "groupwise judge --judge CONFIG --data FILE"),
+        ("feedback show kept", "groupwise feedback DIR"),
+        ("feedback export kept --out x", "groupwise feedback DIR --export FILE"),
+        ("feedback import kept x", "groupwise feedback DIR --import FILE"),
+        ("feedback delete-person kept ann", "groupwise feedback DIR --delete-person USER"),
+        ("feedback delete-pictures kept", "groupwise feedback DIR --delete-pictures DAYS"),
+        ("biased-variants", "python -m groupwise_recipes.visual_reasoning.biased_variants"),
+        ("judge-reasoning", "python -m groupwise_recipes.visual_reasoning.human_labels"),
+        ("executor-stub", "python -m groupwise_recipes.workflows.executor_stub"),
+        ("workflow-traces", "python -m groupwise_recipes.workflows.traces"),
+    ],
+)
+def test_an_old_spelling_is_answered_with_the_new_one(command_line, old, new):
+    assert f"is written `{new}" in command_line.refuse_in_a_line(*old.split())
+    if new.startswith("python"):
+        assert importlib.util.find_spec(new.split()[-1]) is not None
+    else:  # which exists with these options
+        _, verb, *words = new.split()
+        names = {name for param in app.get_command(None, verb).params for name in param.opts}
+        assert {word for word in words if word.startswith("--")} <= names
+
+
+def test_a_folder_may_be_called_as_an_old_verb(command_line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FeedbackStore(tmp_path / "show").close()
+    assert "version" in command_line.succeed("feedback", "show").stdout
 
 
 def test_doctor_says_what_is_found(tiny):
@@ -105,26 +129,26 @@ def test_doctor_fails_when_something_is_broken(tiny):
 
 class TestAuditData:
     def test_it_runs_up_to_the_audit_and_prints_it_also_of_a_config_file(self, tiny):
-        done = tiny.call("audit", "data", "tiny")
+        done = tiny.call("audit", "--only", "data", "tiny")
         assert (done.returncode, done.stdout) == (0, "# Audit\n\n0 errors\n\n")
         assert tiny.list_done() == ["prepare", "audit"]
         assert tiny.call("run", "tiny").returncode == 0
         assert tiny.list_done() == ["write", "evaluate", "report"]
         shutil.copy(tiny.site / "configs" / "demo.yaml", tiny.work / "mine.yaml")
-        tiny.call.succeed("audit", "data", "mine.yaml")
+        tiny.call.succeed("audit", "--only", "data", "mine.yaml")
         assert (tiny.work / "runs/tiny-mine/audit/audit.json").is_file()
 
     @pytest.mark.parametrize("more", [[], ["--set", "audit_stops=true"]])
     def test_errors_of_the_audit_exit_1(self, tiny, more):
         """Also where they stop the run."""
-        done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2", *more)
+        done = tiny.call("audit", "--only", "data", "tiny", "--set", "audit_errors=2", *more)
         assert (done.returncode, "2 errors" in done.stdout) == (1, True)
         assert "Traceback" not in done.stderr
 
     def test_an_error_before_the_audit_is_not_hidden_by_an_old_audit(self, tiny):
-        tiny.call("audit", "data", "tiny", "--set", "audit_errors=2")
+        tiny.call("audit", "--only", "data", "tiny", "--set", "audit_errors=2")
         tiny.source.write_text("")
-        done = tiny.call("audit", "data", "tiny", "--set", "audit_errors=2")
+        done = tiny.call("audit", "--only", "data", "tiny", "--set", "audit_errors=2")
         assert (done.returncode, done.stdout) == (2, "")
         assert "the source is empty" in done.stderr
 
@@ -208,7 +232,7 @@ def work_judge(tiny):
     return tiny
 
 
-CALIBRATE = ("judge", "calibrate", "--judge", "first.yaml", "--data", "pairs.jsonl")
+CALIBRATE = ("judge", "--judge", "first.yaml", "--data", "pairs.jsonl")
 
 
 def test_a_dry_run_asks_and_writes_nothing(work_judge):
@@ -237,7 +261,7 @@ def test_recorded_verdicts_are_measured_without_a_judge(work_judge):
         for n in range(4)
     ]
     write_jsonl(work_judge.work / "said.jsonl", rows)
-    done = work_judge.call("judge", "calibrate", "--verdicts", "said.jsonl", "--out", "out")
+    done = work_judge.call("judge", "--verdicts", "said.jsonl", "--out", "out")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     shown = {line[0]: line[1] for line in lines if len(line) > 2}
@@ -261,8 +285,8 @@ def test_what_cannot_be_calibrated_is_told(work_judge, arguments, words):
 
 
 def test_verdicts_or_a_judge_with_data(command_line):
-    assert "not both given" in command_line.refuse("judge", "calibrate", "--judge", "first.yaml")
-    said = command_line.refuse("judge", "calibrate", "--verdicts", "none.jsonl")
+    assert "not both given" in command_line.refuse("judge", "--judge", "first.yaml")
+    said = command_line.refuse("judge", "--verdicts", "none.jsonl")
     assert "there is no none.jsonl" in said
 
 
@@ -294,12 +318,12 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_it_counts_by_version(command_line, kept):
-    lines = [line.split() for line in command_line("feedback", "show", kept).stdout.splitlines()]
+    lines = [line.split() for line in command_line("feedback", kept).stdout.splitlines()]
     assert lines[1:] == [["v1", "2", "1", "1", "0"], ["v2", "2", "0", "0", "1"]]
 
 
 def test_what_teaches_most_comes_first(command_line, kept, tmp_path):
-    done = command_line("feedback", "export", kept, "--out", tmp_path / "items.jsonl")
+    done = command_line("feedback", kept, "--export", tmp_path / "items.jsonl")
     assert "3 items, 1 of them disagreed on" in done.stdout
     rows = read_jsonl(tmp_path / "items.jsonl")
     assert [(row["shown"]["id"], row["label"]) for row in rows] == [
@@ -312,7 +336,7 @@ def test_what_teaches_most_comes_first(command_line, kept, tmp_path):
 
 def test_labels_come_back_from_label_studio(command_line, kept, tmp_path):
     path = tmp_path / "tasks.json"
-    done = command_line("feedback", "export", kept, "--format", "label-studio", "--out", path)
+    done = command_line("feedback", kept, "--format", "label-studio", "--export", path)
     assert "4 tasks" in done.stdout
     [silent] = [t for t in json.loads(path.read_text()) if t["data"]["groupwise_id"] == "a3"]
     choice = {**silent["predictions"][0]["result"][0], "value": {"choices": ["off-task"]}}
@@ -320,14 +344,14 @@ def test_labels_come_back_from_label_studio(command_line, kept, tmp_path):
     unknown = {"data": {"groupwise_id": "zz"}, "annotations": silent["annotations"]}
     path.write_text(json.dumps([silent]))
     for told in ("1 new labels", "0 new labels"):
-        assert told in command_line("feedback", "import", kept, path).stdout
+        assert told in command_line("feedback", kept, "--import", path).stdout
     path.write_text(json.dumps([unknown, silent]))
-    said = command_line.refuse("feedback", "import", kept, path)
+    said = command_line.refuse("feedback", kept, "--import", path)
     assert "1 labels are of answers that are not kept (any more), such as 'zz'" in said
 
 
 def test_a_person_is_deleted_and_the_versions_are_told(command_line, kept):
-    done = command_line("feedback", "delete-person", kept, "ann")
+    done = command_line("feedback", kept, "--delete-person", "ann")
     assert done.stdout.splitlines() == ["3 labels deleted", "trained on some of them: v3"]
     store = FeedbackStore(kept)
     assert [item.shown.id for item in store.list_items()] == ["a2"]
@@ -335,17 +359,17 @@ def test_a_person_is_deleted_and_the_versions_are_told(command_line, kept):
 
 
 def test_pictures_of_old_answers_are_deleted(command_line, kept):
-    done = command_line("feedback", "delete-pictures", kept, "--older-than-days", "1")
+    done = command_line("feedback", kept, "--delete-pictures", "1")
     assert done.stdout == "1 pictures deleted\n"
     assert list((kept / "pictures").iterdir()) == []
 
 
 def test_without_a_key_no_person_is_named(command_line, kept, monkeypatch):
     monkeypatch.setenv(PERSON_KEY_VARIABLE, "short")
-    said = command_line.refuse("feedback", "delete-person", kept, "ann")
+    said = command_line.refuse("feedback", kept, "--delete-person", "ann")
     assert f"{PERSON_KEY_VARIABLE} is not set to a secret of 16 characters" in said
 
 
 def test_a_folder_that_is_not_there_is_told(command_line, tmp_path):
-    assert "there is no folder" in command_line.refuse("feedback", "show", tmp_path / "none")
+    assert "there is no folder" in command_line.refuse("feedback", tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -18,8 +18,8 @@ import pytest
 from small_disk import SmallDisk, mount_small_disk
 from waiting import wait_until
 
+from groupwise.cli.options import Job
 from groupwise.cli.printing import print_headline, print_preview
-from groupwise.cli.run import choose_folder
 from groupwise.core import ConfigError, read_json, read_jsonl
 from groupwise.evaluation.metrics import Metric, read_metrics, write_metrics
 from groupwise.pipeline import Preview, PreviewTable, ShownRow, find_recipe
@@ -192,7 +192,7 @@ def test_sharing_with_a_run_itself_is_refused(tiny, extra):
 
 def test_recipes_do_not_share_a_folder_because_their_configs_have_one_name(tiny):
     recipes = [replace(find_recipe("tiny"), name=name) for name in ("tiny", "other")]
-    folders = [choose_folder(recipe, "demo") for recipe in recipes]
+    folders = [Job(recipe, "demo", []).folder for recipe in recipes]
     assert folders == [Path("runs/tiny-demo"), Path("runs/other-demo")]
 
 

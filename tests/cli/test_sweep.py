@@ -300,22 +300,24 @@ def test_a_recipe_may_report_on_its_runs_itself(half_swept):
     done = tiny.call.succeed(*HALF)
     assert "2 runs in en" in done.stdout
     assert (tiny.work / "grid" / "study.txt").read_text() == " ".join(CELLS[:2])
-    again = tiny.call("report", "grid", "--language", "zh", "--out", "told")
+    again = tiny.call("compare", "grid", "--language", "zh", "--out", "told")
     assert (again.returncode, again.stdout) == (0, "2 runs in zh\n")
     runs = [f"grid/cells/{name}" for name in CELLS[:2]]
-    some = tiny.call("report", *runs, "--out", "some")
+    some = tiny.call("compare", "--together", *runs, "--out", "some")
     assert (some.returncode, some.stdout) == (0, "2 runs in en\n")
     shutil.copytree(tiny.work / runs[0], tiny.work / "own")
-    both = tiny.call("report", "own", "grid", runs[1], "--out", "both")
+    both = tiny.call("compare", "--together", "own", "grid", runs[1], "--out", "both")
     assert (both.returncode, both.stdout) == (0, "3 runs in en\n")
     assert (tiny.work / "both" / "study.txt").read_text() == " ".join(["own", *CELLS[:2]])
-    alone = tiny.call("report", "own", "--out", "alone")
+    alone = tiny.call("compare", "own", "--out", "alone")
     assert (alone.returncode, alone.stdout) == (0, "1 runs in en\n")
-    assert "1 runs" not in tiny.call("report", "own").stdout
-    methods = tiny.call("report", *runs, "--metric", "test/vqa_1", "--out", "methods")
+    assert "1 runs" not in tiny.call("compare", "own").stdout
+    methods = tiny.call(
+        "compare", "--together", *runs, "--metric", "test/vqa_1", "--out", "methods"
+    )
     assert "2 runs in" not in methods.stdout
     (tiny.work / runs[0] / "write" / "rows.txt").unlink()
-    assert "a run has no rows" in tiny.call("report", *runs, "--out", "none").stderr
+    assert "a run has no rows" in tiny.call("compare", "--together", *runs, "--out", "none").stderr
 
 
 class TestFailures:

@@ -9,7 +9,7 @@ from token_families import write_family
 from transformers import AddedToken
 
 from groupwise.core import Message, make_example, open_picture
-from groupwise.inference.chat import build_chat_messages
+from groupwise.inference.server import build_chat_messages
 from groupwise.models.encoding import encode_as_written
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt

@@ -8,8 +8,8 @@ from program_corpora import ATTACKS, Program
 from sandbox_host import MISSING, read_host_state, wait_for_children
 from workflow_problems import WORDS, make_abilities, open_stub
 
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import RetrySettings, ServerSettings
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.execution import Executor
@@ -38,7 +38,7 @@ def stub() -> Iterator[ExecutorStub]:
 def outcomes(stub: ExecutorStub) -> Mapping[str, Outcome]:
     """Outcomes by name."""
     faulty = FaultyServer(lambda _: Fault(status=500))
-    broken = ServerEngine(ServerSettings(url=faulty.url, model=MODEL))
+    broken = ServerModel(ServerSettings(url=faulty.url, model=MODEL))
     found: dict[str, Outcome] = {}
     for has_outage, responder in ((False, open_stub(stub)), (True, broken)):
         executor = Executor(responder, settings=SETTINGS)

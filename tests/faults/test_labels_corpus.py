@@ -7,7 +7,7 @@ from corpora import each_row
 
 from groupwise.core import ModelError
 from groupwise.inference.labels import share_labels
-from groupwise.inference.responder import RequestError, TokenChance
+from groupwise.inference.model import RequestError, TokenChance
 from groupwise.models.tokenizing import train_tokenizer
 
 MAX_ERROR = 0.05

@@ -8,8 +8,8 @@ from PIL import Image
 
 from groupwise.core import Completion, GroupwiseError, Message, make_example, read_picture
 from groupwise.flow import asking
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy
 from groupwise.rewards import Parsed
 from groupwise.serving import try_each
@@ -45,7 +45,7 @@ def is_told(row, found):
 
 @each_row("odd_rows")
 def test_what_becomes_of_an_odd_row(row, policies, tmp_path):
-    engine = LocalEngine(policies[row["policy"]])
+    engine = LocalModel(policies[row["policy"]])
     examples = make_rows(tmp_path, row)
     answered = try_each(lambda some: engine.generate(some, sampling=SAMPLING), examples)
     weighed = try_each(lambda some: engine.label_probabilities(some, labels=("a", "b")), examples)

@@ -1,13 +1,12 @@
 """Servers that a config names: asked, or refused until the user has named the host."""
 
 import pytest
+from click.testing import CliRunner
 from corpora import each_row
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import ConfigError, dump_config, load_config
-from groupwise.inference.opening import ResponderSettings, open_responder
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.settings import ModelSource, ServerSettings, open_model
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,7 @@ def test_which_server_is_asked(row):
     server = {"url": row["url"], "model": "m", "api_key_variable": row["variable"]}
 
     def open_it():
-        return open_responder(load_config(ResponderSettings, {"server": server}))
+        return open_model(load_config(ModelSource, {"server": server}))
 
     if row["expected"] == "asked":
         sent = {"Authorization": "Bearer k1"} if row["variable"] else {}
@@ -42,13 +41,13 @@ def test_which_server_is_asked(row):
 
 def test_a_host_is_named_once_and_code_of_ones_own_names_it_itself():
     settings = {"server": {"url": "https://judge.example/v1", "model": "m"}}
-    open_responder(ResponderSettings(**settings))
-    read = load_config(ResponderSettings, settings)
+    open_model(ModelSource(**settings))
+    read = load_config(ModelSource, settings)
     with pytest.raises(ConfigError, match=r"--allow-judge judge\.example"):
-        open_responder(load_config(ResponderSettings, dump_config(read)))
+        open_model(load_config(ModelSource, dump_config(read)))
     allow("judge.example")
     allow("judge.example", "other.example")
-    open_responder(read)
+    open_model(read)
     assert isinstance(read.server, ServerSettings)
 
 

@@ -32,13 +32,13 @@ def test_a_changed_run_is_told(
     for change in row["changes"]:
         damage(run, run / change["file"], change)
     Path("rows.jsonl").write_text(json.dumps(QUESTION, ensure_ascii=False), encoding="utf-8")
-    arguments = {
-        "predict": ["rows.jsonl", "--out", "answers.jsonl"],
-        "report": [],
-        "compare": [str(finished), "--out", "compared"],
-        "serve": ["--dry-run"],
+    words = {
+        "predict": ["predict", "run", "rows.jsonl", "--out", "answers.jsonl"],
+        "report": ["compare", "run"],
+        "compare": ["compare", "run", finished, "--out", "compared"],
+        "serve": ["serve", "run", "--dry-run"],
     }
-    done = command_line(verb, "run", *arguments[verb])
+    done = command_line(*words[verb])
     code, phrase = row["expected"][verb]
     # A policy that has learned nothing gives no answer, which is no fault of the run.
     returned = 0 if (verb, done.returncode) == ("predict", 1) else done.returncode

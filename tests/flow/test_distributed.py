@@ -11,7 +11,7 @@ import psutil
 import pytest
 from launched_task import SETTINGS, WAITED_S
 from small_task import LORA, SmallConfig
-from waiting import find_free_port, wait_until
+from waiting import wait_until
 
 from groupwise.core import ConfigError, list_effects, load_config, write_json
 from groupwise.flow.settings import ComputeSettings
@@ -77,6 +77,7 @@ def test_what_the_first_refuses_is_said_once_and_ends_all(tmp_path: Path) -> Non
     [
         ("breaks", "ZeroDivisionError: the first process divides by zero"),
         ("refuses_together", "error: no process has rows"),
+        ("refuses_first", "error: the first process has no judge"),
         ("refuses_alone", "error: the second process has no rows"),
     ],
 )
@@ -121,59 +122,22 @@ def test_a_dry_run_shows_what_each_takes_and_refuses_what_cannot_be_shared(tmp_p
     assert not (tmp_path / "run").exists()
 
 
-NONE = ("--until", "none")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("does", "more", "code", "said"),
-    [
-        ("", ((), ()), 0, ("", "")),
-        ("", (NONE, NONE), 2, ("error: the recipe launched_task:LaunchedTask has no step", "")),
-        ("refuses_together", ((), ()), 2, ("error: no process has rows", "")),
-        ("refuses_first", ((), ()), 2, ("error: the first process has no judge", "")),
-        ("refuses_alone", ((), ()), 2, ("", "error: the second process has no rows")),
-        (
-            "",
-            (("--set", "num_rows=7"), ("--set", "num_rows=8")),
-            2,
-            ("", "was started with other settings than the first one; start the same command"),
-        ),
-    ],
-)
-def test_processes_without_an_agent_end_alike_and_say_it_once(
-    tmp_path: Path,
-    does: str,
-    more: Sequence[Sequence[str]],
-    code: int,
-    said: tuple[str, str],
-) -> None:
-    """As srun starts them: nobody ends one because another has failed."""
-    processes = start_by_hand(tmp_path, *more, does=does)
-    ends = [process.communicate(timeout=_TIMEOUT_S)[1] for process in processes]
-    assert [process.returncode for process in processes] == [code, code]
-    assert all(sentence in end for sentence, end in zip(said, ends, strict=True))
-    assert [end.count("error: ") for end in ends] == [bool(one) for one in said]
-    assert ends[1] == "" or said[1]
-    if code == 0:
-        assert read_sum(tmp_path) == "3 of 2"
+def test_processes_with_other_settings_are_refused(tmp_path: Path) -> None:
+    start = "import os, runpy, sys; sys.argv += ['--set', 'num_rows=' + os.environ['RANK'] + '1']"
+    program = tmp_path / "start.py"
+    program.write_text(f"{start}; runpy.run_module('groupwise', run_name='__main__')")
+    ended = launch(tmp_path, "", command=[str(program), *make_command(tmp_path)[2:]])
+    assert ended.returncode == 1
+    said = "was started with other settings than the first one; start the same command everywhere"
+    assert ended.stderr.count(said) == ended.stderr.count("error: ") == 1
 
 
 @pytest.mark.slow
 def test_another_command_than_run_is_refused_once(tmp_path: Path) -> None:
-    ended = launch(tmp_path, "", command=["-m", "groupwise", "recipes"])
+    ended = launch(tmp_path, "", command=["-m", "groupwise", "run", "--list"])
     assert ended.stderr.count("error: a launcher has started this command 2 times") == 1
     assert ended.stdout == ""
-
-
-@pytest.mark.slow
-def test_where_the_first_is_killed_the_others_end(tmp_path: Path) -> None:
-    first, other = start_by_hand(tmp_path, (), (), does="waits")
-    wait_until((tmp_path / "run/alone/started.json").exists, most_s=_TIMEOUT_S)
-    first.kill()
-    assert other.wait(_TIMEOUT_S) == 2
-    assert "the first process is gone, and this one ends with it" in other.communicate()[1]
-    first.communicate()
 
 
 @pytest.mark.slow
@@ -196,36 +160,22 @@ def test_no_process_outlives_its_launcher(tmp_path: Path) -> None:
     assert alive == []
 
 
-def start_by_hand(
-    folder: Path, *more: Sequence[str], does: str = ""
-) -> list[subprocess.Popen[str]]:
-    """Start a process for each group of arguments, as a launcher without an agent would."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port())}
-    shared = place | {"WORLD_SIZE": str(len(more))}
-    return [
-        subprocess.Popen(
-            [sys.executable, *make_command(folder, *arguments)],
-            env=make_environ(LAUNCHED=does, RANK=str(rank), LOCAL_RANK=str(rank), **shared),
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank, arguments in enumerate(more)
-    ]
-
-
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
-        ({"WORLD_SIZE": "2"}, "no usable RANK, LOCAL_RANK, MASTER_PORT, MASTER_ADDR; start it by"),
+        (
+            {"WORLD_SIZE": "2"},
+            "WORLD_SIZE 2 is set, but torchrun has not started this; got no RANK, LOCAL_RANK, "
+            "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT; start it by",
+        ),
+        # As srun starts each process, without an agent that ends the others.
         (
             {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "a"},
-            "WORLD_SIZE 2 is set, but not where the processes meet; got no usable MASTER_PORT",
+            "got no LOCAL_WORLD_SIZE, MASTER_PORT, TORCHELASTIC_RESTART_COUNT; start it by a",
         ),
     ],
 )
-def test_processes_without_a_place_to_meet_are_refused(
+def test_processes_without_a_launcher_are_refused(
     environ: dict[str, str],
     sentence: str,
     command_line: Any,
@@ -242,7 +192,7 @@ def test_one_process_is_alone_and_does_not_see_its_launcher(
     one = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}
     for name, value in one.items():
         monkeypatch.setenv(name, value)
-    command_line.succeed("recipes")
+    command_line.succeed("run", "--list")
     assert not {*one} & {*os.environ}
 
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from PIL import Image
 from small_task import LORA, PARSER, SmallConfig, SmallTask
 from transformers import BertConfig, BertModel, BertTokenizerFast, Dinov2Config, Dinov2Model
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import (
@@ -87,9 +87,9 @@ def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
     class NoRows(SmallTask):
         read_labelled = Task.read_labelled
 
-    every = ["predict", "serve", "evaluate", "export-model"]
+    every = ["predict", "serve", "evaluate", "export"]
     assert read_json(finished / "evaluate" / "verbs.json", list) == every
-    assert list_verbs(NoRows()) == ["predict", "serve", "export-model"]
+    assert list_verbs(NoRows()) == ["predict", "serve", "export"]
     # The report offers none of them: a policy that learned nothing is not for use.
     report = (finished / "report.md").read_text("utf-8")
     assert "GRPO is not offered for use" in report
@@ -391,20 +391,20 @@ def test_other_rewards_are_told_part_by_part(finished, monkeypatch):
 
 
 def test_the_command_prints_a_table_and_what_differs(finished, monkeypatch):
-    same = CliRunner().invoke(app, ["audit", "replay", str(finished)])
+    same = CliRunner().invoke(app, ["audit", "--replay", str(finished)])
     assert same.exit_code == 0
     row = next(line.split() for line in same.stdout.splitlines() if line.split()[0] == "reward")
     assert row[1:7] == ["16", "16", "0", "0", "->", "0"]
     assert "step" not in same.stdout
     monkeypatch.setattr(SmallTask, "rewards", lambda *_: RewardSet({"length": (Length(), 1.0)}))
-    other = CliRunner().invoke(app, ["audit", "replay", str(finished)])
+    other = CliRunner().invoke(app, ["audit", "--replay", str(finished)])
     assert other.exit_code == 0
     assert "step 0, example " in other.stdout
     assert other.stdout.count("counted") == 3
 
 
 def test_a_setting_that_is_not_there_is_named(finished):
-    asked = CliRunner().invoke(app, ["audit", "replay", str(finished), "--set", "rewadrs.x=1"])
+    asked = CliRunner().invoke(app, ["audit", "--replay", str(finished), "--set", "rewadrs.x=1"])
     assert isinstance(asked.exception, ConfigError)
 
 

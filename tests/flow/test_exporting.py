@@ -36,7 +36,7 @@ from groupwise.models.policy import load_policy
 def test_the_main_policy_is_exported_with_a_card_of_its_run(
     finished: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:
-    command_line.succeed("export-model", finished, "--out", "out")
+    command_line.succeed("export", finished, "--out", "out")
     out = tmp_path / "out"
     assert {path.name for path in out.iterdir()} == {"README.md", "adapter", "merged"}
     load_policy(out / "merged")
@@ -159,10 +159,10 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
 def test_what_is_exported_of_a_finished_run_goes_up(
     finished: Path, hub: LoopbackHub, command_line: CommandLine
 ) -> None:
-    done = command_line.succeed("push", finished, NAME, "--private", "--dry-run")
+    done = command_line.succeed("export", finished, "--push", NAME, "--private", "--dry-run")
     assert done.stdout.endswith("nothing was uploaded\n")
     assert hub.repositories == {}
-    done = command_line.succeed("push", finished, NAME, "--private")
+    done = command_line.succeed("export", finished, "--push", NAME, "--private")
     assert done.stdout.endswith(f"uploaded: {hub.address}/{NAME}\n")
     assert hub.repositories == {NAME: True}
     files = hub.files[NAME]

@@ -20,10 +20,10 @@ from groupwise.core import (
     make_example,
 )
 from groupwise.evaluation.predictions import RunPolicy, write_policies
-from groupwise.flow import finished, sampling
+from groupwise.flow import finished
 from groupwise.flow.finished import open_run
 from groupwise.flow.prediction import name_version, predict_rows
-from groupwise.flow.sampling import make_sampler
+from groupwise.flow.recipe import make_sampler
 from groupwise.flow.served import Served, open_served, read_served, write_served
 from groupwise.flow.task import Task
 from groupwise.pipeline import Preview, Recipe
@@ -387,7 +387,7 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch):
-    monkeypatch.setattr("groupwise.inference.local.LocalEngine", Engine)
+    monkeypatch.setattr("groupwise.inference.local.LocalModel", Engine)
     monkeypatch.setattr("groupwise.flow.asking.open_policy", lambda config, base: base)
     monkeypatch.setattr(Engine, "asked", [])
     return Engine
@@ -413,6 +413,6 @@ def test_a_small_batch_comes_first_and_says_how_long_it_takes(
 def test_a_base_that_the_run_builds_is_asked_when_it_is_there(tmp_path, engine):
     config = make_config(is_tiny=True)
     with pytest.raises(ConfigError, match="built by the run"):
-        sampling.draw_answers(BaseTask(), config, tmp_path, EXAMPLES, number=4, say=print)
+        make_sampler(BaseTask()).draw(config, tmp_path, EXAMPLES, 4, print)
     (tmp_path / "base").mkdir()
-    assert sampling.draw_answers(BaseTask(), config, tmp_path, EXAMPLES, number=4, say=print)
+    assert make_sampler(BaseTask()).draw(config, tmp_path, EXAMPLES, 4, print)

@@ -124,7 +124,7 @@ def test_a_token_is_four_letters_or_a_chinese_character() -> None:
 
 def test_a_dry_run_of_a_text_task_waits_for_no_torch(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom groupwise.cli.main import app\n"
+        "import sys\nfrom click.testing import CliRunner\nfrom groupwise.cli.main import app\n"
         "for words in (['new', 'mine', '--tiny'], ['run', 'mine/task.yaml', '--dry-run']):\n"
         "    done = CliRunner().invoke(app, words, catch_exceptions=False)\n"
         "print(done.output)\nassert not {'torch', 'sklearn', 'trl'} & set(sys.modules)\n"

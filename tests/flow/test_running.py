@@ -30,8 +30,7 @@ from groupwise.flow.other_data import evaluate_on
 from groupwise.flow.prediction import name_version, predict_rows
 from groupwise.flow.preparing import rate_baselines
 from groupwise.flow.running import find_address, run
-from groupwise.flow.served import Served, write_served
-from groupwise.flow.sources import find_source
+from groupwise.flow.served import Served, find_source, write_served
 from groupwise.flow.task import Task
 from groupwise.pipeline import find_recipe
 

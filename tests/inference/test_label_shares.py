@@ -8,11 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groupwise.core import Message, ModelError, make_example
-from groupwise.inference.engine import Sampling
 from groupwise.inference.labels import find_label_tokens, list_spellings, share_labels
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.responder import RequestError, TokenChance
-from groupwise.inference.row_draws import draw_uniforms, pick_tokens
+from groupwise.inference.local import LocalModel, draw_uniforms, pick_tokens
+from groupwise.inference.model import RequestError, Sampling, TokenChance
 from groupwise.models.policy import load_policy
 from groupwise.models.tokenizing import train_tokenizer
 
@@ -197,7 +195,7 @@ def test_numbers_follow_from_the_key_and_fewer_are_a_prefix():
 def test_completions_have_the_frequencies_of_the_softmax(policy, shaping):
     sampling = Sampling(**({"temperature": 3.0, "max_new_tokens": 1, "seed": 5} | shaping))
     example, num_drawn = make_example([Message("user", "?")], cluster="short"), 3000
-    engine = LocalEngine(policy)
+    engine = LocalModel(policy)
     [drawn] = engine.generate([example], sampling=sampling, num_completions=num_drawn)
     counts = Counter(completion.token_ids[0] for completion in drawn)
     shares = shape(find_logits(policy, example) / sampling.temperature, sampling)
@@ -235,7 +233,7 @@ def test_a_seeded_completion_does_not_depend_on_what_else_is_asked(policy, text_
     sampling = Sampling(temperature=3.0, max_new_tokens=6, seed=3)
 
     def ask(examples, *, batch_size=16, num_completions=3):
-        found = LocalEngine(policy, batch_size=batch_size).generate(
+        found = LocalModel(policy, batch_size=batch_size).generate(
             examples, sampling=sampling, num_completions=num_completions
         )
         return dict(zip((example.id for example in examples), found, strict=True))
@@ -250,5 +248,5 @@ def test_a_seeded_completion_does_not_depend_on_what_else_is_asked(policy, text_
 def test_two_examples_draw_apart_though_they_ask_the_same(policy, text_examples):
     examples = [replace(text_examples[0], id=id_) for id_ in ("one", "other")]
     sampling = Sampling(temperature=3.0, max_new_tokens=8, seed=3)
-    [[one], [other]] = LocalEngine(policy).generate(examples, sampling=sampling)
+    [[one], [other]] = LocalModel(policy).generate(examples, sampling=sampling)
     assert one != other

@@ -10,13 +10,11 @@ import torch
 from mixed_prompts import encode_by_processor
 
 from groupwise.core import DataError, Message, ModelError, make_example, open_picture, read_picture
-from groupwise.inference import server_settings
-from groupwise.inference.engine import Sampling
+from groupwise.inference import settings
 from groupwise.inference.labels import find_label_tokens, list_spellings
-from groupwise.inference.local import LocalEngine, time_answers
-from groupwise.inference.local_responder import LocalResponder
-from groupwise.inference.server_settings import LimitSettings, RequestLimiter
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.local import LocalModel, time_answers
+from groupwise.inference.model import Sampling, run_on_shared_loop
+from groupwise.inference.settings import LimitSettings, RequestLimiter
 from groupwise.models.policy import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
@@ -29,7 +27,7 @@ def asked(request, vision, text, picture_examples, text_examples):
 
 
 def generate(policy, examples, batch_size, **named):
-    found = LocalEngine(policy, batch_size=batch_size).generate(examples, sampling=GREEDY, **named)
+    found = LocalModel(policy, batch_size=batch_size).generate(examples, sampling=GREEDY, **named)
     return [completion for [completion] in found]
 
 
@@ -48,7 +46,7 @@ def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, mo
     longest = text_examples[lengths.index(max(lengths))]
     settings = {"sampling": GREEDY} if ask == "generate" else {"labels": ("yes", "no")}
     num_new_tokens = GREEDY.max_new_tokens if ask == "generate" else 1
-    answer = getattr(LocalEngine(text, batch_size=64), ask)
+    answer = getattr(LocalModel(text, batch_size=64), ask)
     config = text.model.config.get_text_config()
     monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens)
     assert len(answer(text_examples, **settings)) == len(text_examples)
@@ -65,7 +63,7 @@ def test_prompts_without_a_picture_join_those_with_one(vision, picture_examples,
 def test_pictures_among_words_are_seen_where_they_stand(vision, mixed_examples, text_examples):
     examples = [*mixed_examples, text_examples[0]]
     assert generate(vision, examples, 4) == generate(vision, examples, 1)
-    shares = LocalEngine(vision, batch_size=4).label_probabilities(examples, labels=("yes", "no"))
+    shares = LocalModel(vision, batch_size=4).label_probabilities(examples, labels=("yes", "no"))
     tokens = find_label_tokens(vision.tokenizer, ("yes", "no"))
     for example, found in zip(mixed_examples, shares, strict=False):
         encoded = encode_by_processor(vision.processor, example)
@@ -79,7 +77,7 @@ def test_pictures_among_words_are_seen_where_they_stand(vision, mixed_examples, 
 
 def test_the_answer_follows_the_picture(vision, picture_examples):
     """Pictures that are swapped inside a batch would change the shares."""
-    engine = LocalEngine(vision, batch_size=8)
+    engine = LocalModel(vision, batch_size=8)
     straight = engine.label_probabilities(picture_examples, labels=("yes", "no"))
     back = engine.label_probabilities(picture_examples[::-1], labels=("yes", "no"))
     assert len({round(row["yes"], 4) for row in straight}) > 1
@@ -95,7 +93,7 @@ def test_completions_end_with_an_end_token_or_at_the_limit(text, text_examples):
         assert completion.token_ids[-1] in ends
         assert not set(completion.token_ids[:-1]) & set(ends)
         assert completion.text == text.tokenizer.decode(completion.token_ids[:-1])
-    engine = LocalEngine(text, batch_size=8)
+    engine = LocalModel(text, batch_size=8)
     cut = engine.generate(text_examples, sampling=Sampling(max_new_tokens=1))
     assert {c.finish_reason for [c] in cut} == {"length"}
     assert {len(c.token_ids) for [c] in cut} == {1}
@@ -132,7 +130,7 @@ def test_what_a_model_folder_wants_of_generation_is_not_used(
 ):
     sampling = Sampling(temperature=temperature, max_new_tokens=8, seed=3)
     answers = [
-        LocalEngine(policy).generate(text_examples, sampling=sampling) for policy in (text, wishful)
+        LocalModel(policy).generate(text_examples, sampling=sampling) for policy in (text, wishful)
     ]
     assert answers[0] == answers[1]
 
@@ -150,11 +148,11 @@ def test_neither_training_nor_a_saved_policy_finds_what_its_base_wanted(text, wi
 def test_top_k_min_p_and_the_seed_shape_the_draws(text, text_examples):
     def draw(**changes):
         sampling = Sampling(temperature=5.0, max_new_tokens=8, seed=3)
-        return LocalEngine(text).generate(
+        return LocalModel(text).generate(
             text_examples, sampling=sampling.model_copy(update=changes)
         )
 
-    greedy = LocalEngine(text).generate(text_examples, sampling=Sampling(max_new_tokens=8))
+    greedy = LocalModel(text).generate(text_examples, sampling=Sampling(max_new_tokens=8))
     state = torch.get_rng_state()
     assert draw() == draw() != draw(seed=4)
     assert torch.equal(torch.get_rng_state(), state)
@@ -165,7 +163,7 @@ def test_top_k_min_p_and_the_seed_shape_the_draws(text, text_examples):
 def test_sampling_gives_groups_in_order(text, text_examples):
     torch.manual_seed(0)
     seen = []
-    found = LocalEngine(text, batch_size=3).generate(
+    found = LocalModel(text, batch_size=3).generate(
         text_examples,
         sampling=Sampling(temperature=3.0, max_new_tokens=4),
         num_completions=4,
@@ -194,7 +192,7 @@ def test_label_probabilities_are_those_of_a_full_softmax(asked, lead):
     policy, examples = asked
     labels = ("yes", "no")
     leads = [lead if number % 2 else "" for number in range(len(examples))]
-    found = LocalEngine(policy, batch_size=8).label_probabilities(
+    found = LocalModel(policy, batch_size=8).label_probabilities(
         examples, labels=labels, leads=leads
     )
     for example, given, row in zip(examples, leads, found, strict=True):
@@ -204,7 +202,7 @@ def test_label_probabilities_are_those_of_a_full_softmax(asked, lead):
 
 
 def test_a_lead_changes_the_shares_but_its_last_space_does_not(text, text_examples):
-    engine = LocalEngine(text)
+    engine = LocalModel(text)
 
     def ask(lead):
         [row] = engine.label_probabilities(text_examples[:1], labels=("yes", "no"), leads=[lead])
@@ -222,7 +220,7 @@ def test_the_penalty_of_one_row_is_that_of_the_library(text, text_examples):
             **inputs, max_new_tokens=6, do_sample=False, repetition_penalty=1.3
         )
     sampling = Sampling(max_new_tokens=6, repetition_penalty=1.3)
-    [[found]] = LocalEngine(text).generate(text_examples[:1], sampling=sampling)
+    [[found]] = LocalModel(text).generate(text_examples[:1], sampling=sampling)
     assert list(found.token_ids) == whole[0, inputs["input_ids"].shape[1] :].tolist()
 
 
@@ -241,9 +239,9 @@ def test_padding_is_not_penalised(taught_text_folder, text_examples, num_complet
     named = {"sampling": sampling, "num_completions": num_completions}
     if num_completions > 1:
         named["sampling"] = sampling.model_copy(update={"temperature": 1e-4})
-    alone = LocalEngine(text, batch_size=1).generate(examples, **named)
+    alone = LocalModel(text, batch_size=1).generate(examples, **named)
     assert any(c.finish_reason == "stop" for drawn in alone for c in drawn)
-    assert LocalEngine(text, batch_size=8).generate(examples, **named) == alone
+    assert LocalModel(text, batch_size=8).generate(examples, **named) == alone
 
 
 def weigh_by_hand(policy, asked, labels):
@@ -281,7 +279,7 @@ def weigh_by_hand(policy, asked, labels):
 )
 @torch.no_grad()
 def test_labels_that_begin_alike_have_the_shares_of_what_is_written(text, text_examples, labels):
-    engine = LocalEngine(text, batch_size=8)
+    engine = LocalModel(text, batch_size=8)
     found = engine.label_probabilities(text_examples[:4], labels=labels)
     for example, shares in zip(text_examples, found, strict=False):
         asked = text.processor(text=text.render_prompt(example))["input_ids"]
@@ -290,14 +288,14 @@ def test_labels_that_begin_alike_have_the_shares_of_what_is_written(text, text_e
 
 def test_labels_that_are_spelled_alike_are_refused(text, text_examples):
     with pytest.raises(ModelError, match=r"'yes' is spelled in the tokens of another.*case"):
-        LocalEngine(text).label_probabilities(text_examples[:1], labels=("yes", "Yes"))
+        LocalModel(text).label_probabilities(text_examples[:1], labels=("yes", "Yes"))
 
 
 LABELS = ["yes", "no"]
 SAMPLING = Sampling(max_new_tokens=6)
 
 
-class CountingEngine(LocalEngine):
+class CountingEngine(LocalModel):
     """Notes the sizes of its batches."""
 
     def __init__(self, policy, **named):
@@ -315,7 +313,7 @@ class CountingEngine(LocalEngine):
 
 @pytest.fixture(scope="module")
 def engine(vision_folder):
-    return LocalEngine(load_policy(vision_folder), batch_size=4)
+    return LocalModel(load_policy(vision_folder), batch_size=4)
 
 
 def gather(*work):
@@ -327,9 +325,9 @@ def gather(*work):
 
 def test_single_requests_get_what_a_batch_gets(engine, picture_examples):
     counting = CountingEngine(engine.policy, batch_size=4)
-    responder = LocalResponder(counting, model="tiny")
-    replies = gather(*(responder.respond(e, sampling=SAMPLING) for e in picture_examples[:6]))
-    shares = gather(*(responder.weigh_labels(e, labels=LABELS) for e in picture_examples[:6]))
+    responder = counting
+    replies = gather(*(responder.reply(e, sampling=SAMPLING) for e in picture_examples[:6]))
+    shares = gather(*(responder.label_shares(e, labels=LABELS) for e in picture_examples[:6]))
     drawn = engine.generate(picture_examples[:6], sampling=SAMPLING)
     assert [reply.text for reply in replies] == [row[0].text for row in drawn]
     for share, expected in zip(
@@ -341,10 +339,10 @@ def test_single_requests_get_what_a_batch_gets(engine, picture_examples):
 
 
 def test_what_fails_is_told_to_those_who_wait_and_the_next_is_answered(engine, picture_examples):
-    responder = LocalResponder(engine, model="tiny")
+    responder = engine
     with pytest.raises(ModelError, match="spelled in the tokens of another"):
-        run_on_shared_loop(responder.weigh_labels(picture_examples[0], labels=["yes", "Yes"]))
-    assert run_on_shared_loop(responder.weigh_labels(picture_examples[0], labels=LABELS)).shares
+        run_on_shared_loop(responder.label_shares(picture_examples[0], labels=["yes", "Yes"]))
+    assert run_on_shared_loop(responder.label_shares(picture_examples[0], labels=LABELS)).shares
 
 
 def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_path):
@@ -353,28 +351,23 @@ def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_p
     example = make_example([Message("user", "?")], cluster="g", pictures=[read_picture(path)])
     path.write_bytes(picture_examples[1].pictures[0].path.read_bytes())
     with pytest.raises(DataError, match="changed"):
-        run_on_shared_loop(LocalResponder(engine, model="t").respond(example, sampling=SAMPLING))
+        run_on_shared_loop(engine.reply(example, sampling=SAMPLING))
 
 
 def test_the_revision_is_that_of_the_weights(vision_folder):
     first, second = (load_policy(vision_folder) for _ in range(2))
-    revisions = [
-        LocalResponder(LocalEngine(policy), model="tiny").identity["revision"]
-        for policy in (first, second)
-    ]
+    revisions = [LocalModel(policy, name="tiny").identity["revision"] for policy in (first, second)]
     assert revisions[0] == revisions[1]
     next(second.model.parameters()).data[0] += 1e-3
-    changed = LocalResponder(LocalEngine(second), model="tiny").identity
+    changed = LocalModel(second, name="tiny").identity
     assert changed == {"model": "tiny", "revision": changed["revision"]}
     assert changed["revision"] != revisions[0]
     third = load_policy(vision_folder)
     text = third.model.config.text_config
     text.hidden_act = "gelu" if text.hidden_act != "gelu" else "silu"
-    other = LocalResponder(LocalEngine(third), model="tiny").identity["revision"]
+    other = LocalModel(third, name="tiny").identity["revision"]
     assert other != revisions[0]
-    assert (
-        LocalResponder(LocalEngine(second), model="t", revision="r1").identity["revision"] == "r1"
-    )
+    assert LocalModel(second, name="t", revision="r1").identity["revision"] == "r1"
 
 
 @pytest.fixture
@@ -387,8 +380,8 @@ def clock(monkeypatch):
         now[0] += duration_s
         await sleep(0)
 
-    monkeypatch.setattr(server_settings, "_now", lambda: now[0])
-    monkeypatch.setattr(server_settings.asyncio, "sleep", pass_time)
+    monkeypatch.setattr(settings, "_now", lambda: now[0])
+    monkeypatch.setattr(settings.asyncio, "sleep", pass_time)
     return now
 
 
@@ -427,7 +420,7 @@ def test_the_first_answers_are_timed_alone(text_folder, text_examples, monkeypat
         asked.append((engine.batch_size, *(example.id for example in examples)))
         clock[0] += 0.5 * len(asked)
 
-    monkeypatch.setattr(LocalEngine, "generate", generate)
+    monkeypatch.setattr(LocalModel, "generate", generate)
     monkeypatch.setattr(
         "groupwise.inference.local.time", SimpleNamespace(perf_counter=lambda: clock[0])
     )

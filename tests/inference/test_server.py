@@ -8,6 +8,7 @@ import math
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,18 +20,22 @@ from PIL import Image
 from streams import draw
 
 from groupwise.core import ConfigError, DataError, Message, make_example, open_picture, read_picture
-from groupwise.inference.chat import (
+from groupwise.inference.model import RequestError, Sampling, run_on_shared_loop
+from groupwise.inference.pictures import encode_picture
+from groupwise.inference.server import (
+    ServerModel,
     describe_status,
-    encode_picture,
     parse_retry_after,
-    read_replies,
+    read_reply,
 )
-from groupwise.inference.engine import Sampling
-from groupwise.inference.opening import ResponderSettings, open_responder
-from groupwise.inference.responder import RequestError
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings, retry
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.settings import (
+    LimitSettings,
+    ModelSource,
+    RetrySettings,
+    ServerSettings,
+    open_model,
+    retry,
+)
 
 GREEDY = Sampling()
 QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)
@@ -38,7 +43,7 @@ QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)
 
 def make_engine(server, **changes):
     given = {"url": server.url, "model": MODEL, "timeout_s": 5.0, "retry": QUICK} | changes
-    return ServerEngine(ServerSettings(**given))
+    return ServerModel(ServerSettings(**given))
 
 
 def ask(text="is it?", **named):
@@ -47,8 +52,23 @@ def ask(text="is it?", **named):
     )
 
 
-def respond(engine, example=None):
-    return run_on_shared_loop(engine.respond(example or ask(), sampling=GREEDY))
+def respond(engine, example=None, sampling=GREEDY):
+    return run_on_shared_loop(engine.reply(example or ask(), sampling=sampling))
+
+
+def respond_to_all(engine, examples, sampling=GREEDY):
+    """Return the replies; what fails is asked again."""
+
+    async def ask_all():
+        settings = engine.settings.retry
+        asked = (partial(engine.reply, one, sampling=sampling) for one in examples)
+        return await asyncio.gather(*(retry(attempt, settings) for attempt in asked))
+
+    return run_on_shared_loop(ask_all())
+
+
+def weigh(engine, labels=("yes", "no")):
+    return run_on_shared_loop(engine.label_shares(ask(), labels=labels))
 
 
 def test_a_reply_has_its_text_and_what_it_cost(server):
@@ -115,39 +135,29 @@ def test_a_server_that_is_not_there():
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     with pytest.raises(RequestError, match="no connection") as caught:
-        respond(ServerEngine(ServerSettings(url=url, model=MODEL)))
+        respond(ServerModel(ServerSettings(url=url, model=MODEL)))
     assert caught.value.cause == "connection"
 
 
 def test_a_wrong_model_name_is_not_asked_again(server):
     engine = make_engine(server, model="other")
     with pytest.raises(RequestError, match="`other` does not exist") as caught:
-        engine.generate([ask()], sampling=GREEDY)
+        respond_to_all(engine, [ask()])
     assert caught.value.cause == "refused"
     assert not caught.value.is_retryable
     assert len(server.asked) == 1
 
 
-def test_generate_repeats_what_failed_and_keeps_the_order(server):
+def test_what_failed_is_repeated_and_sampling_is_sent(server):
     server.answer = lambda request: Fault(content=request["messages"][-1]["content"])
     server.script = [Fault(status=500, body=b""), Fault(cut=True), Fault(status=429, body=b"")]
-    seen = []
     texts = [f"number {number}" for number in range(20)]
-    completions = make_engine(server).generate(
-        [ask(text) for text in texts],
-        sampling=Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7),
-        num_completions=2,
-        report_progress=lambda *done: seen.append(done),
-    )
-    assert [[c.text for c in drawn] for drawn in completions] == [[text] * 2 for text in texts]
-    assert (len(server.asked), seen[-1]) == (23, (20, 20))
+    sampling = Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7)
+    replies = respond_to_all(make_engine(server), map(ask, texts), sampling)
+    assert [reply.text for reply in replies] == texts
+    assert len(server.asked) == 23
     asked = server.asked[0]
-    assert (asked["temperature"], asked["top_p"], asked["max_tokens"], asked["n"]) == (
-        0.5,
-        0.9,
-        7,
-        2,
-    )
+    assert (asked["temperature"], asked["top_p"], asked["max_tokens"]) == (0.5, 0.9, 7)
 
 
 NEUTRAL = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -159,11 +169,10 @@ FULL = {
 
 def test_every_parameter_of_sampling_is_sent_so_that_a_server_fills_in_none(server):
     engine = make_engine(server)
-    engine.generate([ask()], sampling=GREEDY)
-    engine.generate([ask()], sampling=Sampling(**FULL))
     respond(engine)
+    respond(engine, sampling=Sampling(**FULL))
     server.script = [Fault(tokens={"yes": -0.1, "no": -2.5})]
-    engine.label_probabilities([ask()], labels=("yes", "no"))
+    weigh(engine)
     for asked in (server.asked[0], *server.asked[2:]):
         assert {name: asked[name] for name in NEUTRAL} == NEUTRAL
         assert "seed" not in asked
@@ -172,11 +181,11 @@ def test_every_parameter_of_sampling_is_sent_so_that_a_server_fills_in_none(serv
 
 def test_what_a_server_refuses_is_left_out_and_may_not_be_asked_for(server):
     engine = make_engine(server, sends_extensions=False)
-    engine.generate([ask()], sampling=Sampling(temperature=0.7, seed=7))
+    respond(engine, sampling=Sampling(temperature=0.7, seed=7))
     assert not {"top_k", "min_p", "repetition_penalty"} & set(server.asked[0])
     assert (server.asked[0]["temperature"], server.asked[0]["seed"]) == (0.7, 7)
     with pytest.raises(ConfigError, match="not to be sent top_k and repetition_penalty"):
-        engine.generate([ask()], sampling=Sampling(**FULL | {"min_p": 0.0}))
+        respond(engine, sampling=Sampling(**FULL | {"min_p": 0.0}))
 
 
 EXTRAS = {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}
@@ -185,9 +194,8 @@ EXTRAS = {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking":
 def test_extras_are_sent_with_every_request(server):
     engine = make_engine(server, extras=EXTRAS)
     respond(engine)
-    engine.generate([ask()], sampling=GREEDY)
     server.script = [Fault(tokens={"yes": -0.1, "no": -2.5})]
-    engine.label_probabilities([ask()], labels=("yes", "no"))
+    weigh(engine)
     for asked in server.asked:
         assert {name: asked[name] for name in EXTRAS} == EXTRAS
         assert asked["max_tokens"] > 0
@@ -216,26 +224,14 @@ def test_a_refused_extra_is_named(server):
 def test_reasoning_tokens_that_are_not_told_are_none(details):
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "completion_tokens_details": details}
     choice = {"message": {"content": "x"}, "finish_reason": "stop"}
-    (reply,) = read_replies(json.dumps({"choices": [choice], "usage": usage}).encode())
+    reply = read_reply(json.dumps({"choices": [choice], "usage": usage}).encode())
     assert (reply.usage.completion_tokens, reply.usage.reasoning_tokens) == (3, 0)
-
-
-def test_an_empty_or_cut_completion_is_an_answer_and_a_missing_one_is_not(server):
-    server.script = [Fault(content=""), Fault(content="a b", finish_reason="length")]
-    engine = make_engine(server, limits=LimitSettings(max_concurrency=1))
-    (empty,), (cut,) = engine.generate([ask("1"), ask("2")], sampling=GREEDY)
-    assert (empty.text, empty.finish_reason) == ("", "stop")
-    assert (cut.text, cut.finish_reason) == ("a b", "length")
-    server.script = [Fault(content=None)] * 3
-    with pytest.raises(RequestError, match="no content"):
-        engine.generate([ask()], sampling=GREEDY)
-    assert len(server.asked) == 5
 
 
 def test_a_server_that_asks_to_wait_is_left_alone(server):
     server.script = [Fault(status=429, body=b"", headers={"Retry-After": "0.3"})]
     engine = make_engine(server, limits=LimitSettings(max_concurrency=1))
-    engine.generate([ask("1"), ask("2"), ask("3")], sampling=GREEDY)
+    respond_to_all(engine, [ask("1"), ask("2"), ask("3")])
     assert len(server.asked) == 4
     assert server.asked_at_s[1] - server.asked_at_s[0] >= 0.3
 
@@ -243,14 +239,14 @@ def test_a_server_that_asks_to_wait_is_left_alone(server):
 def test_a_server_that_asks_to_wait_too_long_is_given_up(server):
     server.script = [Fault(status=429, body=b"", headers={"Retry-After": "3600"})]
     with pytest.raises(RequestError) as caught:
-        make_engine(server).generate([ask()], sampling=GREEDY)
+        respond_to_all(make_engine(server), [ask()])
     assert (caught.value.retry_after_s, len(server.asked)) == (3600.0, 1)
 
 
 def test_no_more_is_asked_at_once_than_allowed(server):
     server.answer = lambda _: Fault(delay_s=0.01)
     engine = make_engine(server, limits=LimitSettings(max_concurrency=3))
-    engine.generate([ask(str(number)) for number in range(20)], sampling=GREEDY)
+    respond_to_all(engine, [ask(str(number)) for number in range(20)])
     assert 1 < server.most_open <= 3
 
 
@@ -258,7 +254,7 @@ def test_any_loop_may_await(server):
     engine = make_engine(server)
 
     async def wait():
-        return await asyncio.gather(*(engine.respond(ask(), sampling=GREEDY) for _ in range(5)))
+        return await asyncio.gather(*(engine.reply(ask(), sampling=GREEDY) for _ in range(5)))
 
     for _ in range(2):
         assert [reply.text for reply in asyncio.run(wait())] == ["yes"] * 5
@@ -313,27 +309,21 @@ def test_a_picture_that_changed_is_not_sent(server, tmp_path):
     assert server.asked == []
 
 
-def test_labels_are_weighed_with_the_lead_as_the_beginning(server):
+def test_labels_are_weighed_by_the_listed_first_tokens(server):
     tokens = {" yes": math.log(0.6), "no": math.log(0.3), "x": math.log(0.1)}
     server.answer = lambda _: Fault(tokens=tokens, finish_reason="length")
-    shares = make_engine(server).label_probabilities(
-        [ask(), ask()], labels=["yes", "no"], leads=["", "So: "]
-    )
-    for row in shares:
-        assert row == {"yes": pytest.approx(2 / 3), "no": pytest.approx(1 / 3)}
-    led = [asked for asked in server.asked if asked["messages"][-1]["role"] == "assistant"]
-    assert [asked["messages"][-1]["content"] for asked in led] == ["So:"]
-    assert led[0]["continue_final_message"] is True
-    assert [asked["top_logprobs"] for asked in server.asked] == [20, 20]
+    found = weigh(make_engine(server))
+    assert found.shares == {"yes": pytest.approx(2 / 3), "no": pytest.approx(1 / 3)}
+    assert [asked["top_logprobs"] for asked in server.asked] == [20]
 
 
 def test_labels_that_are_not_listed_have_no_share(server):
     with pytest.raises(RequestError, match="no log-probabilities"):
-        make_engine(server).label_probabilities([ask()], labels=["yes", "no"])
+        weigh(make_engine(server))
     server.asked.clear()
     server.answer = lambda _: Fault(tokens={"maybe": -0.1}, finish_reason="length")
     with pytest.raises(RequestError, match="none of the 1") as caught:
-        make_engine(server).label_probabilities([ask()], labels=["yes", "no"])
+        weigh(make_engine(server))
     assert (caught.value.cause, len(server.asked)) == ("unlisted", 1)
 
 
@@ -377,15 +367,15 @@ def test_a_message_is_found_in_the_body_of_an_error():
 )
 def test_whatever_is_not_clearly_a_completion_is_malformed(choice):
     with pytest.raises(RequestError) as caught:
-        read_replies(json.dumps({"choices": [choice]}).encode())
+        read_reply(json.dumps({"choices": [choice]}).encode())
     assert caught.value.cause == "malformed"
 
 
-@pytest.mark.parametrize(("num_sent", "num_asked"), [(2, 1), (1, 2), (0, 1)])
-def test_the_number_of_choices_is_that_of_the_request(num_sent, num_asked):
+@pytest.mark.parametrize("num_sent", [0, 2])
+def test_a_completion_has_one_choice(num_sent):
     choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
-    with pytest.raises(RequestError, match=f"{num_sent} choices instead of {num_asked}"):
-        read_replies(json.dumps({"choices": [choice] * num_sent}).encode(), num_choices=num_asked)
+    with pytest.raises(RequestError, match=f"{num_sent} choices instead of 1"):
+        read_reply(json.dumps({"choices": [choice] * num_sent}).encode())
 
 
 JSON = st.recursive(
@@ -402,12 +392,12 @@ JSON = st.recursive(
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_body_breaks_the_reader(body):
     try:
-        replies = read_replies(body)
+        reply = read_reply(body)
     except RequestError as error:
         cause = error.cause
     else:
         cause = "malformed"
-        assert replies[0].text == json.loads(body)["choices"][0]["message"]["content"]
+        assert reply.text == json.loads(body)["choices"][0]["message"]["content"]
     assert cause == "malformed"
 
 
@@ -419,15 +409,15 @@ def test_the_identity_says_what_answers_depend_on(server):
         "first_tokens": "by spelling, 5 listed",
     }
     assert make_engine(server, url="http://127.0.0.1:1/v1").identity["model"] == MODEL
-    limited = ResponderSettings(server=engine.settings, max_pixels=900)
-    assert open_responder(limited).identity == {**engine.identity, "max_pixels": "900"}
+    limited = ModelSource(server=engine.settings, max_pixels=900)
+    assert open_model(limited).identity == {**engine.identity, "max_pixels": "900"}
 
 
 def test_a_picture_is_sent_within_the_limit_of_pixels(server, tmp_path):
     Image.new("RGB", (60, 40), "red").save(tmp_path / "red.png")
     asked = make_example([Message("user", [read_picture(tmp_path / "red.png")])], cluster="g")
-    settings = ResponderSettings(server=make_engine(server).settings, max_pixels=900)
-    respond(open_responder(settings), asked)
+    settings = ModelSource(server=make_engine(server).settings, max_pixels=900)
+    respond(open_model(settings), asked)
     [shown] = server.asked[0]["messages"][0]["content"]
     assert open_sent(shown["image_url"]["url"]).size == (36, 24)
 

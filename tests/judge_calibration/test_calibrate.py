@@ -12,9 +12,9 @@ import yaml
 
 from groupwise.core import ConfigError, EvaluationError, JudgeError, load_config, write_jsonl
 from groupwise.judge_calibration.calibrate import calibrate_judge, plan_calibration
-from groupwise.judge_calibration.config import JudgeConfig
 from groupwise.judge_calibration.rated import load_rated
-from groupwise.judge_calibration.rows import read_verdicts
+from groupwise.judge_calibration.verdicts import read_verdicts
+from groupwise.judges import JudgeConfig
 
 WORDS = ("a", "longer", "text", "about", "一些", "numbers", "und", "Wörter")
 EXAMPLES = Path(__file__).parents[3] / "examples" / "judges"

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 from groupwise.core import DataError, write_jsonl
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.judge_calibration import report
-from groupwise.judge_calibration.annotators import measure_alpha
-from groupwise.judge_calibration.calibrate import Calibration, measure_recorded
-from groupwise.judge_calibration.measures import JudgeMeasures, measure_judge
-from groupwise.judge_calibration.recorded import read_recorded
-from groupwise.judge_calibration.report import list_notices
-from groupwise.judge_calibration.rows import VerdictRow, read_verdicts
+from groupwise.judge_calibration import calibrate
+from groupwise.judge_calibration.calibrate import Calibration, list_notices, measure_recorded
+from groupwise.judge_calibration.measures import JudgeMeasures, measure_alpha, measure_judge
+from groupwise.judge_calibration.verdicts import VerdictRow, read_recorded, read_verdicts
 
 
 def make_row(number, label, verdict, **named):
@@ -187,8 +184,8 @@ def test_every_number_is_inside_its_interval_and_range(cells):
         assert metric.high <= 1
 
 
-PHRASES = Phrases("en", own=Path(report.__file__).with_name("phrases.yaml"))
-NO_DROPS = {"drops": {"total": 0, "counts": {}}}
+PHRASES = Phrases("en", own=Path(calibrate.__file__).with_name("phrases.yaml"))
+NO_DROPS = {"total": 0, "counts": {}}
 GOOD = {
     "agreement": (0.8, 0.7, 0.9),
     "kappa": (0.6, 0.4, 0.8),
@@ -198,11 +195,11 @@ GOOD = {
 }
 
 
-def notice(facts=NO_DROPS, **changes):
+def notice(drops=NO_DROPS, **changes):
     values = {name: ends for name, ends in (GOOD | changes).items() if ends}
     metrics = [Metric(f"j/{name}", "all", *ends, 100, "d") for name, ends in values.items()]
     metrics.append(Metric("j/flip_rate", "Hard", 0.9, 0.8, 1.0, 10, "e"))
-    found = list_notices(JudgeMeasures("j", ("a", "b"), tuple(metrics)), facts)
+    found = list_notices(JudgeMeasures("j", ("a", "b"), tuple(metrics)), drops)
     return [(one.level, PHRASES.say(one).replace("\u00a0", " ")) for one in found]
 
 
@@ -233,8 +230,8 @@ def test_what_a_reader_must_know(changes, level, words):
 
 
 def test_the_gravest_comes_first_and_drops_are_told():
-    facts = {"drops": {"total": 3, "counts": {"repeated": 2, "empty answer": 1}}}
-    found = notice(facts, kappa=(0.0, -0.1, 0.1), flip_rate=(0.5, 0.4, 0.6))
+    drops = {"total": 3, "counts": {"repeated": 2, "empty answer": 1}}
+    found = notice(drops, kappa=(0.0, -0.1, 0.1), flip_rate=(0.5, 0.4, 0.6))
     assert [level for level, _ in found] == ["error", "warning", "info"]
     assert found[-1][1] == "3 rows of the data were not used: 2 repeated, 1 empty answer."
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from faulty_server import MODEL, Fault, FaultyServer, say
 
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import run_on_shared_loop
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import LimitSettings, RetrySettings, ServerSettings
 from groupwise.judges import JudgeSettings, StopSettings
 
 
@@ -20,7 +20,7 @@ def server() -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def engine(server: FaultyServer) -> Iterator[ServerEngine]:
+def engine(server: FaultyServer) -> Iterator[ServerModel]:
     """An engine that asks one question at a time, so that the server's script has an order."""
     settings = ServerSettings(
         url=server.url,
@@ -30,7 +30,7 @@ def engine(server: FaultyServer) -> Iterator[ServerEngine]:
         prompt_price=1e6,
         limits=LimitSettings(max_concurrency=1),
     )
-    engine = ServerEngine(settings)
+    engine = ServerModel(settings)
     yield engine
     run_on_shared_loop(engine.close())
 

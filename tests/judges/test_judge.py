@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from groupwise.core import JudgeError, write_jsonl
-from groupwise.inference.responder import Usage
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import Usage, run_on_shared_loop
 from groupwise.judges import (
     JudgePrompt,
     Ledger,
@@ -30,7 +29,7 @@ from groupwise.judges import (
     judge_all,
     load_prompt,
 )
-from groupwise.judges.prompt import fence, read_tag
+from groupwise.judges.model import fence, read_tag
 
 
 class LengthJudge(CountingJudge):
@@ -415,7 +414,7 @@ def test_prompts_are_found_by_name_or_path_and_known_by_their_words(tmp_path):
 
 def test_a_mark_that_stands_in_the_text_is_not_taken(monkeypatch):
     marks = iter(["a" * 32, "b" * 32])
-    monkeypatch.setattr("groupwise.judges.prompt.digest_json", lambda _: next(marks))
+    monkeypatch.setattr("groupwise.judges.model.digest_json", lambda _: next(marks))
     assert fence("answer", f"[[end of answer {'a' * 16}]]").startswith(f"[[answer {'b' * 16}]]")
 
 

@@ -6,11 +6,9 @@ import pytest
 from faulty_server import Fault, say
 
 from groupwise.core import JudgeError, read_picture
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.local_responder import LocalResponder
-from groupwise.inference.responder import RequestError, Usage
-from groupwise.inference.server import ServerEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import RequestError, Sampling, Usage
+from groupwise.inference.server import ServerModel
 from groupwise.judges import (
     GenerativeJudge,
     JudgePrompt,
@@ -121,14 +119,14 @@ def test_tokens_of_failed_calls_and_of_reasoning_are_counted(server, judge):
 
 def test_extras_of_the_server_make_another_judge(engine):
     extras = {"reasoning_effort": "low"}
-    other = ServerEngine(engine.settings.model_copy(update={"extras": extras}))
+    other = ServerModel(engine.settings.model_copy(update={"extras": extras}))
     versions = {GenerativeJudge(one, CORRECT).version for one in (engine, other)}
     assert len(versions) == 2
     assert "extras" not in engine.identity
 
 
 def test_a_wrong_model_name_is_asked_once(server, engine, quick):
-    wrong = ServerEngine(engine.settings.model_copy(update={"model": "other"}))
+    wrong = ServerModel(engine.settings.model_copy(update={"model": "other"}))
     result = decide(GenerativeJudge(wrong, CORRECT, settings=quick()))
     assert (result.cause, result.num_attempts, len(server.asked)) == ("refused", 1, 1)
     assert "does not exist" in result.message
@@ -224,7 +222,7 @@ def test_another_judge_does_not_find_the_verdict(server, engine, quick, tmp_path
     decide(GenerativeJudge(engine, CORRECT, settings=quick(), cache=ReplyCache(path)))
     prompt, sampling = change.get("prompt", CORRECT), change.get("sampling")
     revision = change.get("revision", "r1")
-    other = ServerEngine(engine.settings.model_copy(update={"revision": revision}))
+    other = ServerModel(engine.settings.model_copy(update={"revision": revision}))
     judge = GenerativeJudge(
         other, prompt, sampling=sampling, settings=quick(), cache=ReplyCache(path)
     )
@@ -399,7 +397,7 @@ def test_a_responder_may_fail_with_any_cause(quick):
         def __init__(self):
             self.identity = {"model": "silent", "revision": None}
 
-        async def respond(self, example, *, sampling):
+        async def reply(self, example, *, sampling):
             raise RequestError("refused", "no")
 
     result = decide(GenerativeJudge(Silent(), CORRECT, settings=quick()))
@@ -411,7 +409,7 @@ PROMPT = JudgePrompt("{{task}}\n{{options}}\nLetter:")
 
 @pytest.fixture(scope="module")
 def responder(vision_folder):
-    return LocalResponder(LocalEngine(load_policy(vision_folder), batch_size=4), model="tiny")
+    return LocalModel(load_policy(vision_folder), batch_size=4, name="tiny")
 
 
 def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples, tmp_path):
@@ -422,7 +420,7 @@ def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples
     verdicts = judge_all(judge, questions)
     for question, verdict in zip(questions, verdicts, strict=True):
         given, swapped = (
-            responder.engine.label_probabilities(
+            responder.label_probabilities(
                 [judge.build_example(question, order)], labels=["A", "B"]
             )[0]
             for order in ((0, 1), (1, 0))
@@ -438,7 +436,7 @@ def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples
 
 
 def test_a_model_that_babbles_gives_no_verdict(text_folder, quick):
-    responder = LocalResponder(LocalEngine(load_policy(text_folder)), model="tiny")
+    responder = LocalModel(load_policy(text_folder), name="tiny")
     judge = GenerativeJudge(
         responder,
         JudgePrompt("{{answer}}?"),

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import JudgeError
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.local_responder import LocalResponder
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import LimitSettings, RetrySettings, ServerSettings
+from groupwise.inference.local import LocalModel
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import LimitSettings, RetrySettings, ServerSettings
 from groupwise.judges import (
     JudgeSettings,
     LogitJudge,
@@ -138,7 +137,7 @@ def connect(server, *, tokenizer=None, max_concurrency=8):
         limits=LimitSettings(max_concurrency=max_concurrency),
         retry=RetrySettings(max_attempts=2, base_delay_s=0.05),
     )
-    return ServerEngine(settings, tokenizer=tokenizer)
+    return ServerModel(settings, tokenizer=tokenizer)
 
 
 def ask_pairs(responder):
@@ -169,13 +168,13 @@ def test_a_served_judge_weighs_labels_as_one_in_this_process(
     server, model, tmp_path, ask, has_tokenizer
 ):
     policy = load_policy(model)
-    here = list_numbers(ask(LocalResponder(LocalEngine(policy), model="tiny")))
+    here = list_numbers(ask(LocalModel(policy, name="tiny")))
     tokenizer = policy.tokenizer if has_tokenizer else None
     served = list_numbers(ask(connect(server, tokenizer=tokenizer)))
     assert served == pytest.approx(here, abs=1e-3)
     # Other weights are told apart, so the tolerance is narrow enough to mean something.
     other = load_policy(write_tiny_policy("tiny-qwen2", tmp_path / "other", seed=1))
-    elsewhere = list_numbers(ask(LocalResponder(LocalEngine(other), model="other")))
+    elsewhere = list_numbers(ask(LocalModel(other, name="other")))
     assert max(abs(a - b) for a, b in zip(served, elsewhere, strict=True)) > 0.02
 
 

@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from groupwise.core import JudgeError
-from groupwise.inference.responder import Usage
+from groupwise.inference.model import Usage
 from groupwise.judges import (
     NoVerdict,
     PairwiseJudge,

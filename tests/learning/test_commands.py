@@ -58,26 +58,26 @@ def test_a_certificate_is_verified_by_a_command(
 ) -> None:
     loop, talk = taught
     path = loop.rounds[0] / "decide" / "certificate.json"
-    done = command_line.succeed("verify", path, "--feedback", talk.folder)
+    done = command_line.succeed("learn", "--verify", path, "--feedback", talk.folder)
     assert done.stdout.startswith("candidate 1: undecided")
     assert done.stdout.endswith("it holds\n")
     one = talk.store.list_items()[0]
     talk.say(one.shown, None)
-    withdrawn = command_line("verify", path, "--feedback", talk.folder)
+    withdrawn = command_line("learn", "--verify", path, "--feedback", talk.folder)
     assert withdrawn.returncode == 1
     assert "1 of 11 labels were withdrawn: it can't be replayed" in withdrawn.stdout
     (tmp_path / "x.json").write_text("{}")
-    assert command_line("verify", tmp_path / "x.json").returncode == 2
+    assert command_line("learn", "--verify", tmp_path / "x.json").returncode == 2
 
 
 def test_rolling_back_is_one_command(command_line: CommandLine, taught: Taught) -> None:
     loop, _ = taught
     first = loop.read_log()[0]
     loop.record("promoted", "rounds/001", "grpo", "v2", "digest")
-    done = command_line.succeed("roll-back", loop.folder)
+    done = command_line.succeed("learn", "--roll-back", loop.folder)
     assert first.version[:19] in done.stdout
     assert loop.read_log()[-1].event == "rolled back"
-    assert "nothing was served" in command_line.refuse("roll-back", loop.folder)
+    assert "nothing was served" in command_line.refuse("learn", "--roll-back", loop.folder)
 
 
 def test_a_server_that_is_not_there_does_not_stop_the_loop(
@@ -85,5 +85,7 @@ def test_a_server_that_is_not_there_does_not_stop_the_loop(
 ) -> None:
     loop, _ = taught
     loop.record("promoted", "rounds/001", "grpo", "v2", "digest")
-    done = command_line.succeed("roll-back", loop.folder, "--serve", "http://127.0.0.1:9")
+    done = command_line.succeed(
+        "learn", "--roll-back", loop.folder, "--serve", "http://127.0.0.1:9"
+    )
     assert "could not be told" in done.stderr

@@ -17,7 +17,7 @@ import pytest
 from said_things import KEY, LABELS, TEACHING, TESTING, Talk, find_settings
 from waiting import find_free_port, start_server
 
-from groupwise.cli.feedback import PERSON_KEY_VARIABLE
+from groupwise.cli.loop import PERSON_KEY_VARIABLE
 from groupwise.core.runs import digest_files
 from groupwise.feedback import FeedbackStore, name_person
 from groupwise.flow.finished import open_run

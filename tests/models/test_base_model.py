@@ -28,12 +28,19 @@ from groupwise.models.base_model import (
     open_processor,
     open_token_counter,
 )
-from groupwise.models.hub import find_snapshot, has_weights
 from groupwise.models.identity import digest_base, digest_weights, pin_base
-from groupwise.models.outline import find_outline
 from groupwise.models.policy import load_policy
 from groupwise.models.settings import ModelSettings, ModelShape
-from groupwise.models.sources import NAMED_MODELS, bring_base, fetch_model, find_place, list_places
+from groupwise.models.sources import (
+    NAMED_MODELS,
+    bring_base,
+    fetch_model,
+    find_outline,
+    find_place,
+    find_snapshot,
+    has_weights,
+    list_places,
+)
 from groupwise.models.trainable import count_blocks
 
 GIVEN = ModelShape(num_parameters=7, num_blocks=2)
@@ -489,7 +496,7 @@ def test_blocks_are_counted_where_a_family_s_default_is_not_written(vision_folde
 def test_reading_one_imports_nothing_heavy(text_folder):
     code = f"""
 import sys
-from groupwise.models.outline import find_outline
+from groupwise.models.sources import find_outline
 assert find_outline({str(text_folder)!r})
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """

@@ -11,12 +11,10 @@ from peft import PeftModel
 
 from groupwise.core import ModelError
 from groupwise.models import export
-from groupwise.models.averaging import average_policy
-from groupwise.models.export import export_policy, merge_adapter, read_dtype
+from groupwise.models.export import average_policy, export_policy, merge_adapter, read_dtype
 from groupwise.models.identity import name_base, read_base
 from groupwise.models.policy import Policy, load_policy
-from groupwise.models.trainable import LoraSettings, TrainableSettings
-from groupwise.models.virtual_tokens import PromptSettings
+from groupwise.models.trainable import LoraSettings, PromptSettings, TrainableSettings
 
 ROOT = Path(__file__).parents[2]
 VLLM = Path(os.environ.get("GROUPWISE_VLLM_PYTHON", ROOT / ".venv-vllm" / "bin" / "python"))

@@ -19,8 +19,8 @@ from groupwise.core import (
     read_picture,
     write_json,
 )
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models.export import keep_policy
 from groupwise.models.policy import choose_device, load_policy
 from groupwise.models.prompts import build_messages, estimate_picture_tokens, make_token_counter
@@ -120,7 +120,7 @@ def test_with_the_adapter_off_the_base_answers_from_the_same_weights(
     vision_folder, picture_examples
 ):
     def answer(policy):
-        found = LocalEngine(policy).generate(picture_examples, sampling=Sampling(max_new_tokens=8))
+        found = LocalModel(policy).generate(picture_examples, sampling=Sampling(max_new_tokens=8))
         return [completion.token_ids for [completion] in found]
 
     base = load_policy(vision_folder)
@@ -201,7 +201,7 @@ def test_a_model_over_several_places_answers_as_in_one(is_spread, text_folder, t
     assert ("meta" in places) is is_spread
     sampling = Sampling(max_new_tokens=4)
     given, told = (
-        LocalEngine(one).generate(text_examples[:3], sampling=sampling) for one in (whole, policy)
+        LocalModel(one).generate(text_examples[:3], sampling=sampling) for one in (whole, policy)
     )
     assert given == told
 

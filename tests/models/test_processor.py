@@ -12,8 +12,12 @@ from transformers.models.smolvlm import processing_smolvlm
 
 from groupwise.core import ModelError, open_picture, read_picture
 from groupwise.models import processor
-from groupwise.models.attention import unplanned_attention
-from groupwise.models.policy import PatchProjection, load_policy, project_patches_fast
+from groupwise.models.policy import (
+    PatchProjection,
+    load_policy,
+    project_patches_fast,
+    unplanned_attention,
+)
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import make_token_counter
 from groupwise.models.tiny import write_tiny_policy
@@ -289,15 +293,14 @@ def test_encoder_is_the_same_whatever_the_number_of_threads(pictures, tmp_path):
 
 def test_patches_are_those_of_the_processor(pictures, tmp_path):
     from groupwise.core import open_picture
-    from groupwise.models.tiny_vision import _Shown
+    from groupwise.models.tiny_vision import _Reader
 
-    processor = load_policy(write_base(tmp_path)).processor.image_processor
-    shown = _Shown(processor, pictures[:3], {})
-    patches, grid = shown.take([2, 0])
+    policy = load_policy(write_base(tmp_path))
+    reader = _Reader(policy, pictures[:3], {})
     images = [open_picture(pictures[k].picture) for k in (2, 0)]
-    right = processor(images, return_tensors="pt")
-    assert grid.equal(right["image_grid_thw"])
-    assert (patches - right["pixel_values"]).abs().max() < 1e-5
+    right = policy.processor.image_processor(images, return_tensors="pt")
+    assert reader.grids[[2, 0]].equal(right["image_grid_thw"])
+    assert (reader.take([2, 0]) - right["pixel_values"]).abs().max() < 1e-5
 
 
 def test_facts_that_never_differ_teach_nothing(pictures, tmp_path):

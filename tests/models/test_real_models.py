@@ -8,8 +8,8 @@ from PIL import Image
 from training_job import reinforce, teach
 
 from groupwise.core import Message, make_example, read_jsonl, read_picture
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models.export import export_policy
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.sources import list_places
@@ -27,7 +27,7 @@ def load(name: str) -> Policy:
 
 
 def answer(policy: Policy, example, num_tokens: int) -> str:
-    engine = LocalEngine(policy, batch_size=1)
+    engine = LocalModel(policy, batch_size=1)
     sampling = Sampling(max_new_tokens=num_tokens, temperature=0.0)
     [[completion]] = engine.generate([example], sampling=sampling)
     return completion.text

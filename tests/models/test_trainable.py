@@ -9,26 +9,26 @@ from peft import IA3Config, LoraConfig, PromptTuningConfig, get_peft_model
 from pydantic import ValidationError
 
 from groupwise.core import ConfigError, ModelError, dump_config, load_config, read_json
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models import quantization
-from groupwise.models.averaging import average_policy
-from groupwise.models.export import export_policy
+from groupwise.models.export import average_policy, export_policy
 from groupwise.models.identity import digest_base
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.quantization import explain_no_quantization
 from groupwise.models.settings import TINY_MODELS, ModelSettings
 from groupwise.models.trainable import (
     LoraSettings,
+    PromptSettings,
     TrainableSettings,
     count_blocks,
+    find_vectors,
     format_trainable,
     list_trainable,
     prepare_trainable,
     restore_trainable,
     tabulate_trainable,
 )
-from groupwise.models.virtual_tokens import PromptSettings, find_vectors
 from groupwise.training.settings import SftRow
 from groupwise.training.sft import RowCollator
 
@@ -186,7 +186,7 @@ def asked(request):
 
 
 def answer(policy, examples):
-    found = LocalEngine(policy).generate(examples, sampling=Sampling(max_new_tokens=8))
+    found = LocalModel(policy).generate(examples, sampling=Sampling(max_new_tokens=8))
     return [completion.token_ids for [completion] in found]
 
 

@@ -17,7 +17,7 @@ from groupwise.pipeline import (
     run_recipe,
 )
 from groupwise.pipeline.plans import digest_code
-from groupwise.pipeline.step_files import find_other_packages
+from groupwise.pipeline.runner import find_other_packages
 
 BEFORE = "def score(text):\n    return len(text)\n"
 BRIEF = {"own_rewards", "own_rewards.brief"}
@@ -114,8 +114,7 @@ def start(run: Path, *, fails: bool = False, settings: int = 0) -> list[str]:
 def install(monkeypatch: pytest.MonkeyPatch):
 
     def install(**versions: str) -> None:
-        for place in ("pipeline.step_files", "pipeline.runner"):
-            monkeypatch.setattr(f"groupwise.{place}.list_packages", lambda: versions)
+        monkeypatch.setattr("groupwise.pipeline.runner.list_packages", lambda: versions)
 
     return install
 
@@ -131,7 +130,7 @@ def test_what_is_reused_from_other_libraries_is_said_in_one_line(tmp_path: Path,
     others = RunFolder(tmp_path / "run").read_manifest()["other_packages"]
     row = {"then": ["2.12.0"], "now": "2.13.0", "steps": ["prepare", "train"]}
     assert others == {"torch": row}
-    assert find_other_packages(tmp_path / "run")["torch"]["steps"] == ["prepare"]
+    assert find_other_packages(tmp_path / "run")[0]["torch"]["steps"] == ["prepare"]
 
 
 def test_half_a_step_of_other_libraries_is_theirs_when_it_is_whole(tmp_path: Path, install) -> None:

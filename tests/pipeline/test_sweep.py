@@ -17,8 +17,16 @@ from groupwise.core import (
     write_text,
 )
 from groupwise.pipeline import find_config, find_recipe
-from groupwise.pipeline.grid import Axis, list_coordinates, name_cell, parse_axes
-from groupwise.pipeline.sweep import SweepPlan, plan_recorded, plan_sweep, read_sweep
+from groupwise.pipeline.sweep import (
+    Axis,
+    SweepPlan,
+    list_coordinates,
+    name_cell,
+    parse_axes,
+    plan_recorded,
+    plan_sweep,
+    read_sweep,
+)
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -33,9 +41,6 @@ def test_cells_have_their_configs_and_know_what_they_share():
     values = [(c.config.model_dump()["factor"], c.config.model_dump()["seed"]) for c in found.cells]
     assert values == [(2, 1), (2, 2), (3, 1), (3, 2)]
     assert {c.config.model_dump()["writer"]["rows"] for c in found.cells} == {7}
-    first, second, third, _ = (cell.work for cell in found.cells)
-    assert first == second
-    assert {step for step in first if first[step] != third[step]} == {"write", "evaluate", "report"}
     counts = {"prepare": 1, "audit": 1, "write": 2, "evaluate": 2, "report": 2}
     assert found.count_work() == counts
 
@@ -96,11 +101,9 @@ def test_a_config_file_that_was_edited_is_another_sweep():
         plan("factor=2,3,4")
 
 
-def test_a_cell_is_found_by_its_name_or_its_coordinates():
+def test_a_cell_is_found_by_its_name():
     found = plan("writer.wait_s=0.1,1e-5", "factor=2,3")
-    third = found.cells[2]
-    for name in (third.name, "factor=2, writer.wait_s=0.00001"):
-        assert found.find_cell(name) is third
+    assert found.find_cell("writer.wait_s=1e-05,factor=2") is found.cells[2]
     with pytest.raises(ConfigError, match=r"did you mean 'writer.wait_s=1e-05,factor=."):
         found.find_cell("writer.wait_s=1e-5")
 
@@ -234,7 +237,7 @@ def test_a_coordinate_reads_as_the_value_that_was_typed(values: list[object]):
         (["a="], [], "a value is empty"),
         (["a=1,2,1"], [], "the value 1 appears twice"),
         (["a=0.1,0.10"], [], "the value 0.1 appears twice"),
-        (["a=[1"], [], "is no YAML value"),
+        (["a=[1"], [], "or no YAML; got"),
         (["a=1", "a=2"], [], "another axis"),
         (["a.b=1", "a={b: 2}"], [], "another axis"),
         (["a=1"], ["a=2"], "it is in --set, too"),

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
@@ -64,7 +63,7 @@ from groupwise.flow.evaluating import write_evaluation
 from groupwise.flow.other_data import describe_origin
 from groupwise.flow.rivals import tell_rivals
 from groupwise.flow.settings import RivalSettings
-from groupwise.inference.responder import RequestCause
+from groupwise.inference.model import RequestCause
 from groupwise.pipeline import (
     check_recipe,
     find_recipe,
@@ -72,7 +71,8 @@ from groupwise.pipeline import (
     list_configs,
     run_steps,
 )
-from groupwise.rewards.audit.rows import Evidence, Outcome, Rule, point_at
+from groupwise.rewards.audit.rows import Evidence, Outcome, point_at
+from groupwise.rewards.audit.rows import read_tables as read_rules
 from groupwise.sandbox.result import Status
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.results import list_measures as list_shots
@@ -345,16 +345,11 @@ def test_every_sentence_of_the_source_has_a_chinese_one():
 
 
 def test_every_fault_that_a_reward_audit_looks_for_has_a_chinese_name():
-    rules = [
-        rule
-        for path in sorted(Path(groupwise.__file__).parent.glob("rewards/audit/*.py"))
-        for value in vars(import_module(f"groupwise.rewards.audit.{path.stem}")).values()
-        for one in (value if isinstance(value, tuple) else (value,))
-        for rule in [getattr(one, "rule", one)]
-        if isinstance(rule, Rule)
-    ]
-    assert len({rule.name for rule in rules}) > 40
-    said = {one for r in rules for one in (r.title, r.must, f"{r.must}, not counting 7")}
+    tables = read_rules()
+    rules = [*tables["rules"].values(), *tables["checks"].values()]
+    assert len(rules) > 60
+    musts = {tables["bars"].get(must, must) for _, _, must in rules}
+    said = {title for _, title, _ in rules} | musts | {f"{one}, not counting 7" for one in musts}
     assert [one for one in sorted(said) if find_english(one)] == []
 
 
@@ -377,9 +372,8 @@ def test_the_users_own_words_and_an_answer_that_shows_a_fault_stay(told, said):
 
 def test_what_a_reward_says_is_told_part_by_part():
     outcome = Outcome(0.5, "label: 通过 is right; mine: so be it; form: two lines")
-    shown = point_at(
-        make_example([Message("user", "?")], cluster="c"), "x", outcome, "it must earn 0"
-    )
+    pair = (make_example([Message("user", "?")], cluster="c"), "x")
+    shown = point_at(pair, outcome, "it must earn 0")
     _, _, said = Phrases("zh").translate(shown.describe()).partition("：")
     assert said == "应得 0（它说：'label: 通过 正确; mine: so be it; form: 两行'）"
 

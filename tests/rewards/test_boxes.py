@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import Box, BoxIou, BoxParser
-from groupwise.rewards.box_text import parse_boxes
-from groupwise.rewards.boxes import compute_iou, match_boxes
+from groupwise.rewards.boxes import compute_iou, match_boxes, parse_boxes
 
 CAR = [10, 20, 110, 70, "car"]
 DOG = [200, 200, 300, 260, "dog"]

@@ -8,7 +8,7 @@ from sandbox_host import needs_bubblewrap
 
 from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import CodeTests
-from groupwise.rewards.code_cases import compare_output
+from groupwise.rewards.code import compare_output
 from groupwise.sandbox import Limits, explain_missing
 
 pytestmark = needs_bubblewrap
@@ -24,7 +24,7 @@ def make_item(tests: object, prompt: str = "Write double.", **fields: object) ->
 
 
 def score(example: Example, *texts: str, timeout_s: float = 5.0) -> list[Score]:
-    reward = CodeTests(limits=Limits(timeout_s=timeout_s), num_workers=2)
+    reward = CodeTests(limits=Limits(timeout_s=timeout_s))
     return reward.score_batch([example] * len(texts), [Completion(text) for text in texts])
 
 
@@ -257,16 +257,16 @@ def test_no_program_makes_its_tests_unusable() -> None:
 
 
 def test_usability_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from groupwise.rewards import code_tests
+    from groupwise.rewards import code
 
     read: list[str] = []
-    prepare_tests = code_tests.prepare_tests
+    prepare_tests = code.prepare_tests
 
     def prepare(source: str, *args: Any, **kwargs: Any) -> Any:
         read.append(source)
         return prepare_tests(source, *args, **kwargs)
 
-    monkeypatch.setattr(code_tests, "prepare_tests", prepare)
+    monkeypatch.setattr(code, "prepare_tests", prepare)
     example = make_item("assert double(3) == 6", entry_point="double")
     reward = CodeTests()
     assert reward.score_batch([example] * 3, [Completion(RIGHT)] * 3)[2].value == 1.0

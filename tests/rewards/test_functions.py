@@ -73,6 +73,25 @@ def test_a_function_of_lists_is_a_reward(tmp_path: Path):
     assert (reward.name, reward.kind) == ("f", "truth")
 
 
+def test_a_function_of_an_example_and_an_answer_is_a_reward(tmp_path: Path):
+    code = """
+    def f(example, answer):
+        if answer.confidence is None:
+            return None
+        return answer.confidence * (answer.label == example.label)
+    def g(example, answer):
+        return 1 / (example.fields["number"] - 1)
+    """
+    file, parser = write(tmp_path, rewards=code), LabelParser(labels=("好", "坏"))
+    reward = load(file, parser=parser)
+    texts = "好, 置信度: 0.5", "坏, 置信度: 0.5", "好", "好坏"
+    assert score(reward, *texts) == [0.5, 0.0, None, 0.0]
+    found = reward.score_batch([ask(1)], [Completion("好坏")])[0]
+    assert (found.invalid, "more than one label" in found.reason) == (True, True)
+    with pytest.raises(RewardError, match=r"g failed on 行\.csv:1 in rewards\.py line 7 .ZeroDiv"):
+        score(load(file, "g", parser=parser), "好")
+
+
 def test_messages_and_another_range_are_understood(tmp_path: Path):
     code = "def f(completions, **_):\n    return [len(c[0]['content']) - 2 for c in completions]\n"
     reward = load(write(tmp_path, rewards=code), messages=True, values=(-2.0, 2.0))
@@ -127,8 +146,12 @@ def test_what_is_no_number_in_range_is_refused_with_its_row(tmp_path: Path, retu
     ("code", "words"),
     [
         ("def g(example, completion): ...", "there is no function of .*rewards.py 'f'"),
-        ("def f(text): ...", r"takes other arguments; got text; expected f\(example, completion\)"),
+        (
+            "def f(text): ...",
+            r"takes other arguments; got text; expected f\(example, answer\), f\(example",
+        ),
         ("def f(a, b, c): ...", "takes other arguments"),
+        ("def f(example, answer): ...", "takes an answer, and nothing says how answers are read"),
         ("def f(:", r"rewards.py line 1 is no Python"),
         ("\n1 / 0", r"cannot import .*rewards.py in rewards.py line 2 \(ZeroDivisionError"),
         ("import no_such_module_at_all", "No module named 'no_such_module_at_all'"),
@@ -223,13 +246,9 @@ def test_a_batch_is_judged_at_once_and_in_order():
     assert judge.most_open == 4
 
 
-def test_a_verdict_that_is_not_sure_enough_has_no_value():
-    reward = Judged(Echo(), ask=ask_judged, pay=PAYS, min_confidence=0.85)
-    scores = reward.score_batch(*make_rows("yes", "no"))
-    assert [score.value for score in scores] == [0.9, None]
-    assert "below 0.85" in scores[1].reason
-    with pytest.raises(JudgeError, match="too many"):  # a judge that stops stops the scoring
-        reward.score_batch(*make_rows("yes", "stop"))
+def test_a_judge_that_stops_stops_the_scoring():
+    with pytest.raises(JudgeError, match="too many"):
+        Judged(Echo(), ask=ask_judged, pay=PAYS).score_batch(*make_rows("yes", "stop"))
 
 
 def test_a_function_may_say_what_a_verdict_pays():

@@ -13,12 +13,12 @@ from groupwise.rewards import (
     HumanOverride,
     LabelMatch,
     LabelParser,
+    Lowest,
+    Parsed,
     Reward,
     RewardSet,
-    WeightedReward,
     describe_weights,
 )
-from groupwise.rewards.weights import share_out
 
 ITEM = make_example([Message("user", "?")], cluster="g", label="on-task")
 PARSER = LabelParser(labels=("on-task", "off-task"))
@@ -103,17 +103,16 @@ def test_any_weights_give_a_value_between_the_parts(
         assert value is None
 
 
-def test_weights_are_shares_and_a_name_of_its_own_lets_one_reward_stand_twice() -> None:
-    own, other = Fixed(1.0, name="x"), Fixed(0.0)
-    given = WeightedReward(own, 1), WeightedReward(other, 2), WeightedReward(other, 1, "y")
-    assert RewardSet(given).weights == {"x": 0.25, "fixed": 0.5, "y": 0.25}
+def test_weights_are_shares_and_one_reward_may_stand_twice() -> None:
+    own, other = Fixed(1.0), Fixed(0.0)
+    parts = {"x": (own, 1), "fixed": (other, 2), "y": (other, 1)}
+    assert RewardSet(parts).weights == {"x": 0.25, "fixed": 0.5, "y": 0.25}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "no rewards"),
-        ([WeightedReward(Fixed(1.0), 1), WeightedReward(Fixed(0.0), 1)], "appears twice"),
+        ({}, "no rewards"),
         ({"a": (Fixed(1.0), -1)}, "weight of reward 'a'"),
         ({"a": (Fixed(1.0), math.nan)}, "weight of reward 'a'"),
         ({"a": (Fixed(1.0), math.inf)}, "weight of reward 'a'"),
@@ -150,6 +149,33 @@ def test_label_and_format_together(text: str, value: float) -> None:
     assert rewards.score(ITEM, Completion(text)).value == pytest.approx(value)
 
 
+def test_a_completion_is_parsed_once_for_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = LabelParser.parse
+
+    def count(self: LabelParser, text: str, example: Example | None = None) -> Parsed:
+        parsed.append(text)
+        return parse(self, text, example)
+
+    same = LabelParser(labels=PARSER.labels)
+    rewards = RewardSet(
+        {"label": (LabelMatch(PARSER), 1), "format": (AnswerFormat(same), 1)}
+        | {"low": (Lowest("low", [LabelMatch(PARSER), AnswerFormat(PARSER)]), 1)}
+    )
+    unlabelled = make_example([Message("user", "?")], cluster="g")
+    texts = ["on-task", "off-task", "what"]
+    rewards.score_batch([ITEM] * 3, [Completion(text) for text in texts])
+    monkeypatch.setattr(LabelParser, "parse", count)
+    scores = rewards.score_batch([ITEM] * 3, [Completion(text) for text in texts])
+    assert [score.value for score in scores] == [1.0, pytest.approx(1 / 3), 0.0]
+    assert sorted(parsed) == sorted(texts * 2)  # the lowest asks for itself
+    parsed.clear()
+    assert RewardSet({"label": (LabelMatch(PARSER), 1)}).score(
+        unlabelled, Completion("x")
+    ) == Score(None, "label: no label", {"label": None})
+    assert parsed == []
+
+
 class Counting:
     name = "counting"
 
@@ -181,8 +207,9 @@ def test_a_batch_reward_that_loses_rows_is_refused() -> None:
 
 @pytest.mark.parametrize("unit", [1.0, sys.float_info.max, 1e-300])
 def test_shares_are_the_proportion_and_add_up(unit: float) -> None:
-    shares = share_out({"label": unit, "format": 0.25 * unit, "logged": 0.0})
-    assert shares == {"label": 0.8, "format": 0.2, "logged": 0.0}
+    given = {"label": unit, "format": 0.25 * unit, "logged": 0.0}
+    rewards = RewardSet({name: (Fixed(1.0), weight) for name, weight in given.items()})
+    assert rewards.weights == {"label": 0.8, "format": 0.2, "logged": 0.0}
 
 
 def test_the_weights_that_count_are_one_line() -> None:

@@ -29,8 +29,7 @@ from groupwise.rewards import (
     normalize_vqa_answer,
     split_tokens,
 )
-from groupwise.rewards.text import compute_token_f1, has_words
-from groupwise.rewards.vqa_accuracy import compute_vqa_accuracy
+from groupwise.rewards.text import compute_token_f1, compute_vqa_accuracy, has_words
 
 
 def make_item(label: str | None = None, **fields: object) -> Example:

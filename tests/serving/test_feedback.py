@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from waiting import find_free_port, start_server
 
-from groupwise.cli.feedback import PERSON_KEY_VARIABLE
+from groupwise.cli.loop import PERSON_KEY_VARIABLE
 from groupwise.core import digest_bytes
 from groupwise.feedback import FeedbackStore, name_person
 from groupwise.serving.feedback import Desk

@@ -15,8 +15,8 @@ from groupwise.core import ModelError, Score, TrainingError, read_jsonl
 from groupwise.models.policy import load_policy
 from groupwise.models.trainable import TrainableSettings, list_trainable, prepare_trainable
 from groupwise.rewards import RewardSet
-from groupwise.training.grpo import RewardFunction, lay_out_prompts, make_prompt_rows
-from groupwise.training.grpo_trainer import find_temperature, set_temperature
+from groupwise.training.grpo import RewardFunction, lay_out_prompts
+from groupwise.training.grpo_trainer import find_temperature, make_prompt_rows, set_temperature
 from groupwise.training.on_policy import score_alone
 from groupwise.training.settings import GrpoSettings, SpeedSettings
 

@@ -9,8 +9,8 @@ from torch import nn
 from training_job import reinforce
 
 from groupwise.core import Message, Score, TrainingError, make_example, open_picture, read_jsonl
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.models.policy import PatchProjection, load_policy
 from groupwise.models.sources import list_places
 from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
@@ -318,7 +318,7 @@ def test_positions_that_are_off_by_one_shut_it_in_bfloat16_with_real_weights(use
     )
     examples = [make_example([Message("user", text)], cluster=text) for text in asked]
     sampling = Sampling(temperature=1.0, max_new_tokens=32, seed=1)
-    said = LocalEngine(policy).generate(examples, sampling=sampling)
+    said = LocalModel(policy).generate(examples, sampling=sampling)
     rows = [(one, list(own[0].token_ids)) for one, own in zip(examples, said, strict=True)]
     alone = torch.cat([score_alone(policy, *row, temperature=1.0) for row in rows])
     noise = measure_noise(policy, rows, temperature=1.0, dtype=torch.bfloat16)

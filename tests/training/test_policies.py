@@ -25,11 +25,10 @@ from groupwise.core import (
     read_json,
     read_jsonl,
 )
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.encoding import Encoder
-from groupwise.inference.streaming.pictures import open_memory
-from groupwise.inference.streaming.work import WorkItem
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import Encoder, open_memory
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import WorkItem
 from groupwise.models.export import export_policy
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.prompts import build_messages, make_token_counter
@@ -37,11 +36,12 @@ from groupwise.models.quantization import find_quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import (
     LoraSettings,
+    PromptSettings,
     TrainableSettings,
+    find_vectors,
     list_trainable,
     prepare_trainable,
 )
-from groupwise.models.virtual_tokens import PromptSettings, find_vectors
 from groupwise.training import grpo_trainer
 from groupwise.training.fast.vllm import prepare_vllm
 from groupwise.training.on_policy import score_alone
@@ -158,7 +158,7 @@ def test_every_reader_of_a_prompt_has_the_same_ids(
     policy = load_policy(write_family(name, base, tmp_path / "base"))
     bos = policy.tokenizer.bos_token_id
     collate = RowCollator(policy, augmentation=None, seed=0)
-    engine = LocalEngine(policy)
+    engine = LocalModel(policy)
     count = make_token_counter(policy.processor, has_vision=policy.has_vision)
     memory = open_memory(policy, max_mib=1)
     pictures = [picture for one in picture_examples[:2] for picture in one.pictures]
@@ -185,8 +185,8 @@ def test_what_is_taught_and_what_leads_are_words(text_folder, tmp_path):
     *taught, end = batch["labels"][batch["labels"] != -100].tolist()
     assert (control & set(taught), end) == (set(), policy.tokenizer.eos_token_id)
     assert policy.tokenizer.decode(taught) == HOSTILE
-    ids = LocalEngine(policy)._encode([example], leads=[HOSTILE])["input_ids"][0].tolist()
-    [asked] = LocalEngine(policy)._encode([example])["input_ids"].tolist()
+    ids = LocalModel(policy)._encode([example], leads=[HOSTILE])["input_ids"][0].tolist()
+    [asked] = LocalModel(policy)._encode([example])["input_ids"].tolist()
     assert ids[: len(asked)] == asked
     assert not control & set(ids[len(asked) :])
 
@@ -206,7 +206,7 @@ def test_an_export_read_by_others_has_the_same_ids(text_folder, tmp_path):
     for kind, example in rows.items():
         expected = tokenize_as_trl(policy, example)
         assert tokenize_as_trl(exported, example) == expected, kind
-        assert LocalEngine(exported)._encode([example])["input_ids"][0].tolist() == expected
+        assert LocalModel(exported)._encode([example])["input_ids"][0].tolist() == expected
         # As vLLM and Transformers read messages.
         read = others.apply_chat_template(build_messages(example), add_generation_prompt=True)
         assert read["input_ids"] == expected
@@ -365,7 +365,7 @@ def test_a_family_learns_and_answers_from_its_folder(load, picture_examples, tmp
     assert [row["step"] for row in rows if "loss" in row] == [1]
     policy.save(tmp_path / "saved")
     again = load_policy(tmp_path / "saved")
-    engines = [LocalEngine(one, batch_size=2) for one in (policy, again)]
+    engines = [LocalModel(one, batch_size=2) for one in (policy, again)]
     sampling = Sampling(max_new_tokens=4, temperature=0.0)
     said = [
         [one.token_ids for [one] in engine.generate(examples, sampling=sampling)]

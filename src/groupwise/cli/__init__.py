@@ -1,3 +1,1 @@
-"""The command line: one file per verb. It parses, calls the library and prints."""
-
-__all__: list[str] = []
+"""The command line: verbs by what they are for. It parses, calls the library and prints."""

@@ -1,12 +1,13 @@
-"""``groupwise compare`` and ``report``: runs, methods over seeds, and sweeps."""
+"""``groupwise compare``: runs, methods over seeds, sweeps, and the report of one run."""
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
+import click
 
-from groupwise.cli.run import Debug
+from groupwise.cli.options import choose_out, language, option, split_run
 from groupwise.core import ConfigError, EvaluationError, RunFolder, read_json
 from groupwise.pipeline import Recipe, find_recipe
 
@@ -15,55 +16,60 @@ if TYPE_CHECKING:
     from groupwise.pipeline.sweep import Sweep
 
 Language = Literal["en", "zh"]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        "--metric",
-        metavar="SPLIT/MEASURE",
-        help="What is compared.",
-        show_default="what heads the report: test/accuracy, or test/ and the first own measure",
-    ),
-]
-Factors = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--factor",
-        metavar="KEY",
-        help="A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
-    ),
-]
-ReportLanguage = Annotated[Language, typer.Option("--language", help="Language of the report.")]
 
 
-def _choose_out(default: str) -> Any:
-    return typer.Option("--out", metavar="DIR", help="Where to write it.", show_default=default)
-
-
+@click.command()
+@click.argument("runs", metavar="RUN[,RUN][:POLICY]...", nargs=-1, required=True)
+@option(
+    "--together",
+    is_flag=True,
+    help="The runs are repetitions over seeds whose policies are compared, or the arms of a "
+    "recipe's study: the same as joining them by commas.",
+)
+@option(
+    "--metric",
+    metavar="SPLIT/MEASURE",
+    show_default="what heads the report: test/accuracy, or test/ and the first own measure",
+    help="What is compared.",
+)
+@option(
+    "--factor",
+    "factors",
+    metavar="KEY",
+    multiple=True,
+    help="A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
+)
+@language
+@choose_out("runs/compare-<run>-<run>, or the sweep's folder", what="Where to write it.")
 def compare(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN[,RUN][:POLICY]...",
-            help="Two or more finished runs, results of `evaluate`, or methods: the runs of each "
-            "joined by commas, or a folder of runs with several seeds.",
-        ),
-    ],
-    *,
-    metric: Metric = None,
-    factors: Factors = None,
-    language: ReportLanguage = "en",
-    out: Annotated[Path | None, _choose_out("runs/compare-<run>-<run>")] = None,
-    debug: Debug = False,
+    runs: Sequence[str],
+    together: bool,
+    metric: str | None,
+    factors: Sequence[str],
+    language: Language,
+    out: Path | None,
 ) -> None:
     """Compare finished runs: what differs, whether it is fair, and what to take.
 
-    The last policy that all runs have is compared, unless RUN:POLICY names another. With several
-    runs on a side methods are compared, else these checkpoints.
+    RUN is a finished run, a result of `evaluate`, or a method: several runs joined by commas, or a
+    folder of runs with several seeds. The last policy that all runs have is compared, unless
+    RUN:POLICY names another. With several runs on a side methods are compared, else these
+    checkpoints.
+
+    Of one RUN the report is written: of a run again, in --language; of a sweep, whose values on the
+    first axis are compared, or those of the axes named --factor, with its seeds as repetitions; of
+    several runs that differ in the seed only, and of a sweep over seeds alone, that of their
+    policies. A recipe that has a report of its own for several runs, also of sweeps, writes that
+    one, unless --metric or --factor is given; of one run, it does so with --out.
     """
+    if together or len(runs) == 1:
+        parts = [part for run in runs for part in _split_commas(run)]
+        is_sweep = {part: (part / "sweep.json").is_file() for part in parts}
+        targets = [x for part in parts for x in ([part] if is_sweep[part] else _list_seeds(part))]
+        _report(targets, metric, list(factors), out, language)
+        return
     from groupwise.evaluation.result_table import Question, Result, read_runs
 
-    if len(runs) < 2:
-        raise EvaluationError("a comparison needs two runs", got=runs, fix="name another run")
     sides = [_read_side(run) for run in runs]
     names = [name for name, _, _ in sides]
     if len(set(names)) < len(names):  # What was typed tells folders of one name apart.
@@ -78,37 +84,20 @@ def compare(
         for folder in folders
     ]
     split, measure = _split_metric(metric, sides[0][1][0])
-    named = (*(factors or ()), *(("policy",) if is_one_run else ()))
+    named = (*factors, *(("policy",) if is_one_run else ()))
     question = Question(measure, split, named, title=" · ".join(names))
     folder = out or Path("runs") / "-".join(["compare", *(n.replace(":", "-") for n in names)])
-    _check_free(folder)
     _write(read_runs(results, question), folder, language)
 
 
-def report(
-    targets: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="SWEEP_DIR|RUN...",
-            help="What to report on: several runs are of one recipe and differ in the seed only.",
-        ),
-    ],
-    *,
-    metric: Metric = None,
-    factors: Factors = None,
-    language: ReportLanguage = "en",
-    out: Annotated[Path | None, _choose_out("the sweep's folder")] = None,
-    debug: Debug = False,
+def _report(
+    targets: list[Path],
+    metric: str | None,
+    factors: list[str],
+    out: Path | None,
+    language: Language,
 ) -> None:
-    """Write the report of a sweep, of several seeds, or of one run again.
-
-    The values of the first axis of a sweep are compared, or those of the axes named --factor; its
-    seeds are repetitions. Of a sweep over seeds alone, and of several runs, the policies are
-    compared. A recipe that has a report of its own for several runs, also of sweeps, writes that
-    one, unless --metric or --factor is given; of one run, it does so with --out.
-    """
-    from groupwise.evaluation.report.run import write_report
-
+    """Write the report of a sweep, of several runs, or of one run again."""
     target, *others = targets
     is_run, is_sweep = ((target / x).is_file() for x in ("manifest.json", "sweep.json"))
     is_study_wanted = metric is None and not factors and not (is_run and not others and out is None)
@@ -120,7 +109,7 @@ def report(
         folder = out or Path("runs") / f"methods-{target.resolve().name}"
         report_seeds(targets, metric, folder, language)
     elif is_sweep:
-        report_sweep(target, metric, factors or [], out or target, language)
+        _report_sweep(target, metric, factors, out or target, language)
     elif is_run and out is not None:
         raise ConfigError(
             "a run's own report is written into the run",
@@ -128,17 +117,19 @@ def report(
             fix="leave that out, or compare the run's policies: compare RUN:A RUN:B",
         )
     elif is_run:
+        from groupwise.evaluation.report.run import write_report
+
         html, _ = write_report(target, language=language)
-        typer.echo(f"report: {html}")
+        click.echo(f"report: {html}")
     else:
         raise EvaluationError(
             f"there is nothing to report on at {target}",
-            expected="a sweep or a run",
+            expected="a run or a sweep, or two runs to compare",
             fix="check the path",
         )
 
 
-def report_sweep(
+def _report_sweep(
     folder: Path, metric: str | None, factors: list[str], out: Path, language: Language
 ) -> None:
     """Write and print the report of a sweep."""
@@ -173,7 +164,6 @@ def report_sweep(
         system_axis=chosen[0] if len(chosen) == 1 else "",
         chosen=tuple(key for key in keys if key != "seed"),
     )
-    _check_free(out)
     axes = {axis.key: axis.values for axis in rest}
     _write(read_runs(results, question, axes), out, language)
 
@@ -186,7 +176,6 @@ def report_seeds(runs: list[Path], metric: str | None, folder: Path, language: L
         raise EvaluationError("no run is done", fix="run the sweep again")
     split, measure = _split_metric(metric, *runs)
     names = [run.resolve().name for run in runs]
-    _check_free(folder)
     question = Question(measure, split, title=f"{names[0]} … {names[-1]}")
     _write(read_policies_of_runs(runs, question), folder, language)
 
@@ -195,15 +184,7 @@ def write_study(recipe: Recipe[Any], runs: list[Path], folder: Path, language: L
     """Write and print a recipe's own report of several runs, if it has one."""
     if recipe.report_study is not None and runs:
         for line in recipe.report_study(runs, folder, language):
-            typer.echo(line)
-
-
-def split_run(run: str) -> tuple[Path, str | None]:
-    """Return folder and policy of ``RUN`` or ``RUN:POLICY``."""
-    folder, _, policy = run.rpartition(":")
-    if not folder or Path(run).is_dir():
-        return Path(run), None
-    return Path(folder), policy
+            click.echo(line)
 
 
 def _write(table: "ResultTable", folder: Path, language: Language) -> None:
@@ -211,11 +192,12 @@ def _write(table: "ResultTable", folder: Path, language: Language) -> None:
     from groupwise.evaluation.compare import compare_results
     from groupwise.evaluation.report.comparison import tell_comparison, write_comparison
 
+    _check_free(folder)
     comparison = compare_results(table)
     html = write_comparison(comparison, folder, language=language)
     for line in tell_comparison(comparison, language=language):
-        typer.echo(line)
-    typer.echo(f"report: {html}")
+        click.echo(line)
+    click.echo(f"report: {html}")
 
 
 def _check_free(folder: Path) -> None:
@@ -227,20 +209,25 @@ def _check_free(folder: Path) -> None:
 def _read_side(text: str) -> tuple[str, list[Path], str | None]:
     """Return name, runs and policy of a side: a run, runs joined by commas, or a folder of runs.
 
-    It is called by its first and last folder. A comma in the name of a folder joins none.
+    It is called by its first and last folder.
     """
     path, policy = split_run(text)
-    parts, waiting = list[Path](), ""
-    for part in str(path).split(","):
-        waiting = f"{waiting},{part}" if waiting else part
-        if Path(waiting).is_dir():
-            parts.append(Path(waiting))
-            waiting = ""
-    parts += [Path(waiting)] if waiting else []
+    parts = _split_commas(str(path))
     folders = [run for part in parts for run in _list_seeds(part)]
     ends = dict.fromkeys([parts[0].resolve().name, parts[-1].resolve().name])
     name = "…".join(ends) + (f":{policy}" if policy else "")
     return name, folders, policy or _read_origin(folders[0])[1]
+
+
+def _split_commas(text: str) -> list[Path]:
+    """Return folders that are joined by commas; one in the name of a folder joins none."""
+    parts, waiting = list[Path](), ""
+    for part in text.split(","):
+        waiting = f"{waiting},{part}" if waiting else part
+        if Path(waiting).is_dir():
+            parts.append(Path(waiting))
+            waiting = ""
+    return parts + ([Path(waiting)] if waiting else [])
 
 
 def _list_seeds(folder: Path) -> list[Path]:

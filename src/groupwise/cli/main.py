@@ -11,48 +11,99 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
+import click
 
 from groupwise import __version__
-from groupwise.cli.verbs import VerbGroup
 
 _STOPPED = "stopped; the same command continues where it was"
+_SUMMARY = "Post-train a small language or vision-language model, and measure it honestly."
+COMMANDS = {
+    "new": ("run", "DIR", "write a task of your own: a config, a few rows, a reward"),
+    "run": ("run", "TASK.yaml", "train and measure it; --dry-run first; again: it continues"),
+    "predict": ("use", "RUN ROWS", "answer new rows with what was trained"),
+    "sweep": ("run", "", "run every combination of some settings, or several seeds"),
+    "compare": ("compare", "", "what differs, whether it is fair, and what to take"),
+    "evaluate": ("use", "", "measure a finished policy on other labelled data"),
+    "serve": ("use", "", "answer over HTTP, and keep what people say of the answers"),
+    "learn": ("loop", "", "learn from what people say, and promote what is better"),
+    "feedback": ("loop", "", "count, export, import and delete what people said"),
+    "export": ("use", "", "write weights and model card, or rows for other trainers"),
+    "audit": ("check", "", "look for what would make a result wrong, before training"),
+    "judge": ("check", "", "measure how far a judge can be trusted"),
+    "watch": ("watch", "", "follow a run: its steps, its training's values, alarms"),
+    "doctor": ("check", "", "check versions, devices, disk and memory"),
+    "data": ("check", "", "fetch and mix public problems"),
+    "models": ("check", "", "list the models that have a name here; fetch one"),
+}
+"""The module of each verb, its usual arguments for a newcomer's first three, and what it does."""
+_MOVED = {
+    "report": "compare RUN, or compare --together RUN RUN",
+    "recipes": "run --list",
+    "export-model": "export RUN --out DIR",
+    "push": "export RUN --push OWNER/NAME",
+    "verify": "learn --verify CERTIFICATE",
+    "roll-back": "learn --roll-back LOOP",
+    "audit data": "audit RECIPE --only data",
+    "audit rewards": "audit RECIPE --only rewards",
+    "audit replay": "audit RUN --replay",
+    "judge calibrate": "judge --judge CONFIG --data FILE",
+    "feedback show": "feedback DIR",
+    "feedback export": "feedback DIR --export FILE",
+    "feedback import": "feedback DIR --import FILE",
+    "feedback delete-person": "feedback DIR --delete-person USER",
+    "feedback delete-pictures": "feedback DIR --delete-pictures DAYS",
+    "biased-variants": "python -m groupwise_recipes.visual_reasoning.biased_variants",
+    "judge-reasoning": "python -m groupwise_recipes.visual_reasoning.human_labels",
+    "executor-stub": "python -m groupwise_recipes.workflows.executor_stub",
+    "workflow-traces": "python -m groupwise_recipes.workflows.traces",
+}
+"""How what was a verb once is written now."""
+_debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
 
-app = typer.Typer(
-    name="groupwise",
-    cls=VerbGroup,
-    help="Post-train a small language or vision-language model, and measure it honestly.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+
+class Verbs(click.Group):
+    """All verbs, of which only the one that is used is imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of a job."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a verb."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(
+            import_module(f"groupwise.cli.{COMMANDS[cmd_name][0]}"), cmd_name
+        )
+        for one in getattr(command, "commands", {"": command}).values():
+            if _debug not in one.params:
+                one.params.append(_debug)
+        return command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one screen, first what a newcomer needs."""
+        first = [(f"{n} {words}", what) for n, (_, words, what) in COMMANDS.items() if words]
+        rest = [(name, what) for name, (_, words, what) in COMMANDS.items() if not words]
+        lines = [f"  {name:<17}{what}" for name, what in first]
+        lines += ["", *(f"  {name:<17}{what}" for name, what in rest)]
+        ends = "groupwise VERB --help tells all of a verb; --version prints the version."
+        formatter.write("\n".join((_SUMMARY, "", *lines, "", ends, "")))
 
 
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        typer.echo(f"groupwise {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def set_up(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of all errors.")] = False,
-) -> None:
+@click.command(cls=Verbs)
+@click.version_option(__version__, message="groupwise %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False)
+def app() -> None:
     """Post-train a small language or vision-language model, and measure it honestly."""
 
 
-def main() -> NoReturn:
-    """Run the command line and exit."""
+def main(command: click.Command = app) -> NoReturn:
+    """Run a command line and exit: this one, or that of a system's own program."""
     # Waiting threads sleep: spinning ones make a shared machine many times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _listen(_raise_interrupt)
@@ -63,20 +114,28 @@ def main() -> NoReturn:
     try:
         _check_words()
         with _join_others():
-            app()
+            program = "groupwise" if command is app else Path(sys.argv[0]).name
+            words = sys.argv[1:] or (["--help"] if command is app else [])
+            with command.make_context(program, words) as context:
+                command.invoke(context)
     except KeyboardInterrupt:
         code = 130
     except SystemExit as leaving:
         code = leaving.code
+    except click.exceptions.Exit as leaving:
+        code = leaving.exit_code
+    except click.ClickException as error:
+        click.echo(f"error: {_describe_usage(error)}", err=True)
+        code = error.exit_code
     except Exception as error:  # the outermost boundary: fixable or a bug
         message = describe_failure(error)
         if message is None or "--debug" in sys.argv:
             raise
-        typer.echo(f"error: {message}", err=True)
+        click.echo(f"error: {message}", err=True)
         code = 2
     if code == 130:
         _listen(_go_on)
-        typer.echo(_STOPPED, err=True)
+        click.echo(_STOPPED, err=True)
         _listen(_leave)
     sys.exit(code)
 
@@ -91,13 +150,25 @@ def _join_others() -> AbstractContextManager[None]:
 
 
 def _check_words() -> None:
-    """Refuse what no file could tell of."""
-    from groupwise.core import ConfigError
-
+    """Refuse what no file could tell of, and answer a verb of earlier versions with today's."""
     try:
         "".join(sys.argv).encode()
     except UnicodeEncodeError as error:
-        raise ConfigError("the command line is not UTF-8", got=ascii(error.object[:80])) from error
+        raise click.UsageError(
+            f"the command line is not UTF-8, got {error.object[:80]!a}"
+        ) from error
+    for number in (1, 2):
+        old = " ".join(sys.argv[1 : 1 + number])
+        if old in _MOVED and not (number == 2 and Path(sys.argv[2]).exists()):
+            new = _MOVED[old] if "python" in _MOVED[old] else f"groupwise {_MOVED[old]}"
+            raise click.UsageError(f"`groupwise {old}` is written `{new}` now")
+
+
+def _describe_usage(error: click.ClickException) -> str:
+    """Return one sentence about words that no verb takes."""
+    context = getattr(error, "ctx", None)
+    said = error.format_message()
+    return said if context is None else f"{said} (see {context.command_path} --help)"
 
 
 def describe_failure(error: BaseException) -> str | None:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 from rich.console import Console, Group
 from rich.constrain import Constrain
 from rich.panel import Panel
@@ -59,7 +59,7 @@ def _print_looks(folder: Path, digests: set[str]) -> None:
 
     for look in (one for items in sorted(digests) for one in state_looks(folder, items)):
         level = "" if look.level == "info" else f"{look.level}: "
-        typer.echo(f"{level}{Phrases('en').say(look)}")
+        click.echo(f"{level}{Phrases('en').say(look)}")
 
 
 def _describe(metric: dict[str, Any] | None) -> str:
@@ -94,7 +94,7 @@ def print_preview(preview: Preview) -> None:
     if preview.problems:
         lines = "".join(f"\n  {problem}" for problem in preview.problems)
         raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")
-    typer.echo("ready: nothing was written")
+    click.echo("ready: nothing was written")
 
 
 def _frame(row: ShownRow, title: str) -> Constrain:

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
+import click
 import numpy as np
-import typer
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from groupwise.cli.run import Debug
+from groupwise.cli.options import PATH, language, option
 from groupwise.core import STEP_DONE, RunError, check_records, check_sealed, is_locked
 from groupwise.evaluation.alarms import (
     SHARES,
@@ -46,31 +46,29 @@ StepPhase = Literal["done", "reused", "running", "stopped", "left"]
 _Record = Mapping[str, Any]
 
 
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@option("--once", is_flag=True, help="Print one page and leave.")
+@option(
+    "--every",
+    type=click.FloatRange(min=0.2),
+    show_default="2 on a terminal, else 30",
+    help="Seconds between pages.",
+)
+@option(
+    "--step",
+    metavar="NAME",
+    show_default="the one that runs, or the last",
+    help="Training to show.",
+)
+@language
 def watch(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder; it may come later.")],
-    *,
-    once: Annotated[bool, typer.Option("--once", help="Print one page and leave.")] = False,
-    every: Annotated[
-        float | None,
-        typer.Option(
-            min=0.2, help="Seconds between pages.", show_default="2 on a terminal, else 30"
-        ),
-    ] = None,
-    step: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Training to show.",
-            show_default="the one that runs, or the last",
-        ),
-    ] = None,
-    language: Annotated[Literal["en", "zh"], typer.Option(help="Of the page's words.")] = "en",
-    debug: Debug = False,
+    run: Path, once: bool, every: float | None, step: str | None, language: Literal["en", "zh"]
 ) -> None:
     """Follow a run: its steps, its training's values, and alarms. Changes nothing in it.
 
-    Ends with 0 when the run is finished and with 1 when it was stopped before its end; Ctrl-C
-    leaves, and the run goes on.
+    RUN is a run folder; it may come later. Ends with 0 when the run is finished and with 1 when it
+    was stopped before its end; Ctrl-C leaves, and the run goes on.
     """
     from rich.live import Live
 
@@ -116,7 +114,7 @@ def watch(
     except KeyboardInterrupt:
         return
     if state.phase == "stopped":
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,6 @@ from groupwise.core.pictures import (
     open_lazily,
     open_picture,
     shows_as_it_is,
-    shrink_picture,
     store_picture,
     wait_to_decode,
 )
@@ -115,7 +114,7 @@ __all__ = [
     "load_config", "make_dependent", "make_example", "open_lazily", "open_picture", "parse_python",
     "parse_value", "parse_yaml", "read_config", "read_free_memory", "read_json", "read_jsonl",
     "read_manifest", "read_picture", "read_total_memory", "replace_file", "report_places", "seal",
-    "seed_everything", "shows_as_it_is", "shrink_picture", "split_opening", "start_child",
+    "seed_everything", "shows_as_it_is", "split_opening", "start_child",
     "stop_children", "store_picture", "suggest_name", "take_lock", "wait_to_decode",
     "write_digests", "write_json", "write_jsonl", "write_text",
 ]

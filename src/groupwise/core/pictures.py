@@ -131,21 +131,16 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
     Raises:
         DataError: if the picture cannot be decoded.
     """
-    opened = shrink_picture(open_picture(picture), max_pixels)
+    opened = open_picture(picture)
+    width, height = opened.size
+    if width * height > max_pixels:
+        scale = (max_pixels / (width * height)) ** 0.5
+        width = min(max(1, int(width * scale)), max_pixels)
+        height = min(max(1, int(height * scale)), max_pixels // width)
+        opened = opened.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
     path.parent.mkdir(parents=True, exist_ok=True)
     opened.save(path, format="PNG", compress_level=1)
     return read_picture(path)
-
-
-def shrink_picture(opened: Image.Image, max_pixels: int) -> Image.Image:
-    """Return a picture with at most ``max_pixels`` pixels, itself if it has no more."""
-    width, height = opened.size
-    if width * height <= max_pixels:
-        return opened
-    scale = (max_pixels / (width * height)) ** 0.5
-    width = min(max(1, int(width * scale)), max_pixels)
-    height = min(max(1, int(height * scale)), max_pixels // width)
-    return opened.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
 def _check_pieces(content: bytes | mmap) -> None:

@@ -17,7 +17,6 @@ from scipy.special import ndtr
 
 from groupwise.core import EvaluationError, derive_seed, describe_unknown, write_json
 from groupwise.evaluation.predictions import (
-    Floats,
     Items,
     Measure,
     Prediction,
@@ -28,6 +27,7 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.statistics import (
     NUM_RESAMPLES,
+    Floats,
     Interval,
     adjust_holm,
     assess_gains,

@@ -8,10 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from groupwise.core import (
@@ -24,8 +22,11 @@ from groupwise.core import (
     write_jsonl,
 )
 
+if TYPE_CHECKING:  # what only reads a config does not wait for it
+    import numpy as np
+    from numpy.typing import NDArray
+
 T = TypeVar("T")
-Floats = NDArray[np.float64]
 PolicyKind = Literal["baseline", "bound", "prompted", "trained", "unknown"]
 Language = Literal["en", "zh"]
 POLICIES_FILE = "evaluate/policies.json"
@@ -240,7 +241,7 @@ class Items:
     policy: str
     ids: tuple[str, ...]  # of the N items (of pairs for ``pair_accuracy``), ascending
     clusters: tuple[str, ...]
-    values: Floats  # (N,) in [0, 1]
+    values: "NDArray[np.float64]"  # (N,) in [0, 1]
     split_digest: str = ""  # of the whole split's item ids and labels
     labels: tuple[str | None, ...] = ()  # truths, None where there is none; of a pair, a JSON list
     answers: tuple[str | None, ...] = ()  # None for an invalid one; of a pair, a JSON list
@@ -253,14 +254,14 @@ class Items:
         _require(len(sizes) == 1, f"the parts of {where} differ in length", sorted(sizes))
         do_ascend = all(one < two for one, two in pairwise(self.ids))
         _require(do_ascend, f"ids must ascend, each once, for {where}")
-        for place in np.flatnonzero(~((self.values >= 0) & (self.values <= 1))):
+        for place in (~((self.values >= 0) & (self.values <= 1))).nonzero()[0]:
             what = f"item {self.ids[place]} has a wrong value for {where}"
             _require(False, what, float(self.values[place]), "a finite number in [0, 1]")
 
     @property
     def is_binary(self) -> bool:
         """Whether every value is 0 or 1."""
-        return bool(np.isin(self.values, (0, 1)).all())
+        return bool(((self.values == 0) | (self.values == 1)).all())
 
     @property
     def value(self) -> float:

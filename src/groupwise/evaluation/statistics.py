@@ -13,13 +13,14 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr, stdtrit
 
 from groupwise.core import EvaluationError
-from groupwise.evaluation.predictions import Floats, Items
+from groupwise.evaluation.predictions import Items
 
+Floats = NDArray[np.float64]
 LEVEL, SIGNIFICANCE, CR3 = 0.95, 0.05, 2
 NUM_RESAMPLES, NUM_SHARE_RESAMPLES, EXACT_BELOW = 9_999, 2_000, 25
 FEW_CARRYING = 20  # clusters; with fewer, false alarms may be 15 %, not 5 %

@@ -19,8 +19,8 @@ from groupwise.core import (
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.flow.policies import LENIENT
 from groupwise.flow.task import Task
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine, time_answers
+from groupwise.inference.local import LocalModel, time_answers
+from groupwise.inference.model import Sampling
 from groupwise.models.policy import Policy, load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Parsed, read_leniently
@@ -38,7 +38,7 @@ def answer_greedily(
     policy: Policy, config: Any, examples: Sequence[Example], **named: Any
 ) -> list[Completion]:
     """Return a policy's greedy answers; ``report_progress`` may be given by name."""
-    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    engine = LocalModel(policy, batch_size=config.evaluation.batch_size)
     sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
     return [found for [found] in engine.generate(examples, sampling=sampling, **named)]
 
@@ -67,8 +67,12 @@ def check_heldout(
     texts = [answer.text for answer in answers]
     found = task.read_answers(config, run, examples, texts)
     num_items, own = len(examples), task.list_measures(config)
+    scores = task.score_answers(config, run, examples, answers)
     values = {
-        **_average(task.score_answers(config, run, examples, answers)),
+        **{
+            name: fmean(one[name] for one in scores if name in one)
+            for name in dict.fromkeys(name for one in scores for name in one)
+        },
         "invalid": sum(one.label is None for one in found) / num_items,
         **task.measure_heldout(config, examples, texts),
         "commonest": _count_commonest(one.label for one in found) / num_items,
@@ -93,12 +97,6 @@ def check_heldout(
 def _count_commonest(labels: Iterable[str | None]) -> int:
     counts = Counter(label for label in labels if label is not None)
     return max(counts.values(), default=0)
-
-
-def _average(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each measure over the answers that have a value."""
-    names = dict.fromkeys(name for one in scores for name in one)
-    return {name: fmean(one[name] for one in scores if name in one) for name in names}
 
 
 _REFUSED = "could not be asked"
@@ -135,7 +133,7 @@ def ask_policy(
     try:
         return ask(examples)
     except DataError:
-        refused = LocalEngine(policy).explain_refused(examples)
+        refused = LocalModel(policy).explain_refused(examples)
         taken = [one for one in examples if one.id not in refused]
         if not refused or not taken:
             raise
@@ -143,12 +141,16 @@ def ask_policy(
     counted = f"{len(refused)} of {len(examples)} {task.things}"
     context.say(f"{counted} {_REFUSED}, such as {first}: {why}")
     asked = iter(ask(taken))
-    return [
-        next(asked)
-        if one.id not in refused
-        else _fail(task, one, context, name=name, why=refused[one.id])
-        for one in examples
-    ]
+    found: list[Prediction] = []
+    for one in examples:
+        if one.id not in refused:
+            found.append(next(asked))
+            continue
+        # Scored as an empty answer is.
+        [scores] = task.score_answers(context.config, context.run, [one], [Completion("", ())])
+        nothing = Parsed(None, f"{_REFUSED} ({refused[one.id]})")
+        found.append(_predict(one, name, nothing, scores=scores))
+    return found
 
 
 def predict_each(
@@ -165,15 +167,6 @@ def predict_each(
             write_predictions(path, ask(policy))
         found += read_predictions(path)
     return found
-
-
-def _fail(
-    task: Task[Any], example: Example, context: StepContext, *, name: str, why: str
-) -> Prediction:
-    """Return the prediction of a row that could not be asked: scored as an empty answer is."""
-    nothing = Completion("", ())
-    [scores] = task.score_answers(context.config, context.run, [example], [nothing])
-    return _predict(example, name, Parsed(None, f"{_REFUSED} ({why})"), scores=scores)
 
 
 def _predict(example: Example, name: str, found: Parsed, **others: Any) -> Prediction:
@@ -284,7 +277,7 @@ def share_labels(
     """Return the labels' probabilities behind what a policy said before; None for open answers."""
     if not labels:
         return [None] * len(examples)
-    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    engine = LocalModel(policy, batch_size=config.evaluation.batch_size)
     prefixes = [answer.prefix for answer in answers]
     return engine.label_probabilities(examples, labels=labels, leads=prefixes)
 

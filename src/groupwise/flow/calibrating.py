@@ -4,7 +4,7 @@ It belongs to weights and not to a name: predictors look it up by the digest of 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from groupwise.core import DataError, Example, read_json, write_json
-from groupwise.evaluation.metrics import Metric, compute_metrics
+from groupwise.core import DataError, read_json, write_json
+from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section, Table, describe_metric
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain
@@ -81,8 +81,8 @@ def calibrate_policies(
         Temperatures by policy; nothing where answers are open or no item is to be asked.
     """
     config = context.config
-    num_items = config.evaluation.num_calibration_items
-    if not task.parser(config).labels or num_items == 0:
+    labels, num_items = task.parser(config).labels, config.evaluation.num_calibration_items
+    if not labels or num_items == 0:
         return {}
     validation = read_splits(context.output_of(task.data_stage), "validation")["validation"]
     labelled = [example for example in validation if example.label is not None]
@@ -93,7 +93,15 @@ def calibrate_policies(
     rows: dict[str, dict[str, Any]] = {}
     for name, place in policies.items():
         context.say(f"calibrating {name} on {len(asked)} validation {task.things}")
-        found[name] = _calibrate(task, context, place, asked)
+        policy = open_policy(config, place)
+        answers = task.read_answers(config, context.run, asked, make_ask(policy, config)(asked))
+        shares = share_labels(policy, asked, answers, labels=labels, config=config)
+        known = [
+            (share, str(example.label))
+            for share, answer, example in zip(shares, answers, asked, strict=True)
+            if share is not None and answer.label is not None
+        ]
+        found[name] = fit_temperature([one for one, _ in known], [truth for _, truth in known])
         rows[name] = {"weights": digest_base(place), **asdict(found[name])}
     write_json(context.folder / _FILE, rows)
     return found
@@ -131,69 +139,35 @@ def make_calibration_sections(
     before = [one for one in predictions if one.policy in temperatures]
     if not before:
         return []
-    after = [_temper(one, temperatures[one.policy].value) for one in before]
+    after: list[Prediction] = []
+    for one in before:
+        value, shares = temperatures[one.policy].value, one.probabilities
+        if value is not None and shares is not None:
+            one = replace(one, probabilities=temper(shares, value))
+        after.append(one)
     errors = [
-        {one.policy: one for one in _find_errors(rows, labels, seed)} for rows in (before, after)
+        {
+            one.policy: one
+            for one in compute_metrics(rows, labels=labels, seed=seed)
+            if one.measure == "ece"
+        }
+        for rows in (before, after)
     ]
-    known = Policies(tuple(policies))
-    phrases = [Phrases(name, policies=known, own=_PHRASES) for name in LANGUAGES]
     num_items = len({one.example_id for one in before})
-    return [_write(temperatures, errors, one, num_items) for one in phrases]
-
-
-def _calibrate(
-    task: Task[Any], context: StepContext, place: str | Path, asked: Sequence[Example]
-) -> Temperature:
-    config = context.config
-    policy = open_policy(config, place)
-    texts = make_ask(policy, config)(asked)
-    answers = task.read_answers(config, context.run, asked, texts)
-    labels = task.parser(config).labels
-    shares = share_labels(policy, asked, answers, labels=labels, config=config)
-    known = [
-        (share, str(example.label))
-        for share, answer, example in zip(shares, answers, asked, strict=True)
-        if share is not None and answer.label is not None
-    ]
-    return fit_temperature([share for share, _ in known], [truth for _, truth in known])
-
-
-def _temper(one: Prediction, value: float | None) -> Prediction:
-    if one.probabilities is None or value is None:
-        return one
-    return replace(one, probabilities=temper(one.probabilities, value))
-
-
-def _find_errors(
-    predictions: Sequence[Prediction], labels: Sequence[str], seed: int
-) -> Iterable[Metric]:
-    metrics = compute_metrics(predictions, labels=labels, seed=seed)
-    return [one for one in metrics if one.measure == "ece"]
-
-
-def _write(
-    temperatures: Mapping[str, Temperature],
-    errors: Sequence[Mapping[str, Metric]],
-    phrases: Phrases,
-    num_items: int,
-) -> Section:
-    rows = tuple(
-        (
-            phrases.title_policy(name),
-            _show(one, phrases),
-            str(one.num_items),
-            str(one.num_mistakes),
-            *(describe_metric(found[name]) if name in found else DASH for found in errors),
-        )
-        for name, one in temperatures.items()
-    )
-    lead = phrases.say("calibration_lead", num=num_items, split="test", dash=DASH)
-    table = Table("", phrases.say_each(*_COLUMNS), rows)
-    return Section(phrases.say("calibration"), lead, (table,), language=phrases.language)
-
-
-def _show(one: Temperature, phrases: Phrases) -> str:
-    if one.value is not None:
-        return format_plain(one.value)
-    reason = phrases.title("reasons", one.reason)
-    return f"{DASH}\n{phrases.say('why_none', reason=reason)}"
+    sections: list[Section] = []
+    for language in LANGUAGES:
+        phrases = Phrases(language, policies=Policies(tuple(policies)), own=_PHRASES)
+        rows: list[tuple[str, ...]] = []
+        for name, one in temperatures.items():
+            if one.value is None:
+                reason = phrases.title("reasons", one.reason)
+                shown = f"{DASH}\n{phrases.say('why_none', reason=reason)}"
+            else:
+                shown = format_plain(one.value)
+            told = (describe_metric(found[name]) if name in found else DASH for found in errors)
+            counts = str(one.num_items), str(one.num_mistakes)
+            rows.append((phrases.title_policy(name), shown, *counts, *told))
+        lead = phrases.say("calibration_lead", num=num_items, split="test", dash=DASH)
+        table = Table("", phrases.say_each(*_COLUMNS), tuple(rows))
+        sections.append(Section(phrases.say("calibration"), lead, (table,), language=language))
+    return sections

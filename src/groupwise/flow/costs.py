@@ -16,8 +16,8 @@ from typing import Any, Literal
 from groupwise.core import read_free_memory
 from groupwise.data.audit import TokenBudget
 from groupwise.models.base_model import find_num_blocks
-from groupwise.models.outline import BLOCK, Outline, find_outline
 from groupwise.models.settings import ModelSettings
+from groupwise.models.sources import BLOCK, Outline, find_outline
 from groupwise.training.settings import GrpoSettings, SftSettings, TrainerSettings
 
 _TOWER_BLOCK = re.compile(r"(?:layers|layer|blocks)\.(\d+)\.(?:.+\.)?(\w+)\.weight$")
@@ -49,24 +49,18 @@ def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list
 
 
 def check_lengths(
-    budget: TokenBudget,
-    grpo: GrpoSettings,
-    *,
-    tokens_per_prompt: int,
-    tokens_per_answer: int,
-    fix: str = "raise it",
+    budget: TokenBudget, grpo: GrpoSettings, *, tokens_per_prompt: int, tokens_per_answer: int
 ) -> list[str]:
     """Return clauses on prompts over ``data.budget`` and answers that would be truncated.
 
-    About so many tokens the longest prompts have, and an answer in the right form. ``fix`` says
-    what to do about a budget that is too small.
+    About so many tokens the longest prompts have, and an answer in the right form.
     """
     problems: list[str] = []
     limit = budget.max_prompt_tokens
     if tokens_per_prompt > limit and not budget.allow_longer:
         problems.append(
             f"data.budget.max_prompt_tokens: {limit} is less than real rows have, "
-            f"about {tokens_per_prompt} tokens; {fix}"
+            f"about {tokens_per_prompt} tokens; raise it"
         )
     if grpo.max_new_tokens < tokens_per_answer:
         problems.append(

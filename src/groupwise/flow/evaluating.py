@@ -37,7 +37,7 @@ from groupwise.flow.asking import ask_policy, draw_items, open_policy, predict_e
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
 from groupwise.flow.task import Task, read_splits
-from groupwise.inference.engine import Sampling
+from groupwise.inference.model import Sampling
 from groupwise.models.base_model import find_weights, open_processor
 from groupwise.models.encoding import show_written
 from groupwise.models.identity import digest_weights, is_adapter, read_base
@@ -93,9 +93,6 @@ def _digest_start(base: str | Path) -> str | None:
     folder = find_weights(base)
     own = digest_weights(folder)
     return digest_json([own, _digest_start(read_base(folder))]) if is_adapter(folder) else own
-
-
-_RIVALS = ("trained", "prompted", "baseline")
 
 
 def run_baselines(task: Task[Any], context: StepContext) -> None:
@@ -159,7 +156,7 @@ def list_verbs(task: Task[Any]) -> list[str]:
         return any(getattr(type(task), name) is not getattr(Task, name) for name in names)
 
     asked = ["predict", "serve"] if has("make_question", "open_predictor") else []
-    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export-model"]
+    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export"]
 
 
 def measure_policies(
@@ -178,14 +175,25 @@ def measure_policies(
     found, marked = mark_items(found, marks)
     slices = (*list_slices(task, test), *marked)
     metrics = compute_metrics(found, labels=task.parser(config).labels, seed=seed, slices=slices)
+    # Baselines that did not answer are left out; where nothing has a picture, none is blind to it.
+    names = {one.policy for one in found}
+    absent = () if any(example.pictures for example in test) else ("picture",)
+    asked = [
+        replace(one, blind_to=tuple(what for what in one.blind_to if what not in absent))
+        for one in policies
+        if one.name in names or one.kind != "baseline"
+    ]
+    # Empty where nothing says how the model sees a prompt.
+    tokenizer = find_tokenizer(task.find_base(config, context.run))
+    shown = "" if tokenizer is None else show_written(render_prompt(tokenizer, test[0]))
     write_evaluation(
         context.folder,
         found,
         metrics=metrics,
         comparisons=_compare(task, config, found, policies),
         conditions=describe_conditions(task, context, test),
-        policies=_describe_asked(policies, found, test),
-        prompts=collect_prompts(test, _show_prompt(task, context, test[0])),
+        policies=asked,
+        prompts=collect_prompts(test, shown),
         sections=(*describe(metrics), *task.describe(config, context, found, metrics, test)),
     )
 
@@ -235,12 +243,6 @@ def run_report(task: Task[Any], context: StepContext) -> None:
     write_report(context.run)
 
 
-def _show_prompt(task: Task[Any], context: StepContext, example: Example) -> str:
-    """Return a prompt as the model sees it; empty where nothing says how it does."""
-    tokenizer = find_tokenizer(task.find_base(context.config, context.run))
-    return "" if tokenizer is None else show_written(render_prompt(tokenizer, example))
-
-
 def collect_prompts(examples: Sequence[Example], shown: str = "") -> Prompts:
     """Return what is asked of examples; ``shown`` is the first prompt as the model sees it."""
     first = examples[0]
@@ -249,42 +251,22 @@ def collect_prompts(examples: Sequence[Example], shown: str = "") -> Prompts:
     return Prompts(first.id, shorten(shown, 6_000), pictures, turns)
 
 
-def _describe_asked(
-    policies: Sequence[RunPolicy], predictions: Sequence[Prediction], test: Sequence[Example]
-) -> list[RunPolicy]:
-    """Return the policies without baselines that did not answer, and what each cannot see.
-
-    Where nothing has a picture, none is blind to pictures.
-    """
-    names = {one.policy for one in predictions}
-    absent = () if any(example.pictures for example in test) else ("picture",)
-    return [
-        replace(one, blind_to=tuple(what for what in one.blind_to if what not in absent))
-        for one in policies
-        if one.name in names or one.kind != "baseline"
-    ]
-
-
 def _compare(
     task: Task[Any], config: Any, predictions: Sequence[Prediction], policies: Sequence[RunPolicy]
 ) -> list[PairedComparison]:
     """Return the comparisons by what heads the report, then by further measures.
 
-    P-values are adjusted within each measure.
+    Each policy is held against the last one, what was trained before it first. P-values are
+    adjusted within each measure.
     """
+    names = {one.policy for one in predictions}
+    *rivals, last = (one for one in policies if one.name in names)
+    kinds = ("trained", "prompted", "baseline")
+    pairs = [(one.name, last.name) for kind in kinds for one in rivals if one.kind == kind]
     headline = choose_headline(list_measures(predictions), task.list_measures(config)).name
     found: list[PairedComparison] = []
     for measure in dict.fromkeys((headline, *task.list_compared(config))):
         has_it = {one.policy for one in predictions if measure in (headline, *one.scores)}
-        pairs = [pair for pair in _list_pairs(predictions, policies) if {*pair} <= has_it]
-        found += compare_pairs(predictions, pairs, split="test", seed=config.seed, measure=measure)
+        known = [pair for pair in pairs if {*pair} <= has_it]
+        found += compare_pairs(predictions, known, split="test", seed=config.seed, measure=measure)
     return found
-
-
-def _list_pairs(
-    predictions: Sequence[Prediction], policies: Sequence[RunPolicy]
-) -> list[tuple[str, str]]:
-    """Return each policy with the last one: what was trained before it first."""
-    names = {one.policy for one in predictions}
-    *rivals, last = (one for one in policies if one.name in names)
-    return [(one.name, last.name) for kind in _RIVALS for one in rivals if one.kind == kind]

@@ -5,17 +5,17 @@ The card is made from what the run recorded; no row of data is in it or goes up.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from groupwise.core import Example, RunError, RunFolder, dump_config
+from groupwise.core import RunError, RunFolder, dump_config
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import PairedComparison, read_metrics
-from groupwise.evaluation.predictions import RunPolicy, read_as, read_policies
+from groupwise.evaluation.predictions import read_as, read_policies
 from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
 from groupwise.evaluation.results import Conditions, read_conditions, read_headline
 from groupwise.flow.finished import BASE, FinishedRun
@@ -35,7 +35,33 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
     conditions = read_conditions(run.folder) or Conditions()
     licence = find_licence(config.model.base)
     base = config.model.base
+    hub_id = None if config.model.is_tiny or Path(base).exists() else find_hub_id(base)
     base = Path(base).name if Path(base).exists() else base
+    # What GRPO was asked, where the run keeps it; rows may name their language.
+    path = run.folder / run.task.data_stage / "train.jsonl"
+    train = read_examples(path) if path.is_file() else []
+    languages = sorted({str(one.fields["language"]) for one in train if one.fields.get("language")})
+    front = {
+        **({"license": licence} if licence else {}),
+        **({"base_model": hub_id} if hub_id else {}),
+        **({"language": languages} if languages else {}),
+        "library_name": "transformers",
+        "pipeline_tag": "image-text-to-text" if exported.has_vision else "text-generation",
+        "tags": ["groupwise", *dict.fromkeys(one.step for one in chain if one.step)],
+    }
+    trainings: list[tuple[str, ...]] = []
+    for one in chain:
+        if one.step:
+            budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
+            trained_from = one.trained_from or "the base"
+            trainings.append((one.title, trained_from, ", ".join(one.trained_on), *budget))
+    # The settings of the trainings, without places of this machine.
+    settings, places = dump_config(config), ("vllm", "report_to")
+    method = {
+        name: settings[name] and {k: v for k, v in settings[name].items() if k not in places}
+        for name in ("sft", "grpo")
+    }
+    numbers, differences = _list_results(run.folder, chain[-1].name)
     environment: Any = Environment(
         loader=PackageLoader("groupwise.flow"),
         undefined=StrictUndefined,
@@ -44,24 +70,28 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         keep_trailing_newline=True,
     )
     environment.filters.update(cell=escape_cell, code=write_code, fence=_fence)
+    dump = partial(yaml.safe_dump, allow_unicode=True, sort_keys=False)
     return environment.get_template("model_card.md.j2").render(
-        front=_dump(_write_front(run, chain, exported, licence)),
+        front=dump(front),
         name=exported.name,
         recipe=run.recipe.name,
         policy=chain[-1],
         base=base,
         licence=licence,
         prompt=run.task.describe_prompt(config),
-        pictures=any(row.pictures for row in _read_train(run)),
+        pictures=any(one.pictures for one in train),
         max_new_tokens=config.grpo.max_new_tokens,
-        parser=_dump(dict(run.task.describe_parser(config))),
+        parser=dump(dict(run.task.describe_parser(config))),
         split=_SPLIT,
         headline=read_headline(run.folder).title,
-        numbers=list(_list_numbers(run.folder, chain[-1].name)),
-        differences=list(_list_differences(run.folder, chain[-1].name)),
-        trainings=list(_list_trainings(chain)),
-        method=_dump(_describe_method(config) | {"base": base}),
-        data=list(_list_data(conditions.data)),
+        numbers=numbers,
+        differences=differences,
+        trainings=trainings,
+        method=dump(method | {"base": base}),
+        data=[
+            (name, *(str(known.get(k, _UNKNOWN)) for k in ("num_rows", "num_clusters", "digest")))
+            for name, known in conditions.data.items()
+        ],
         base_weights=conditions.base_weights,
         quantization=exported.quantization,
         commands=exported.list_commands(from_inside=True),
@@ -85,85 +115,25 @@ def find_licence(base: str) -> str | None:
     return " and ".join(found) if isinstance(found, list) else found and str(found)
 
 
-def _write_front(
-    run: FinishedRun, chain: Sequence[RunPolicy], exported: ExportedPolicy, licence: str | None
-) -> dict[str, Any]:
-    model, languages = run.config.model, _find_languages(run)
-    hub_id = None if model.is_tiny or Path(model.base).exists() else find_hub_id(model.base)
-    return {
-        **({"license": licence} if licence else {}),
-        **({"base_model": hub_id} if hub_id else {}),
-        **({"language": languages} if languages else {}),
-        "library_name": "transformers",
-        "pipeline_tag": "image-text-to-text" if exported.has_vision else "text-generation",
-        "tags": ["groupwise", *dict.fromkeys(one.step for one in chain if one.step)],
-    }
-
-
-def _find_languages(run: FinishedRun) -> list[str]:
-    """Return the languages that rows name; nothing where they do not."""
-    rows = _read_train(run)
-    return sorted({str(row.fields["language"]) for row in rows if row.fields.get("language")})
-
-
-def _read_train(run: FinishedRun) -> list[Example]:
-    """Return what GRPO was asked; nothing where the run does not keep it."""
-    path = run.folder / run.task.data_stage / "train.jsonl"
-    return read_examples(path) if path.is_file() else []
-
-
-def _list_numbers(run: Path, policy: str) -> Iterator[tuple[str, ...]]:
-    """Yield what each policy reached, if ``policy`` is among them."""
-    path, policies = run / "evaluate" / "metrics.json", read_policies(run)
+def _list_results(run: Path, policy: str) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return what each policy reached, and the difference of ``policy`` to the others."""
+    folder, policies, headline = run / "evaluate", read_policies(run), read_headline(run)
+    path = folder / "metrics.json"
     metrics = read_metrics(path) if path.is_file() else []
     found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
-    headline = read_headline(run).name
-    names = policies.sort(name for name, measure in found if measure == headline)
+    names = policies.sort(name for name, measure in found if measure == headline.name)
+    numbers: list[tuple[str, ...]] = []
     for name in names if policy in names else ():
-        share = found[name, headline]
+        share = found[name, headline.name]
         shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
-        yield policies.title(name), *shown, f"{share.n:,}"
-
-
-def _list_differences(run: Path, policy: str) -> Iterator[str]:
-    """Yield the difference of a policy to each that it was compared with."""
-    path, policies = run / "evaluate" / "comparisons.json", read_policies(run)
-    headline = read_headline(run)
+        numbers.append((policies.title(name), *shown, f"{share.n:,}"))
+    path, differences = folder / "comparisons.json", list[str]()
     for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
         if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, policy):
             ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
-            rival = policies.title(one.policy_a)
             points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
-            yield f"against {rival}: {points} ({ends})"
-
-
-def _list_trainings(chain: Sequence[RunPolicy]) -> Iterator[tuple[str, ...]]:
-    for one in chain:
-        if one.step:
-            budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
-            yield one.title, one.trained_from or "the base", ", ".join(one.trained_on), *budget
-
-
-def _describe_method(config: Any) -> dict[str, Any]:
-    """Return the settings of the trainings, without places of this machine."""
-    settings = dump_config(config)
-    return {name: _drop_places(settings[name]) for name in ("sft", "grpo")}
-
-
-def _drop_places(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if settings is None:
-        return None
-    return {k: v for k, v in settings.items() if k not in ("vllm", "report_to")}
-
-
-def _list_data(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    for name, known in splits.items():
-        sizes = (str(known["num_rows"]), str(known.get("num_clusters", _UNKNOWN)))
-        yield name, *sizes, str(known["digest"])
-
-
-def _dump(values: Any) -> str:
-    return yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+            differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
+    return numbers, differences
 
 
 def _fence(text: str, language: str) -> str:
@@ -174,16 +144,10 @@ def _fence(text: str, language: str) -> str:
 
 
 def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> ExportedPolicy:
-    """Write the adapter, the merged weights and the model card of a policy.
+    """Write the adapter, the merged weights and the model card of a policy into a new folder.
 
-    Args:
-        run: a run with policies.
-        out: a new or empty folder.
-        policy: of the run, or ``STEP/checkpoint-N``; None: the main one.
-
-    Raises:
-        RunError: if there is no such policy, or it is the base itself.
-        ModelError: as ``export_policy``.
+    ``policy`` is one of the run, or ``STEP/checkpoint-N``; None: the main one. A RunError if there
+    is no such policy, or it is the base itself; a ModelError as ``export_policy``.
     """
     chosen = run.choose_policy(policy)
     if chosen == BASE:
@@ -199,11 +163,7 @@ def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> Exp
 
 
 def check_pushable(run: FinishedRun, policy: str | None = None) -> None:
-    """Refuse what is not finished.
-
-    Raises:
-        RunError: if a stage of the run is not done, or the policy is a checkpoint.
-    """
+    """Refuse, by a RunError, a run of which a stage is not done, and a checkpoint."""
     missing = [
         step for step in RunFolder(run.folder).read_manifest()["plan"] if step not in run.steps
     ]
@@ -214,7 +174,7 @@ def check_pushable(run: FinishedRun, policy: str | None = None) -> None:
             fix=f"run --resume --out {run.folder}",
         )
     if policy is not None and "/" in policy:
-        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with export-model")
+        raise RunError("a checkpoint is not pushed", got=policy, fix="export it with --out")
 
 
 def list_uploads(folder: Path) -> Mapping[str, Path]:
@@ -226,20 +186,11 @@ def list_uploads(folder: Path) -> Mapping[str, Path]:
 
 
 def upload(files: Mapping[str, Path], name: str, *, is_private: bool = False) -> str:
-    """Upload files as one commit into a repository, which is made if it is not there.
+    """Upload files, by their place there, as one commit into a repository (``owner/name``).
 
-    The hub is that of ``HF_ENDPOINT``, the token that of ``HF_TOKEN`` or of ``hf auth login``.
-
-    Args:
-        files: by their place there.
-        name: ``owner/name``.
-        is_private: of a new repository.
-
-    Returns:
-        The address of the repository.
-
-    Raises:
-        RunError: if the hub cannot be reached or does not take it.
+    It is made if it is not there. The hub is that of ``HF_ENDPOINT``, the token that of
+    ``HF_TOKEN`` or of ``hf auth login``. Returns the address; a RunError if the hub cannot be
+    reached or refuses.
     """
     import httpx2
     from huggingface_hub import CommitOperationAdd, HfApi

@@ -25,14 +25,7 @@ BASE = "prompt"
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A run with at least one policy.
-
-    Attributes:
-        folder: of the run.
-        recipe: of the run.
-        task: of the recipe.
-        config: of the run.
-    """
+    """A run with at least one policy."""
 
     folder: Path
     recipe: Recipe[Any]
@@ -59,7 +52,15 @@ class FinishedRun:
             RunError: if there is no such policy (yet).
         """
         if name is None:
-            return self._choose_main()
+            described = read_policies(self.folder)
+            main = described.choose_last([one.name for one in described.listed] or [BASE])
+            if main == BASE or main not in self.policies:
+                raise RunError(
+                    f"{self.folder} has no main policy yet",
+                    fix=f"finish it (run --resume --out {self.folder}), "
+                    f"or name one: {', '.join(f'RUN:{name}' for name in self.policies)}",
+                )
+            return main
         is_checkpoint = "/checkpoint-" in name and (self.folder / name / "complete").is_file()
         if name not in self.policies and not is_checkpoint:
             raise RunError(describe_unknown(f"policy of {self.folder}", name, self.policies))
@@ -111,17 +112,6 @@ class FinishedRun:
         """
         self.task.check_tools(self.config, self.folder)
         return self.task.open_predictor(self.config, self.find_policy(policy), self.folder)
-
-    def _choose_main(self) -> str:
-        described = read_policies(self.folder)
-        main = described.choose_last([one.name for one in described.listed] or [BASE])
-        if main == BASE or main not in self.policies:
-            raise RunError(
-                f"{self.folder} has no main policy yet",
-                fix=f"finish it (run --resume --out {self.folder}), "
-                f"or name one: {', '.join(f'RUN:{name}' for name in self.policies)}",
-            )
-        return main
 
 
 def open_run(run: Path) -> FinishedRun:

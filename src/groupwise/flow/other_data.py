@@ -1,11 +1,11 @@
 """A finished policy on other labelled data: asked, measured and reported as its run was.
 
-What comes of it is a folder like that of a run, without weights, so that ``compare``, ``report``
+What comes of it is a folder like that of a run, without weights, so that ``compare``
 and ``export`` read it as they read a run.
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,42 +54,25 @@ _LEFT_BY_TRAINING = (
 
 @dataclass(frozen=True, slots=True)
 class OtherData:
-    """What was asked, and what is to be known of it.
+    """What was asked, and what is to be known of it."""
 
-    Attributes:
-        num_rows: rows found; those that are not dropped were asked.
-        drops: rows that are not used.
-        num_seen: rows whose text or picture training showed.
-        audit: of the training splits and these rows, which it calls ``test``.
-    """
-
-    num_rows: int
-    drops: DropLog
-    num_seen: int
-    audit: DataAudit
+    num_rows: int  # rows found; those that are not dropped were asked
+    drops: DropLog  # rows that are not used
+    num_seen: int  # rows whose text or picture training showed
+    audit: DataAudit  # of the training splits and these rows, which it calls ``test``
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Labelled rows of other data, and the policy that is to be measured on them.
+    """Labelled rows of other data, and the policy that is to be measured on them."""
 
-    Attributes:
-        run: of the policy.
-        context: of the run's steps; ``folder`` is that of the new evaluation.
-        chain: the policy, behind those that it was trained from.
-        weights: its folder or hub id.
-        examples: all different.
-        drops: rows that are not used.
-        origin: what is asked, of what policy.
-    """
-
-    run: FinishedRun
-    context: StepContext
-    chain: tuple[RunPolicy, ...]
-    weights: str | Path
-    examples: Sequence[Example]
-    drops: DropLog
-    origin: Mapping[str, Any]
+    run: FinishedRun  # of the policy
+    context: StepContext  # of the run's steps; ``folder`` is that of the new evaluation
+    chain: tuple[RunPolicy, ...]  # the policy, behind those that it was trained from
+    weights: str | Path  # its folder or hub id
+    examples: Sequence[Example]  # all different
+    drops: DropLog  # rows that are not used
+    origin: Mapping[str, Any]  # what is asked, of what policy
 
     @property
     def num_rows(self) -> int:
@@ -105,16 +88,16 @@ class Labelled:
     def describe(self, metrics: Sequence[Metric], *, num_seen: int) -> list[Section]:
         """Return what was asked, of what policy, and what the run measured and this does not."""
         path = self.context.run / "evaluate" / "metrics.json"
-        left = _name_measures(read_metrics(path) if path.is_file() else ())
+        before = read_metrics(path) if path.is_file() else ()
+        # Not those of one label or a part of the items.
+        left, measured = (
+            {one.measure for one in some if "[" not in one.measure and ":" not in one.measure}
+            for some in (before, metrics)
+        )
         own = self.run.task.list_measures(self.context.config)
-        known = [find_measure(name, own) for name in sorted(left - _name_measures(metrics))]
+        known = [find_measure(name, own) for name in sorted(left - measured)]
         unknown = [one for one in known if one is not None]
         return describe_origin(self.origin, self.examples, num_seen=num_seen, unknown=unknown)
-
-
-def _name_measures(metrics: Iterable[Metric]) -> set[str]:
-    """Return the names of measures, without those of one label or a part of the items."""
-    return {one.measure for one in metrics if "[" not in one.measure and ":" not in one.measure}
 
 
 def evaluate_on(
@@ -122,20 +105,12 @@ def evaluate_on(
 ) -> OtherData:
     """Ask a policy about the labelled rows of other data; write what the run's evaluation writes.
 
-    The same call continues after any end, and writes again what it is made of.
-
-    Args:
-        run: a finished run.
-        data: a file or folder, as the recipe reads it.
-        out: a new folder, or that of the same evaluation.
-        policy: of the run, or ``STEP/checkpoint-N``; None: the main one.
-        say: told how far it is.
-
-    Raises:
-        ConfigError: if there is no such file, or the recipe reads no labelled rows.
-        DataError: if no row can be used.
-        RunError: if there is no such policy, ``out`` holds something else, or rows would be asked
-            otherwise than the run's.
+    The same call continues after any end, and writes again what it is made of. ``data`` is a file
+    or folder, as the recipe reads it; ``out`` a new folder, or that of the same evaluation;
+    ``policy`` one of the run, or ``STEP/checkpoint-N``, None the main one. A ConfigError if there
+    is no such file or the recipe reads no labelled rows, a DataError if no row can be used, a
+    RunError if there is no such policy, ``out`` holds something else, or rows would be asked
+    otherwise than the run's.
     """
     if not data.exists():
         raise ConfigError(f"there is no file or folder {data}")
@@ -163,12 +138,20 @@ def evaluate_on(
             _record(run, out, chain, origin)
         try:
             read, drops = run.task.read_labelled(run.config, context, data, out / "data")
-            examples = _keep_first(read, drops)
+            kept: dict[str, Example] = {}
+            for one in read:
+                if kept.setdefault(one.id, one) is not one:
+                    drops.add("repeats another row", one.id)
+            examples = list(kept.values())
             if not examples:
                 raise DataError(f"{data} has no row that can be used", got=drops.counts)
         except GroupwiseError:
-            if is_new:
-                _empty(out)
+            if is_new:  # nothing but the lock, so that mended data may be evaluated here
+                for path in out.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif not path.name.startswith("."):
+                        path.unlink()
             raise
         found = {**origin, "data_digest": describe_examples(examples)["digest"]}
         _check_folder(out, found)
@@ -204,34 +187,17 @@ def measure_labelled(task: Task[Any], asked: Labelled) -> tuple[DataAudit, int]:
 
     answers = predict_each([chain[-1].name], ask, folder=context.folder)
     near = list_near_examples(context.folder.parent / "audit", shown, split="test")
+    listed = read_policies(asked.run.folder).listed
     measure_policies(
         task,
         context,
         [*task.predict_baselines(config, context, train["train"], examples), *answers],
         examples,
-        policies=_list_policies(asked.run, chain),
+        policies=[*(one for one in listed if one.kind == "baseline"), *chain],
         marks={NEAR_DUPLICATE: near, SEEN: seen},
         describe=partial(asked.describe, num_seen=len(seen)),
     )
     return audit, len(seen)
-
-
-def _keep_first(examples: Sequence[Example], drops: DropLog) -> list[Example]:
-    """Return the examples that differ; a row that repeats another is dropped."""
-    found: dict[str, Example] = {}
-    for one in examples:
-        if found.setdefault(one.id, one) is not one:
-            drops.add("repeats another row", one.id)
-    return list(found.values())
-
-
-def _empty(out: Path) -> None:
-    """Leave nothing but the lock, so that mended data may be evaluated into the same folder."""
-    for path in out.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif not path.name.startswith("."):
-            path.unlink()
 
 
 def _check_folder(out: Path, origin: Mapping[str, Any]) -> None:
@@ -241,14 +207,13 @@ def _check_folder(out: Path, origin: Mapping[str, Any]) -> None:
     manifest = RunFolder(out).manifest_path
     known = read_manifest(manifest).get("evaluated") if manifest.is_file() else None
     if known is None:
-        raise RunError(f"{out} has files that are no evaluation on other data", fix=_OTHER)
+        raise RunError(
+            f"{out} has files that are no evaluation on other data", fix="use another --out"
+        )
     changed = [name for name, value in origin.items() if known.get(name, value) != value]
     if changed:
         what = ", ".join(f"{name} {known.get(name)}" for name in changed)
-        raise RunError(f"{out} holds another evaluation", got=what, fix=_OTHER)
-
-
-_OTHER = "use another --out"
+        raise RunError(f"{out} holds another evaluation", got=what, fix="use another --out")
 
 
 def _record(
@@ -269,12 +234,6 @@ def _record(
         for path in (run.folder / step / name for name in _LEFT_BY_TRAINING):
             if path.is_file():
                 shutil.copyfile(path, out / step / path.name)
-
-
-def _list_policies(run: FinishedRun, chain: Sequence[RunPolicy]) -> list[RunPolicy]:
-    """Return the run's baselines, and the policy behind those that it was trained from."""
-    listed = read_policies(run.folder).listed
-    return [*(one for one in listed if one.kind == "baseline"), *chain]
 
 
 def describe_origin(

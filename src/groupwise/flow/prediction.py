@@ -21,9 +21,8 @@ from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.calibrating import temper
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import Task
-from groupwise.inference.chat import build_chat_messages
+from groupwise.inference.server import build_chat_messages
 from groupwise.models.identity import digest_base
-from groupwise.rewards import Parsed
 from groupwise.serving import Answer, Predictor, Request, try_each
 
 _NO_ANSWER = "no answer"
@@ -95,42 +94,29 @@ class PolicyPredictor:
         shares = share_labels(
             self._policy, questions, found, labels=self.labels, config=self._config
         )
-        tempered = [self._temper(one) for one in shares]
-        return [_make_answer(*row) for row in zip(texts, found, tempered, strict=True)]
-
-    def _temper(self, shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
-        if shares is None or self._temperature is None:
-            return shares
-        return temper(shares, self._temperature)
-
-
-def _make_answer(text: str, found: Parsed, shares: Mapping[str, float] | None) -> Answer:
-    if found.label is None:
-        return Answer(text, None, found.reason, needs_person=True)
-    return Answer(text, found.label, confidence=None if shares is None else shares[found.label])
+        answers: list[Answer] = []
+        for text, one, share in zip(texts, found, shares, strict=True):
+            if one.label is None:
+                answers.append(Answer(text, None, one.reason, needs_person=True))
+                continue
+            if share is not None and self._temperature is not None:
+                share = temper(share, self._temperature)
+            confidence = None if share is None else share[one.label]
+            answers.append(Answer(text, one.label, confidence=confidence))
+        return answers
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionSummary:
-    """What was made of a file or folder; ``answers`` and ``failures`` add up to all rows.
-
-    Attributes:
-        num_rows: rows found.
-        num_kept: of them, those that an earlier call has asked about.
-        answers: rows by answer.
-        failures: rows without an answer by reason.
-        num_again: of these, rows that could not be asked; the next call tries them again.
-        for_people: ids of the rows that a person should look at.
-        drops: what is no row.
-    """
+    """What was made of a file or folder; ``answers`` and ``failures`` add up to all rows."""
 
     num_rows: int
-    num_kept: int
-    answers: dict[str, int]
-    failures: dict[str, int]
-    num_again: int
-    for_people: tuple[str, ...]
-    drops: DropLog
+    num_kept: int  # rows that an earlier call has asked about
+    answers: dict[str, int]  # rows by answer
+    failures: dict[str, int]  # rows without an answer by reason
+    num_again: int  # of these, rows that could not be asked; the next call tries them again
+    for_people: tuple[str, ...]  # ids of the rows that a person should look at
+    drops: DropLog  # what is no row
 
 
 def predict_rows(
@@ -144,18 +130,10 @@ def predict_rows(
 ) -> PredictionSummary:
     """Answer every row of a file or folder, and append the answer to ``out`` when it is there.
 
-    Args:
-        run: a finished run.
-        path: rows as the recipe takes them, without labels.
-        out: JSONL; rows that it has are not asked again.
-        policy: of the run; None: the main one.
-        batch_size: rows asked together.
-        report_progress: called with the numbers of finished and of all rows.
-
-    Raises:
-        ConfigError: if there is no such file or folder.
-        DataError: if nothing can be read there.
-        RunError: if ``out`` is in use, or holds answers of another model or to other rows.
+    Rows are as the recipe takes them, without labels; those that ``out`` (JSONL) has are not asked
+    again. ``policy`` None is the main one; progress is the numbers of finished and of all rows. A
+    ConfigError if there is no such file, a DataError if nothing can be read there, a RunError if
+    ``out`` is in use, or holds answers of another model or to other rows.
     """
     if not path.exists():
         raise ConfigError(f"there is no file or folder {path}")
@@ -170,24 +148,31 @@ def predict_rows(
             report_progress(num_kept + start, len(requests))
             batch = waiting[start : start + batch_size]
             for request, answer in zip(batch, answer_requests(predictor, batch), strict=True):
-                results.append(_make_row(request, answer, model))
+                failed = (answer.reason or _NO_ANSWER) if answer.text is None else None
+                # The name of its file came to the row here, for templates; it is no column of it.
+                values = {name: value for name, value in request.row.items() if name != "_file"}
+                known = {"id": request.id, "row": values, "input": request.digest()}
+                results.append({**known, **asdict(answer), "failed": failed, "model": model})
         report_progress(len(requests), len(requests))
-        rows = {str(row["id"]): row for row in results.rows()}
-    return _sum_up([rows[request.id] for request in requests], num_kept, drops)
+        found = {str(row["id"]): row for row in results.rows()}
+    rows = [found[request.id] for request in requests]
+    missing = [row for row in rows if row["answer"] is None]
+    return PredictionSummary(
+        num_rows=len(rows),
+        num_kept=num_kept,
+        answers=dict(Counter(row["answer"] for row in rows if row["answer"] is not None)),
+        failures=dict(Counter(row["reason"] or _NO_ANSWER for row in missing)),
+        num_again=sum(row["text"] is None for row in missing),
+        for_people=tuple(row["id"] for row in rows if row["needs_person"]),
+        drops=drops,
+    )
 
 
 def write_prompts(run: FinishedRun, path: Path, *, out: Path, policy: str | None = None) -> int:
     """Write the prompt of every row as messages of a chat API, pictures in them; return how many.
 
-    Args:
-        run: a finished run of a recipe whose predictor has ``write_prompts``.
-        path: rows as the recipe takes them, without labels.
-        out: JSONL with ``id`` and ``messages``; replaced.
-        policy: of the run; None: the main one.
-
-    Raises:
-        ConfigError: if there is no such file or folder, or the recipe makes no prompts of rows.
-        DataError: if a row cannot be asked.
+    ``out`` is JSONL with ``id`` and ``messages``, and replaced. A ConfigError if there is no such
+    file, or the recipe's predictor has no ``write_prompts``; a DataError if a row cannot be asked.
     """
     if not path.exists():
         raise ConfigError(f"there is no file or folder {path}")
@@ -207,32 +192,29 @@ def write_prompts(run: FinishedRun, path: Path, *, out: Path, policy: str | None
 
 def answer_requests(predictor: Predictor, requests: Sequence[Request]) -> list[Answer]:
     """Return an answer for each request; one that cannot be asked has no text."""
+    asked: list[Example | GroupwiseError] = []
     with tempfile.TemporaryDirectory() as folder:
-        asked = [_try_question(predictor, request, Path(folder)) for request in requests]
+        for request in requests:
+            try:
+                asked.append(predictor.make_question(request, Path(folder)))
+            except GroupwiseError as error:
+                asked.append(error)
         questions = [one for one in asked if isinstance(one, Example)]
         answers = iter(try_each(predictor.answer, questions) if questions else ())
         found = [next(answers) if isinstance(one, Example) else one for one in asked]
-    return [_explain(one) for one in found]
+    told: list[Answer] = []
+    for one in found:
+        if isinstance(one, GroupwiseError):
+            one = Answer(None, None, str(one), needs_person=True)
+        if isinstance(one, Exception):
+            raise one
+        told.append(one)
+    return told
 
 
 def name_version(predictor: Predictor) -> str:
     """Return the digest of all that answers depend on."""
     return digest_json(dict(predictor.describe()))
-
-
-def _try_question(predictor: Predictor, request: Request, folder: Path) -> Example | GroupwiseError:
-    try:
-        return predictor.make_question(request, folder)
-    except GroupwiseError as error:
-        return error
-
-
-def _explain(found: Answer | Exception) -> Answer:
-    if isinstance(found, GroupwiseError):
-        return Answer(None, None, str(found), needs_person=True)
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) -> None:
@@ -245,24 +227,3 @@ def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) ->
             problem = f"an answer to other contents of {row['id']}"
         if problem:
             raise RunError(f"{results.path} holds {problem}", fix="write to another file")
-
-
-def _make_row(request: Request, answer: Answer, model: str) -> dict[str, Any]:
-    failed = (answer.reason or _NO_ANSWER) if answer.text is None else None
-    # The name of its file came to the row here, for templates; it is no column of it.
-    row = {name: value for name, value in request.row.items() if name != "_file"}
-    known = {"id": request.id, "row": row, "input": request.digest()}
-    return {**known, **asdict(answer), "failed": failed, "model": model}
-
-
-def _sum_up(rows: Sequence[dict[str, Any]], num_kept: int, drops: DropLog) -> PredictionSummary:
-    missing = [row for row in rows if row["answer"] is None]
-    return PredictionSummary(
-        num_rows=len(rows),
-        num_kept=num_kept,
-        answers=dict(Counter(row["answer"] for row in rows if row["answer"] is not None)),
-        failures=dict(Counter(row["reason"] or _NO_ANSWER for row in missing)),
-        num_again=sum(row["text"] is None for row in missing),
-        for_people=tuple(row["id"] for row in rows if row["needs_person"]),
-        drops=drops,
-    )

@@ -141,17 +141,10 @@ def audit_splits(
 def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     """Return the share of training examples that simple models get right, by their names.
 
-    Each example is answered by models that have seen nothing of its cluster. The test split is
-    not looked at, so this may be asked as often as one likes.
-
-    Args:
-        task: of the recipe.
-        config: of the run.
-        run: a folder with the outputs of the data stages.
-
-    Raises:
-        ConfigError: if answers are no labels.
-        EvaluationError: if the training labels do not differ or are of one cluster.
+    Each example is answered by models that have seen nothing of its cluster. The test split is not
+    looked at, so this may be asked as often as one likes. ``run`` has the outputs of the data
+    stages. A ConfigError if answers are no labels, an EvaluationError if the training labels do
+    not differ or are of one cluster.
     """
     from groupwise.flow.probing import Probes
 

@@ -1,7 +1,7 @@
 """What ``--dry-run`` shows: rows as the model will see them, lengths, steps, memory, problems."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -25,27 +25,17 @@ from groupwise.pipeline import Preview, PreviewTable, ShownRow
 NUM_SHOWN = 3
 _MOST_COUNTED, _MOST_LETTERS = 2_000, 2_000_000
 _LETTERS_PER_TOKEN = 4
+_MOST_SOURCES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Tokens of prompts or answers.
+    """Tokens of prompts or answers."""
 
-    Attributes:
-        median: None where only the longest are estimated.
-        longest: of all that were counted.
-        how: they were counted, a clause.
-        example: the longest; None where there are only estimates.
-    """
-
-    median: int | None
+    median: int | None  # None where only the longest are estimated
     longest: int
-    how: str
-    example: Example | None = None
-
-    def describe_median(self) -> str:
-        """Return the median for people."""
-        return "–" if self.median is None else f"{self.median:,}"
+    how: str  # they were counted, a clause
+    example: Example | None = None  # the longest; None where there are only estimates
 
 
 def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths, Lengths]:
@@ -65,11 +55,17 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
     texts = [turn.text for example, _ in counted for turn in example.prompt]
     answers = [answer for _, answer in counted]
     tokenizer = find_tokenizer(config.model.base, texts=[*texts, *answers])
-    write = _write_turns if tokenizer is None else _bind(tokenizer)
-    count = estimate_tokens if tokenizer is None else _count_with(tokenizer)
-    how = "by the tokenizer" if tokenizer is not None else "estimated: the base is not here"
+    if tokenizer is None:
+        count, how = estimate_tokens, "estimated: the base is not here"
+        prompts = ["\n".join(f"{t.role}: {t.text}" for t in one.prompt) for one, _ in counted]
+    else:
+        known, how = tokenizer, "by the tokenizer"
+        prompts = [render_prompt(known, example) for example, _ in counted]
+
+        def count(text: str) -> int:
+            return len(known.encode(text, add_special_tokens=False))
+
     how += "" if step == 1 else f", {len(counted):,} of {len(rows):,} rows"
-    prompts = [write(example) for example, _ in counted]
     pictures = [_count_pictures(config, example) for example, _ in counted]
     sizes = [count(text) + extra for text, extra in zip(prompts, pictures, strict=True)]
     shown = [
@@ -83,8 +79,9 @@ def look_at_rows(config: Any, found: Estimate) -> tuple[list[ShownRow], Lengths,
         sizes, counted = [size for size, _ in fitting], [row for _, row in fitting]
     # An answer ends with a token of its own.
     ends = [count(answer) + 1 for answer in answers]
-    _, longest = max(zip(sizes, counted, strict=True), key=lambda pair: pair[0])
-    return shown, replace(_summarize(sizes, how), example=longest[0]), _summarize(ends, how)
+    longest, _ = counted[sizes.index(max(sizes))]
+    lengths = Lengths(round(median(sizes)), max(sizes), how, longest)
+    return shown, lengths, Lengths(round(median(ends)), max(ends), how)
 
 
 def estimate_tokens(text: str) -> int:
@@ -105,25 +102,6 @@ def _count_pictures(config: Any, example: Example) -> int:
     return sum(estimate_picture(config, size) - 1 for size in sizes)
 
 
-def _bind(tokenizer: Any) -> Callable[[Example], str]:
-    return lambda example: render_prompt(tokenizer, example)
-
-
-def _count_with(tokenizer: Any) -> Callable[[str], int]:
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
-
-
-def _write_turns(example: Example) -> str:
-    return "\n".join(f"{turn.role}: {turn.text}" for turn in example.prompt)
-
-
-def _summarize(sizes: Sequence[int], how: str) -> Lengths:
-    return Lengths(round(median(sizes)), max(sizes), how)
-
-
-_MOST_SOURCES = 10
-
-
 def preview_run(task: Task[Any], config: Any) -> Preview:
     """Return what there is to say and show of a config without running it."""
     try:
@@ -131,14 +109,18 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
     except GroupwiseError as error:
         return Preview([("model", config.model.base)], [str(error)])
     problems = check_base(config.model) if found.needs_base else []
-    facts = [("model", describe_base(config.model.base))]
     shown, prompts, answers = look_at_rows(config, found)
-    facts += [
-        *found.facts,
-        ("reward weights", task.describe_weights(config)),
-        *_describe_sft(config, found),
-        *_warn_of_long(answers, config.grpo.max_new_tokens),
-    ]
+    facts = [("model", describe_base(config.model.base)), *found.facts]
+    facts.append(("reward weights", task.describe_weights(config)))
+    if config.sft is not None:
+        per_step = config.sft.batch_size * config.sft.gradient_accumulation
+        num_steps = config.sft.epochs * found.num_sft_rows // per_step
+        told = f"about {num_steps:,} on {found.num_sft_rows:,} rows per epoch"
+        facts.append(("sft steps", told))
+    if answers.longest > config.grpo.max_new_tokens:
+        told = f"the longest answer has {answers.longest:,} tokens, and more than "
+        told += f"grpo.max_new_tokens ({config.grpo.max_new_tokens:,}) are truncated"
+        facts.append(("warning", told))
     lengths = check_lengths(
         config.data.budget,
         config.grpo,
@@ -146,16 +128,27 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         # Some long answers are truncated and counted; most must fit.
         tokens_per_answer=answers.longest if answers.median is None else answers.median,
     )
-    more, training = preview_grpo(
+    steps, training = preview_grpo(
         config.model,
         sft=config.sft,
         grpo=config.grpo,
         num_prompts=found.num_prompts,
     )
-    memory, too_large = _preview_memory(config, prompts, answers, num_readers=found.num_readers)
-    more += memory
+    longest, team = prompts.example, find_team()
+    pictures = 0 if longest is None else _count_pictures(config, longest) + len(longest.pictures)
+    memory, too_large = preview_memory(
+        config.model,
+        config.list_trainings(),
+        batch=Batch(prompts.longest, answers.longest, pictures),
+        place=Place(
+            "cuda" if list_gpus() else "cpu",
+            1 if team is None else team.size,
+            is_spread=config.compute.sharding == "fsdp",
+        ),
+        num_here=1 if team is None else team.local_size,
+        num_readers=found.num_readers,
+    )
     layout, unshared = _describe_processes(config)
-    more += layout
     problems += unshared
     later = {**too_large, **found.later}
     first = "grpo" if config.sft is None else "sft"
@@ -164,28 +157,13 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         problems = [*lengths, *problems]
     else:
         later = {**later, task.data_stage: lengths}
-    tables = [_list_sources(found.sources), _list_lengths(config, prompts, answers)]
     return Preview(
-        [*facts, *more], problems, later=later, shown=shown, tables=tables, case=found.case
-    )
-
-
-def _preview_memory(
-    config: Any, prompts: Lengths, answers: Lengths, *, num_readers: int
-) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
-    example, team = prompts.example, find_team()
-    pictures = 0 if example is None else _count_pictures(config, example) + len(example.pictures)
-    return preview_memory(
-        config.model,
-        {"grpo": config.grpo} if config.sft is None else {"sft": config.sft, "grpo": config.grpo},
-        batch=Batch(prompts.longest, answers.longest, pictures),
-        place=Place(
-            "cuda" if list_gpus() else "cpu",
-            1 if team is None else team.size,
-            is_spread=config.compute.sharding == "fsdp",
-        ),
-        num_here=1 if team is None else team.local_size,
-        num_readers=num_readers,
+        [*facts, *steps, *memory, *layout],
+        problems,
+        later=later,
+        shown=shown,
+        tables=[_list_sources(found.sources), _list_lengths(config, prompts, answers)],
+        case=found.case,
     )
 
 
@@ -213,45 +191,26 @@ def _describe_processes(config: FlowConfig) -> tuple[list[tuple[str, str]], list
 
 
 def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> PreviewTable:
-    rows = [
-        (split, name, f"{count:,}", f"{count / sum(counts.values()):.1%}")
-        for split, counts in sources.items()
-        for name, count in _join_small(counts)
-    ]
+    """Return the sources by name; of very many the largest, and what the others have together."""
+    rows: list[tuple[str, str, str, str]] = []
+    for split, counts in sources.items():
+        by_size = sorted(counts, key=lambda name: (-counts[name], name))
+        named, others = by_size[:_MOST_SOURCES], by_size[_MOST_SOURCES:]
+        known = {name: counts[name] for name in sorted(named)}
+        if others:
+            known[f"{len(others)} others"] = sum(counts[name] for name in others)
+        total = sum(counts.values())
+        rows += [(split, name, f"{n:,}", f"{n / total:.1%}") for name, n in known.items()]
     return PreviewTable("Where rows come from", ("split", "source", "rows", "share"), rows)
 
 
-def _join_small(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the sources by name; of very many the largest, and what the others have together."""
-    by_size = sorted(counts, key=lambda name: (-counts[name], name))
-    named, others = by_size[:_MOST_SOURCES], by_size[_MOST_SOURCES:]
-    rows = [(name, counts[name]) for name in sorted(named)]
-    together = (f"{len(others)} others", sum(counts[name] for name in others))
-    return [*rows, together] if others else rows
-
-
 def _list_lengths(config: Any, prompts: Lengths, answers: Lengths) -> PreviewTable:
-    limits = {
-        "prompt": (prompts, config.data.budget.max_prompt_tokens, "data.budget.max_prompt_tokens"),
-        "answer": (answers, config.grpo.max_new_tokens, "grpo.max_new_tokens"),
-    }
-    rows = [
-        (name, found.describe_median(), f"{found.longest:,}", f"{limit:,}", setting, found.how)
-        for name, (found, limit, setting) in limits.items()
-    ]
+    limits = (
+        ("prompt", prompts, config.data.budget.max_prompt_tokens, "data.budget.max_prompt_tokens"),
+        ("answer", answers, config.grpo.max_new_tokens, "grpo.max_new_tokens"),
+    )
+    rows: list[tuple[str, ...]] = []
+    for name, found, limit, setting in limits:
+        middle = "–" if found.median is None else f"{found.median:,}"
+        rows.append((name, middle, f"{found.longest:,}", f"{limit:,}", setting, found.how))
     return PreviewTable("Tokens", ("", "median", "longest", "limit", "set by", "counted"), rows)
-
-
-def _warn_of_long(answers: Lengths, limit: int) -> list[tuple[str, str]]:
-    if answers.longest <= limit:
-        return []
-    told = f"the longest answer has {answers.longest:,} tokens, and more than grpo.max_new_tokens"
-    return [("warning", f"{told} ({limit:,}) are truncated")]
-
-
-def _describe_sft(config: Any, found: Estimate) -> list[tuple[str, str]]:
-    if config.sft is None:
-        return []
-    per_step = config.sft.batch_size * config.sft.gradient_accumulation
-    num_steps = config.sft.epochs * found.num_sft_rows // per_step
-    return [("sft steps", f"about {num_steps:,} on {found.num_sft_rows:,} rows per epoch")]

@@ -21,7 +21,7 @@ from groupwise.core import (
 from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.flow.asking import open_policy
 from groupwise.flow.policies import RANKED
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
 from groupwise.models.base_model import find_num_blocks
 from groupwise.models.embedders import SENTENCES, TOWER, embed_pictures, embed_texts, find_embedder
 from groupwise.pipeline import StepContext
@@ -79,11 +79,10 @@ class Probes:
         """Return features (examples, width) by what they are."""
         found: dict[str, Rows] = {}
         if "hidden states" not in self.left_out:
-            blocks = self._choose_blocks()
             states = self._keep("states", examples, self._read_states)
             found |= {
                 f"hidden states of block {block}, {pooling}": states[:, i, j]
-                for i, block in enumerate(blocks)
+                for i, block in enumerate(self._blocks)
                 for j, pooling in enumerate(_POOLINGS)
             }
         if "sentence embeddings" not in self.left_out:
@@ -113,47 +112,43 @@ class Probes:
             part.replace(path)
         return np.load(path)
 
-    def _choose_blocks(self) -> list[int]:
+    @property
+    def _blocks(self) -> list[int]:
         num_blocks = find_num_blocks(str(self._base)) or 1
         return sorted({max(1, int(share * num_blocks)) for share in _SHARES})
 
     def _read_states(self, examples: Sequence[Example]) -> Rows:
         policy = open_policy(self._config, self._base)
-        engine = LocalEngine(policy, batch_size=self._config.evaluation.batch_size)
+        engine = LocalModel(policy, batch_size=self._config.evaluation.batch_size)
         # Rows of one batch are padded to the longest of them.
         order = sorted(range(len(examples)), key=lambda i: len(read_text(examples[i])))
         found = engine.hidden_states(
             [examples[i] for i in order],
-            blocks=self._choose_blocks(),
-            report_progress=self._progress("prompts read for the joint baseline"),
+            blocks=self._blocks,
+            report_progress=ProgressLine("prompts read for the joint baseline", self._context.say),
         ).numpy()
         rows = np.empty_like(found)
         rows[order] = found
         return rows
 
     def _embed_texts(self, examples: Sequence[Example]) -> Rows:
-        return embed_texts(
-            self._find(SENTENCES),
-            [read_text(example) for example in examples],
-            self._progress("texts embedded"),
-        )
+        report = ProgressLine("texts embedded", self._context.say)
+        return embed_texts(_find(SENTENCES), [read_text(one) for one in examples], report)
 
     def _embed_pictures(self, examples: Sequence[Example]) -> Rows:
         """Return the mean over an example's pictures; of several mean, lowest and highest."""
         paths = {one.digest: one.path for example in examples for one in example.pictures}
         opened = (open_picture(Path(path)) for path in paths.values())
-        report = self._progress("pictures embedded")
-        rows = embed_pictures(self._find(TOWER), opened, report, num_pictures=len(paths))
+        report = ProgressLine("pictures embedded", self._context.say)
+        rows = embed_pictures(_find(TOWER), opened, report, num_pictures=len(paths))
         known = dict(zip(paths, rows, strict=True))
         own = [np.stack([known[p.digest] for p in e.pictures] or [0 * rows[0]]) for e in examples]
         num_parts = 1 if self._num_pictures == 1 else 3
         return np.stack([np.hstack((o.mean(0), o.min(0), o.max(0))[:num_parts]) for o in own])
 
-    def _find(self, name: str) -> Path:
-        folder = find_embedder(name)
-        if folder is None:  # it was there when the stage began
-            raise FileNotFoundError(name)
-        return folder
 
-    def _progress(self, things: str) -> ProgressLine:
-        return ProgressLine(things, self._context.say)
+def _find(name: str) -> Path:
+    folder = find_embedder(name)
+    if folder is None:  # it was there when the stage began
+        raise FileNotFoundError(name)
+    return folder

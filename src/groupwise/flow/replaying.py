@@ -1,16 +1,15 @@
 """Rewards on what a training has sampled, once more and without a model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from groupwise.core import Completion, DataError, Example, RunError, Score, read_jsonl
+from groupwise.core import Completion, DataError, RunError, Score, read_jsonl
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.task import read_splits
-from groupwise.rewards import RewardSet
 from groupwise.training.checkpoints import ROLLOUTS
 
 TOTAL = "reward"
@@ -45,11 +44,9 @@ def read_rollouts(path: Path) -> Iterator[list[Rollout]]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPart:
-    """What became of a part's values, or of the rewards themselves.
+    """What became of the values of a part, or of the rewards as a whole (``reward``).
 
-    Attributes:
-        name: of the part; ``reward``: the whole.
-        before, after: of each completion; None: unscored, or there is no such part.
+    Of each completion before and after; None: unscored, or there is no such part.
     """
 
     name: str
@@ -65,50 +62,38 @@ class ReplayedPart:
         """Return how many had no value before, and have none now."""
         return self.before.count(None), self.after.count(None)
 
-    def average(self) -> tuple[float | None, float | None]:
+    def average(self) -> tuple[float | None, ...]:
         """Return the mean of the values before and now; None where there are none."""
-        return _average(self.before), _average(self.after)
+        known = [[one for one in some if one is not None] for some in (self.before, self.after)]
+        return tuple(fmean(values) if values else None for values in known)
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Completions of a training and what they earn now.
-
-    Attributes:
-        rollouts: as they were recorded.
-        scores: now.
-        num_unknown: completions left out, because the run's data has their examples no more.
-    """
+    """Completions of a training as they were recorded, and what they earn now."""
 
     rollouts: tuple[Rollout, ...]
     scores: tuple[Score, ...]
-    num_unknown: int
+    num_unknown: int  # completions left out: the run's data has their examples no more
 
     def list_parts(self) -> list[ReplayedPart]:
         """Return the rewards as a whole, then their parts of then and now."""
-        before = [rollout.score for rollout in self.rollouts]
-        scores = list(zip(before, self.scores, strict=True))
-        names = dict.fromkeys(name for pair in scores for one in pair for name in one.breakdown)
-        total = ReplayedPart(TOTAL, *_split((a.value, b.value) for a, b in scores))
-        parts = (
-            ReplayedPart(n, *_split((a.breakdown.get(n), b.breakdown.get(n)) for a, b in scores))
-            for n in names
-        )
-        return [total, *parts]
+        both = [rollout.score for rollout in self.rollouts], self.scores
+        names = dict.fromkeys(name for some in both for one in some for name in one.breakdown)
+        parts = [
+            ReplayedPart(name, *(tuple(one.breakdown.get(name) for one in some) for some in both))
+            for name in names
+        ]
+        return [ReplayedPart(TOTAL, *(tuple(one.value for one in some) for some in both)), *parts]
 
 
 def replay_rewards(run: FinishedRun, config: Any) -> Replay:
     """Return what the recorded completions of a run earn by the rewards of a config.
 
-    A judge is asked again; its replies are kept for this call alone, or where its config says.
-
-    Args:
-        run: trained with ``grpo.record_rollouts``; it may still be at work.
-        config: of the run, or changed in what rewards read.
-
-    Raises:
-        RunError: if nothing was recorded, or none of it is of the run's data.
-        DataError: if the record is not what a training wrote.
+    A judge is asked again; its replies are kept for this call alone, or where its config says. The
+    run was trained with ``grpo.record_rollouts`` and may still be at work; the config is its own,
+    or changed in what rewards read. A RunError if nothing was recorded, or none of it is of the
+    run's data; a DataError if the record is not what a training wrote.
     """
     paths = sorted(run.folder.glob(f"*/{ROLLOUTS}"))
     if not paths:
@@ -118,35 +103,17 @@ def replay_rewards(run: FinishedRun, config: Any) -> Replay:
         )
     train = read_splits(run.folder / run.task.data_stage, "train")["train"]
     batches = [batch for path in paths for batch in read_rollouts(path)]
-    with TemporaryDirectory() as folder:
-        rewards = run.task.rewards(config, run.task.judge(config, Path(folder)))
-        return _score(batches, {example.id: example for example in train}, rewards)
-
-
-def _score(
-    batches: Sequence[Sequence[Rollout]], examples: dict[str, Example], rewards: RewardSet
-) -> Replay:
+    examples = {example.id: example for example in train}
     rollouts: list[Rollout] = []
     scores: list[Score] = []
-    for batch in batches:  # as they were scored then
-        known = [one for one in batch if one.example in examples]
-        rollouts += known
-        scores += rewards.score_batch(
-            [examples[one.example] for one in known], [one.completion for one in known]
-        )
+    with TemporaryDirectory() as folder:
+        rewards = run.task.rewards(config, run.task.judge(config, Path(folder)))
+        for batch in batches:  # as they were scored then
+            known = [one for one in batch if one.example in examples]
+            rollouts += known
+            asked = [examples[one.example] for one in known]
+            scores += rewards.score_batch(asked, [one.completion for one in known])
     num_unknown = sum(map(len, batches)) - len(rollouts)
     if not rollouts:
         raise RunError("no recorded completion is of the run's data", got=f"{num_unknown} others")
     return Replay(tuple(rollouts), tuple(scores), num_unknown)
-
-
-def _split(
-    pairs: Iterator[tuple[float | None, float | None]],
-) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    before, after = zip(*pairs, strict=True)
-    return before, after
-
-
-def _average(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -4,7 +4,7 @@ Three need no training on rewards: the best of several samples, the base's own b
 as demonstrations, and SFT on the base's own best samples (rejection sampling).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from groupwise.core import (
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
+from groupwise.flow.policies import make_policy
 from groupwise.flow.settings import RivalSettings
 from groupwise.flow.stages import Stage
 from groupwise.flow.task import Task, read_splits
@@ -43,13 +44,7 @@ _SAMPLES_EACH = 4
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Sampled answers to one question.
-
-    Attributes:
-        example: the question.
-        answers: in the order of sampling.
-        scores: of each, by the rewards.
-    """
+    """Sampled answers to one question, in the order of sampling, each scored by the rewards."""
 
     example: Example
     answers: Sequence[Completion]
@@ -69,65 +64,26 @@ class Drawn:
 def list_rivals(
     settings: RivalSettings, policies: Sequence[RunPolicy], context: StepContext
 ) -> list[RunPolicy]:
-    """Return a run's policies with the rivals that are run, before the last one.
-
-    Args:
-        settings: which rivals there are.
-        policies: the usual ones.
-        context: of the step that asks them.
-    """
+    """Return a run's policies with the rivals that are run, before the last one."""
     *before, last = policies
     num, shown = settings.best_of, settings.demonstrations
     found: list[RunPolicy] = []
     if shown:
-        found.append(
-            RunPolicy(
-                name=DEMONSTRATIONS,
-                title="Demonstrations",
-                title_zh="示例",
-                note=f"{shown} of its own best answers to training questions before each question",
-                note_zh=f"每个问题之前放 {shown} 个训练问题及其自己的最佳回答",
-                kind="prompted",
-            )
-        )
+        found.append(make_policy(DEMONSTRATIONS, numbers={"shown": shown}))
     if num:
-        found.append(
-            RunPolicy(
-                name=BEST_OF,
-                title=f"Best of {num}",
-                title_zh=f"{num} 选 1",
-                note=f"the reward picks one of {num} samples: {num} times the work at answer time",
-                note_zh=f"由奖励从 {num} 个采样中选 1 个：回答时采样量为 {num} 倍",
-                kind="prompted",
-            )
-        )
+        found.append(make_policy(BEST_OF, numbers={"num": num}))
     if REJECTION in context.uses:
         counts = read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
-        kept, drawn = counts["num_kept"], counts["num_samples"]
-        found.append(
-            RunPolicy(
-                name=REJECTION,
-                title="Rejection sampling",
-                title_zh="拒绝采样",
-                note=f"supervised on {kept:,} best ones of {drawn:,} samples, as many as GRPO drew",
-                note_zh=f"采样 {drawn:,} 个（与 GRPO 相同），用其中最好的 {kept:,} 个做监督训练",
-                kind="trained",
-                step=REJECTION,
-                trained_from=last.trained_from,
-                trained_on=("train",),
-                weights=f"{REJECTION}/policy",
-            )
-        )
+        numbers = {"kept": counts["num_kept"], "drawn": counts["num_samples"]}
+        origin = {"trained_from": last.trained_from, "trained_on": ("train",)}
+        found.append(make_policy(REJECTION, numbers=numbers, **origin))
     return [*before, *found, last]
 
 
 def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) -> list[Stage]:
     """Return the stages with that of rejection sampling behind GRPO, if it is to be run.
 
-    Args:
-        settings: which rivals there are.
-        stages: the usual ones.
-        reads: what decides how answers are drawn and scored.
+    ``reads`` is what decides how answers are drawn and scored.
     """
     if not settings.rejection_sampling:
         return list(stages)
@@ -182,8 +138,8 @@ def draw(
     report_progress: Callable[[int, int], None] | None = None,
 ) -> list[Drawn]:
     """Return sampled answers to each question, scored; drawn as GRPO draws."""
-    from groupwise.inference.engine import Sampling
-    from groupwise.inference.local import LocalEngine
+    from groupwise.inference.local import LocalModel
+    from groupwise.inference.model import Sampling
 
     grpo = config.grpo
     sampling = Sampling(
@@ -192,7 +148,7 @@ def draw(
         max_new_tokens=grpo.max_new_tokens,
         seed=derive_seed(config.seed, purpose),
     )
-    engine = LocalEngine(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
+    engine = LocalModel(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
     groups = engine.generate(
         examples, sampling=sampling, num_completions=num_samples, report_progress=report_progress
     )
@@ -265,17 +221,15 @@ def ask_with_demonstrations(
 
 def show_before(example: Example, shown: Sequence[Drawn]) -> Example:
     """Return a question behind solved ones, each a turn of the user's and its answer."""
-    turns = [
-        turn
-        for one in shown
-        for turn in (*_drop_system(one.example.prompt), Message("assistant", one.best.text))
-    ]
-    opening = example.prompt[: len(example.prompt) - len(_drop_system(example.prompt))]
-    return replace(example, prompt=(*opening, *turns, *_drop_system(example.prompt)))
 
+    def drop_system(prompt: Sequence[Message]) -> Sequence[Message]:
+        return prompt[1:] if prompt[0].role == "system" else prompt
 
-def _drop_system(prompt: Sequence[Message]) -> Sequence[Message]:
-    return prompt[1:] if prompt[0].role == "system" else prompt
+    question = drop_system(example.prompt)
+    turns = [*example.prompt[: len(example.prompt) - len(question)]]
+    for one in shown:
+        turns += [*drop_system(one.example.prompt), Message("assistant", one.best.text)]
+    return replace(example, prompt=(*turns, *question))
 
 
 def run_rejection(task: Task[Any], context: StepContext) -> None:
@@ -295,7 +249,10 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
     num_drawn = int(read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
     size = config.grpo.group_size
     found: list[Drawn] = []
-    for epoch, questions in enumerate(_list_epochs(train, num_drawn // size, config.seed)):
+    num_asked = num_drawn // size
+    for epoch, start in enumerate(range(0, num_asked, len(train))):
+        # Each question at most once in a pass, every pass in an order of its own.
+        questions = _shuffle(train, config.seed, f"{REJECTION} {start}")[: num_asked - start]
         what = f"questions sampled for rejection, pass {epoch + 1}"
         found += draw(
             policy,
@@ -321,14 +278,6 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
     write_json(context.folder / SAMPLES_FILE, counts)
     budget = context.folder / "budget.json"
     write_json(budget, {**read_json(budget, dict), "num_samples": counts["num_samples"]})
-
-
-def _list_epochs(
-    examples: Sequence[Example], num_questions: int, seed: int
-) -> Iterator[Sequence[Example]]:
-    """Yield as many questions, each at most once in a pass, every pass in an order of its own."""
-    for start in range(0, num_questions, len(examples)):
-        yield _shuffle(examples, seed, f"{REJECTION} {start}")[: num_questions - start]
 
 
 def _shuffle(examples: Sequence[Example], seed: int, purpose: str) -> list[Example]:

@@ -150,39 +150,33 @@ class FlowConfig(RunConfig):
     stop_on_alarm: Annotated[bool, _GUARD] = True
 
     @model_validator(mode="after")
-    def _check_compute(self) -> Self:
-        if self.compute.sharding == "fsdp" and (problem := self._find_unspread()):
-            raise ValueError(f"compute.sharding fsdp: {problem}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_quantization(self) -> Self:
-        problem = None if self.model.quantization is None else self._find_unquantized()
-        if problem:
-            raise ValueError(f"model.quantization {self.model.quantization}: {problem}")
-        return self
-
-    def _find_unquantized(self) -> str | None:
-        """Return a clause on what weights in 4 bits do not go with."""
+    def _check_together(self) -> Self:
+        """Refuse weights in parts, or in 4 bits, with what they do not go with."""
+        bits = f"model.quantization {self.model.quantization}"
         for name, stage in self.list_trainings().items():
-            if stage.trainable.method != "lora":
-                return f"only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
-        if self.compute.sharding != "none":
-            return "weights in 4 bits are not spread; set compute.sharding to none"
-        if self.grpo.vllm is not None:
-            return "weights in 4 bits cannot be sent to vLLM; leave grpo.vllm out"
-        return None
+            method = stage.trainable.method
+            if self.compute.sharding == "fsdp" and method == "prompt":
+                raise ValueError(
+                    f"compute.sharding fsdp: {name}.trainable.method prompt was not tried; take "
+                    "lora or full"
+                )
+            if self.model.quantization is not None and method != "lora":
+                raise ValueError(
+                    f"{bits}: only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
+                )
+        if self.model.quantization is not None and self.compute.sharding != "none":
+            raise ValueError(
+                f"{bits}: weights in 4 bits are not spread; set compute.sharding to none"
+            )
+        if self.model.quantization is not None and self.grpo.vllm is not None:
+            raise ValueError(
+                f"{bits}: weights in 4 bits cannot be sent to vLLM; leave grpo.vllm out"
+            )
+        return self
 
     def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:
         """Return the settings of each training that ``compute`` is for, by section, in order."""
         return {"grpo": self.grpo} if self.sft is None else {"sft": self.sft, "grpo": self.grpo}
-
-    def _find_unspread(self) -> str | None:
-        """Return a clause on what weights in parts do not go with."""
-        for name, stage in self.list_trainings().items():
-            if stage.trainable.method == "prompt":
-                return f"{name}.trainable.method prompt was not tried; take lora or full"
-        return None
 
     def list_unshared(self, num_processes: int) -> list[str]:
         """Return clauses on what so many processes would train otherwise than one."""

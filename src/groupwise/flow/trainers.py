@@ -15,7 +15,7 @@ from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.settings import FlowConfig
 from groupwise.flow.task import read_splits
-from groupwise.inference.chat import read_picture_bytes
+from groupwise.inference.pictures import read_picture_bytes
 from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.sources import find_place
 from groupwise.pipeline import find_recipe
@@ -60,17 +60,9 @@ class HandedOver:
 def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> HandedOver:
     """Write rows, pictures, a plug-in file with the rewards, and a script into a new folder.
 
-    Nothing in it names a path outside but the run's own config.
-
-    Args:
-        run: of which at least the data are ready.
-        out: a new or empty folder.
-        trainer: whom it is for.
-
-    Raises:
-        ConfigError: if ``out`` has files, or the trainer cannot train what the run does.
-        RunError: if the data are not ready.
-        DataError: if a picture cannot be read, or is not what the run wrote.
+    Nothing in it names a path outside but the run's own config. At least the data of the run are
+    ready, else a RunError. A ConfigError if ``out`` has files, or the trainer cannot train what
+    the run does; a DataError if a picture cannot be read, or is not what the run wrote.
     """
     config, stage = run.config, run.task.data_stage
     if not isinstance(config, FlowConfig):
@@ -206,58 +198,28 @@ def show_picture(picture: Picture, folder: Path) -> str:
 
 
 def _write_script(config: FlowConfig, trainer: TrainerName, *, has_validation: bool) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     grpo, model, lora = config.grpo, config.model, config.grpo.trainable.lora
     place, start = find_place(model.base), '"${MODEL:?a model folder or a hub id}"'
     if config.sft is not None:
         start = "${MODEL:-model/merged}"
     elif not model.is_tiny and not Path(place).exists():
         start = f"${{MODEL:-{shlex.quote(str(place))}}}"
-    generated = grpo.steps_per_generation or grpo.gradient_accumulation
-    asked, save = config.data.budget.max_prompt_tokens, grpo.save_every_steps or 50
-    head = f"""\
-#!/bin/sh
-# GRPO of a Groupwise run with {trainer}, on one GPU. Model, rows, rewards, batches, tokens, rate,
-# beta, temperature and epochs are the run's; everything else is as {trainer} has it.
-set -eu
-cd "$(dirname "$0")"
-MODEL={start}
-"""
-    if trainer == "swift":
-        adapter = f"--lora_rank {lora.rank} --lora_alpha {lora.alpha} "
-        return f"""{head}USE_HF=1 swift rlhf --rlhf_type grpo --model "$MODEL" \\
-  --tuner_type {grpo.trainable.method} {adapter * (grpo.trainable.method == "lora")}\\
-  --dataset train.jsonl {"--val_dataset validation.jsonl " * has_validation}\\
-  --split_dataset_ratio 0 --strict true --seed {config.seed} --max_pixels {model.max_pixels} \\
-  --external_plugins plugin.py --reward_funcs groupwise --truncation_strategy delete \\
-  --max_length {asked + grpo.max_new_tokens} --max_completion_length {grpo.max_new_tokens} \\
-  --per_device_train_batch_size {grpo.prompts_per_step * grpo.group_size} \\
-  --gradient_accumulation_steps {grpo.gradient_accumulation} --steps_per_generation {generated} \\
-  --num_generations {grpo.group_size} --learning_rate {grpo.learning_rate} --beta {grpo.beta} \\
-  --temperature {grpo.temperature} --num_train_epochs {grpo.epochs} --save_steps {save} \\
-  --output_dir checkpoints "$@"
-"""
-    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    rows, rank = (
-        grpo.prompts_per_step * grpo.group_size,
-        lora.rank * (grpo.trainable.method == "lora"),
+    environment: Any = Environment(
+        loader=PackageLoader("groupwise.flow"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
-    # verl's own filter of long rows would leave out what it cannot read without a word.
-    return f"""{head}python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \\
-  data.train_files="$PWD/train.parquet" data.seed={config.seed} data.truncation=error \\
-  data.val_files="$PWD/{"validation" if has_validation else "train"}.parquet" \\
-  data.filter_overlong_prompts=False data.train_batch_size={grpo.prompts_per_step * generated} \\
-  data.max_prompt_length={asked} data.max_response_length={grpo.max_new_tokens} \\
-  reward.custom_reward_function.path="$PWD/plugin.py" \\
-  reward.custom_reward_function.name=compute_score \\
-  actor_rollout_ref.model.path="$MODEL" actor_rollout_ref.model.lora_rank={rank} \\
-  actor_rollout_ref.model.lora_alpha={lora.alpha} {actor}.optim.lr={grpo.learning_rate} \\
-  {actor}.use_kl_loss={grpo.beta > 0} {actor}.kl_loss_coef={grpo.beta} \\
-  {actor}.ppo_mini_batch_size={grpo.prompts_per_step * grpo.gradient_accumulation} \\
-  {actor}.ppo_micro_batch_size_per_gpu={rows} {rollout}.log_prob_micro_batch_size_per_gpu={rows} \\
-  actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu={rows} {rollout}.name=vllm \\
-  {rollout}.load_format=safetensors {rollout}.tensor_model_parallel_size=1 \\
-  {rollout}.n={grpo.group_size} {rollout}.temperature={grpo.temperature} \\
-  trainer.total_epochs={grpo.epochs} trainer.save_freq={save} trainer.val_before_train=False \\
-  trainer.default_local_dir=checkpoints trainer.logger='["console"]' \\
-  trainer.n_gpus_per_node=1 trainer.nnodes=1 "$@"
-"""
+    return environment.get_template(f"{trainer}.sh.j2").render(
+        trainer=trainer,
+        start=start,
+        config=config,
+        grpo=grpo,
+        rank=lora.rank * (grpo.trainable.method == "lora"),
+        asked=config.data.budget.max_prompt_tokens,
+        generated=grpo.steps_per_generation or grpo.gradient_accumulation,
+        save=grpo.save_every_steps or 50,
+        has_validation=has_validation,
+    )

@@ -1,4 +1,4 @@
-"""Inference engines: one call, whatever backend answers.
+"""One way to ask a model, in this process or behind a server: replies, shares of labels, streams.
 
 Its modules are public.
 """

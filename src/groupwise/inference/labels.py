@@ -7,12 +7,12 @@ a server's list they bound the error, as what is not in it does. Nothing is gues
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from groupwise.core import ModelError
-from groupwise.inference.responder import LabelShares, RequestError, TokenChance, Usage
+from groupwise.inference.model import LabelShares, RequestError, TokenChance, Usage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,39 +42,34 @@ def find_label_tokens(
 
 @dataclass
 class LabelTree:
-    """How labels go on behind the same tokens.
+    """How labels go on behind the same tokens."""
 
-    Attributes:
-        next: by the token that comes next.
-        ended: labels whose spelling is whole here.
-    """
-
-    next: dict[int, "LabelTree"] = field(default_factory=dict[int, "LabelTree"])
-    ended: set[str] = field(default_factory=set[str])
+    next: dict[int, "LabelTree"] = field(default_factory=dict[int, "LabelTree"])  # by next token
+    ended: set[str] = field(default_factory=set[str])  # labels whose spelling is whole here
 
     @property
     def labels(self) -> set[str]:
         """Labels that end here or behind."""
         return self.ended.union(*(one.labels for one in self.next.values()))
 
-    def list_parting(self, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-        """Yield the tokens behind which labels part, this place first."""
-        yield prefix
-        for token, one in self.next.items():
-            if len(one.labels) > 1:
-                yield from one.list_parting((*prefix, token))
+    @property
+    def num_shared(self) -> int:
+        """How many tokens, at most, labels have in common before they part."""
+        parting = (one for one in self.next.values() if len(one.labels) > 1)
+        return max((1 + one.num_shared for one in parting), default=0)
 
 
 def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> LabelTree:
     """Return the tokens of all spellings of labels, without what is blank before them."""
-    root = LabelTree()
+    root, ends = LabelTree(), list[LabelTree]()
     for label in labels:
         for tokens in _list_tokens(tokenizer, label):
             place = root
             for token in tokens:
                 place = place.next.setdefault(token, LabelTree())
             place.ended.add(label)
-    own = {next(iter(found)) for found in _list_ends(root) if len(found) == 1}
+            ends.append(place)
+    own = {label for place in ends if len(place.ended) == 1 for label in place.ended}
     for label in labels:
         if label not in own:
             raise ModelError(
@@ -82,12 +77,6 @@ def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> 
                 fix="choose labels that differ in more than their case",
             )
     return root
-
-
-def _list_ends(tree: LabelTree) -> Iterator[set[str]]:
-    yield tree.ended
-    for one in tree.next.values():
-        yield from _list_ends(one)
 
 
 def list_spellings(label: str) -> tuple[str, ...]:
@@ -166,33 +155,29 @@ def _find_tokens(
     tokenizer: "PreTrainedTokenizerBase | None",
 ) -> tuple[dict[str, set[bytes]], dict[str, set[bytes]], dict[str, int]]:
     """Return each label's own tokens, those it shares, and how many there can be, listed or not."""
+    own, shared, begun = (dict[str, set[bytes]](), dict[str, set[bytes]](), dict[str, set[bytes]]())
     if tokenizer is not None:
         ids = find_label_tokens(tokenizer, labels)
-        known, begun = (
-            {label: {str(tokenizer.decode([i])).encode() for i in found[label]} for label in labels}
-            for found in (ids, {one: _list_first_tokens(tokenizer, one) for one in labels})
-        )
-        own = {label: {t for t in spelled if _UNKNOWN not in t} for label, spelled in known.items()}
-        shared = {label: begun[label] - known[label] for label in labels}
+        for label in labels:
+            firsts = _list_first_tokens(tokenizer, label)
+            spelled = {one: str(tokenizer.decode([one])).encode() for one in firsts}
+            known = {spelled[one] for one in ids[label]}
+            own[label] = {text for text in known if _UNKNOWN not in text}
+            shared[label] = set(spelled.values()) - known
         return own, shared, {label: len(ids[label]) for label in labels}
     spellings = {label: [s.encode() for s in list_spellings(label)] for label in labels}
-    begun = {label: _list_begun(chances, spellings[label]) for label in labels}
-    own = {label: _list_longest(begun[label], spellings[label]) for label in labels}
-    shared = {label: set[bytes]() for label in labels}
+    for label, spelled in spellings.items():
+        begun[label] = {t for t in chances if t.strip() and any(s.startswith(t) for s in spelled)}
+        # Of the listed beginnings of a spelling the longest is its first token.
+        longest = (
+            max((t for t in begun[label] if s.startswith(t)), key=len, default=b"") for s in spelled
+        )
+        own[label] = set(longest) - {b""}
     for label in labels:
         others = set[bytes]().union(*(begun[other] for other in labels if other != label))
         shared[label] = own[label] & others
         own[label] -= others
     return own, shared, {label: len(spellings[label]) for label in labels}
-
-
-def _list_begun(chances: Iterable[bytes], spellings: Sequence[bytes]) -> set[bytes]:
-    return {t for t in chances if t.strip() and any(s.startswith(t) for s in spellings)}
-
-
-def _list_longest(begun: set[bytes], spellings: Sequence[bytes]) -> set[bytes]:
-    found = [max((t for t in begun if s.startswith(t)), key=len, default=b"") for s in spellings]
-    return set(found) - {b""}
 
 
 def _bound_error(seen: Mapping[str, float], hidden: Mapping[str, float]) -> float:

@@ -1,27 +1,49 @@
-"""The in-process engine: a loaded policy answers batches of prompts.
+"""A model in this process: a loaded policy answers batches of prompts.
 
 Rows are padded on the left and positions are explicit, so that a batch gives the same tokens
-as one row at a time. It does not train and does not know rewards.
+as one row at a time. Draws are keyed by row: what is sampled for a row follows from its key and its
+own distribution; how many rows there are, which share its batch and how many processes sample plays
+no part. It does not train and does not know rewards.
 """
 
+import asyncio
+import hashlib
+import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from transformers.generation.logits_process import (
-    LogitsProcessorList,
-    RepetitionPenaltyLogitsProcessor,
-)
+from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.distributed.fsdp import is_fsdp_managed_module
+from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
-from groupwise.core import Completion, DataError, Example, ModelError, derive_seed, open_picture
-from groupwise.inference.engine import ReportProgress, Sampling
+from groupwise.core import (
+    Completion,
+    DataError,
+    Example,
+    ModelError,
+    derive_seed,
+    digest_json,
+    open_picture,
+)
 from groupwise.inference.labels import LabelTree, grow_labels
-from groupwise.inference.row_draws import draw_by_row
-from groupwise.models.attention import unplanned_attention
+from groupwise.inference.model import (
+    LabelShares,
+    Reply,
+    ReportProgress,
+    Sampling,
+    Usage,
+    on_shared_loop,
+)
+from groupwise.inference.pictures import read_picture_bytes
 from groupwise.models.encoding import break_tokens
-from groupwise.models.policy import Policy
+from groupwise.models.policy import Policy, unplanned_attention
 from groupwise.models.processor import TOKEN_TYPES
 
 T = TypeVar("T")
@@ -29,19 +51,108 @@ T = TypeVar("T")
 # What several labels start with is looked behind if it has at least so much of their mass.
 _NEGLIGIBLE = 1e-3
 _NEVER = 1e-12
+# Who wrote a model, and where it was read from.
+_ORIGIN = ("_name_or_path", "transformers_version")
 
 
-class LocalEngine:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A request in the queue; requests of the same kind can go in one batch."""
+
+    example: Example
+    kind: Sampling | tuple[str, ...]
+    result: asyncio.Future[Any]
+
+
+class LocalModel:
     """Answers with a policy in this process.
+
+    Single requests are computed in a thread of their own; what waits at the same time goes in one
+    batch. The policy must not change while they are made, nor once ``identity`` was read.
 
     Args:
         policy: the loaded policy.
         batch_size: rows per forward pass.
+        name: in versions and reports.
+        revision: of its weights; None: the digest of the weights.
+        max_pixels: of a picture, as its policy was loaded; None: as its processor says.
     """
 
-    def __init__(self, policy: Policy, *, batch_size: int = 16) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        batch_size: int = 16,
+        name: str = "policy",
+        revision: str | None = None,
+        max_pixels: int | None = None,
+    ) -> None:
         self.policy = policy
         self.batch_size = batch_size
+        self.name = name
+        self._revision = revision
+        self._max_pixels = max_pixels
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="local-model")
+        self._queue: list[_Waiting] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def identity(self) -> Mapping[str, str | None]:
+        """Model, revision and pixels."""
+        if not self._revision:
+            self._revision = _digest_weights(self.policy.model)
+        found: dict[str, str | None] = {"model": self.name, "revision": self._revision}
+        if self._max_pixels is not None:  # left out otherwise: what was kept before is found
+            found["max_pixels"] = str(self._max_pixels)
+        return found
+
+    @on_shared_loop
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
+        """Return one reply."""
+        completion: Completion = await self._wait(example, sampling)
+        usage = Usage(1, completion_tokens=len(completion.token_ids))
+        return Reply(completion.text, completion.finish_reason, usage=usage)
+
+    @on_shared_loop
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+        """Return the shares of the labels."""
+        shares: dict[str, float] = await self._wait(example, tuple(labels))
+        return LabelShares(shares)
+
+    async def _wait(self, example: Example, kind: Sampling | tuple[str, ...]) -> Any:
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(example, kind, result))
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.ensure_future(self._work())
+        return await result
+
+    async def _work(self) -> None:
+        """Answer batch after batch until nothing waits; others may join while one is computed."""
+        while self._queue:
+            await asyncio.sleep(0)
+            kind = self._queue[0].kind
+            taken = [one for one in self._queue if one.kind == kind][: self.batch_size]
+            self._queue = [one for one in self._queue if one not in taken]
+            batch = [one for one in taken if not one.result.done()]
+            examples = [one.example for one in batch]
+            loop = asyncio.get_running_loop()
+            try:
+                found = await loop.run_in_executor(self._thread, self._compute, examples, kind)
+            except Exception as error:  # noqa: BLE001 (it belongs to those who wait)
+                for one in batch:
+                    if not one.result.done():
+                        one.result.set_exception(error)
+                continue
+            for one, result in zip(batch, found, strict=True):
+                if not one.result.done():
+                    one.result.set_result(result)
+
+    def _compute(self, examples: list[Example], kind: Sampling | tuple[str, ...]) -> list[Any]:
+        for picture in {p.path: p for example in examples for p in example.pictures}.values():
+            read_picture_bytes(picture)
+        if isinstance(kind, Sampling):
+            return [completion for (completion,) in self.generate(examples, sampling=kind)]
+        return self.label_probabilities(examples, labels=kind)
 
     def generate(
         self,
@@ -59,7 +170,12 @@ class LocalEngine:
         """
         completions: list[list[Completion]] = []
         for batch in _split(examples, self.batch_size):
-            flat = self._generate_batch(batch, sampling, num_completions)
+            inputs = self._encode(batch)
+            self._check_length(batch, inputs, num_new_tokens=sampling.max_new_tokens)
+            ids = [example.id for example in batch]
+            flat = self.generate_encoded(
+                inputs, ids, sampling=sampling, num_completions=num_completions
+            )
             for start in range(0, len(flat), num_completions):
                 completions.append(flat[start : start + num_completions])
             if report_progress is not None:
@@ -98,7 +214,7 @@ class LocalEngine:
                 model takes.
         """
         tree = grow_labels(self.policy.tokenizer, labels)
-        num_read = 1 + max(map(len, tree.list_parting()))
+        num_read = 1 + tree.num_shared
         given = [lead.rstrip(" ") for lead in leads] if leads is not None else [""] * len(examples)
         results: list[dict[str, float]] = []
         for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
@@ -202,18 +318,6 @@ class LocalEngine:
                 report_progress(sum(map(len, found)), len(examples))
         return torch.cat(found)
 
-    def _generate_batch(
-        self, examples: Sequence[Example], sampling: Sampling, num_completions: int
-    ) -> list[Completion]:
-        inputs = self._encode(examples)
-        self._check_length(examples, inputs, num_new_tokens=sampling.max_new_tokens)
-        return self.generate_encoded(
-            inputs,
-            [example.id for example in examples],
-            sampling=sampling,
-            num_completions=num_completions,
-        )
-
     @torch.inference_mode()
     def generate_encoded(
         self,
@@ -249,9 +353,14 @@ class LocalEngine:
             seeds = [derive_seed(sampling.seed, id_) for id_ in ids]
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]
             given["custom_generate"] = draw_by_row(keys)
-        settings = _write_draws(sampling) | given
+        if sampling.temperature == 0:
+            given["do_sample"] = False
+        else:
+            given |= {"do_sample": True, "temperature": sampling.temperature}
+            given |= {"top_p": sampling.top_p, "top_k": sampling.top_k}
+            given["min_p"] = sampling.min_p or None
         with unplanned_attention():
-            output = self.policy.model.generate(**inputs, **settings)
+            output = self.policy.model.generate(**inputs, **given)
         rows = output[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._decode(row) for row in rows]
 
@@ -313,21 +422,21 @@ def _penalise_repetition(
     return LogitsProcessorList([penalty])
 
 
-def _write_draws(sampling: Sampling) -> dict[str, Any]:
-    if sampling.temperature == 0:
-        return {"do_sample": False}
-    return {
-        "do_sample": True,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": sampling.min_p or None,
-    }
-
-
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def _digest_weights(model: Any) -> str:
+    """Return a digest of the weights of a model and of its configuration."""
+    config = json.loads(model.config.to_json_string())
+    settings = {name: value for name, value in config.items() if name not in _ORIGIN}
+    total = hashlib.sha256(digest_json(settings).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(flat.numpy())
+    return total.hexdigest()[:32]
 
 
 def time_answers(
@@ -337,10 +446,78 @@ def time_answers(
 
     Each is asked in a batch of its own, as somebody who waits for it would.
     """
-    engine = LocalEngine(policy, batch_size=1)
+    model = LocalModel(policy, batch_size=1)
     latencies_s: list[float | None] = [None] * len(examples)
     for number, example in enumerate(examples[:num_timed]):
         started = time.perf_counter()
-        engine.generate([example], sampling=sampling)
+        model.generate([example], sampling=sampling)
         latencies_s[number] = time.perf_counter() - started
     return latencies_s
+
+
+RowKey = tuple[int, int]
+"""A row's seed and the number of its completion; each in [0, 2**64)."""
+
+
+def draw_by_row(keys: Sequence[RowKey]) -> Callable[..., Any]:
+    """Return a ``custom_generate`` of Transformers that draws each row's tokens by its key.
+
+    Penalties, temperature, top-k and top-p are those that ``generate`` was given; where it was
+    told not to sample, nothing is drawn.
+
+    Args:
+        keys: of the rows, each prompt's completions one after the other.
+    """
+
+    def sample(model: Any, input_ids: torch.Tensor, **named: Any) -> Any:
+        config, num_given = named["generation_config"], input_ids.shape[1]
+        if config.do_sample:
+            uniforms = draw_uniforms(keys, config.max_length - num_given)
+            draw = _Draw(uniforms.to(input_ids.device), num_given)
+            named["logits_processor"] = LogitsProcessorList([*named["logits_processor"], draw])
+            config.do_sample = False  # what was drawn is the likeliest; the config is a copy
+        # ``generate`` does not tell a callable that others wait for its forward passes.
+        spread = is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model)
+        return type(model)._sample(model, input_ids, synced_gpus=spread, **named)
+
+    return sample
+
+
+def draw_uniforms(keys: Sequence[RowKey], num_tokens: int) -> torch.Tensor:
+    """Return numbers from [0, 1), float64 of shape [rows, tokens]; fewer tokens are a prefix."""
+    rows = [np.random.Generator(np.random.Philox(key=key)).random(num_tokens) for key in keys]
+    return torch.from_numpy(np.stack(rows))
+
+
+def pick_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Return the token of each row whose share of the probability its number falls into.
+
+    Sums are in float64: in float32 the rarest of 150,000 tokens would be lost.
+
+    Args:
+        scores: logits or log-probabilities, shape [rows, vocabulary]; -inf is never picked.
+        uniforms: from [0, 1), float64, shape [rows].
+
+    Returns:
+        Token ids, shape [rows].
+    """
+    sums = scores.softmax(-1).to(uniforms.device).cumsum(-1, dtype=torch.float64)
+    places = uniforms[:, None] * sums[:, -1:]
+    return torch.searchsorted(sums, places, right=True)[:, 0].to(scores.device)
+
+
+class _Draw(LogitsProcessor):
+    """The last processor: makes the drawn token of each row the likeliest.
+
+    Args:
+        uniforms: shape [rows, tokens].
+        num_given: tokens of a prompt, padding included.
+    """
+
+    def __init__(self, uniforms: torch.Tensor, num_given: int) -> None:
+        self.uniforms = uniforms
+        self.num_given = num_given
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        tokens = pick_tokens(scores, self.uniforms[:, input_ids.shape[1] - self.num_given])
+        return scores.scatter_(1, tokens[:, None], torch.inf)

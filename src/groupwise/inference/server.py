@@ -1,35 +1,48 @@
-"""The HTTP engine: any server with the OpenAI chat-completions API, such as vLLM.
+"""A model behind any server with the OpenAI chat-completions API, such as vLLM.
 
-It offers the same calls as the in-process engine. ``generate`` and ``label_probabilities`` repeat
-failed requests; ``respond`` and ``weigh_labels`` ask once, and their callers decide.
+Prompts are sent with pictures as data URLs, and replies read from bytes: whatever is not clearly a
+completion is ``malformed``; nothing is filled in. A request is made once; who asks repeats it.
 """
 
 import asyncio
 import json
+import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx2
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from groupwise.core import Completion, ConfigError, Example
-from groupwise.inference.chat import build_chat_messages, describe_status, read_replies
-from groupwise.inference.engine import ReportProgress, Sampling
-from groupwise.inference.hosts import check_host
+from groupwise.core import ConfigError, Example, Picture
 from groupwise.inference.labels import share_labels
-from groupwise.inference.responder import LabelShares, Reply, RequestError, Usage
-from groupwise.inference.server_settings import RequestLimiter, ServerSettings, retry
-from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
+from groupwise.inference.model import (
+    LabelShares,
+    Reply,
+    RequestCause,
+    RequestError,
+    Sampling,
+    TokenChance,
+    Usage,
+    on_shared_loop,
+)
+from groupwise.inference.pictures import encode_picture
+from groupwise.inference.settings import RequestLimiter, ServerSettings, check_host
+from groupwise.models.encoding import break_tokens_for_others
+from groupwise.models.prompts import build_messages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-A = TypeVar("A")
-B = TypeVar("B")
+_SHOWN = 200
+_EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
 
 
-class ServerEngine:
+class ServerModel:
     """Answers with a model behind an OpenAI-compatible server.
 
     Args:
@@ -53,9 +66,16 @@ class ServerEngine:
         if settings.was_read:
             check_host(settings.url, settings.api_key_variable)
         self.settings = settings
-        self._max_pixels = max_pixels
+        self.max_pixels = max_pixels
         self._tokenizer = tokenizer
-        self._headers = _read_key(settings.api_key_variable)
+        self._headers: dict[str, str] = {}
+        if (variable := settings.api_key_variable) is not None:
+            if not os.environ.get(variable):
+                raise ConfigError(
+                    f"the environment variable {variable} is not set",
+                    fix="set it to the server's key, or leave api_key_variable empty",
+                )
+            self._headers["Authorization"] = f"Bearer {os.environ[variable]}"
         self._client: httpx2.AsyncClient | None = None
         self._limiter = RequestLimiter(settings.limits)
 
@@ -70,112 +90,27 @@ class ServerEngine:
             "first_tokens": f"{found}, {self.settings.top_log_probs} listed",
             # Left out where there are none: what was kept before there were extras is found.
             **({"extras": json.dumps(sent, sort_keys=True)} if sent else {}),
-            **({"max_pixels": str(self._max_pixels)} if self._max_pixels else {}),
+            **({"max_pixels": str(self.max_pixels)} if self.max_pixels else {}),
         }
 
-    def generate(
-        self,
-        examples: Sequence[Example],
-        *,
-        sampling: Sampling,
-        num_completions: int = 1,
-        report_progress: ReportProgress | None = None,
-    ) -> list[list[Completion]]:
-        """Return ``num_completions`` completions for each example, in order.
-
-        An empty completion is an answer. Token ids and log-probabilities are not known.
-
-        Raises:
-            RequestError: if a request failed for good.
-        """
-
-        async def draw(example: Example) -> list[Completion]:
-            replies = await self._ask(example, sampling, extra={"n": num_completions})
-            return [read_completion(reply) for reply in replies]
-
-        return run_on_shared_loop(self._map(draw, examples, report_progress))
-
-    def label_probabilities(
-        self,
-        examples: Sequence[Example],
-        *,
-        labels: Sequence[str],
-        leads: Sequence[str] | None = None,
-        report_progress: ReportProgress | None = None,
-    ) -> list[dict[str, float]]:
-        """Return each label's share of the probability of all labels' first tokens.
-
-        A lead is sent as the beginning of the assistant's turn, which vLLM continues.
-
-        Raises:
-            RequestError: if a request failed for good, or the returned log-probabilities do not
-                tell a share within ``max_share_error``.
-        """
-        given = leads if leads is not None else [""] * len(examples)
-        pairs = list(zip(examples, given, strict=True))
-
-        async def weigh(pair: tuple[Example, str]) -> dict[str, float]:
-            return dict((await self._weigh(*pair, labels)).shares)
-
-        return run_on_shared_loop(self._map(weigh, pairs, report_progress))
-
     @on_shared_loop
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Return one reply; one request, never repeated here.
 
         Raises:
             RequestError: if there is none, with its cause.
         """
-        return (await self._ask(example, sampling))[0]
+        return await self._ask(example, sampling)
 
     @on_shared_loop
-    async def weigh_labels(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Return the shares of the labels; one request, never repeated here.
 
         Raises:
             RequestError: if there is no reply, or it does not tell the shares.
         """
-        return await self._weigh(example, "", labels)
-
-    @on_shared_loop
-    async def close(self) -> None:
-        """Close the connections; the next request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def _map(
-        self,
-        ask: Callable[[A], Awaitable[B]],
-        items: Sequence[A],
-        report_progress: ReportProgress | None,
-    ) -> list[B]:
-        num_done = 0
-
-        async def finish(item: A) -> B:
-            nonlocal num_done
-            result = await retry(lambda: ask(item), self.settings.retry)
-            num_done += 1
-            if report_progress is not None:
-                report_progress(num_done, len(items))
-            return result
-
-        tasks = [asyncio.ensure_future(finish(item)) for item in items]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    async def _weigh(self, example: Example, lead: str, labels: Sequence[str]) -> LabelShares:
-        reply = (
-            await self._ask(
-                example,
-                Sampling(max_new_tokens=1),
-                lead=lead.rstrip(" "),
-                extra={"logprobs": True, "top_logprobs": self.settings.top_log_probs},
-            )
-        )[0]
+        extra = {"logprobs": True, "top_logprobs": self.settings.top_log_probs}
+        reply = await self._ask(example, Sampling(max_new_tokens=1), extra)
         if not reply.first_tokens:
             raise RequestError(
                 "unlisted",
@@ -191,29 +126,36 @@ class ServerEngine:
             usage=reply.usage,
         )
 
+    @on_shared_loop
+    async def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
     async def _ask(
-        self,
-        example: Example,
-        sampling: Sampling,
-        *,
-        lead: str = "",
-        extra: Mapping[str, Any] | None = None,
-    ) -> list[Reply]:
+        self, example: Example, sampling: Sampling, extra: Mapping[str, Any] | None = None
+    ) -> Reply:
+        settings = self.settings
         asked: dict[str, Any] = {
-            **self.settings.extras,
-            "model": self.settings.model,
-            **_write_sampling(sampling, sends_extensions=self.settings.sends_extensions),
+            **settings.extras,
+            "model": settings.model,
+            **_write_sampling(sampling, sends_extensions=settings.sends_extensions),
             **(extra or {}),
         }
-        if lead:
-            asked |= {"add_generation_prompt": False, "continue_final_message": True}
         async with self._limiter.admit():
-            asked["messages"] = build_chat_messages(
-                example, lead=lead, max_pixels=self._max_pixels, tokenizer=self._tokenizer
+            write = partial(
+                build_chat_messages, max_pixels=self.max_pixels, tokenizer=self._tokenizer
             )
-            body = await self._post(asked)
-        replies = read_replies(body, num_choices=asked.get("n", 1))
-        return [replace(reply, usage=self._price(reply.usage)) for reply in replies]
+            # Pictures take a while to decode: not on the loop that all wait on.
+            asked["messages"] = (
+                await asyncio.to_thread(write, example) if example.pictures else write(example)
+            )
+            reply = read_reply(await self._post(asked))
+        usage = reply.usage
+        cost = settings.prompt_price * usage.prompt_tokens
+        cost += settings.completion_price * usage.completion_tokens
+        return replace(reply, usage=replace(usage, cost=cost / 1e6))
 
     async def _post(self, asked: Mapping[str, Any]) -> bytes:
         """Return the body of a reply with status 200."""
@@ -237,13 +179,10 @@ class ServerEngine:
             response.headers.get("retry-after"),
             extras=self.settings.extras,
         )
-        self._rest(failure.retry_after_s)
+        # Ask nothing while the server wants a rest, unless that is longer than we would wait.
+        if (failure.retry_after_s or 0.0) <= self.settings.retry.max_retry_after_s:
+            self._limiter.pause(failure.retry_after_s or 0.0)
         raise failure
-
-    def _rest(self, duration_s: float | None) -> None:
-        """Ask nothing while the server wants a rest, unless that is longer than we would wait."""
-        if duration_s is not None and duration_s <= self.settings.retry.max_retry_after_s:
-            self._limiter.pause(duration_s)
 
     def _connect(self) -> httpx2.AsyncClient:
         if self._client is None:
@@ -258,21 +197,6 @@ class ServerEngine:
             )
         return self._client
 
-    def _price(self, usage: Usage) -> Usage:
-        prices = self.settings.prompt_price, self.settings.completion_price
-        tokens = usage.prompt_tokens, usage.completion_tokens
-        cost = sum(price * count for price, count in zip(prices, tokens, strict=True)) / 1e6
-        return replace(usage, cost=cost)
-
-
-def read_completion(reply: Reply) -> Completion:
-    """Return a reply as a completion; an empty text is one."""
-    if reply.text is None:
-        raise RequestError("no_content", "the reply has no content", usage=reply.usage)
-    return Completion(
-        reply.text, finish_reason="stop" if reply.finish_reason == "stop" else "length"
-    )
-
 
 def _write_sampling(sampling: Sampling, *, sends_extensions: bool) -> dict[str, Any]:
     """Return the parameters of a request, neutral ones too: none is left for the server to choose.
@@ -286,11 +210,10 @@ def _write_sampling(sampling: Sampling, *, sends_extensions: bool) -> dict[str, 
     }
     if sampling.seed is not None:
         asked["seed"] = sampling.seed
-    extensions = ("top_k", "min_p", "repetition_penalty")
     if sends_extensions:
-        asked |= {name: getattr(sampling, name) for name in extensions}
+        asked |= {name: getattr(sampling, name) for name in _EXTENSIONS}
         return asked | {"top_k": sampling.top_k or -1}
-    changed = [name for name in extensions if getattr(sampling, name) != getattr(Sampling(), name)]
+    changed = [name for name in _EXTENSIONS if getattr(sampling, name) != getattr(Sampling(), name)]
     if changed:
         raise ConfigError(
             f"the server is not to be sent {' and '.join(changed)}",
@@ -299,13 +222,158 @@ def _write_sampling(sampling: Sampling, *, sends_extensions: bool) -> dict[str, 
     return asked
 
 
-def _read_key(variable: str | None) -> dict[str, str]:
-    if variable is None:
-        return {}
-    key = os.environ.get(variable)
-    if not key:
-        raise ConfigError(
-            f"the environment variable {variable} is not set",
-            fix="set it to the server's key, or leave api_key_variable empty",
+def build_chat_messages(
+    example: Example, *, max_pixels: int | None = None, tokenizer: Any = None
+) -> list[dict[str, Any]]:
+    """Return the prompt as messages.
+
+    The server writes the prompt itself: what spells a control token in words is broken, of the
+    served model's ``tokenizer`` (None: as families spell them). Pictures are scaled down to
+    ``max_pixels`` (None: sent as they are).
+
+    Raises:
+        DataError: if a picture cannot be read or is no longer the one that the example names.
+    """
+    write = partial(break_tokens_for_others, processor=tokenizer)
+
+    def show(picture: Picture) -> dict[str, Any]:
+        url = encode_picture(picture, max_pixels=max_pixels)
+        return {"type": "image_url", "image_url": {"url": url}}
+
+    return build_messages(example, show=show, write=write)
+
+
+def _only(kind: type[Any]) -> BeforeValidator:
+    """Take what is of another kind for an empty one."""
+    return BeforeValidator(lambda value: value if isinstance(value, kind) else kind())
+
+
+def _check_text(text: str) -> str:
+    """Refuse half characters: JSON allows them, and nothing can write them."""
+    text.encode()
+    return text
+
+
+_Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
+_Text = Annotated[str, AfterValidator(_check_text)]
+_Byte = Annotated[int, Field(ge=0, le=255)]
+
+
+class _Schema(BaseModel):
+    """A part of a chat completion; what is not named is not looked at."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Details(_Schema):
+    reasoning_tokens: _Count = 0
+
+
+class _Counts(_Schema):
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
+    completion_tokens_details: Annotated[_Details, _only(dict)] = _Details()
+
+
+class _Token(_Schema):
+    token: _Text
+    logprob: float = Field(le=1e-3)
+    bytes: Annotated[list[_Byte], _only(list)] = []
+
+
+class _Place(_Schema):
+    top_logprobs: Annotated[list[_Token], _only(list)] = []
+
+
+class _LogProbs(_Schema):
+    content: Annotated[list[Any], _only(list)] = []
+
+
+class _Message(_Schema):
+    content: _Text | None = None
+
+
+class _Choice(_Schema):
+    message: _Message
+    finish_reason: _Text
+    logprobs: _LogProbs | None = None
+
+
+class _Body(_Schema):
+    choices: Annotated[list[Any], _only(list)] = []
+    usage: Annotated[_Counts, _only(dict)] = _Counts()
+
+
+def read_reply(body: bytes) -> Reply:
+    """Return the reply of a chat completion.
+
+    Raises:
+        RequestError: ``malformed``, if it is not clearly one with one choice.
+    """
+    usage = Usage(num_calls=1)
+    try:
+        found = _Body.model_validate(json.loads(body))
+        counts = found.usage
+        num_reasoned = counts.completion_tokens_details.reasoning_tokens
+        usage = Usage(
+            1, counts.prompt_tokens, counts.completion_tokens, reasoning_tokens=num_reasoned
         )
-    return {"Authorization": f"Bearer {key}"}
+        if len(found.choices) != 1:
+            raise ValueError(f"{len(found.choices)} choices instead of 1")
+        choice = _Choice.model_validate(found.choices[0])
+        places = choice.logprobs.content if choice.logprobs is not None else []
+        listed = _Place.model_validate(places[0]).top_logprobs if places else []
+    except (ValueError, RecursionError) as error:
+        what = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            what = f"{place}: {first['msg'].partition(' or instance of')[0]}".lstrip(": ")
+        what = f"the server's reply is not a chat completion ({what[:_SHOWN]})"
+        raise RequestError("malformed", what, usage=usage) from error
+    tokens = [TokenChance(bytes(t.bytes) or t.token.encode(), t.logprob) for t in listed]
+    tokens.sort(key=lambda token: -token.log_prob)
+    return Reply(choice.message.content, choice.finish_reason, tuple(tokens), usage)
+
+
+def describe_status(
+    status: int, body: bytes, retry_after: str | None, *, extras: Collection[str] = ()
+) -> RequestError:
+    """Return the error that a status other than 200 stands for."""
+    what = f"the server answered with status {status}: {_find_message(body)}"
+    cause: RequestCause = "server_error" if status >= 500 else "refused"
+    if status in (408, 429):
+        cause = "timeout" if status == 408 else "rate_limit"
+    wait_s = parse_retry_after(retry_after) if cause in ("rate_limit", "server_error") else None
+    fix = None
+    if extras and cause == "refused":
+        fix = f"if it knows none of that, take it out of the server's extras: {', '.join(extras)}"
+    error = RequestError(cause, what, retry_after_s=wait_s, usage=Usage(num_calls=1), fix=fix)
+    error.status = status
+    return error
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header names, as a number or as a date."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _find_message(body: bytes) -> str:
+    """Return the message of an error's body, or the beginning of the body."""
+    try:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError):
+        message = None
+    text = message if isinstance(message, str) else body.decode("utf-8", "replace")
+    return " ".join(text.split())[:_SHOWN] or "no message"

@@ -4,13 +4,14 @@ A calibration that was interrupted goes on from the replies that are in its fold
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
     EvaluationError,
+    JudgeError,
     RunFolder,
     derive_seed,
     digest_file,
@@ -18,75 +19,71 @@ from groupwise.core import (
     seed_everything,
     write_json,
 )
+from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Language
-from groupwise.judge_calibration.asking import (
-    ReportProgress,
-    ask_items,
-    check_labels,
-    list_askings,
+from groupwise.evaluation.report.page import (
+    Block,
+    Notice,
+    Page,
+    Part,
+    Table,
+    tabulate_confusion,
+    tabulate_metrics,
+    write_page,
 )
-from groupwise.judge_calibration.building import (
-    build_judge,
-    check_prompt,
-    find_prompt,
-    list_labels,
-    load_responder,
-)
-from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.evaluation.report.phrases import LEVELS, Level, Phrases, Statement, mark_code
+from groupwise.inference.settings import open_model
 from groupwise.judge_calibration.measures import (
     JudgeMeasures,
     list_both_orders,
+    make_prediction,
     measure_judge,
 )
 from groupwise.judge_calibration.rated import RatedItems
-from groupwise.judge_calibration.recorded import RecordedVerdicts
-from groupwise.judge_calibration.report import write_judge_report
-from groupwise.judge_calibration.rows import VerdictRow, count_causes, write_verdicts
-from groupwise.judges import GenerativeJudge, Judge, LogitJudge, ReplyCache
+from groupwise.judge_calibration.verdicts import (
+    RecordedVerdicts,
+    ReportProgress,
+    VerdictRow,
+    ask_items,
+    check_labels,
+    list_askings,
+    write_verdicts,
+)
+from groupwise.judges import (
+    GenerativeJudge,
+    JudgeConfig,
+    LogitJudge,
+    ReplyCache,
+    build_judge,
+)
+from groupwise.judges.model import OPTIONS
 
 RECIPE = "judge calibrate"
+HIGH_FLIP_RATE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationPlan:
-    """What a calibration would ask.
+    """What a calibration would ask."""
 
-    Attributes:
-        judge: its name.
-        num_items: rated items.
-        subsets: number of items by subset.
-        drops: rows that are not used, by reason.
-        num_questions: verdicts wanted: items, by orders, by repeats.
-        num_calls: requests to the model, if none is in the cache and none fails.
-        first_prompt: the first question as the model would see it; None for a rule.
-    """
-
-    judge: str
-    num_items: int
-    subsets: Mapping[str, int]
-    drops: Mapping[str, int]
-    num_questions: int
-    num_calls: int
-    first_prompt: str | None
+    judge: str  # its name
+    num_items: int  # rated items
+    subsets: Mapping[str, int]  # number of items by subset
+    drops: Mapping[str, int]  # rows that are not used, by reason
+    num_questions: int  # verdicts wanted: items, by orders, by repeats
+    num_calls: int  # requests to the model, if none is in the cache and none fails
+    first_prompt: str | None  # the first question as the model would see it; None for a rule
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A calibration that has ended.
-
-    Attributes:
-        measures: what was measured.
-        report: the page.
-        causes: why there was no verdict, by how often.
-        num_calls: requests made now.
-        num_inconsistent_pairs: pairs with another verdict, or none, in the other order.
-    """
+    """A calibration that has ended."""
 
     measures: JudgeMeasures
-    report: Path
-    causes: Mapping[str, int]
-    num_calls: int
-    num_inconsistent_pairs: int
+    report: Path  # the page
+    causes: Mapping[str, int]  # why there was no verdict, by how often
+    num_calls: int  # requests made now
+    num_inconsistent_pairs: int  # with another verdict, or none, in the other order
 
 
 def plan_calibration(
@@ -98,17 +95,25 @@ def plan_calibration(
         JudgeError: if the prompt is not there, or an item lacks a text for it.
         EvaluationError: if the judge's labels are not those of the data.
     """
-    _check_repeats(num_repeats)
-    prompt = find_prompt(config, are_pairs=rated.are_pairs)
-    labels = list_labels(config, are_pairs=rated.are_pairs)
+    if num_repeats < 1:
+        raise EvaluationError("nothing would be asked", got=f"{num_repeats} repeats", expected="1+")
+    prompt = config.find_prompt(are_pairs=rated.are_pairs)
+    labels = config.list_labels(are_pairs=rated.are_pairs)
     check_labels(labels, rated)
-    check_prompt(prompt, rated)
     askings = list_askings(rated)
+    needed = set(prompt.places if prompt is not None else ()) - {OPTIONS}
+    lacking = {item.id: needed - set(question.texts) for item, _, question in askings}
+    if prompt is not None and any(lacking.values()):
+        raise JudgeError(
+            f"{sum(map(bool, lacking.values()))} item(s) have no text for the prompt "
+            f"{prompt.name!r}",
+            got="no " + ", ".join(sorted(set[str]().union(*lacking.values()))),
+            fix="give it in the data, or choose another prompt",
+        )
     num_questions = len(askings) * (1 if config.is_deterministic else num_repeats)
     is_swapped = config.kind == "logit" and not rated.are_pairs
-    has_options = prompt is not None and "options" in prompt.places
-    calls_each = 0 if prompt is None else 2 if is_swapped and has_options else 1
-    options = " / ".join(labels)
+    calls_each = 0 if prompt is None else 2 if is_swapped and OPTIONS in prompt.places else 1
+    texts, options = askings[0][2].texts, " / ".join(labels)
     return CalibrationPlan(
         judge=config.title,
         num_items=len(rated.items),
@@ -116,7 +121,7 @@ def plan_calibration(
         drops=rated.drops.counts,
         num_questions=num_questions,
         num_calls=num_questions * calls_each,
-        first_prompt=prompt.render(askings[0].question.texts, options=options) if prompt else None,
+        first_prompt=prompt.render(texts, options=options) if prompt else None,
     )
 
 
@@ -159,49 +164,33 @@ def calibrate_judge(
             seed=seed,
         )
         seed_everything(seed)
-        judges = _build_judges(config, rated, out, num_repeats)
+        model = None if config.kind == "rule" else open_model(config)
+        numbers = range(1 if config.is_deterministic else num_repeats)
+        # Each repeat has replies of its own: a cached reply is no new one.
+        paths = [out / "cache" / f"replies-{number}.sqlite" for number in numbers]
+        judges = [
+            build_judge(
+                config,
+                model,
+                are_pairs=rated.are_pairs,
+                cache=ReplyCache(path) if model else None,
+            )
+            for path in paths
+        ]
         rows = ask_items(judges, rated, report_progress=report_progress)
-        return _write_results(config, rated, judges, rows, out)
-
-
-def _check_repeats(num_repeats: int) -> None:
-    if num_repeats < 1:
-        raise EvaluationError("nothing would be asked", got=f"{num_repeats} repeats", expected="1+")
-
-
-def _build_judges(
-    config: JudgeConfig, rated: RatedItems, out: Path, num_repeats: int
-) -> list[Judge]:
-    """Return one judge per repeat, each with replies of its own: a cached reply is no new one."""
-    responder = load_responder(config)
-    judges: list[Judge] = []
-    for repeat in range(1 if config.is_deterministic else num_repeats):
-        cache = ReplyCache(out / "cache" / f"replies-{repeat}.sqlite") if responder else None
-        judges.append(build_judge(config, responder, are_pairs=rated.are_pairs, cache=cache))
-    return judges
-
-
-def _write_results(
-    config: JudgeConfig,
-    rated: RatedItems,
-    judges: list[Judge],
-    rows: list[VerdictRow],
-    out: Path,
-) -> Calibration:
-    measures = measure_judge(rows, judge=config.title, is_deterministic=config.is_deterministic)
-    asked = [judge.report() for judge in judges if isinstance(judge, GenerativeJudge | LogitJudge)]
-    num_calls = sum(int(str(one["num_calls"])) for one in asked)
-    facts: dict[str, Any] = {
-        "version": judges[0].version,
-        "describe": dict(judges[0].describe()),
-        "kind_of_items": "pairs" if rated.are_pairs else "answers",
-        "num_items": len(rated.items),
-        "drops": rated.drops.to_json(),
-        "num_repeats": len(judges),
-        "is_deterministic": config.is_deterministic,
-        "asked": asked,
-    }
-    return _write_files(measures, rows, facts, out, num_calls=num_calls, language=config.language)
+        measures = measure_judge(rows, judge=config.title, is_deterministic=config.is_deterministic)
+        asked = [one.report() for one in judges if isinstance(one, GenerativeJudge | LogitJudge)]
+        facts: dict[str, Any] = {
+            "version": judges[0].version,
+            "describe": dict(judges[0].describe()),
+            "kind_of_items": "pairs" if rated.are_pairs else "answers",
+            "num_items": len(rated.items),
+            "drops": rated.drops.to_json(),
+            "num_repeats": len(judges),
+            "is_deterministic": config.is_deterministic,
+            "asked": asked,
+        }
+        return _write_files(measures, rows, facts, out, language=config.language)
 
 
 def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> Calibration:
@@ -217,7 +206,6 @@ def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> 
     Raises:
         RunError: if another process works in the folder, or it cannot be written.
     """
-    name = source.stem.replace("/", "-")
     version = digest_file(source)
     folder = RunFolder(out)
     with folder.lock():
@@ -225,7 +213,7 @@ def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> 
             recipe=RECIPE, config={"verdicts": source.name}, inputs={"data": version}, seed=0
         )
         rows = list(recorded.rows)
-        measures = measure_judge(rows, judge=name, annotators=recorded.annotators)
+        measures = measure_judge(rows, judge=source.stem, annotators=recorded.annotators)
         facts: dict[str, Any] = {
             "version": version,
             "describe": {"kind": "recorded", "file": source.name},
@@ -236,30 +224,136 @@ def measure_recorded(recorded: RecordedVerdicts, source: Path, *, out: Path) -> 
             "is_deterministic": False,
             "asked": [],
         }
-        return _write_files(measures, rows, facts, out, num_calls=0)
+        return _write_files(measures, rows, facts, out)
 
 
 def _write_files(
     measures: JudgeMeasures,
-    rows: list[VerdictRow],
+    rows: Sequence[VerdictRow],
     facts: Mapping[str, Any],
     out: Path,
     *,
-    num_calls: int,
     language: Language = "en",
 ) -> Calibration:
-    causes = count_causes(rows)
+    silent = Counter(sorted(row.cause for row in rows if row.verdict is None))
+    causes = dict(silent.most_common())
     write_verdicts(out / "verdicts.jsonl", rows)
     both = list_both_orders(rows)
+    num_inconsistent = sum(one.verdict != two.verdict for one, two in both)
     result: dict[str, Any] = {
         "judge": measures.judge,
         "labels": list(measures.labels),
         **facts,
-        "causes_of_no_verdict": dict(causes),
+        "causes_of_no_verdict": causes,
         "num_pairs_in_both_orders": len(both),
-        "num_inconsistent_pairs": sum(one.verdict != two.verdict for one, two in both),
+        "num_inconsistent_pairs": num_inconsistent,
         "metrics": [asdict(metric) for metric in measures.metrics],
     }
     write_json(out / "calibration.json", result)
-    report = write_judge_report(out, measures, rows, result, language=language)
-    return Calibration(measures, report, causes, num_calls, result["num_inconsistent_pairs"])
+    phrases = Phrases(language, own=Path(__file__).with_name("phrases.yaml"))
+    report, _ = write_page(_lay_out(measures, rows, result, phrases), out, name="report")
+    num_calls = sum(one["num_calls"] for one in facts["asked"])
+    return Calibration(measures, report, causes, num_calls, num_inconsistent)
+
+
+def list_notices(measures: JudgeMeasures, drops: Mapping[str, Any]) -> list[Statement]:
+    """Return what a reader must know before the numbers of the whole data, the gravest first."""
+    found = {m.measure: m for m in measures.metrics if m.split == "all"}
+    kappa, rate = found.get("kappa"), found.get("no_verdict_rate")
+    flips, bias = found.get("flip_rate"), found.get("length_bias")
+    notices: list[Statement] = []
+
+    def note(kind: str, level: Level, **values: object) -> None:
+        notices.append(Statement(f"judge.{kind}", values, level, "calibration.json"))
+
+    if kappa is not None and kappa.low <= 0:
+        kind = "worse_than_chance" if kappa.high < 0 else "not_above_chance"
+        note(kind, "error", value=kappa.value, low=kappa.low, high=kappa.high)
+    if rate is not None and rate.value > 0:
+        note("no_verdict", "warning", rate=rate.value)
+    if flips is not None and flips.value > HIGH_FLIP_RATE:
+        note("flips", "warning", rate=flips.value)
+    if bias is not None and (bias.low > 0 or bias.high < 0):
+        kind = "prefers_longer" if bias.value > 0 else "prefers_shorter"
+        note(kind, "warning", value=bias.value)
+    if "agreement" not in found:
+        note("silent", "error")
+    if drops["total"]:
+        reasons = ", ".join(f"{number} {name}" for name, number in drops["counts"].items())
+        note("drops", "info", num=drops["total"], reasons=reasons)
+    return sorted(notices, key=lambda notice: LEVELS.index(notice.level))
+
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "agreement": (
+        "agreement",
+        "kappa",
+        "right_in_both_orders",
+        "right_on_balance",
+        "agreement_unflipped",
+        "no_verdict_rate",
+        "agreement_each",
+        "people_alpha",
+    ),
+    "position": ("flip_rate", "first_position", "option_flip_rate"),
+    "length": (
+        "longer_judge",
+        "longer_people",
+        "length_bias",
+        "agreement_if_longer",
+        "agreement_if_shorter",
+    ),
+    "consistency": ("self_consistency", "ece", "brier"),
+}
+"""The measures of each part of the page, by its name in the vocabulary."""
+
+
+def _lay_out(
+    measures: JudgeMeasures, rows: Sequence[VerdictRow], facts: Mapping[str, Any], phrases: Phrases
+) -> Page:
+    """Return the page; it computes nothing and changes no number."""
+    notices = list_notices(measures, facts["drops"])
+    are_pairs = facts["kind_of_items"] == "pairs"
+    lead = phrases.say("judged_pairs" if are_pairs else "judged_answers", num=facts["num_items"])
+    if facts["num_repeats"] > 1:
+        lead += phrases.say("judged_times", num=facts["num_repeats"])
+    lead += f" · {phrases.say('version')} {mark_code(facts['version'][:8])}"
+    said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
+    return Page(
+        title=phrases.say("judge_title", judge=measures.judge),
+        lead=lead,
+        language=phrases.language,
+        notices=tuple(Notice(one.level, phrases.say(one), one.source) for one in notices),
+        checked=phrases.say("judge_checked"),
+        parts=tuple(_list_parts(measures, rows, facts, phrases)),
+        footer=(Block(said, "plain"),),
+    )
+
+
+def _list_parts(
+    measures: JudgeMeasures, rows: Sequence[VerdictRow], facts: Mapping[str, Any], phrases: Phrases
+) -> Iterator[Part]:
+    """Yield tables of the measures that there are, by subset, then what was said, then facts."""
+    by_subset: dict[str, dict[str, Metric]] = {}
+    for metric in measures.metrics:
+        by_subset.setdefault(metric.split, {})[metric.measure] = metric
+    known = {name for found in by_subset.values() for name in found}
+    for name, names in PARTS.items():
+        columns = {one: phrases.title("judge_measures", one) for one in names if one in known}
+        if columns:
+            table = tabulate_metrics(by_subset.items(), columns, head=phrases.say("subset"))
+            lead = Block(phrases.say(f"{name}_lead"))
+            yield Part(name, phrases.say(f"{name}_title"), (lead, table))
+    if len(measures.labels) > 1:
+        table = tabulate_confusion("", map(make_prediction, rows), measures.labels, phrases)
+        yield Part("confusion", phrases.say("people_and_judge"), (table,))
+    told = [(mark_code(name), str(value)) for name, value in facts["describe"].items()]
+    told.append((phrases.say("items_digest"), mark_code(facts["metrics"][0]["split_digest"])))
+    if facts["num_pairs_in_both_orders"]:
+        part, of = facts["num_inconsistent_pairs"], facts["num_pairs_in_both_orders"]
+        told.append((phrases.say("inconsistent"), phrases.say("of", part=part, all=of)))
+    for name, number in facts["causes_of_no_verdict"].items():
+        cause = phrases.say("cause", name=phrases.translate(name))
+        told.append((cause, phrases.say("num_calls", num=number)))
+    table = Table("", phrases.say_each("setting", "value"), tuple(told), kind="wrap")
+    yield Part("facts", phrases.say("measured"), (table,))

@@ -14,34 +14,21 @@ from groupwise.core import DataError, digest_json, read_json, read_jsonl
 from groupwise.data.examples import DropLog
 
 RatedFormat = Literal["llmbar", "jsonl"]
-_PAIR_KEYS = {"question", "answer_a", "answer_b", "preferred"}
-_ANSWER_KEYS = {"question", "answer", "label"}
 _EXTRA_KEYS = {"subset", "cluster", "reference"}
-_LLMBAR_KEYS = {"input", "output_1", "output_2", "label"}
-_SIDES = {1: "a", 2: "b"}
+_PAIR_NAMES, _LLMBAR_NAMES = ("answer_a", "answer_b"), ("output_1", "output_2")
 
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
-    """What people said about one answer, or about two to the same question.
+    """What people said about one answer, or about two to the same question."""
 
-    Attributes:
-        id: digest of question, answers and label.
-        question: what was asked.
-        answers: two answers of a pair (a, b), or the one that has a label.
-        label: of a pair ``a`` or ``b``, the better answer; otherwise the answer's label.
-        subset: part of the data with ``/`` between levels (``Adversarial/Manual``), or "".
-        cluster: items of one cluster are not independent; by default items of one question.
-        reference: a right answer to compare with, or None.
-    """
-
-    id: str
-    question: str
-    answers: tuple[str, ...]
-    label: str
-    subset: str
-    cluster: str
-    reference: str | None = None
+    id: str  # digest of question, answers and label
+    question: str  # what was asked
+    answers: tuple[str, ...]  # two answers of a pair (a, b), or the one that has a label
+    label: str  # of a pair ``a`` or ``b``, the better answer; otherwise the answer's label
+    subset: str  # part of the data with ``/`` between levels (``Adversarial/Manual``), or ""
+    cluster: str  # its items are not independent; by default items of one question
+    reference: str | None = None  # a right answer to compare with, or None
 
     @property
     def is_pair(self) -> bool:
@@ -85,14 +72,14 @@ def load_rated(path: Path, *, source_format: RatedFormat | None = None) -> Rated
     form = source_format or ("jsonl" if path.suffix == ".jsonl" else "llmbar")
     drops, kept = DropLog(), dict[str, RatedItem]()
     for where, item in _read_llmbar(path) if form == "llmbar" else _read_rows(path):
-        texts = [answer.strip() for answer in item.answers]
+        answers = [answer.strip() for answer in item.answers]
         if item.id in kept:
             drops.add("repeated", where)
         elif item.is_pair and item.label == "tie":
             drops.add("people saw no difference", where)
-        elif not all(texts):
+        elif not all(answers):
             drops.add("empty answer", where)
-        elif item.is_pair and texts[0] == texts[1]:
+        elif len(set(answers)) < len(answers):
             drops.add("both answers are the same", where)
         else:
             kept[item.id] = item
@@ -112,12 +99,10 @@ def find_rated(name: str) -> Path:
     Raises:
         DataError: if there is neither.
     """
-    path = Path(name)
     shared = os.environ.get("GROUPWISE_DATA")
-    if path.exists():
-        return path
-    if shared and (Path(shared) / name).exists():
-        return Path(shared) / name
+    for path in [Path(name), *([Path(shared) / name] if shared else ())]:
+        if path.exists():
+            return path
     raise DataError(
         f"there is no {name}",
         fix="give a file or folder, or set GROUPWISE_DATA to the folder that the data set is in",
@@ -128,15 +113,15 @@ def _read_rows(path: Path) -> Iterator[tuple[str, RatedItem]]:
     for number, row in enumerate(read_jsonl(path), start=1):
         where = f"{path} row {number}"
         is_pair = "preferred" in row or "answer_a" in row
-        _check_keys(row, _PAIR_KEYS if is_pair else _ANSWER_KEYS, where, _EXTRA_KEYS)
-        label: object = row["preferred" if is_pair else "label"]
+        name, answers = ("preferred", _PAIR_NAMES) if is_pair else ("label", ("answer",))
+        question, texts = _read_texts(row, "question", answers, name, where, _EXTRA_KEYS)
+        label: object = row[name]
         if is_pair and label not in ("a", "b", "tie"):
             raise DataError(f"{where}: preferred is wrong", got=repr(label), expected="a, b or tie")
         if not isinstance(label, str | bool | int):
             raise DataError(f"{where}: label is wrong", got=repr(label), expected="a word")
-        text = str(label).lower() if isinstance(label, bool) else str(label)
-        names = ("question", "answer_a", "answer_b") if is_pair else ("question", "answer")
-        yield where, _make_item(row, names, text, where, row)
+        said = str(label).lower() if isinstance(label, bool) else str(label)
+        yield where, _make_item(question, texts, said, row)
 
 
 def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
@@ -150,37 +135,39 @@ def _read_llmbar(path: Path) -> Iterator[tuple[str, RatedItem]]:
             raise DataError(f"{file} is not LLMBar's file", expected="a list of objects")
         for number, row in enumerate(cast("list[dict[str, Any]]", rows)):
             where = f"{file} item {number}"
-            _check_keys(row, _LLMBAR_KEYS, where)
-            side = _SIDES.get(row["label"]) if type(row["label"]) is int else None
-            if side is None:
-                raise DataError(f"{where}: label is wrong", got=row["label"], expected="1 or 2")
+            question, texts = _read_texts(row, "input", _LLMBAR_NAMES, "label", where, set())
+            label = row["label"]
+            if type(label) is not int or label not in (1, 2):
+                raise DataError(f"{where}: label is wrong", got=label, expected="1 or 2")
             extra = {"subset": "" if subset == "." else subset}
-            yield where, _make_item(row, ("input", "output_1", "output_2"), side, where, extra)
+            yield where, _make_item(question, texts, "ab"[label - 1], extra)
 
 
-def _check_keys(
-    row: Mapping[str, Any], needed: set[str], where: str, allowed: set[str] | None = None
-) -> None:
-    if not needed <= set(row) <= needed | (allowed or set()):
+def _read_texts(
+    row: Mapping[str, Any],
+    question: str,
+    answers: Sequence[str],
+    label: str,
+    where: str,
+    allowed: set[str],
+) -> tuple[str, list[str]]:
+    """Return the question and the answers of a row that has the keys of its form."""
+    needed = {question, label, *answers}
+    if not needed <= set(row) <= needed | allowed:
         raise DataError(
             f"{where} is not a rated answer",
             got=f"the keys {sorted(row)}",
             expected=f"{sorted(needed)}" + (f" and perhaps {sorted(allowed)}" if allowed else ""),
         )
+    for name in (*answers, question):
+        if not isinstance(row[name], str):
+            raise DataError(f"{where}: {name} is not a text", got=repr(row[name]))
+    return row[question], [row[name] for name in answers]
 
 
 def _make_item(
-    row: Mapping[str, Any],
-    names: Sequence[str],
-    label: str,
-    where: str,
-    extra: Mapping[str, Any],
+    question: str, answers: list[str], label: str, extra: Mapping[str, Any]
 ) -> RatedItem:
-    """Return the item of a row: the first of the named columns asks, the others answer."""
-    for name in (*names[1:], names[0]):
-        if not isinstance(row[name], str):
-            raise DataError(f"{where}: {name} is not a text", got=repr(row[name]))
-    question, *answers = (row[name] for name in names)
     reference = None if extra.get("reference") is None else str(extra["reference"])
     return RatedItem(
         id=digest_json([question, answers, label, reference]),

@@ -1,18 +1,34 @@
 """Judges: models, and panels of them, that decide questions, or say why they cannot."""
 
 from groupwise.judges.cache import ReplyCache
-from groupwise.judges.generative import GenerativeJudge
-from groupwise.judges.judge import Judge, NoVerdict, NoVerdictCause, Question, Verdict, judge_all
-from groupwise.judges.ledger import Ledger, StopSettings
-from groupwise.judges.logit import LogitJudge
-from groupwise.judges.model_judge import Asker, JudgeSettings, ModelJudge
-from groupwise.judges.prompt import JudgePrompt, fence, load_prompt
-from groupwise.judges.votes import PairwiseJudge, Panel, swap_pair
+from groupwise.judges.config import JudgeConfig, build_judge
+from groupwise.judges.judge import (
+    Judge,
+    Ledger,
+    NoVerdict,
+    NoVerdictCause,
+    Question,
+    StopSettings,
+    Verdict,
+    judge_all,
+)
+from groupwise.judges.model import (
+    Asker,
+    GenerativeJudge,
+    JudgePrompt,
+    JudgeSettings,
+    LogitJudge,
+    ModelJudge,
+    fence,
+    load_prompt,
+)
+from groupwise.judges.panel import PairwiseJudge, Panel, swap_pair
 
 __all__ = [
     "Asker",
     "GenerativeJudge",
     "Judge",
+    "JudgeConfig",
     "JudgePrompt",
     "JudgeSettings",
     "Ledger",
@@ -26,6 +42,7 @@ __all__ = [
     "ReplyCache",
     "StopSettings",
     "Verdict",
+    "build_judge",
     "fence",
     "judge_all",
     "load_prompt",

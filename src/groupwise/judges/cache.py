@@ -27,7 +27,13 @@ INSERT OR IGNORE INTO total VALUES (1, 0);
 _BUSY_TIMEOUT_S = 60.0
 _TOUCH_AFTER_S = 60.0
 _KEPT_SHARE = 0.9
-_BATCH = 64
+_DROP_OLDEST = """
+DELETE FROM replies WHERE key IN (
+    SELECT key FROM (
+        SELECT key, sum(num_bytes) OVER (ORDER BY used_at DESC, key DESC) AS so_far FROM replies
+    ) WHERE so_far > ?
+)
+"""
 
 
 class ReplyCache:
@@ -79,13 +85,22 @@ class ReplyCache:
         """Store a reply; what is there under this key already stays."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         num_bytes = len(text.encode()) + len(key.encode())
-        with self._use() as connection, _transaction(connection):
+        with self._use() as connection, connection:  # committed at its end, or rolled back
+            connection.execute("BEGIN IMMEDIATE")
             added = connection.execute(
                 "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?)",
                 (key, text, num_bytes, self._clock()),
             ).rowcount
-            if added:
-                self._add(connection, num_bytes)
+            if not added:
+                return
+            connection.execute("UPDATE total SET num_bytes = num_bytes + ?", (num_bytes,))
+            (total,) = connection.execute("SELECT num_bytes FROM total").fetchone()
+            if total > self._max_bytes:
+                connection.execute(_DROP_OLDEST, (self._max_bytes * _KEPT_SHARE,))
+                query = (
+                    "UPDATE total SET num_bytes = (SELECT coalesce(sum(num_bytes), 0) FROM replies)"
+                )
+                connection.execute(query)
 
     def measure(self) -> tuple[int, int]:
         """Return the number of replies and their size in bytes."""
@@ -98,23 +113,6 @@ class ReplyCache:
         """Close the file."""
         with self._use() as connection:
             connection.close()
-
-    def _add(self, connection: sqlite3.Connection, num_bytes: int) -> None:
-        connection.execute("UPDATE total SET num_bytes = num_bytes + ?", (num_bytes,))
-        (total,) = connection.execute("SELECT num_bytes FROM total").fetchone()
-        if total <= self._max_bytes:
-            return
-        oldest = f"SELECT key, num_bytes FROM replies ORDER BY used_at, key LIMIT {_BATCH}"
-        while total > self._max_bytes * _KEPT_SHARE:
-            rows = connection.execute(oldest).fetchall()
-            if not rows:
-                break
-            for key, size in rows:
-                if total <= self._max_bytes * _KEPT_SHARE:
-                    break
-                connection.execute("DELETE FROM replies WHERE key = ?", (key,))
-                total -= size
-        connection.execute("UPDATE total SET num_bytes = ?", (total,))
 
     @contextmanager
     def _use(self) -> Generator[sqlite3.Connection]:
@@ -133,16 +131,11 @@ class ReplyCache:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(
-                self.path,
-                timeout=_BUSY_TIMEOUT_S,
-                isolation_level=None,
-                check_same_thread=False,
+                self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
-            with _transaction(connection):
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
+            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
         except (sqlite3.Error, OSError) as error:
             raise self._describe(error) from error
         return connection
@@ -169,14 +162,3 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

@@ -5,15 +5,15 @@ A judge that cannot tell says so with the cause; it never guesses, and a failure
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
-from groupwise.core import JudgeError, Picture, digest_json
-from groupwise.inference.engine import ReportProgress
-from groupwise.inference.responder import RequestCause, Usage
-from groupwise.inference.shared_loop import run_on_shared_loop
+from pydantic import Field, model_validator
+
+from groupwise.core import Config, JudgeError, Picture, digest_json
+from groupwise.inference.model import ReportProgress, RequestCause, Usage, run_on_shared_loop
 
 NoVerdictCause = RequestCause | Literal["undecided"]
 """As of requests; ``undecided``: the votes of a panel do not decide."""
@@ -23,10 +23,8 @@ NoVerdictCause = RequestCause | Literal["undecided"]
 class Question:
     """What is put to a judge.
 
-    Attributes:
-        texts: by the names that the judge's prompt has places for, such as ``question``,
-            ``answer``, ``reference``, and ``first`` and ``second`` for a pair of answers.
-        pictures: shown with the question, in order.
+    Texts are by the names that the judge's prompt has places for, such as ``question``, ``answer``,
+    ``reference``, and ``first`` and ``second`` for a pair of answers. Pictures are shown in order.
     """
 
     texts: Mapping[str, str]
@@ -37,35 +35,23 @@ class Question:
 class Verdict:
     """What a judge decided.
 
-    Attributes:
-        label: one of the judge's labels.
-        confidence: in [0, 1]; 0 where the judge contradicted itself when the order was swapped.
-        probabilities: of every label; they add up to 1. A judge that only names a label gives
-            that one 1.
-        judge: version of the judge.
-        reason: what the judge said, for a person to read.
-        usage: what this verdict cost now; nothing if it was in the cache.
-        is_cached: whether no model was asked.
-        is_flipped: whether the label changed with the order of options or answers.
-        position_bias: largest change of a label's probability with the order, or None where
-            only one order was asked.
-
     Raises:
         JudgeError: if the confidence or a probability is outside [0, 1], or the label has none.
     """
 
-    label: str
-    confidence: float
+    label: str  # one of the judge's labels
+    confidence: float  # in [0, 1]; 0 where the judge contradicted itself in the other order
+    # Of every label; they add up to 1. A judge that only names a label gives that one 1.
     probabilities: Mapping[str, float]
-    judge: str
-    reason: str = ""
-    usage: Usage = field(default_factory=Usage)
-    is_cached: bool = False
-    is_flipped: bool = False
+    judge: str  # version of the judge
+    reason: str = ""  # what the judge said, for a person to read
+    usage: Usage = field(default_factory=Usage)  # what it cost now; nothing if it was in the cache
+    is_cached: bool = False  # whether no model was asked
+    is_flipped: bool = False  # whether the label changed with the order of options or answers
+    # Largest change of a label's probability with the order, or None where only one was asked.
     position_bias: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a verdict."""
         if self.label not in self.probabilities:
             raise JudgeError(
                 "a verdict names a label without a probability",
@@ -81,21 +67,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NoVerdict:
-    """That a judge did not decide, and why.
+    """That a judge did not decide, and why."""
 
-    Attributes:
-        cause: a word to count by.
-        message: for a person to read.
-        judge: version of the judge.
-        usage: what it cost all the same.
-        num_attempts: how often the model was asked.
-    """
-
-    cause: NoVerdictCause
-    message: str
-    judge: str
-    usage: Usage = field(default_factory=Usage)
-    num_attempts: int = 0
+    cause: NoVerdictCause  # a word to count by
+    message: str  # for a person to read
+    judge: str  # version of the judge
+    usage: Usage = field(default_factory=Usage)  # what it cost all the same
+    num_attempts: int = 0  # how often the model was asked
 
 
 @runtime_checkable
@@ -133,18 +111,115 @@ class Judge(Protocol):
 class Versioned(ABC):
     """Something whose version is the digest of its description."""
 
+    _version = ""
+
     @property
     def version(self) -> str:
         """Digest of what ``describe`` returns."""
+        self._version = self._version or digest_json(dict(self.describe()))
         return self._version
-
-    @cached_property
-    def _version(self) -> str:
-        return digest_json(dict(self.describe()))
 
     @abstractmethod
     def describe(self) -> Mapping[str, object]:
         """Return all that verdicts depend on beside the question."""
+
+
+class StopSettings(Config):
+    """When a judge that fails too often stops the run.
+
+    Attributes:
+        max_no_verdict_rate: share of questions without a verdict that is still accepted.
+        min_questions: before this many questions there is no rate.
+        window: the rate is that of the last so many questions that were not in the cache.
+    """
+
+    max_no_verdict_rate: float = Field(default=0.2, ge=0, le=1)
+    min_questions: int = Field(default=20, ge=1)
+    window: int = Field(default=200, ge=1)
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.window < self.min_questions:
+            raise ValueError("window must be at least min_questions")
+        return self
+
+
+class Ledger:
+    """Counts of one judge since it was made: what was asked, what it cost, and what had no verdict.
+
+    It stops a run whose judge fails too often: a reward of what is left would be another reward.
+
+    Args:
+        name: of the judge, for messages.
+        stop: when to stop.
+    """
+
+    def __init__(self, name: str, stop: StopSettings) -> None:
+        self.name = name
+        self.stop = stop
+        self.num_questions = 0
+        self.num_cached = 0
+        self.num_flipped = 0
+        self.no_verdicts: Counter[str] = Counter()
+        self.failed_requests: Counter[str] = Counter()
+        self.usage = Usage()
+        self._recent: deque[NoVerdict | None] = deque(maxlen=stop.window)
+
+    @property
+    def no_verdict_rate(self) -> float | None:
+        """Share of all questions so far without a verdict; None before the first."""
+        return self.no_verdicts.total() / self.num_questions if self.num_questions else None
+
+    def count_failed_requests(self, causes: Iterable[RequestCause]) -> None:
+        """Count requests that failed, repeated or not."""
+        self.failed_requests.update(causes)
+
+    def record(self, result: Verdict | NoVerdict) -> None:
+        """Count the end of a question."""
+        self.num_questions += 1
+        self.usage += result.usage
+        if isinstance(result, NoVerdict):
+            self.no_verdicts[result.cause] += 1
+            self._recent.append(result)
+            return
+        self.num_flipped += result.is_flipped
+        self.num_cached += result.is_cached
+        if not result.is_cached:
+            self._recent.append(None)
+
+    def check(self) -> None:
+        """Refuse to go on if too many questions had no verdict.
+
+        Raises:
+            JudgeError: with the rate and the commonest cause.
+        """
+        failed = [result for result in self._recent if result is not None]
+        num_asked = len(self._recent)
+        if num_asked < self.stop.min_questions:
+            return
+        if len(failed) <= self.stop.max_no_verdict_rate * num_asked:
+            return
+        cause, count = Counter(result.cause for result in failed).most_common(1)[0]
+        message = next(result.message for result in reversed(failed) if result.cause == cause)
+        raise JudgeError(
+            f"the judge {self.name!r} gave no verdict on {len(failed)} of the last {num_asked} "
+            f"questions ({len(failed) / num_asked:.0%}), {count} times because of {cause}: "
+            f"{message.rstrip('.')}",
+            expected=f"at most {self.stop.max_no_verdict_rate:.0%}",
+            fix="fix that and run again: verdicts so far are kept where there is a cache",
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Return all counts as JSON values."""
+        return {
+            "num_questions": self.num_questions,
+            "num_cached": self.num_cached,
+            "num_flipped": self.num_flipped,
+            "no_verdicts": dict(self.no_verdicts),
+            "no_verdict_rate": self.no_verdict_rate,
+            "failed_requests": dict(self.failed_requests),
+            **asdict(self.usage),
+        }
 
 
 def judge_all(
@@ -157,26 +232,24 @@ def judge_all(
     Raises:
         JudgeError: as the judge does; the questions that are still open are given up.
     """
-    return run_on_shared_loop(_judge_all(judge, questions, report_progress))
 
+    async def ask_all() -> list[Verdict | NoVerdict]:
+        num_done = 0
 
-async def _judge_all(
-    judge: Judge, questions: Sequence[Question], report_progress: ReportProgress | None
-) -> list[Verdict | NoVerdict]:
-    num_done = 0
+        async def decide(question: Question) -> Verdict | NoVerdict:
+            nonlocal num_done
+            verdict = await judge.judge(question)
+            num_done += 1
+            if report_progress is not None:
+                report_progress(num_done, len(questions))
+            return verdict
 
-    async def decide(question: Question) -> Verdict | NoVerdict:
-        nonlocal num_done
-        verdict = await judge.judge(question)
-        num_done += 1
-        if report_progress is not None:
-            report_progress(num_done, len(questions))
-        return verdict
+        tasks = [asyncio.ensure_future(decide(question)) for question in questions]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    tasks = [asyncio.ensure_future(decide(question)) for question in questions]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return run_on_shared_loop(ask_all())

@@ -24,8 +24,7 @@ from groupwise.learning.certificate import (
     write_certificate,
 )
 from groupwise.learning.promotion import find_level, judge_candidate
-from groupwise.learning.round import LEARNED, open_origin
-from groupwise.learning.rows import ORIGIN, RowMaker
+from groupwise.learning.rows import LEARNED, ORIGIN, RowMaker, open_origin
 from groupwise.pipeline import StepContext
 
 AUDITS = ("audit", "audit_rewards")

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from groupwise.core import derive_seed
-from groupwise.evaluation.predictions import Floats
 from groupwise.learning.evidence import bound_gain_below, weigh_gains
 
+Floats = NDArray[np.float64]
 LEVEL = 0.05
 MARGIN = 0.02
 NUM_DRAWS = 99_999

@@ -8,7 +8,7 @@ import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,16 +26,15 @@ from groupwise.data.audit import find_seen
 from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.feedback import read_items, write_items
 from groupwise.flow.asking import make_ask, open_policy
-from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.finished import FinishedRun
 from groupwise.flow.stages import ASKED, Stage, keep_stages, list_usual_stages
 from groupwise.flow.task import Estimate, Part, Task
 from groupwise.flow.training import run_grpo
 from groupwise.learning.judged import is_judged
-from groupwise.learning.rows import ORIGIN, RowMaker, copy_pictures
+from groupwise.learning.rows import LEARNED, ORIGIN, RowMaker, copy_pictures, open_origin
 from groupwise.learning.settings import RoundConfig
 from groupwise.learning.variants import make_variants
-from groupwise.models.averaging import average_policy
-from groupwise.models.export import keep_policy
+from groupwise.models.export import average_policy, keep_policy
 from groupwise.pipeline import StepContext
 from groupwise.pipeline.plans import digest_code
 from groupwise.rewards import Parser, RewardCase, RewardSet
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from groupwise.flow.task import Ask, Judging
     from groupwise.training.settings import RowsOfEpoch
 
-LEARNED, REPLAYED = "learned.jsonl", "replayed"
+REPLAYED = "replayed"
 _FROM_ORIGIN = "data.origin"
 
 
@@ -243,14 +242,6 @@ class Round(Task[RoundConfig]):
 
 
 TASK = Round()
-
-
-@cache
-def open_origin(run: Path) -> FinishedRun:
-    """Return the run that a loop began with; what people say of answers is asked as its rows."""
-    origin = open_run(run)
-    origin.task.check_tools(origin.config, origin.folder)
-    return origin
 
 
 def _task(config: Any) -> Task[Any]:

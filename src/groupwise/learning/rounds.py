@@ -22,7 +22,7 @@ from groupwise.flow.served import Served, read_served
 from groupwise.learning.certificate import CANDIDATE, FILE, Certificate, read_certificate
 from groupwise.learning.judged import is_judged, take_verdict
 from groupwise.learning.loop import LogLine, Loop
-from groupwise.learning.round import LEARNED
+from groupwise.learning.rows import LEARNED
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundData
 from groupwise.models.export import export_policy
 from groupwise.models.identity import is_adapter

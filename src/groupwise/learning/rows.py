@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,22 @@ from groupwise.core import DataError, Example, Picture, make_example
 from groupwise.data.examples import DropLog
 from groupwise.feedback import FeedbackItem
 from groupwise.feedback.sides import Side, Sides, name_session
-from groupwise.flow.finished import FinishedRun
+from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.serving import Request
 
 ORIGIN = "answer"
 """Field of an example: the id of the served answer that it was made from."""
+LEARNED = "learned.jsonl"
+"""File of a round with what it learned of what people said."""
 Vary = Callable[[Request], Sequence[Request]]
+
+
+@cache
+def open_origin(run: Path) -> FinishedRun:
+    """Return the run that a loop began with; what people say of answers is asked as its rows."""
+    origin = open_run(run)
+    origin.task.check_tools(origin.config, origin.folder)
+    return origin
 
 
 @dataclass(frozen=True, slots=True)

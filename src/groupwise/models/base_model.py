@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import Example, GroupwiseError, ModelError
-from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
-from groupwise.models.outline import find_outline
 from groupwise.models.prompts import make_token_counter
 from groupwise.models.quantization import explain_no_quantization
 from groupwise.models.settings import (
@@ -18,7 +16,7 @@ from groupwise.models.settings import (
     ModelShape,
 )
 from groupwise.models.silence import silence_libraries
-from groupwise.models.sources import bring_base, find_place
+from groupwise.models.sources import bring_base, find_folder, find_outline
 
 
 def takes_pictures(config: Any) -> bool:
@@ -120,8 +118,7 @@ def find_weights(base: str | Path) -> Path:
     Raises:
         ModelError: if it is not on this machine.
     """
-    place = find_place(base)
-    found = Path(place) if Path(place).is_dir() else find_snapshot(str(place))
+    found = find_folder(base)
     if found is None:
         raise ModelError(f"there is no folder {base}, and it is not in the hub's local cache")
     return found
@@ -130,9 +127,8 @@ def find_weights(base: str | Path) -> Path:
 def find_num_blocks(base: str, given: ModelShape | None = None) -> int | None:
     """Return a model's language blocks where its configuration or a shape is at hand, or None."""
     found = None if base in TINY_MODELS else find_outline(base)
-    if found is None:
-        return None if given is None else given.num_blocks
-    return found.num_blocks
+    known = found or given
+    return None if known is None else known.num_blocks
 
 
 def check_base(model: ModelSettings) -> list[str]:
@@ -153,7 +149,7 @@ def check_base(model: ModelSettings) -> list[str]:
         if known is None and Path(model.base).is_dir():
             problems.append(
                 f"model.base: {model.base} holds no whole model; "
-                "where it is an adapter, take what export-model merges"
+                "where it is an adapter, take what `groupwise export` merges"
             )
     has_experts = known is not None and known.has_experts
     if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):

@@ -41,13 +41,16 @@ _SPELLED = (
 _OF_POLICIES = re.compile(r"</?(?:think|tool_call|tool_response|tools)>")
 
 
-class _AsWritten:
-    """A tokenizer that adds no tokens to a text, whoever calls it, and however."""
+class _BreakingTurns:
+    """Gives its template turns whose spellings of control tokens are broken."""
 
     def apply_chat_template(self, conversation: Any, *given: Any, **named: Any) -> Any:
-        """Return what the class does of turns whose spellings of control tokens are broken."""
         own: Any = super()
         return own.apply_chat_template(_break_turns(self, conversation, named), *given, **named)
+
+
+class _AsWritten(_BreakingTurns):
+    """A tokenizer that adds no tokens to a text, whoever calls it, and however."""
 
     def _encode_plus(
         self, text: Any, text_pair: Any = None, add_special_tokens: bool = False, **named: Any
@@ -55,15 +58,6 @@ class _AsWritten:
         read = _find_reader(self) if _has_break(text) else self
         own: Any = super(_AsWritten, read)
         return own._encode_plus(text, text_pair, add_special_tokens=False, **named)
-
-
-class _AsWrittenToo:
-    """A processor that gives its template turns whose spellings of control tokens are broken."""
-
-    def apply_chat_template(self, conversation: Any, *given: Any, **named: Any) -> Any:
-        """Return what the class does of such turns."""
-        own: Any = super()
-        return own.apply_chat_template(_break_turns(self, conversation, named), *given, **named)
 
 
 @cache
@@ -82,23 +76,19 @@ def encode_as_written(processor: Any) -> Any:
     """
     tokenizer = getattr(processor, "tokenizer", processor)
     if tokenizer.pad_token is None:
-        tokenizer.pad_token = _find_padding(tokenizer)
+        if tokenizer.eos_token is None:
+            raise ModelError(
+                "the tokenizer has no token that pads rows of a batch, nor one that ends a text",
+                fix='name one of its tokens "pad_token" and "eos_token" in the model\'s '
+                "tokenizer_config.json",
+            )
+        tokenizer.pad_token = tokenizer.eos_token
     for one in {id(processor): processor, id(tokenizer): tokenizer}.values():
         one.chat_template = _pin_day(one.chat_template)
     tokenizer.__class__ = _derive(type(tokenizer), _AsWritten)
     if processor is not tokenizer:
-        processor.__class__ = _derive(type(processor), _AsWrittenToo)
+        processor.__class__ = _derive(type(processor), _BreakingTurns)
     return processor
-
-
-def _find_padding(tokenizer: Any) -> str:
-    if tokenizer.eos_token is None:
-        raise ModelError(
-            "the tokenizer has no token that pads rows of a batch, nor one that ends a text",
-            fix='name one of its tokens "pad_token" and "eos_token" in the model\'s '
-            "tokenizer_config.json",
-        )
-    return tokenizer.eos_token
 
 
 def _pin_day(template: Any) -> Any:
@@ -206,6 +196,8 @@ def _find_reader(tokenizer: Any) -> Any:
     looked for behind that step are looked for before it here. A tokenizer that is not made of such
     steps reads the break, too.
     """
+    from tokenizers import Tokenizer
+
     if not tokenizer.is_fast:
         return tokenizer
     known = tokenizer.__dict__.setdefault("_reader", {})
@@ -216,14 +208,8 @@ def _find_reader(tokenizer: Any) -> Any:
         steps = [{"type": "Replace", "pattern": {"String": _BREAK}, "content": ""}]
         steps += [backend["normalizer"]] if backend["normalizer"] else []
         backend["normalizer"] = {"type": "Sequence", "normalizers": steps}
+        reader = copy.copy(tokenizer)
+        reader._tokenizer = Tokenizer.from_str(json.dumps(backend))
         known.clear()
-        known[len(tokenizer)] = _open_backend(tokenizer, json.dumps(backend))
+        known[len(tokenizer)] = reader
     return known[len(tokenizer)]
-
-
-def _open_backend(tokenizer: Any, content: str) -> Any:
-    from tokenizers import Tokenizer
-
-    reader = copy.copy(tokenizer)
-    reader._tokenizer = Tokenizer.from_str(content)
-    return reader

@@ -1,4 +1,4 @@
-"""Trained policies on disk: what a training keeps, and weights for other tools."""
+"""Trained policies on disk: what a training keeps, weights for other tools, and averages."""
 
 import shlex
 import shutil
@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from groupwise.core import ModelError, read_json, write_json, write_text
 from groupwise.models.base_model import find_weights
-from groupwise.models.identity import name_base, read_base
+from groupwise.models.identity import is_adapter, name_base, read_base
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.quantization import (
     dequantize_adapted,
@@ -23,8 +23,13 @@ from groupwise.models.quantization import (
 )
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
-from groupwise.models.trainable import format_trainable, tabulate_trainable
-from groupwise.models.virtual_tokens import KIND, find_virtual_tokens, separate_head
+from groupwise.models.trainable import (
+    KIND,
+    find_virtual_tokens,
+    format_trainable,
+    separate_head,
+    tabulate_trainable,
+)
 
 CARD = "README.md"
 """Of an exported policy, for people and for a hub."""
@@ -77,19 +82,14 @@ class ExportedPolicy:
         lines = [["vllm", "serve", str(merged)]]
         is_known = not from_inside or not Path(self.base).is_dir()
         is_known = is_known and self.quantization is None
-        own = self._read_rank()
+        settings = read_json(self.adapter / "adapter_config.json", dict) if self.adapter else {}
+        own = settings.get("r")  # virtual tokens have no rank
         if self.adapter is not None and own is not None and is_known:
             adapter = Path(self.adapter.name) if from_inside else self.adapter
             rank = next((one for one in _RANKS if one >= own), own)
             modules = ["--lora-modules", f"{self.name}={adapter}", "--max-lora-rank", str(rank)]
             lines.insert(0, ["vllm", "serve", self.base, "--enable-lora", *modules])
         return list(map(shlex.join, lines))
-
-    def _read_rank(self) -> int | None:
-        """Return the rank of a LoRA; virtual tokens have none."""
-        if self.adapter is None:
-            return None
-        return read_json(self.adapter / "adapter_config.json", dict).get("r")
 
 
 def export_policy(
@@ -199,18 +199,17 @@ def _measure_noise(policy: Policy, dtype: torch.dtype) -> float:
 def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
     if not (source / "adapter_config.json").is_file():
         return None, None
-    shutil.copytree(source, out, ignore=_leave_trainer_state)
+    kept = (".safetensors", ".json", ".jinja", ".txt", ".model", ".md")
+
+    def leave_state(_: str, names: Sequence[str]) -> list[str]:
+        """Name what a checkpoint goes on from, such as the optimizer: no part of the policy."""
+        others = [name for name in names if not name.startswith("adapter_")]
+        return [n for n in others if not n.endswith(kept) or n == "trainer_state.json"]
+
+    shutil.copytree(source, out, ignore=leave_state)
     base = read_base(source)
     name_base(out, base)
     return out, base
-
-
-def _leave_trainer_state(folder: str, names: Sequence[str]) -> list[str]:
-    """Name what a checkpoint holds to go on from, such as the optimizer: no part of the policy."""
-    kept = (".safetensors", ".json", ".jinja", ".txt", ".model", ".md")
-    state = ("trainer_state.json",)
-    is_own = {n: n.startswith("adapter_") or (n.endswith(kept) and n not in state) for n in names}
-    return [name for name in names if not is_own[name]]
 
 
 def merge_adapter(policy: Policy) -> Policy:
@@ -249,3 +248,50 @@ def keep_policy(policy: Policy, folder: Path, *, merged: bool = False) -> None:
     (merge_adapter(policy) if merged else policy).save(folder / "policy")
     write_json(folder / "trainable.json", [asdict(row) for row in rows])
     write_text(folder / "trainable.txt", format_trainable(rows) + "\n")
+
+
+@torch.no_grad()
+def average_policy(
+    trained: Path, before: str | Path, share: float, *, dtype: str = "float32"
+) -> Policy:
+    """Return the policy whose weights are a share of the way from others to what was trained.
+
+    Such weights keep more of what the policy could before. A LoRA on these very weights stays one:
+    its product is scaled. All else becomes a whole model.
+
+    Source: Wortsman et al. 2022 (2109.01903, "WiSE-FT"), equation 1.
+
+    Args:
+        trained: folder of a policy.
+        before: folder or hub id of a whole model of the same architecture, which it was trained
+            from.
+        share: of the way, in [0, 1].
+        dtype: of the weights; averages are computed in float32.
+
+    Raises:
+        ModelError: if there is no way from one to the other: virtual tokens, another architecture.
+    """
+    cpu = torch.device("cpu")
+    policy = load_policy(trained, dtype=dtype, device=cpu)
+    kinds = {one.peft_type for one in getattr(policy.model, "peft_config", {}).values()}
+    if KIND in kinds:
+        raise ModelError(f"{trained} has virtual tokens, which {before} has not: no average")
+    is_on_it = kinds and is_adapter(trained)
+    if is_on_it and Path(read_base(trained)).resolve() == Path(before).resolve():
+        for name, weights in policy.model.named_parameters():
+            if ".lora_B." in name:
+                weights.mul_(share)
+        return policy
+    if find_quantization(policy.model) is not None:
+        raise ModelError(f"{trained} is on a base in 4 bits, and {before} is not: no average")
+    policy = merge_adapter(policy)
+    # Parameters, not the state: that has tied weights under both names, and once is enough.
+    own, ends = (
+        dict(model.named_parameters())
+        for model in (policy.model, load_policy(before, dtype=dtype, device=cpu).model)
+    )
+    if {n: one.shape for n, one in own.items()} != {n: one.shape for n, one in ends.items()}:
+        raise ModelError(f"{trained} and {before} are no models of the same architecture")
+    for name, weights in own.items():
+        weights.copy_(ends[name].float().lerp(weights.float(), share))
+    return policy

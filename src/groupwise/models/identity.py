@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
-from groupwise.models.hub import ask_for_commit, find_commit
-from groupwise.models.sources import NAMED_MODELS, find_place, list_places, name_ways
+from groupwise.models.sources import (
+    NAMED_MODELS,
+    ask_for_commit,
+    find_commit,
+    find_place,
+    list_places,
+    name_ways,
+)
 
 _FILE = "adapter_config.json"
 _BASE = "base_model_name_or_path"

@@ -39,8 +39,13 @@ from groupwise.models.quantization import (
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_cache
-from groupwise.models.trainable import list_trainable, restore_trainable
-from groupwise.models.virtual_tokens import KIND, hide_virtual_tokens, load_virtual_tokens
+from groupwise.models.trainable import (
+    KIND,
+    hide_virtual_tokens,
+    list_trainable,
+    load_virtual_tokens,
+    restore_trainable,
+)
 
 
 class PatchProjection(nn.Conv3d):
@@ -145,6 +150,22 @@ class Policy:
                 name_base(folder, os.path.relpath(base, folder.resolve()))
 
 
+@contextmanager
+def unplanned_attention() -> Iterator[None]:
+    """Keep cuDNN's attention out of the block, for passes whose lengths always change.
+
+    It makes a plan for every new shape, which costs more than the attention itself where each token
+    that is sampled makes a new shape.
+    """
+    cuda = torch.backends.cuda
+    before = cuda.cudnn_sdp_enabled()
+    cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        cuda.enable_cudnn_sdp(before)
+
+
 def choose_device() -> torch.device:
     """Return where a model goes: the GPU of a process that is alone, else the CPU.
 
@@ -187,27 +208,19 @@ def load_policy(
     if device_map is not None and is_adapter(path):
         raise ModelError(  # what lies on the disk would silently go without its part of it
             f"{path} is an adapter, which no base over several devices takes",
-            fix="give its merged weights (groupwise export-model), or leave device_map out",
+            fix="give its merged weights (groupwise export), or leave device_map out",
         )
+    named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
     with refuse_missing(name_or_path):
         if device_map is not None:
-            return _load_base(
-                name_or_path,
-                dtype=dtype,
-                max_pixels=max_pixels,
-                place=device_map,
-                quantization=quantization,
-            )
+            return _load_base(name_or_path, place=device_map, quantization=quantization, **named)
         if is_adapter(path):
             quantization = read_quantization(path) or quantization
         load = _load_adapter if is_adapter(path) else _load_base
-        place = None
         if quantization is not None:
             device = device or choose_quantized_device()
-            place = {"": device}
-        policy = load(
-            name_or_path, dtype=dtype, max_pixels=max_pixels, place=place, quantization=quantization
-        )
+        place = None if quantization is None else {"": device}
+        policy = load(name_or_path, place=place, quantization=quantization, **named)
         policy.model.to(device or choose_device())
         return policy
 
@@ -253,9 +266,8 @@ def _keep_tokens(given: GenerationConfig) -> GenerationConfig:
     names = ("bos_token_id", "eos_token_id", "pad_token_id")
     kept = {name: getattr(given, name) for name in names}
     for name, value in kept.items():
-        if not all(
-            isinstance(one, int) for one in (value if isinstance(value, list) else [value or 0])
-        ):
+        ids = value if isinstance(value, list) else [value or 0]
+        if not all(isinstance(one, int) for one in ids):
             raise ValueError(f"{name} is no token: {value!r}")
     return GenerationConfig(**kept)
 

@@ -25,8 +25,8 @@ from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
 from groupwise.models.encoding import encode_as_written
-from groupwise.models.hub import find_snapshot
 from groupwise.models.identity import find_revision
+from groupwise.models.sources import find_snapshot
 
 PICTURE_FIELDS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes")
 """What models are given of pictures, by the names that they, processors and TRL use."""
@@ -117,12 +117,18 @@ def load_processor(
         snapshot = find_snapshot(str(name_or_path))
         if snapshot is not None and (snapshot / "tokenizer_config.json").is_file():
             name_or_path = snapshot
+    given: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     if not has_vision:
-        return encode_as_written(_load_tokenizer(name_or_path, revision))
-    load = _load_picture_processor if model_type in _QWEN_VL else _load_own_processor
-    processor = load(name_or_path, revision, model_type)
-    if max_pixels is not None and hasattr(processor.image_processor, "merge_size"):
-        _limit_pixels(processor.image_processor, max_pixels)
+        tokenizer = AutoTokenizer.from_pretrained(name_or_path, padding_side="left", **given)
+        return encode_as_written(tokenizer)
+    if model_type in _QWEN_VL:
+        processor = _load_picture_processor(name_or_path, model_type, given)
+    else:
+        processor = _load_own_processor(name_or_path, model_type, given)
+    images = processor.image_processor
+    if max_pixels is not None and hasattr(images, "merge_size"):
+        smallest = min(dict(images.size).get("shortest_edge", max_pixels), max_pixels)
+        images.size = {"shortest_edge": smallest, "longest_edge": max_pixels}
     return encode_as_written(processor)
 
 
@@ -154,19 +160,13 @@ def leave_videos(own: type[ProcessorMixin]) -> type[ProcessorMixin]:
     return type(own.__name__, (base,), {"get_attributes": classmethod(lambda _: list(parts))})
 
 
-def _load_own_processor(name_or_path: str | Path, revision: str, model_type: str) -> Any:
+def _load_own_processor(name_or_path: str | Path, model_type: str, given: dict[str, Any]) -> Any:
     own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
     kind: Any = AutoProcessor
     if own is not None and "video_processor" in own.get_attributes():
         kind = leave_videos(own)
     try:
-        processor = kind.from_pretrained(
-            name_or_path,
-            revision=revision,
-            padding_side="left",
-            backend="pil",
-            trust_remote_code=False,
-        )
+        processor = kind.from_pretrained(name_or_path, padding_side="left", backend="pil", **given)
     except ImportError as error:
         raise ModelError(
             f"a {model_type} processor needs a package that is missing",
@@ -183,36 +183,20 @@ def _load_own_processor(name_or_path: str | Path, revision: str, model_type: str
 
 
 def _load_picture_processor(
-    name_or_path: str | Path, revision: str, model_type: str
+    name_or_path: str | Path, model_type: str, given: dict[str, Any]
 ) -> PictureProcessor:
-    tokenizer = _load_tokenizer(name_or_path, revision)
-    image_processor = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
-    template = tokenizer.chat_template or _read_chat_template(name_or_path, revision)
-    return PictureProcessor(
-        image_processor, tokenizer, chat_template=template, model_type=model_type
-    )
-
-
-def _load_tokenizer(name_or_path: str | Path, revision: str) -> Any:
-    """Load a tokenizer; code that comes with it is refused, and nobody is asked about it."""
-    return AutoTokenizer.from_pretrained(
-        name_or_path, revision=revision, padding_side="left", trust_remote_code=False
-    )
-
-
-def _read_chat_template(name_or_path: str | Path, revision: str) -> str | None:
     from transformers.utils.hub import cached_file
 
-    found = cached_file(
-        str(name_or_path),
-        "chat_template.jinja",
-        revision=revision,
-        _raise_exceptions_for_missing_entries=False,
-    )
-    return Path(found).read_text(encoding="utf-8") if found else None
-
-
-def _limit_pixels(image_processor: Any, max_pixels: int) -> None:
-    size = dict(image_processor.size)
-    smallest = min(size.get("shortest_edge", max_pixels), max_pixels)
-    image_processor.size = {"shortest_edge": smallest, "longest_edge": max_pixels}
+    revision = given["revision"]
+    tokenizer = AutoTokenizer.from_pretrained(name_or_path, padding_side="left", **given)
+    images = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
+    template = tokenizer.chat_template
+    if not template:
+        found = cached_file(
+            str(name_or_path),
+            "chat_template.jinja",
+            revision=revision,
+            _raise_exceptions_for_missing_entries=False,
+        )
+        template = Path(found).read_text(encoding="utf-8") if found else None
+    return PictureProcessor(images, tokenizer, chat_template=template, model_type=model_type)

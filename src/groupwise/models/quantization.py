@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import ModelError, read_json, write_json
-from groupwise.models.outline import EXPERTS
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
+from groupwise.models.sources import EXPERTS
 
 if TYPE_CHECKING:
     import torch
@@ -92,8 +92,9 @@ def compute_alike(model: Any) -> None:
     On CPUs with AVX512-BF16 bitsandbytes answers by bfloat16 whatever type it was told: what
     samples would be another policy than what trains.
     """
-    for layer in _list_layers(model):
-        layer.support_avx512bf16_for_cpu = False
+    for layer in model.modules():
+        if hasattr(layer, "support_avx512bf16_for_cpu"):
+            layer.support_avx512bf16_for_cpu = False
 
 
 def count_weights(parameter: "torch.Tensor") -> int:
@@ -144,7 +145,3 @@ def read_quantization(folder: Path) -> Quantization | None:
     """Return what the base of a saved adapter was held in."""
     path = folder / _FILE
     return read_json(path, dict)["quantization"] if path.is_file() else None
-
-
-def _list_layers(model: Any) -> list[Any]:
-    return [one for one in model.modules() if hasattr(one, "support_avx512bf16_for_cpu")]

@@ -24,44 +24,33 @@ def silence_libraries() -> Iterator[None]:
 
     Works as a ``with`` block and as a decorator.
     """
+    from huggingface_hub import utils as hub
+    from transformers.utils import logging as transformers
+
     chatty = [logging.getLogger(name) for name in _CHATTY_LOGGERS]
     levels = [logger.level for logger in chatty]
     scores = logging.getLogger(_UNSCORED_LOGGER)
+    was_shown = transformers.is_progress_bar_enabled()
+    has_downloads = not hub.are_progress_bars_disabled()
     for logger in chatty:
         logger.setLevel(logging.ERROR)
     scores.addFilter(_is_no_note_of_unscored)
+    transformers.disable_progress_bar()  # which hides downloads, too
+    if has_downloads:
+        hub.enable_progress_bars()
     try:
-        with _hide_progress_bars(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_OWN_DEPRECATIONS, category=FutureWarning)
             yield
     finally:
         for logger, level in zip(chatty, levels, strict=True):
             logger.setLevel(level)
         scores.removeFilter(_is_no_note_of_unscored)
+        if was_shown:
+            transformers.enable_progress_bar()
+        if not has_downloads:
+            hub.disable_progress_bars()
 
 
 def _is_no_note_of_unscored(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(_UNSCORED_NOTE)
-
-
-@contextmanager
-def _hide_progress_bars() -> Iterator[None]:
-    from huggingface_hub.utils import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
-    from transformers.utils import logging as transformers_logging
-
-    was_shown = transformers_logging.is_progress_bar_enabled()
-    has_downloads = not are_progress_bars_disabled()
-    transformers_logging.disable_progress_bar()
-    if has_downloads:
-        enable_progress_bars()
-    try:
-        yield
-    finally:
-        if was_shown:
-            transformers_logging.enable_progress_bar()
-        if not has_downloads:
-            disable_progress_bars()

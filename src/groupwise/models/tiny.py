@@ -84,7 +84,7 @@ def write_tiny_policy(
     model = (
         Qwen2_5_VLForConditionalGeneration(_make_vl_config(tokenizer))
         if has_vision
-        else Qwen2ForCausalLM(_make_text_config(tokenizer))
+        else Qwen2ForCausalLM(Qwen2Config(**_describe_text(tokenizer)))
     )
     if looks_back:
         _let_look_back(model.model.language_model if has_vision else model.model)
@@ -130,10 +130,6 @@ def _let_look_back(decoder: Any) -> None:
     keys[:, :, :_FAST] *= _FAINT  # what turns fast would tell distances apart, not contents
     shared = second.k_proj.weight.view(-1, 1, size, _HIDDEN_SIZE).expand(-1, per_key, -1, -1)
     second.q_proj.weight.copy_(_LOUDNESS * shared.reshape(-1, _HIDDEN_SIZE))
-
-
-def _make_text_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
-    return Qwen2Config(**_describe_text(tokenizer))
 
 
 def _describe_text(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from groupwise.core import (
     open_picture,
     seed_everything,
 )
-from groupwise.models.policy import load_policy
+from groupwise.models.policy import Policy, load_policy
 from groupwise.models.silence import silence_libraries
 
 _HELD_OUT_SHARE = 0.05
@@ -76,68 +76,55 @@ def pretrain_vision(
     """
     keep_freed_memory()
     policy = load_policy(folder)
-    answers = _list_answers(pictures)
+    names = sorted({name for one in pictures for name in one.facts})
+    told = {name: {one.facts[name] for one in pictures if name in one.facts} for name in names}
+    answers = {name: sorted(found) for name, found in told.items() if len(found) > 1}
     if len(pictures) < 2 or not answers:
         raise ModelError("nothing to teach a vision encoder", got=f"{len(pictures)} pictures")
     seed_everything(derive_seed(seed, "vision"))
-    width = policy.model.config.get_text_config().hidden_size
-    encoder = policy.model.model.visual.train()
-    heads = torch.nn.ModuleDict(
-        {str(k): torch.nn.Linear(width, len(found)) for k, found in enumerate(answers.values())}
-    )
-    reader = _Reader(encoder, torch.nn.LayerNorm(width), heads)
-    shown = _Shown(policy.processor.image_processor, pictures, answers)
+    reader = _Reader(policy, pictures, answers)
     order = torch.randperm(len(pictures))
     num_held_out = max(1, round(len(pictures) * _HELD_OUT_SHARE))
     # Several threads add up the products of a batch of few pictures in another order than one.
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        _teach(reader, shown, order[num_held_out:], epochs, say)
-        rates = dict(zip(answers, _rate(reader, shown, order[:num_held_out]), strict=True))
+        _teach(reader, order[num_held_out:], epochs, say)
+        rates = _rate(reader, order[:num_held_out])
     finally:
         torch.set_num_threads(num_threads)
     with silence_libraries():
         policy.model.save_pretrained(folder)
-    return {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def _list_answers(pictures: Sequence[SeenPicture]) -> dict[str, list[str]]:
-    """Return the answers that occur to each question, where there are two or more."""
-    names = sorted({name for one in pictures for name in one.facts})
-    found = {
-        name: sorted({one.facts[name] for one in pictures if name in one.facts}) for name in names
-    }
-    return {name: values for name, values in found.items() if len(values) > 1}
+    return {name: rate for name, rate in zip(answers, rates, strict=True) if rate is not None}
 
 
 class _Reader(torch.nn.Module):
-    """The encoder with a head for each question."""
+    """The encoder with a head for each question, and pictures with their answers.
 
-    def __init__(self, encoder: Any, norm: Any, heads: torch.nn.ModuleDict) -> None:
-        super().__init__()
-        self.encoder, self.norm, self.heads = encoder, norm, heads
-
-    def forward(self, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
-        """Return the logits of each question, (pictures, answers)."""
-        tokens = self.encoder(patches, grid_thw=grid).pooler_output
-        counts = (grid.prod(-1) // self.encoder.spatial_merge_size**2).tolist()
-        means = torch.stack([part.mean(0) for part in tokens.split(counts)])
-        seen = self.norm(means)
-        return [head(seen) for head in self.heads.values()]
-
-
-class _Shown:
-    """Pictures as bytes of patches, which take a quarter of the memory, and their answers."""
+    Patches are held as bytes, which take a quarter of the memory.
+    """
 
     def __init__(
-        self, processor: Any, pictures: Sequence[SeenPicture], answers: Mapping[str, list[str]]
+        self, policy: Policy, pictures: Sequence[SeenPicture], answers: Mapping[str, list[str]]
     ) -> None:
-        self._mean, self._std = processor.image_mean, processor.image_std
-        self._per_frame = processor.temporal_patch_size
-        made = [self._read(processor, one.picture) for one in pictures]
-        self._patches = [patches for patches, _ in made]
-        self._grids = torch.tensor(np.concatenate([grid for _, grid in made]))
+        super().__init__()
+        width = policy.model.config.get_text_config().hidden_size
+        heads = {str(k): torch.nn.Linear(width, len(one)) for k, one in enumerate(answers.values())}
+        self.encoder: Any = policy.model.model.visual.train()
+        self.norm = torch.nn.LayerNorm(width)
+        self.heads = torch.nn.ModuleDict(heads)
+        self.processor = policy.processor.image_processor
+        self.patches: list[Any] = []
+        grids: list[Any] = []
+        for one in pictures:
+            made = self.processor(
+                open_picture(one.picture), do_rescale=False, do_normalize=False, return_tensors="np"
+            )
+            values = made["pixel_values"]
+            frames = values.reshape(len(values), 3, self.processor.temporal_patch_size, -1)
+            self.patches.append(frames[:, :, 0].astype(np.uint8))  # frames of a still are one
+            grids.append(made["image_grid_thw"])
+        self.grids = torch.tensor(np.concatenate(grids))
         self.answers = torch.tensor(
             [
                 [
@@ -148,30 +135,29 @@ class _Shown:
             ]
         )
 
-    def _read(self, processor: Any, picture: Picture) -> tuple[Any, Any]:
-        """Return the patches, (patches, channels, pixels) as bytes, and the grid of a picture.
+    def take(self, chosen: Sequence[int]) -> torch.Tensor:
+        """Return patches as the encoder takes them."""
+        packed = torch.from_numpy(np.concatenate([self.patches[k] for k in chosen]))
+        scales = (self.processor.image_mean, self.processor.image_std)
+        mean, std = (torch.tensor(one)[:, None] for one in scales)
+        frames = ((packed / 255 - mean) / std)[:, :, None]
+        num_frames = self.processor.temporal_patch_size
+        return frames.expand(-1, -1, num_frames, -1).reshape(len(frames), -1)
 
-        The frames of a still picture are one.
-        """
-        made = processor(
-            open_picture(picture), do_rescale=False, do_normalize=False, return_tensors="np"
-        )
-        values = made["pixel_values"]
-        frames = values.reshape(len(values), 3, self._per_frame, -1)
-        return frames[:, :, 0].astype(np.uint8), made["image_grid_thw"]
-
-    def take(self, chosen: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return patches as the encoder takes them, and the grid of each picture."""
-        packed = torch.from_numpy(np.concatenate([self._patches[k] for k in chosen]))
-        mean, std = (torch.tensor(v)[:, None] for v in (self._mean, self._std))
-        values = (packed / 255 - mean) / std
-        frames = values[:, :, None].expand(-1, -1, self._per_frame, -1)
-        return frames.reshape(len(frames), -1), self._grids[list(chosen)]
+    def forward(self, batch: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the logits (pictures, answers) and the right answers of each question."""
+        grid = self.grids[batch.tolist()]
+        tokens = self.encoder(self.take(batch.tolist()), grid_thw=grid).pooler_output
+        counts = (grid.prod(-1) // self.encoder.spatial_merge_size**2).tolist()
+        seen = self.norm(torch.stack([part.mean(0) for part in tokens.split(counts)]))
+        logits = [head(seen) for head in self.heads.values()]
+        return list(zip(logits, self.answers[batch].unbind(1), strict=True))
 
 
-def _teach(reader: _Reader, shown: _Shown, order: torch.Tensor, epochs: int, say: Say) -> None:
+def _teach(reader: _Reader, order: torch.Tensor, epochs: int, say: Say) -> None:
     optimizer = torch.optim.AdamW(reader.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
-    batches = [part for _ in range(epochs) for part in _shuffle(order).split(_BATCH_SIZE)]
+    shuffled = [order[torch.randperm(len(order))] for _ in range(epochs)]
+    batches = [part for one in shuffled for part in one.split(_BATCH_SIZE)]
     tell = ProgressLine("steps of the vision encoder", say)
     for step, batch in enumerate(batches):
         for group in optimizer.param_groups:
@@ -180,7 +166,7 @@ def _teach(reader: _Reader, shown: _Shown, order: torch.Tensor, epochs: int, say
         losses = [
             torch.nn.functional.cross_entropy(logits, target, ignore_index=_UNTOLD, reduction="sum")
             / len(batch)
-            for logits, target in _answer(reader, shown, batch)
+            for logits, target in reader(batch)
         ]
         optimizer.zero_grad()
         torch.stack(losses).sum().backward()
@@ -188,23 +174,11 @@ def _teach(reader: _Reader, shown: _Shown, order: torch.Tensor, epochs: int, say
         tell(step + 1, len(batches))
 
 
-def _shuffle(order: torch.Tensor) -> torch.Tensor:
-    return order[torch.randperm(len(order))]
-
-
-def _answer(
-    reader: _Reader, shown: _Shown, batch: torch.Tensor
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return the logits and the right answers of each question."""
-    logits = reader(*shown.take(batch.tolist()))
-    return list(zip(logits, shown.answers[batch].unbind(1), strict=True))
-
-
 @torch.no_grad()
-def _rate(reader: _Reader, shown: _Shown, held_out: torch.Tensor) -> list[float | None]:
+def _rate(reader: _Reader, held_out: torch.Tensor) -> list[float | None]:
     """Return the share of right answers to each question; None where none is told."""
     reader.eval()
-    found = [_answer(reader, shown, batch) for batch in held_out.split(_BATCH_SIZE)]
+    found = [reader(batch) for batch in held_out.split(_BATCH_SIZE)]
     rates = list[float | None]()
     for parts in zip(*found, strict=True):
         right = sum(int((logits.argmax(-1) == target).sum()) for logits, target in parts)

@@ -1,7 +1,16 @@
-"""What trains and what is frozen: LoRA on language blocks, virtual tokens, freezing, the table."""
+"""What trains and what is frozen: LoRA on language blocks, virtual tokens, freezing, the table.
+
+Virtual tokens stand in front of every prompt, and their input vectors alone are trained (prompt
+tuning; Lester et al. 2021, 2104.08691). They are tokens of the tokenizer, and the chat template
+writes them first: pictures, positions, generation, labels and shared prefixes take them as any
+other token of a prompt. Only the input embedding knows the trained vectors. The head keeps the
+base's rows, so that the model is not taught to write these ids; where the base has no row left for
+them, it cannot write them at all.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
@@ -11,12 +20,11 @@ from pydantic import Field
 from groupwise.core import Config, ConfigError, ModelError
 from groupwise.models.quantization import count_weights, find_quantization
 from groupwise.models.silence import silence_libraries
-from groupwise.models.virtual_tokens import (
-    KIND,
-    PromptSettings,
-    add_virtual_tokens,
-    continue_virtual_tokens,
-)
+
+_TOKEN = "<|virtual_token_{}|>"
+_LEADING = re.compile(r"^(?:<\|virtual_token_\d+\|>)+")
+KIND = "TRAINABLE_TOKENS"
+"""What PEFT calls an adapter of vectors of chosen ids."""
 
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION_NAMES = r"(?:visual|vision_tower|vision_model)\."
@@ -52,6 +60,19 @@ class LoraSettings(Config):
         "up_proj",
         "down_proj",
     )
+
+
+class PromptSettings(Config):
+    """Virtual tokens in front of the prompt.
+
+    Attributes:
+        num_tokens: how many.
+        words: their vectors start as those of these words' tokens, which are repeated or cut to
+            their number; None: as those of tokens that are drawn by the seed.
+    """
+
+    num_tokens: int = Field(default=10, ge=1, le=16_384)
+    words: str | None = Field(default=None, min_length=1)
 
 
 class TrainableSettings(Config):
@@ -131,7 +152,9 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
         model = add_virtual_tokens(model, processor, settings.prompt)
     else:
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(not _is_frozen(name, settings))
+            part = _name_part(name)
+            is_frozen = {"aligner": settings.freeze_aligner, "vision": settings.freeze_vision}
+            parameter.requires_grad_(not is_frozen.get(part, False))
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ModelError("no parameter is trainable", fix="check method, freeze_* and lora.modules")
     return model
@@ -191,24 +214,20 @@ def format_trainable(rows: Iterable[TrainableRow]) -> str:
     total = TrainableRow(
         "total", sum(r.num_trainable for r in rows), sum(r.num_frozen for r in rows)
     )
-    lines = [f"{'part':<32}{'trainable':>14}{'frozen':>16}"]
-    lines += [
-        f"{r.part:<32}{r.num_trainable:>14,}{r.num_frozen:>16,}" for r in [*_join(rows), total]
-    ]
-    return "\n".join(lines)
-
-
-def _join(rows: Sequence[TrainableRow]) -> Iterator[TrainableRow]:
-    """Yield the rows, with one for each stretch of blocks that are alike."""
+    shown: list[TrainableRow] = []
     for (is_block, *_), alike in groupby(
         rows, lambda row: (row.part.startswith(_LANGUAGE), row.num_trainable, row.num_frozen)
     ):
         first, *others = alike
         if is_block and others:
             start, end = (row.part.removeprefix(_LANGUAGE) for row in (first, others[-1]))
-            yield replace(first, part=f"language blocks {start} to {end}, each")
+            shown.append(replace(first, part=f"language blocks {start} to {end}, each"))
         else:
-            yield from (first, *others)
+            shown += [first, *others]
+    lines = [f"{'part':<32}{'trainable':>14}{'frozen':>16}"]
+    for row in (*shown, total):
+        lines.append(f"{row.part:<32}{row.num_trainable:>14,}{row.num_frozen:>16,}")
+    return "\n".join(lines)
 
 
 _CONTINUED = {"lora": ("LORA", "LoRA adapter"), "prompt": (KIND, "set of virtual tokens")}
@@ -232,7 +251,15 @@ def _continue_adapter(model: Any, settings: TrainableSettings) -> Any:
             fix="merge the others into the base model, or train with TRL itself",
         )
     if settings.method == "prompt":
-        return continue_virtual_tokens(model, settings.prompt)
+        vectors = find_vectors(model)
+        if len(vectors) != settings.prompt.num_tokens:
+            raise ConfigError(
+                "prompt.num_tokens is not that of the policy that is continued",
+                got=settings.prompt.num_tokens,
+                expected=len(vectors),
+            )
+        vectors.requires_grad_(True)
+        return model
     return _continue_lora(model, settings.lora)
 
 
@@ -264,10 +291,9 @@ def _continue_lora(model: Any, settings: LoraSettings) -> Any:
             got=(settings.rank, settings.alpha),
             expected=(given.r, given.lora_alpha),
         )
-    wanted = re.compile(_match_modules(count_blocks(model), settings) + r"\.lora_[AB]\.default\.")
-    linear = re.compile(
-        _match_modules(count_blocks(model), settings) + r"\.(?:base_layer\.)?weight$"
-    )
+    modules = _match_modules(count_blocks(model), settings)
+    wanted = re.compile(modules + r"\.lora_[AB]\.default\.")
+    linear = re.compile(modules + r"\.(?:base_layer\.)?weight$")
     names = [name for name, _ in model.named_parameters()]
     num_wanted = 2 * sum(bool(linear.match(name)) for name in names)
     found = frozenset(name for name in names if wanted.match(name))
@@ -291,12 +317,6 @@ def _match_modules(num_blocks: int, settings: LoraSettings) -> str:
     return rf"^(?!.*{_VISION_NAMES}).*layers\.(?:{kept})\.(?:.*\.)?(?:{modules})"
 
 
-def _is_frozen(name: str, settings: TrainableSettings) -> bool:
-    if _ALIGNER.search(name):
-        return settings.freeze_aligner
-    return bool(_VISION.search(name)) and settings.freeze_vision
-
-
 def _name_part(name: str) -> str:
     if "trainable_tokens_delta" in name:
         return "virtual tokens"
@@ -313,3 +333,126 @@ def _name_part(name: str) -> str:
 def _sort_key(part: str) -> tuple[int, int]:
     order = ("vision", "aligner", "virtual tokens", "embeddings and head")
     return (order.index(part), 0) if part in order else (len(order), int(part.rsplit(" ", 1)[1]))
+
+
+def add_virtual_tokens(model: Any, processor: Any, settings: PromptSettings) -> Any:
+    """Put virtual tokens before the prompts of a model that has none, and return a PEFT model.
+
+    The processor is changed in place. The first vectors are drawn from torch's generator.
+    """
+    import torch
+    from peft import TrainableTokensConfig, get_peft_model
+
+    tokenizer = get_tokenizer(processor)
+    if settings.words is not None:
+        ids = tokenizer.encode(settings.words, add_special_tokens=False)
+        starts = [ids[number % len(ids)] for number in range(settings.num_tokens)]
+    else:
+        added = set(tokenizer.get_added_vocab().values())
+        ids = [number for number in range(len(tokenizer)) if number not in added]
+        places = torch.randint(len(ids), (settings.num_tokens,)).tolist()
+        starts = [ids[place] for place in places]
+    vectors = model.get_input_embeddings().weight[starts].detach().clone()
+    ids = write_virtual_tokens(processor, settings.num_tokens)
+    make_room(model, ids)
+    model = get_peft_model(model, TrainableTokensConfig(token_indices=ids, task_type="CAUSAL_LM"))
+    find_vectors(model).data.copy_(vectors)
+    return model
+
+
+def find_vectors(model: Any) -> Any:
+    """Return the vectors of the virtual tokens of a PEFT model, shape [tokens, hidden]."""
+    return model.get_input_embeddings().trainable_tokens_delta["default"]
+
+
+def get_tokenizer(processor: Any) -> Any:
+    """Return the tokenizer inside a processor, or the tokenizer itself."""
+    return getattr(processor, "tokenizer", processor)
+
+
+def write_virtual_tokens(processor: Any, num_tokens: int) -> list[int]:
+    """Let every prompt of a processor begin with new tokens; return their ids."""
+    tokenizer = get_tokenizer(processor)
+    names = [_TOKEN.format(number) for number in range(num_tokens)]
+    if names[0] in tokenizer.get_vocab():
+        raise ConfigError(
+            "the base has virtual tokens already",
+            got=f"a tokenizer with {names[0]}",
+            fix="start from the base of that model, or go on from its adapter",
+        )
+    tokenizer.add_special_tokens(
+        {"extra_special_tokens": names}, replace_extra_special_tokens=False
+    )
+    for one in _list_templated(processor):
+        one.chat_template = "".join(names) + one.chat_template
+    return tokenizer.convert_tokens_to_ids(names)
+
+
+def make_room(model: Any, ids: Sequence[int]) -> None:
+    """Keep the head of a model as it is, whatever becomes of the vectors of these ids.
+
+    PEFT would train the rows of a tied head, too. The input embedding alone gets rows for ids
+    that are beyond it.
+    """
+    import torch
+
+    model.config.tie_word_embeddings = False
+    embedding = model.get_input_embeddings()
+    weight = embedding.weight.detach()
+    num_missing = max(ids) + 1 - len(weight)
+    if num_missing > 0:
+        more = weight.new_zeros(num_missing, weight.shape[1])
+        embedding.weight = torch.nn.Parameter(torch.cat([weight, more]), requires_grad=False)
+        embedding.num_embeddings = len(embedding.weight)
+
+
+def load_virtual_tokens(model: Any, processor: Any, ids: Sequence[int]) -> None:
+    """Make a base and its processor ready for saved vectors of these ids."""
+    found = write_virtual_tokens(processor, len(ids))
+    if found != list(ids):
+        raise ModelError(
+            "the virtual tokens of the adapter do not belong to this base",
+            got=f"ids {ids[0]} to {ids[-1]}",
+            expected=f"{found[0]} to {found[-1]}, the next of its tokenizer",
+        )
+    make_room(model, ids)
+
+
+def find_virtual_tokens(processor: Any) -> str:
+    """Return the virtual tokens that prompts begin with; nothing if they begin with none."""
+    found = _LEADING.match(processor.chat_template or "")
+    return found.group() if found else ""
+
+
+@contextmanager
+def hide_virtual_tokens(processor: Any) -> Iterator[None]:
+    """Let prompts begin without virtual tokens inside the block."""
+    templated = [(one, one.chat_template) for one in _list_templated(processor)]
+    try:
+        for one, template in templated:
+            one.chat_template = _LEADING.sub("", template)
+        yield
+    finally:
+        for one, template in templated:
+            one.chat_template = template
+
+
+def separate_head(model: Any) -> None:
+    """Give a head that shares its weights with the input embedding a copy, before it is merged."""
+    import torch
+
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings().base_layer
+    if len(head.weight) < len(embedding.weight):
+        raise ModelError(
+            "virtual tokens cannot be merged into this base",
+            got=f"{len(head.weight)} rows of the head",
+            expected=f"{len(embedding.weight)}: its tokenizer uses all rows, and leaves none free",
+            fix="take the policy's folder as it is, which is an adapter",
+        )
+    head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
+
+
+def _list_templated(processor: Any) -> list[Any]:
+    """Return what has the chat template: a tokenizer, and the processor around it."""
+    tokenizer = get_tokenizer(processor)
+    return [tokenizer] if tokenizer is processor else [processor, tokenizer]

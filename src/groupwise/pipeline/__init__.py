@@ -20,9 +20,14 @@ from groupwise.pipeline.recipe import (
 )
 from groupwise.pipeline.reward_audit import AUDIT_REWARDS
 from groupwise.pipeline.run import check_recipe, list_changed_settings, run_recipe
-from groupwise.pipeline.runner import StepProgress, StepState, are_done, run_steps
-from groupwise.pipeline.sharing import Siblings
-from groupwise.pipeline.step_files import mark_done
+from groupwise.pipeline.runner import (
+    Siblings,
+    StepProgress,
+    StepState,
+    are_done,
+    mark_done,
+    run_steps,
+)
 from groupwise.pipeline.steps import Step, StepContext
 
 __all__ = [

@@ -41,15 +41,28 @@ class Check:
 
 def check_machine(folder: Path) -> list[Check]:
     """Look at versions, devices, torchvision, the sandbox, the disk of ``folder`` and memory."""
-    return [
-        Check("groupwise", "fine", f"{__version__} on Python {platform.python_version()}"),
-        *(check_package(text) for text in _list_requirements()),
-        _check_devices(),
-        _check_torchvision(),
-        _check_sandbox(),
-        _check_disk(folder),
-        _check_memory(),
-    ]
+    found = [Check("groupwise", "fine", f"{__version__} on Python {platform.python_version()}")]
+    # The requirements of Groupwise itself, without those of its extras.
+    needed = [text for text in requires("groupwise") or [] if "extra ==" not in text]
+    found += [check_package(text) for text in needed]
+    found += [_check_devices(), _check_torchvision()]
+    if missing := explain_missing():
+        found.append(Check("sandbox", "warning", "most model-written code is refused", missing))
+    else:
+        slow = explain_slow()
+        works = "bubblewrap works" + (f", slowly: {slow}" if slow else "")
+        found.append(Check("sandbox", "fine", works))
+    free_gib, limit_gib = shutil.disk_usage(folder).free / _GIB, read_total_memory() / _GIB
+    wanted = f"a small run wants {_MIN_DISK_GIB:.0f} GiB, or use --out on another disk"
+    least = f"the smallest configs want {_MIN_MEMORY_GIB:.0f} GiB; lower the batch sizes"
+    for name, size, least_gib, free, fix in (
+        ("disk", free_gib, _MIN_DISK_GIB, " free", f"free some: {wanted}"),
+        ("memory", limit_gib, _MIN_MEMORY_GIB, "", least),
+    ):
+        is_enough = size >= least_gib
+        level = "fine" if is_enough else "warning"
+        found.append(Check(name, level, f"{size:.1f} GiB{free}", "" if is_enough else fix))
+    return found
 
 
 def check_package(requirement: str) -> Check:
@@ -63,11 +76,6 @@ def check_package(requirement: str) -> Check:
     if wanted.specifier.contains(found, prereleases=True):
         return Check(wanted.name, "fine", found)
     return Check(wanted.name, "broken", f"{found}, but {wanted.specifier} is needed", install)
-
-
-def _list_requirements() -> list[str]:
-    """Return the requirements of Groupwise itself, without those of its extras."""
-    return [text for text in requires("groupwise") or [] if "extra ==" not in text]
 
 
 def _check_devices() -> Check:
@@ -94,29 +102,3 @@ def _check_torchvision() -> Check:
         fix = "pip uninstall torchvision, or install the build that matches torch"
         return Check("torchvision", "broken", f"{found} cannot be imported ({first_line})", fix)
     return Check("torchvision", "fine", found)
-
-
-def _check_sandbox() -> Check:
-    missing = explain_missing()
-    if missing is not None:
-        return Check("sandbox", "warning", "most model-written code is refused", missing)
-    slow = explain_slow()
-    return Check("sandbox", "fine", "bubblewrap works" + (f", slowly: {slow}" if slow else ""))
-
-
-def _check_disk(folder: Path) -> Check:
-    free_gib = shutil.disk_usage(folder).free / _GIB
-    found = f"{free_gib:.1f} GiB free"
-    if free_gib >= _MIN_DISK_GIB:
-        return Check("disk", "fine", found)
-    fix = f"free some: a small run wants {_MIN_DISK_GIB:.0f} GiB, or use --out on another disk"
-    return Check("disk", "warning", found, fix)
-
-
-def _check_memory() -> Check:
-    limit_gib = read_total_memory() / _GIB
-    found = f"{limit_gib:.1f} GiB"
-    if limit_gib >= _MIN_MEMORY_GIB:
-        return Check("memory", "fine", found)
-    fix = f"the smallest configs want {_MIN_MEMORY_GIB:.0f} GiB; lower the batch sizes"
-    return Check("memory", "warning", found, fix)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -175,7 +176,8 @@ def find_recipes() -> dict[str, Recipe[Any]]:
     Raises:
         ConfigError: if an installed recipe cannot be imported.
     """
-    return {entry.name: _load(entry) for entry in _list_entries()}
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return {entry.name: _load(entry) for entry in entries}
 
 
 def find_recipe(name: str, *, run: Path | None = None) -> Recipe[Any]:
@@ -195,13 +197,17 @@ def find_recipe(name: str, *, run: Path | None = None) -> Recipe[Any]:
         module = name.partition(":")[0]
         if not all(part.isidentifier() for part in module.split(".")):
             raise ConfigError(f"there is no module {module!r} to import a recipe from")
-        _look_in_working_folder(run)
+        # The working folder stands behind all others, and does not count if it is in the run.
+        here = Path.cwd()
+        is_own = run is not None and here.resolve().is_relative_to(run.resolve())
+        if str(here) not in sys.path and not is_own:
+            sys.path.append(str(here))
         if run is not None:
             _refuse_own_code(module, run.resolve())
         return _load(EntryPoint(name, name, GROUP))
-    entries = {entry.name: entry for entry in _list_entries()}
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
-        raise ConfigError(describe_unknown("recipe", name, list(entries)))
+        raise ConfigError(describe_unknown("recipe", name, sorted(entries)))
     return _load(entries[name])
 
 
@@ -247,7 +253,11 @@ def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any
     named = read_config(config).get("recipe")
     if isinstance(named, str):
         return find_recipe(named)
-    fitting = [recipe for recipe in find_recipes().values() if _fits(recipe, config, overrides)]
+    fitting: list[Recipe[Any]] = []
+    for recipe in find_recipes().values():
+        with suppress(ConfigError):
+            load_config(recipe.load_config_type(), config, overrides=overrides)
+            fitting.append(recipe)
     if len(fitting) != 1:
         raise ConfigError(
             f"{config} fits {len(fitting)} recipes",
@@ -255,26 +265,6 @@ def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any
             fix=f"name the recipe, and give the file as --config {config}",
         )
     return fitting[0]
-
-
-def _fits(recipe: Recipe[Any], config: Path, overrides: Sequence[str]) -> bool:
-    try:
-        load_config(recipe.load_config_type(), config, overrides=overrides)
-    except ConfigError:
-        return False
-    return True
-
-
-def _list_entries() -> list[EntryPoint]:
-    return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-
-
-def _look_in_working_folder(run: Path | None) -> None:
-    """Let modules of the working folder be imported, behind all others, unless it is in the run."""
-    here = Path.cwd()
-    is_own = run is not None and here.resolve().is_relative_to(run.resolve())
-    if str(here) not in sys.path and not is_own:
-        sys.path.append(str(here))
 
 
 def _refuse_own_code(module: str, run: Path) -> None:

@@ -4,7 +4,7 @@ A fault can be accepted by its name, and all that an audit has shown by the audi
 another audit is not accepted with it. Either is recorded in the step's files and reported.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,11 +40,12 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
         raise ConfigError(
             f"the recipe {recipe.name} has no rewards that are audited", fix="leave out --accept"
         )
-    from groupwise.rewards import REWARD_FINDINGS
+    from groupwise.rewards import list_reward_findings
 
+    known = list_reward_findings()
     for name in accepted:
-        if name != _ALL and not name.startswith(_BY_DIGEST) and name not in REWARD_FINDINGS:
-            raise ConfigError(f"--accept: {describe_unknown('finding', name, REWARD_FINDINGS)}")
+        if name != _ALL and not name.startswith(_BY_DIGEST) and name not in known:
+            raise ConfigError(f"--accept: {describe_unknown('finding', name, known)}")
 
 
 def resolve_accepted(accepted: Sequence[str], out: Path) -> list[str]:
@@ -83,12 +84,21 @@ def plan_steps(
     accepted = resolve_accepted(accepted, out)
     num_sampled = num_sampled or _read_audit(out).get("num_sampled", 0)
     sampler = source.sampler if num_sampled else None
-    reads = list(
-        dict.fromkeys([*source.reads.split(), *(sampler.reads.split() if sampler else ())])
-    )
+    reads = [*dict.fromkeys(f"{source.reads} {sampler.reads if sampler else ''}".split())]
+
+    def work(context: StepContext) -> None:
+        (context.folder / "audit.json").unlink(missing_ok=True)
+        case = source.collect(context.config, context.run)
+        audit = audit_case(
+            source, case, context.config, context.run, num_sampled=num_sampled, say=context.say
+        )
+        every = [*accepted, *kept]
+        write_reward_audit(audit, context.folder, accepted=every, num_sampled=num_sampled)
+        refuse_faults(audit, accepted=accepted, kept=kept)
+
     step = Step(
         name=AUDIT_REWARDS,
-        run=_bind(source, accepted, kept, num_sampled),
+        run=work,
         uses=source.uses,
         settings={
             **collect_settings(config, reads),
@@ -193,13 +203,13 @@ def preview_audit(
     """
     source = recipe.rewards() if recipe.rewards is not None else None
     earlier = _read_audit(out).get("num_sampled", 0)
-    why = ""
+    why = None
     if source is None or preview.case is None:
-        why = "when the run has prepared its data; groupwise audit rewards does no more"
+        why = "when the run has prepared its data; groupwise audit --only rewards does no more"
     elif earlier and not num_sampled:
         why = f"with {earlier} answers of the base as before; --sample {earlier} shows it"
     if why or source is None or preview.case is None:
-        return replace(preview, facts=[*preview.facts, ("reward audit", why)]), []
+        return replace(preview, facts=[*preview.facts, ("reward audit", str(why))]), []
     problems: list[str] = []
     try:
         case = preview.case()
@@ -210,11 +220,7 @@ def preview_audit(
         refuse_faults(audit, accepted=accepted, kept=kept, is_written=False)
     except GroupwiseError as error:
         problems.append(str(error))
-    return replace(preview, tables=[*preview.tables, _tabulate(audit)]), problems
-
-
-def _tabulate(audit: "RewardAudit") -> PreviewTable:
-    """Return what a dry run shows of an audit: a row for each finding, and one for all others."""
+    # A row for each finding, and one for all others.
     rows: list[tuple[str, str, str, str]] = []
     for row in audit.rows:
         if not row.is_passed:
@@ -225,19 +231,5 @@ def _tabulate(audit: "RewardAudit") -> PreviewTable:
     tried = f"{audit.num_scored:,} answers to {audit.num_examples} rows were scored"
     rows.append((f"{num_passed} {'others' if rows else 'kinds'}", tried, "", "passed"))
     columns = ("finding", "what was tried", "such as", "result")
-    return PreviewTable(f"Reward audit ({_BY_DIGEST}{audit.digest})", columns, rows)
-
-
-def _bind(
-    source: RewardSource[Any], accepted: Sequence[str], kept: Sequence[str], num_sampled: int
-) -> Callable[[StepContext], None]:
-    def work(context: StepContext) -> None:
-        (context.folder / "audit.json").unlink(missing_ok=True)
-        config, run = context.config, context.run
-        case = source.collect(config, run)
-        audit = audit_case(source, case, config, run, num_sampled=num_sampled, say=context.say)
-        every = [*accepted, *kept]
-        write_reward_audit(audit, context.folder, accepted=every, num_sampled=num_sampled)
-        refuse_faults(audit, accepted=accepted, kept=kept)
-
-    return work
+    table = PreviewTable(f"Reward audit ({_BY_DIGEST}{audit.digest})", columns, rows)
+    return replace(preview, tables=[*preview.tables, table]), problems

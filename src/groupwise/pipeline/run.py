@@ -26,9 +26,13 @@ from groupwise.pipeline.reward_audit import (
     preview_audit,
     resolve_accepted,
 )
-from groupwise.pipeline.runner import StepProgress, judge_steps, run_steps
-from groupwise.pipeline.sharing import Siblings
-from groupwise.pipeline.step_files import describe_other_packages, find_other_packages
+from groupwise.pipeline.runner import (
+    Siblings,
+    StepProgress,
+    find_other_packages,
+    judge_steps,
+    run_steps,
+)
 from groupwise.pipeline.steps import Step, check_plan, describe_plan
 
 
@@ -73,12 +77,16 @@ def run_recipe(
     _refuse(preview.problems)
     kept = _list_kept(out) if is_resume else ()
     steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept, num_sampled=num_sampled)
-    names = _list_names(recipe, steps, until)
-    _refuse([*preview.list_problems(_drop_reused(names, steps, out)), *_list_unknown(steps, names)])
+    names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
+    done_again = [name for name in names if states[name] != "reused"]
+    _refuse([*preview.list_problems(done_again), *_list_unknown(steps, names)])
     folder = RunFolder(out)
-    others = find_other_packages(out)
-    if others:
-        say(describe_other_packages(others))
+    others, told = find_other_packages(out)
+    if told:
+        say(told)
+    # What steps that measure name in their settings, so that they redo it with others.
+    settings = [step.settings for step in steps if isinstance(step.settings, Mapping)]
+    versions = {k: v for one in settings for k, v in one.get("metric_versions", {}).items()}
     with explain_disk(out), folder.lock():
         folder.write_manifest(
             recipe=recipe.name,
@@ -92,7 +100,7 @@ def run_recipe(
                 for path, effect in list_effects(type(config)).items()
                 if effect.kind != "counts"
             },
-            metric_versions=_list_metric_versions(steps),
+            metric_versions=versions,
             other_packages=others,
         )
         return run_steps(
@@ -128,15 +136,25 @@ def check_recipe(
         choices: Any = {"accepted": accepted, "kept": kept, "num_sampled": num_sampled}
         steps = plan_steps(recipe, config, out, **choices)
         check_plan(steps)
-        names = _list_names(recipe, steps, until)
-        problems = preview.list_problems(_drop_reused(names, steps, out))
+        names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
+        # Nothing stops what is only read again.
+        problems = preview.list_problems([name for name in names if states[name] != "reused"])
+        later = [
+            (f"later, in {step}", clause)
+            for step, clauses in preview.later.items()
+            if step not in names
+            for clause in clauses
+        ]
+        words = {"reused": "reused", "resumed": "continued", "run": "run"}
+        rows = [(one.name, one.summary, words[states[one.name]]) for one in steps[: len(names)]]
+        stages = PreviewTable("Stages", ("stage", "what it does", "will be"), rows)
         unknown = [("at its start", line) for line in _list_unknown(steps, names)]
         preview = replace(
             preview,
-            facts=[*preview.facts, *unknown, *_list_later(preview, names)],
-            tables=[*preview.tables, _list_stages(steps[: len(names)], out)],
+            facts=[*preview.facts, *unknown, *later],
+            tables=[*preview.tables, stages],
         )
-        if AUDIT_REWARDS in names and judge_steps(steps, out)[AUDIT_REWARDS] != "reused":
+        if AUDIT_REWARDS in names and states[AUDIT_REWARDS] != "reused":
             preview, found = preview_audit(recipe, preview, config, out, say=say, **choices)
             problems += found
     except GroupwiseError as error:
@@ -147,26 +165,6 @@ def check_recipe(
 def _list_kept(out: Path) -> Sequence[str]:
     """Return the findings that an earlier start of a run accepted."""
     return RunFolder(out).read_manifest().get("accepted_findings", ())
-
-
-def _drop_reused(names: Sequence[str], steps: Sequence[Step], out: Path) -> list[str]:
-    """Return the steps that would do something; nothing stops what is only read again."""
-    states = judge_steps(steps, out)
-    return [name for name in names if states[name] != "reused"]
-
-
-def _list_stages(steps: Sequence[Step], out: Path) -> PreviewTable:
-    """Return the steps with what they do and which of them are reused."""
-    words = {"reused": "reused", "resumed": "continued", "run": "run"}
-    states = judge_steps(steps, out)
-    rows = [(step.name, step.summary, words[states[step.name]]) for step in steps]
-    return PreviewTable("Stages", ("stage", "what it does", "will be"), rows)
-
-
-def _list_later(preview: Preview, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what would stop a run that goes on after these steps."""
-    others = [step for step in preview.later if step not in names]
-    return [(f"later, in {step}", clause) for step in others for clause in preview.later[step]]
 
 
 def _list_unknown(steps: Sequence[Step], names: Sequence[str]) -> list[str]:
@@ -217,16 +215,6 @@ def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
         key: f"{old.get(key, 'not there')} and is {new.get(key, 'not there')}"
         for key in old | new
         if old.get(key, missing) != new.get(key, missing)
-    }
-
-
-def _list_metric_versions(steps: Sequence[Step]) -> dict[str, int]:
-    """Return what steps that measure name in their settings, so that they redo it with others."""
-    settings = [step.settings for step in steps if isinstance(step.settings, Mapping)]
-    return {
-        name: version
-        for values in settings
-        for name, version in values.get("metric_versions", {}).items()
     }
 
 

@@ -4,28 +4,47 @@ A step's key is the digest of its name, settings, inputs, the digests of the out
 the version of Groupwise. Two markers in its folder say how far it came: ``started.json`` is
 written before the work and removed after it, ``step.json`` (key and output digests) is written
 last. So a process may end at any point and the next one knows what to trust.
+
+Steps made with other versions of libraries are reused all the same: most releases change nothing,
+and a training of days is not redone for them. But whoever starts the run and whoever reads its
+results is told.
 """
 
+import os
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from groupwise import __version__
-from groupwise.core import Say, digest_json, keep_telling, list_packages, write_json
-from groupwise.pipeline.sharing import Siblings
-from groupwise.pipeline.step_files import (
-    DONE,
-    STARTED,
-    describe_now,
-    digest_outputs,
-    read_marker,
-    wipe,
+from groupwise.core import STEP_DONE as DONE
+from groupwise.core import (
+    DataError,
+    RunError,
+    RunFolder,
+    Say,
+    digest_file,
+    digest_json,
+    keep_telling,
+    list_packages,
+    read_json,
+    take_lock,
+    write_json,
 )
 from groupwise.pipeline.steps import Step, StepContext, check_plan
 
 StepState = Literal["reused", "resumed", "run", "shared", "waiting"]
+
+_STARTED = "started.json"
+_CACHES = (".sqlite", ".sqlite-wal", ".sqlite-shm")
+_LOCKS = ".locks"
+# Written once and never changed in place, and large; all else is copied from another run.
+_LINKED = (".safetensors", ".bin", ".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +55,7 @@ class StepProgress:
         name: the step.
         summary: what it does.
         state: ``reused`` (nothing to do), ``resumed`` (after an interruption), ``run``,
-            ``shared`` (taken over from a sibling), or ``waiting`` for a sibling that does it.
+            ``shared`` (taken over from another run), or ``waiting`` for another run that does it.
         position: 1 for the first step.
         num_steps: how many there are.
         remaining: names of the steps after this one.
@@ -61,6 +80,87 @@ class StepProgress:
             return f"{where}{what}{' (continuing)' if self.state == 'resumed' else ''}"
         left = f"; left: {', '.join(self.remaining)}" if self.remaining else ""
         return f"{where} {self.state} in {self.duration_s:.1f} s{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """The runs whose finished steps may be taken over where the key is the very same.
+
+    A key is locked while a run does its step, so that two runs beside one another never do the
+    same work: the second waits and takes over what the first made.
+
+    Attributes:
+        folder: the run folders stand directly in it; the locks are kept there, too.
+
+    Raises:
+        RunError: if the folder is itself a run, or a file.
+    """
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot hold runs: no step would ever be found there."""
+        if self.folder.is_file() or RunFolder(self.folder).manifest_path.is_file():
+            raise RunError(
+                "runs can only be shared from a folder of runs",
+                got=f"{self.folder}, which is {'a file' if self.folder.is_file() else 'a run'}",
+                fix=f"give {self.folder.absolute().parent}",
+            )
+
+    @contextmanager
+    def reserve(self, key: str, *, report_wait: Callable[[], object]) -> Generator[None]:
+        """Hold a step's key among all runs here; wait, and say so, while another run holds it."""
+        locks = self.folder / _LOCKS
+        locks.mkdir(parents=True, exist_ok=True)
+        descriptor = take_lock(locks / key, busy=report_wait)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def take_over(self, name: str, key: str, run: Path) -> dict[str, str] | None:
+        """Bring the outputs of the step ``name`` from another run that finished it with ``key``.
+
+        What was copied is digested and compared with the other run's marker before it counts, and
+        it appears in ``run`` with its marker at once.
+
+        Returns:
+            The digests of the outputs, or None if no other run has them whole.
+        """
+        stage = run / f".{name}.taken"
+        for path in sorted(self.folder.glob(f"*/{name}/{DONE}")):
+            donor = path.parent.parent
+            if donor.resolve() == run.resolve():
+                continue
+            marker = _read_marker(path) or {}
+            _wipe(stage)
+            is_it = marker.get("key") == key and "outputs" in marker
+            if is_it and _copy_outputs(marker, donor, name, stage):
+                _wipe(run / name)
+                os.replace(stage, run / name)
+                return marker["outputs"]
+        _wipe(stage)
+        return None
+
+
+def _copy_outputs(marker: dict[str, Any], donor: Path, name: str, stage: Path) -> bool:
+    """Copy what a marker lists, and the marker; return whether it is whole."""
+    for path, digest in marker["outputs"].items():
+        target = stage / Path(path).relative_to(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            try:
+                if target.suffix not in _LINKED:
+                    raise OSError
+                os.link(donor / path, target)
+            except OSError:  # or another disk, or one without links
+                shutil.copyfile(donor / path, target)
+        except FileNotFoundError:
+            return False
+        if digest_file(target) != digest:
+            return False
+    write_json(stage / DONE, {**marker, "taken_from": donor.name})
+    return True
 
 
 def run_steps(
@@ -94,7 +194,9 @@ def run_steps(
     check_plan(steps)
     names = [step.name for step in steps]
     num_steps = names.index(until) + 1 if until is not None else len(names)
-    _remove_unplanned(run_folder, names)
+    for marker in (*run_folder.glob(f"*/{DONE}"), *run_folder.glob(f"*/{_STARTED}")):
+        if marker.parent.name not in names:
+            _wipe(marker.parent)
     outputs: dict[str, dict[str, str]] = {}
     finished: list[StepProgress] = []
     for position, step in enumerate(steps[:num_steps], start=1):
@@ -118,8 +220,16 @@ def run_steps(
         if known is None:
             _remove_files_downstream(steps, step.name, run_folder)
             used = {name: digest_json(outputs[name]) for name in step.uses}
-            work = _Work(step, key, used, run_folder, state, say)
-            state, known = work.do(siblings, tell)
+            others = None if step.files else siblings
+            waits = partial(tell, "waiting")
+            with nullcontext() if others is None else others.reserve(key, report_wait=waits):
+                known = None if others is None else others.take_over(step.name, key, run_folder)
+                if known is not None:
+                    state = "shared"
+                else:
+                    tell(state)
+                    is_resumed = state == "resumed"
+                    known = _execute(step, key, used, run_folder, is_resumed=is_resumed, say=say)
         outputs[step.name] = known
         finished.append(tell(state, time.monotonic() - start_s))
     return finished
@@ -158,85 +268,68 @@ def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
 def _judge_step(step: Step, key: str, run: Path) -> tuple[StepState, dict[str, str] | None]:
     """Return the step's state and, if it can be reused, the digests of its outputs."""
     folder = run / step.name
-    done = read_marker(folder / DONE)
+    done = _read_marker(folder / DONE)
     if done is not None:
-        found = digest_outputs(step, run) if done.get("key") == key else None
+        found = _digest_outputs(step, run) if done.get("key") == key else None
         is_whole = found is not None and found == done.get("outputs")
         return ("reused", found) if is_whole else ("run", None)
-    started = read_marker(folder / STARTED)
+    started = _read_marker(folder / _STARTED)
     return ("resumed" if started is not None and started.get("key") == key else "run", None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A step that is not done yet; ``state`` says whether an interrupted attempt is there.
+def _execute(
+    step: Step, key: str, used: dict[str, str], run: Path, *, is_resumed: bool, say: Say
+) -> dict[str, str]:
+    """Do a step's work between its markers, and return the digests of its outputs.
 
     ``used`` are the digests of all outputs of each step that it uses.
     """
-
-    step: Step
-    key: str
-    used: Mapping[str, str]
-    run: Path
-    state: StepState
-    say: Say
-
-    def do(
-        self, siblings: Siblings | None, tell: Callable[[StepState], object]
-    ) -> tuple[StepState, dict[str, str]]:
-        if siblings is None or self.step.files:
-            tell(self.state)
-            return self.state, self.execute()
-        with siblings.reserve(self.key, report_wait=lambda: tell("waiting")):
-            taken = siblings.take_over(self.step.name, self.key, self.run)
-            if taken is not None:
-                return "shared", taken
-            tell(self.state)
-            return self.state, self.execute()
-
-    def execute(self) -> dict[str, str]:
-        step, folder = self.step, self.run / self.step.name
-        is_resumed = self.state == "resumed"
-        if not is_resumed:
-            wipe(folder)
-        (folder / DONE).unlink(missing_ok=True)
-        # What an interrupted attempt has done was done with its packages.
-        before = read_marker(folder / STARTED) or {}
-        packages = before.get("packages") or dict(list_packages())
-        started = {"key": self.key, "started_at": describe_now(), "packages": packages}
-        write_json(folder / STARTED, started)
-        start_s = time.monotonic()
-        with keep_telling(self.say, step.name) as say:
-            step.run(
-                StepContext(
-                    self.run,
-                    folder,
-                    step.name,
-                    is_resumed,
-                    step.uses,
-                    say,
-                    step.config,
-                    step.inputs,
-                )
+    folder = run / step.name
+    if not is_resumed:
+        _wipe(folder)
+    (folder / DONE).unlink(missing_ok=True)
+    # What an interrupted attempt has done was done with its packages.
+    before = _read_marker(folder / _STARTED) or {}
+    packages = before.get("packages") or dict(list_packages())
+    started = {"key": key, "started_at": describe_now(), "packages": packages}
+    write_json(folder / _STARTED, started)
+    start_s = time.monotonic()
+    with keep_telling(say, step.name) as told:
+        step.run(
+            StepContext(
+                run, folder, step.name, is_resumed, step.uses, told, step.config, step.inputs
             )
-        marker = {
-            "key": self.key,
-            "outputs": digest_outputs(step, self.run),
-            "duration_s": round(time.monotonic() - start_s, 3),
-            "is_resumed": is_resumed,
-            "finished_at": describe_now(),
-            "uses": dict(self.used),
-            "packages": packages,
-        }
-        write_json(folder / DONE, marker)
-        (folder / STARTED).unlink()
-        return marker["outputs"]
+        )
+    marker = {
+        "key": key,
+        "outputs": _digest_outputs(step, run),
+        "duration_s": round(time.monotonic() - start_s, 3),
+        "is_resumed": is_resumed,
+        "finished_at": describe_now(),
+        "uses": used,
+        "packages": packages,
+    }
+    write_json(folder / DONE, marker)
+    (folder / _STARTED).unlink()
+    return marker["outputs"]
 
 
-def _remove_unplanned(run: Path, names: Sequence[str]) -> None:
-    for marker in (*run.glob(f"*/{DONE}"), *run.glob(f"*/{STARTED}")):
-        if marker.parent.name not in names:
-            wipe(marker.parent)
+def _digest_outputs(step: Step, run: Path) -> dict[str, str]:
+    """Return digests by path.
+
+    Markers, checkpoints, torn temporary files and kept replies do not count: SQLite writes these
+    once more when their file is closed, which may be after the step's end.
+    """
+    folder = run / step.name
+    found = [run / name for name in step.files if (run / name).is_file()]
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        is_marker = len(parts) == 1 and parts[0] in (DONE, _STARTED)
+        is_torn = path.name.startswith(".") and path.suffix == ".part"
+        is_checkpoint = any(part.startswith("checkpoint-") for part in parts)
+        if not (is_marker or is_torn or is_checkpoint or path.suffix in _CACHES):
+            found += [path] if path.is_file() else []
+    return {path.relative_to(run).as_posix(): digest_file(path) for path in sorted(found)}
 
 
 def _remove_files_downstream(steps: Sequence[Step], changed: str, run: Path) -> None:
@@ -247,3 +340,55 @@ def _remove_files_downstream(steps: Sequence[Step], changed: str, run: Path) -> 
             stale.add(step.name)
             for name in step.files:
                 (run / name).unlink(missing_ok=True)
+
+
+def _read_marker(path: Path) -> dict[str, Any] | None:
+    """Return a marker's values, or None if it is missing or torn."""
+    try:
+        return read_json(path, dict)
+    except DataError:
+        return None
+
+
+def _wipe(folder: Path) -> None:
+    """Empty a folder; the markers go first, so that half a folder is never taken for a whole."""
+    for marker in (DONE, _STARTED):
+        (folder / marker).unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def mark_done(folder: Path) -> None:
+    """Say that a folder is whole whose work no plan depends on."""
+    marker = {"finished_at": describe_now(), "packages": dict(list_packages())}
+    write_json(folder / DONE, marker)
+
+
+def describe_now() -> str:
+    """Return the time as it stands in markers."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def find_other_packages(run: Path) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return a row by package, ``then``, ``now`` and the ``steps`` made then, and a line of it.
+
+    Groupwise itself is not among them: another version of it redoes every step.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    now = list_packages()
+    for path in sorted([*run.glob(f"[!.]*/{DONE}"), *run.glob(f"[!.]*/{_STARTED}")]):
+        then = (_read_marker(path) or {}).get("packages", {})
+        for name in sorted({*then, *now} - {"groupwise"} if then else ()):
+            if then.get(name) != now.get(name):
+                row = found.setdefault(name, {"then": [], "now": now.get(name), "steps": []})
+                row["then"] += [] if then.get(name) in row["then"] else [then.get(name)]
+                row["steps"] += [] if path.parent.name in row["steps"] else [path.parent.name]
+    changes = [
+        f"{name} was {', '.join(version or 'not there' for version in row['then'])} and is "
+        f"{row['now'] or 'not there'}"
+        for name, row in found.items()
+    ]
+    steps = sorted({step for row in found.values() for step in row["steps"]})
+    told = f"libraries changed since {', '.join(steps)}: {'; '.join(changes)}; what is reused "
+    told += "of these steps was made with the former (a new --out makes all with the present ones)"
+    return found, told if found else ""

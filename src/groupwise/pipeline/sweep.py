@@ -10,15 +10,23 @@ belongs to one grid. It may grow by values; with other axes or other settings it
 differ in more than their coordinates.
 """
 
+import itertools
+import json
+import math
 import os
+import re
+import reprlib
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
+
+import yaml
 
 from groupwise.core import (
     ChildProcess,
@@ -35,24 +43,17 @@ from groupwise.core import (
     dump_config,
     is_locked,
     load_config,
+    parse_yaml,
     read_json,
     start_child,
     stop_children,
     write_json,
     write_text,
 )
-from groupwise.pipeline.grid import (
-    Axis,
-    list_coordinates,
-    name_cell,
-    parse_axes,
-    parse_coordinates,
-)
 from groupwise.pipeline.recipe import Recipe
 from groupwise.pipeline.reward_audit import check_accepted, plan_steps
 from groupwise.pipeline.run import compare_settings
-from groupwise.pipeline.runner import are_done
-from groupwise.pipeline.step_files import DONE, describe_now
+from groupwise.pipeline.runner import DONE, are_done, describe_now
 from groupwise.pipeline.steps import Step, check_plan
 
 CellState = Literal["done", "failed", "running", "waiting"]
@@ -60,40 +61,35 @@ CellState = Literal["done", "failed", "running", "waiting"]
 _RECORD = "sweep.json"
 _CELLS = "cells"
 _FORMAT = 1
+_MAX_CELLS = 10_000
+_MAX_NAME_BYTES = 120
 _MAX_SHOWN = 5
 _POLL_S = 0.05
-_BUSY_POLL_S = 1.0
-_RECORD_PATIENCE_S = 10.0
+_UNSAFE = re.compile(r"[^\w.+-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A setting that varies, ``section.name``, and the texts of its values, as cells have them."""
+
+    key: str
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepCell:
-    """One run of a sweep.
+    """One run of a sweep, as the sweep's files say it."""
 
-    Attributes:
-        name: of its folder.
-        coordinates: the text of its value on each axis.
-        folder: its run folder, which may not exist yet.
-        state: ``waiting`` if it was never run, or was interrupted.
-        error: how it failed, else empty.
-    """
-
-    name: str
-    coordinates: Mapping[str, str]
-    folder: Path
-    state: CellState
-    error: str = ""
+    name: str  # of its folder
+    coordinates: Mapping[str, str]  # the text of its value on each axis
+    folder: Path  # its run folder, which may not exist yet
+    state: CellState  # waiting: it was never run, or was interrupted
+    error: str = ""  # how it failed
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A grid of runs, as far as it is.
-
-    Attributes:
-        axes: what varies, in the order it was given.
-        cells: all of them, those not run, too; the last axis varies fastest.
-        recipe: what every cell runs.
-    """
+    """A grid of runs of one recipe, as far as it is; among cells the last axis varies fastest."""
 
     axes: tuple[Axis, ...]
     cells: tuple[SweepCell, ...]
@@ -102,50 +98,23 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A cell that can be run.
+    """A cell that can be run: its place, its resolved config, and what a run of it does.
 
-    Attributes:
-        name: of its folder.
-        coordinates: the text of its value on each axis.
-        folder: its run folder, which may not exist yet.
-        config: resolved.
-        steps: what a run of it does.
-        work: of each step, a digest of all that is known to decide its outputs beforehand; the
-            same in two cells if one can take it over from the other.
+    ``work`` has, of each step, a digest of all that is known to decide its outputs beforehand: the
+    same in two cells if one can take it over from the other.
     """
 
     name: str
     coordinates: Mapping[str, str]
     folder: Path
     config: Config
-    steps: Sequence[Step] = field(repr=False)
-    work: Mapping[str, str] = field(repr=False)
-
-    def is_done(self, recipe: Recipe[Any]) -> bool:
-        """Return whether its folder holds the whole run, digesting all of its outputs."""
-        if not RunFolder(self.folder).manifest_path.is_file():
-            return False
-        manifest = RunFolder(self.folder).read_manifest()
-        if manifest.get("config_digest") != digest_json(dump_config(self.config)):
-            return False
-        accepted = manifest.get("accepted_findings", ())
-        steps = self.steps
-        if accepted:
-            steps = plan_steps(recipe, self.config, self.folder, accepted=accepted)
-        return are_done(steps, self.folder)
+    steps: Sequence[Step]
+    work: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """A grid whose cells can all be run.
-
-    Attributes:
-        recipe: what every cell runs.
-        folder: of the sweep.
-        axes: what varies, in the order it was given.
-        cells: all of them; the last axis varies fastest.
-        accepted: findings of the reward audit that every cell goes on with.
-    """
+    """A grid whose cells can all be run, each going on with the same accepted findings."""
 
     recipe: Recipe[Any]
     folder: Path
@@ -156,34 +125,21 @@ class SweepPlan:
     @property
     def record(self) -> dict[str, Any]:
         """What ``sweep.json`` says."""
-        configs = [(cell, dump_config(cell.config)) for cell in self.cells]
-        return {
-            "format": _FORMAT,
-            "recipe": self.recipe.name,
-            "axes": [{"key": axis.key, "values": list(axis.values)} for axis in self.axes],
-            "cells": [
-                {
-                    "name": cell.name,
-                    "folder": f"{_CELLS}/{cell.name}",
-                    "config_digest": digest_json(config),
-                    "coordinates": dict(cell.coordinates),
-                    "config": config,
-                }
-                for cell, config in configs
-            ],
-        }
+        cells: list[dict[str, Any]] = []
+        for cell in self.cells:
+            config = dump_config(cell.config)
+            known = {"name": cell.name, "folder": f"{_CELLS}/{cell.name}", "config": config}
+            own = {"config_digest": digest_json(config), "coordinates": dict(cell.coordinates)}
+            cells.append(known | own)
+        axes = [{"key": axis.key, "values": list(axis.values)} for axis in self.axes]
+        return {"format": _FORMAT, "recipe": self.recipe.name, "axes": axes, "cells": cells}
 
     def find_cell(self, name: str) -> PlannedCell:
-        """Return a cell by its name, or by coordinates in any order and spelling.
-
-        Raises:
-            ConfigError: with the nearest name, if there is none.
-        """
-        typed = parse_coordinates(name)
-        for cell in self.cells:
-            if name == cell.name or typed == cell.coordinates:
-                return cell
-        raise ConfigError(describe_unknown("cell", name, [cell.name for cell in self.cells]))
+        """Return a cell by its name; a ConfigError has the nearest one, if there is none."""
+        cells = {cell.name: cell for cell in self.cells}
+        if name not in cells:
+            raise ConfigError(describe_unknown("cell", name, list(cells)))
+        return cells[name]
 
     def count_work(self) -> dict[str, int]:
         """Return how many different pieces of work each step has over all cells."""
@@ -192,23 +148,109 @@ class SweepPlan:
         return {step.name: counts[step.name] for cell in self.cells for step in cell.steps}
 
 
+def parse_axes(
+    grids: Sequence[str], *, settings: Sequence[str] = ()
+) -> tuple[tuple[Axis, ...], list[str]]:
+    """Read ``key=value,value`` texts, whose values are YAML as with ``--set``.
+
+    Returns the axes that could be read, and a clause for everything that is wrong.
+    """
+    axes: list[Axis] = []
+    problems: list[str] = []
+    taken = {text.partition("=")[0].strip(): "it is in --set, too" for text in settings}
+    for text in grids:
+        key, equals, rest = (part.strip() for part in text.partition("="))
+        if not equals or not all(part.strip() for part in key.split(".")):
+            problems.append(f"--grid {text}: expected key.path=value,value")
+            continue
+        for other, why in taken.items():
+            if key == other or key.startswith(f"{other}.") or other.startswith(f"{key}."):
+                problems.append(f"--grid {key}: {why}; leave one of them out")
+        taken[key] = "there is another axis for it"
+        try:
+            values = [_spell(value) for value in parse_yaml(f"[{rest}]")]
+        except yaml.YAMLError:
+            values = []
+        if not values:
+            got = reprlib.repr(rest)
+            problems.append(f"--grid {key}: a value is empty (write null) or no YAML; got {got}")
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        problems += [f"--grid {key}: the value {value} appears twice" for value in twice]
+        axes += [Axis(key, tuple(dict.fromkeys(values)))] if values else []
+    return tuple(axes), problems
+
+
+def _spell(value: Any) -> str:
+    """Return the one spelling of a value that ``--set`` reads as this value again.
+
+    So ``0.10`` and ``0.1`` are the same cell.
+    """
+    texts = [value] if isinstance(value, str) else []
+    as_yaml: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=2**31)
+    texts += [json.dumps(value, ensure_ascii=False, default=str)]
+    texts += [as_yaml.removesuffix("...\n").strip()]  # an infinity, which JSON has not
+    for text in texts:
+        try:
+            found = parse_yaml(text)
+        except yaml.YAMLError:
+            continue
+        if type(found) is type(value) and found == value:
+            return text
+    return texts[-1]
+
+
+def list_coordinates(axes: Sequence[Axis]) -> list[dict[str, str]]:
+    """Return all combinations of values; the last axis varies fastest."""
+    num_cells = math.prod(len(axis.values) for axis in axes)
+    if num_cells > _MAX_CELLS:
+        raise ConfigError(
+            "the grid is too large", got=f"{num_cells} cells", expected=f"at most {_MAX_CELLS}"
+        )
+    keys = [axis.key for axis in axes]
+    values = itertools.product(*(axis.values for axis in axes))
+    return [dict(zip(keys, combination, strict=True)) for combination in values]
+
+
+def name_cell(coordinates: Mapping[str, str]) -> str:
+    """Return ``key=value,key=value`` as the name of a folder.
+
+    Where characters had to be replaced or the end to be cut, a digest keeps names apart.
+    """
+    whole = ",".join(f"{key}={text}" for key, text in coordinates.items())
+    safe = {_UNSAFE.sub("_", key): _UNSAFE.sub("_", text) for key, text in coordinates.items()}
+    name = ",".join(f"{key}={text}" for key, text in safe.items())
+    if name == whole and len(name.encode()) <= _MAX_NAME_BYTES:
+        return name
+    short = name.encode()[: _MAX_NAME_BYTES - 9].decode(errors="ignore")
+    return f"{short}-{digest_json(dict(coordinates))[:8]}"
+
+
 def read_sweep(folder: Path) -> Sweep:
     """Return the sweep in a folder, as its files say it; nothing is digested.
 
-    Raises:
-        RunError: if there is no sweep.
-        DataError: if ``sweep.json`` is damaged.
+    A RunError if there is none, a DataError if ``sweep.json`` is damaged.
     """
     record = _read_record(folder)
-    return Sweep(
-        axes=tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"]),
-        cells=tuple(
-            SweepCell(cell["name"], cell["coordinates"], folder / cell["folder"], *state)
-            for cell in record["cells"]
-            for state in [_read_state(folder, cell)]
-        ),
-        recipe=record["recipe"],
-    )
+    cells = [
+        SweepCell(cell["name"], cell["coordinates"], folder / cell["folder"], *state)
+        for cell in record["cells"]
+        for state in [_read_state(folder, cell)]
+    ]
+    return Sweep(_read_axes(record), tuple(cells), record["recipe"])
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / _RECORD
+    if not path.exists():
+        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid")
+    record = read_json(path, dict)
+    if record.get("format") != _FORMAT:
+        raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
+    return record
+
+
+def _read_axes(record: Mapping[str, Any]) -> tuple[Axis, ...]:
+    return tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"])
 
 
 def _read_state(folder: Path, cell: Mapping[str, Any]) -> tuple[CellState, str]:
@@ -228,16 +270,6 @@ def _read_state(folder: Path, cell: Mapping[str, Any]) -> tuple[CellState, str]:
     return "done" if is_done else "waiting", ""
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / _RECORD
-    if not path.exists():
-        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid")
-    record = read_json(path, dict)
-    if record.get("format") != _FORMAT:
-        raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
-    return record
-
-
 def plan_sweep(
     recipe: Recipe[Any],
     config: Path,
@@ -249,16 +281,10 @@ def plan_sweep(
 ) -> SweepPlan:
     """Return the cells of a grid, ready to run; nothing is written.
 
-    Args:
-        recipe: what every cell runs.
-        config: the YAML file that all cells start from.
-        grids: ``key=value,value`` texts, one per axis.
-        out: folder of the sweep; if it holds one already, that one goes on or grows.
-        settings: ``key=value`` texts that hold for all cells.
-        accepted: findings of the reward audit to go on with.
-
-    Raises:
-        ConfigError: with every problem of the grid, of any cell, and of ``out``.
+    All start from the YAML file ``config`` and the ``key=value`` texts ``settings``; ``grids`` are
+    ``key=value,value`` texts, one per axis. If ``out`` holds a sweep already, that one goes on or
+    grows. ``accepted`` are findings of the reward audit to go on with. A ConfigError has every
+    problem of the grid, of any cell, and of ``out``.
     """
     axes, problems = parse_axes(grids, settings=settings)
     try:
@@ -285,19 +311,17 @@ def plan_sweep(
 def plan_recorded(recipe: Recipe[Any], out: Path, *, accepted: Sequence[str] = ()) -> SweepPlan:
     """Return the cells of the sweep that ``out`` holds, with the configs recorded there.
 
-    Raises:
-        ConfigError: if it is of another recipe, or a config no longer fits.
-        RunError: if there is no sweep.
+    A ConfigError if it is of another recipe, or a config no longer fits; a RunError if there is
+    none.
     """
     record = _read_record(out)
     if record["recipe"] != recipe.name:
         raise ConfigError(f"{out} holds a sweep of {record['recipe']}, not of {recipe.name}")
     check_accepted(recipe, accepted)
-    axes = tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"])
     coordinates = {cell["name"]: cell["coordinates"] for cell in record["cells"]}
     config_type = recipe.load_config_type()
     loaded = {c["name"]: load_config(config_type, c["config"]) for c in record["cells"]}
-    return _make_plan(recipe, out, axes, coordinates, loaded, accepted)
+    return _make_plan(recipe, out, _read_axes(record), coordinates, loaded, accepted)
 
 
 def _make_plan(
@@ -327,18 +351,17 @@ def _make_plan(
         told = f" ({names[0]}{more if len(names) > 1 else ''})"
         problems.append(problem if len(names) == len(loaded) else f"{problem}{told}")
     _refuse(problems)
-    planned: list[PlannedCell] = []
+    cells: list[PlannedCell] = []
     for name, config in loaded.items():
         folder = out / _CELLS / name
         steps = plan_steps(recipe, config, folder, accepted=accepted)
         check_plan(steps)
         work: dict[str, str] = {}
         for step in steps:
-            uses = {used: work[used] for used in step.uses}
-            known = {"name": step.name, "settings": step.settings, "inputs": dict(step.inputs)}
-            work[step.name] = digest_json({**known, "uses": uses})
-        planned.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
-    plan = SweepPlan(recipe, out, axes, tuple(planned), tuple(accepted))
+            uses = [work[used] for used in step.uses]
+            work[step.name] = digest_json([step.name, step.settings, {**step.inputs}, uses])
+        cells.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
+    plan = SweepPlan(recipe, out, axes, tuple(cells), tuple(accepted))
     _check_folder(out, plan.record)
     return plan
 
@@ -397,62 +420,35 @@ def run_sweep(
 ) -> Sweep:
     """Run all cells that are not done yet; one that fails is recorded and the others go on.
 
-    Args:
-        plan: what to run.
-        only: the name of the one cell to run, or its coordinates as they may be typed; others may
-            be run elsewhere at the same time.
-        slots: a cell runs in each: on the GPU of that name, or, if None, on whatever is there.
-        say: told a line when something happens to a cell: how far all are, and what it is.
-
-    Returns:
-        The sweep as it is afterwards.
-
-    Raises:
-        RunError: if another process runs this sweep, or works on the one cell.
-        ConfigError: if the folder holds another sweep, or there is no such cell.
+    ``only`` is the name of the one cell to run; others may be run elsewhere at the same time. A
+    cell runs in each of ``slots``: on the GPU of that name, or, if None, on whatever is there.
+    ``say`` is told a line when something happens to a cell: how far all are, and what it is.
+    Returns the sweep as it is afterwards. A RunError if another process runs this sweep, or works
+    on the one cell; a ConfigError if the folder holds another sweep, or there is no such cell.
     """
-    if only is None:
-        with RunFolder(plan.folder).lock():
-            _write_record(plan)
-            _run_cells(plan, plan.cells, slots, say)
-        return read_sweep(plan.folder)
-    cell = plan.find_cell(only)
-    ends_s = time.monotonic() + _RECORD_PATIENCE_S
-    while not (plan.folder / _RECORD).is_file() or _read_record(plan.folder) != plan.record:
-        try:
-            with RunFolder(plan.folder).lock():
-                _write_record(plan)
-        except RunError:  # another process may be just about to write it
-            if time.monotonic() > ends_s:
-                raise
-            time.sleep(_POLL_S)
-    with RunFolder(cell.folder).lock():
-        pass
-    _run_cells(plan, [cell], slots, say)
+    cells = plan.cells if only is None else [plan.find_cell(only)]
+    with RunFolder(plan.folder).lock() if only is None else nullcontext():
+        _check_folder(plan.folder, plan.record)
+        write_json(plan.folder / _RECORD, plan.record)
+        if only is not None:
+            with RunFolder(cells[0].folder).lock():
+                pass
+        _run_cells(plan, cells, slots, say)
     return read_sweep(plan.folder)
 
 
-def _write_record(plan: SweepPlan) -> None:
-    _check_folder(plan.folder, plan.record)
-    write_json(plan.folder / _RECORD, plan.record)
-
-
 def _run_cells(
-    plan: SweepPlan,
-    cells: Sequence[PlannedCell],
-    slots: Sequence[str | None],
-    say: Say,
+    plan: SweepPlan, cells: Sequence[PlannedCell], slots: Sequence[str | None], say: Say
 ) -> None:
     """Run cells until all are done or have failed, as many at once as there are slots."""
-    waiting, free, later_s = [*cells], [*slots], dict[str, float]()
-    running: dict[str, tuple[PlannedCell, ChildProcess, str | None]] = {}
-    counts, finished, took = Counter[str](), set[str](), list[float]()
+    waiting, free, counts = [*cells], [*slots], Counter[str]()
+    running: dict[str, tuple[ChildProcess, str | None]] = {}
+    took, busy, ended = list[float](), set[str](), set[str]()
 
     def tell(cell: PlannedCell, event: str, what: str) -> None:
         counts[event] += 1
         num_done, num_open = counts["kept"] + counts["done"], len(waiting) + len(running)
-        num_left = len(cells) - num_done - counts["failed"] - len(running)
-        numbers = {"failed": counts["failed"], "running": len(running), "left": num_left}
+        numbers = {"failed": counts["failed"], "running": len(running), "left": len(waiting)}
         parts = [f"{num_done} of {len(cells)} done"]
         parts += [f"{number} {name}" for name, number in numbers.items() if number]
         if took and num_open:
@@ -460,42 +456,39 @@ def _run_cells(
             parts.append(f"{describe_duration(left_s)} to go")
         say(f"[{', '.join(parts)}] {cell.name} {what}")
 
-    def keep(cell: PlannedCell) -> bool:
-        if not cell.is_done(plan.recipe):
-            return False
-        waiting.remove(cell)
-        finished.update(cell.work.values())
-        (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
-        tell(cell, "kept", "kept")
-        return True
-
-    def choose() -> PlannedCell | None:
-        """Return the cell that shares the least unfinished work with those that run."""
-        now = time.monotonic()
-        busy = {key for cell, _, _ in running.values() for key in cell.work.values()} - finished
-        found = [cell for cell in waiting if later_s.get(cell.name, 0.0) <= now]
-        return min(found, key=lambda cell: len(busy & {*cell.work.values()}), default=None)
-
     states = {cell.name: cell.state for cell in read_sweep(plan.folder).cells}
     for cell in cells:
-        if not keep(cell) and states[cell.name] == "done":
+        if _is_done(cell, plan.recipe):
+            waiting.remove(cell)
+            ended.add(cell.name)
+            (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
+            tell(cell, "kept", "kept")
+        elif states[cell.name] == "done":
             tell(cell, "damaged", "was done, but its files have changed: it is run again")
     # What was started before comes first: it can be continued.
     waiting.sort(key=lambda cell: not cell.folder.is_dir())
     try:
         while waiting or running:
-            while free and (cell := choose()):
-                if is_locked(cell.folder / ".lock"):
-                    if cell.name not in later_s:
-                        tell(cell, "busy", "is another process's work: looked at later")
-                    later_s[cell.name] = time.monotonic() + _BUSY_POLL_S
-                elif not keep(cell):
-                    waiting.remove(cell)
-                    slot = free.pop(0)
-                    running[cell.name] = cell, _start(plan, cell, slot), slot
-                    tell(cell, "started", "started")
+            startable: list[PlannedCell] = []
+            for cell in waiting if free else ():
+                if not is_locked(cell.folder / ".lock"):
+                    startable.append(cell)
+                elif cell.name not in busy:
+                    busy.add(cell.name)
+                    tell(cell, "busy", "is another process's work: looked at later")
+            while free and startable:
+                # The one that shares least unfinished work with those that run: it need not wait.
+                done = {key for cell in cells if cell.name in ended for key in cell.work.values()}
+                theirs = {key for c in cells if c.name in running for key in c.work.values()} - done
+                cell = min(startable, key=lambda one: len(theirs & {*one.work.values()}))
+                startable.remove(cell)
+                waiting.remove(cell)
+                slot = free.pop(0)
+                running[cell.name] = _start(plan, cell, slot), slot
+                tell(cell, "started", "started")
             time.sleep(_POLL_S)
-            for cell, child, slot in [*running.values()]:
+            for cell in [cell for cell in cells if cell.name in running]:
+                child, slot = running[cell.name]
                 if child.process.poll() is None:
                     continue
                 del running[cell.name]
@@ -506,11 +499,24 @@ def _run_cells(
                     write_text(plan.folder / "failed" / f"{cell.name}.txt", error)
                     tell(cell, "failed", "failed: " + error.replace("\n", "\n    "))
                 else:
-                    finished.update(cell.work.values())
                     took.append(child.duration_s)
+                    ended.add(cell.name)
                     tell(cell, "done", f"done in {took[-1]:.1f} s")
     finally:
-        stop_children([child for _, child, _ in running.values()])
+        stop_children([child for child, _ in running.values()])
+
+
+def _is_done(cell: PlannedCell, recipe: Recipe[Any]) -> bool:
+    """Return whether a cell's folder holds its whole run, digesting all of its outputs."""
+    if not RunFolder(cell.folder).manifest_path.is_file():
+        return False
+    manifest = RunFolder(cell.folder).read_manifest()
+    if manifest.get("config_digest") != digest_json(dump_config(cell.config)):
+        return False
+    steps, accepted = cell.steps, manifest.get("accepted_findings", ())
+    if accepted:
+        steps = plan_steps(recipe, cell.config, cell.folder, accepted=accepted)
+    return are_done(steps, cell.folder)
 
 
 def _start(plan: SweepPlan, cell: PlannedCell, slot: str | None) -> ChildProcess:

@@ -1,56 +1,73 @@
 """Rewards: from an example and a completion to a Score in [0, 1], or to "cannot be scored".
 
-One file per reward. Rewards, metrics and reports all read a completion through the answer parser
-of their run.
+Rewards, metrics and reports all read a completion through the answer parser of their run.
 """
 
-from groupwise.rewards.answer_settings import AnswerSettings
+from typing import Annotated
+
+from pydantic import Field
+
 from groupwise.rewards.audit import (
     ASKED_ONCE,
-    REWARD_FINDINGS,
     JudgeSeat,
     RewardAudit,
     RewardCase,
     audit_rewards,
+    list_reward_findings,
     render_reward_audit,
 )
-from groupwise.rewards.box_text import Box
-from groupwise.rewards.boxes import BoxIou, BoxParser
+from groupwise.rewards.boxes import Box, BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
-from groupwise.rewards.code_tests import CodeParser, CodeTests
+from groupwise.rewards.code import CodeParser, CodeTests
 from groupwise.rewards.facts import FactCounts
-from groupwise.rewards.fluency import Fluency, average_log_probs, find_threshold
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
 from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
 from groupwise.rewards.label_match import AnswerFormat, HumanOverride, LabelMatch
 from groupwise.rewards.labels import LabelParser, read_leniently
-from groupwise.rewards.lowest import Lowest
-from groupwise.rewards.math_equality import MathEquality, MathParser, NumberParser
-from groupwise.rewards.parser import AnswerParser, NearMisses, OpenParser, Parsed, Parser
+from groupwise.rewards.math import MathEquality, MathParser, NumberParser
+from groupwise.rewards.parser import AnswerParser, OpenParser
 from groupwise.rewards.reward import (
+    AnswerReward,
     BatchReward,
-    PartialReward,
-    ReferenceCheck,
+    NearMisses,
+    Parsed,
+    Parser,
     Reward,
     RewardKind,
 )
-from groupwise.rewards.reward_set import RewardSet, WeightedReward
-from groupwise.rewards.soft_overlong import SoftOverlong
-from groupwise.rewards.text import ExactMatch, TextParser, TokenF1, normalize_text, split_tokens
-from groupwise.rewards.vqa_accuracy import (
+from groupwise.rewards.reward_set import Lowest, RewardSet, describe_weights
+from groupwise.rewards.shaping import Fluency, SoftOverlong, average_log_probs, find_threshold
+from groupwise.rewards.text import (
+    ExactMatch,
+    TextParser,
+    TokenF1,
     VqaAccuracy,
     VqaParser,
     compute_leave_one_out_accuracy,
+    normalize_text,
     normalize_vqa_answer,
+    split_tokens,
 )
-from groupwise.rewards.weights import describe_weights
+
+AnswerSettings = Annotated[
+    LabelParser
+    | ChoiceParser
+    | NumberParser
+    | MathParser
+    | TextParser
+    | JsonParser
+    | CodeParser
+    | BoxParser,
+    Field(discriminator="kind"),
+]
+"""A parser that a config can choose: ``{kind: labels, labels: [合格, 不合格]}`` and the like."""
 
 __all__ = [
     "ASKED_ONCE",
-    "REWARD_FINDINGS",
     "AnswerFormat",
     "AnswerParser",
+    "AnswerReward",
     "AnswerSettings",
     "BatchReward",
     "Box",
@@ -77,8 +94,6 @@ __all__ = [
     "OpenParser",
     "Parsed",
     "Parser",
-    "PartialReward",
-    "ReferenceCheck",
     "Reward",
     "RewardAudit",
     "RewardCase",
@@ -89,13 +104,13 @@ __all__ = [
     "TokenF1",
     "VqaAccuracy",
     "VqaParser",
-    "WeightedReward",
     "audit_rewards",
     "average_log_probs",
     "compute_leave_one_out_accuracy",
     "describe_weights",
     "digest_functions",
     "find_threshold",
+    "list_reward_findings",
     "normalize_text",
     "normalize_vqa_answer",
     "read_leniently",

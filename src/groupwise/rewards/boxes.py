@@ -1,25 +1,160 @@
-"""Boxes as answers: their parser, and the reward of lying where the reference boxes are.
+r"""Boxes as answers: their parser, and the reward of lying where the reference boxes are.
 
-Range: [0, 1]. Boxes are written in one of the forms of ``box_text``, in pixels of the picture as
-the model saw it.
+Range: [0, 1]. Boxes are in pixels of the picture as the model saw it, x to the right and y down,
+the upper left corner first, as models write them:
 
-Source: mean IoU over the best one-to-one assignment (Kuhn 1955, the Hungarian method), with every
-box that is left over on either side counting as 0, as in the grounding rewards of visual GRPO.
+- ``[x1,y1,x2,y2 label]``, also ``[x1,y1,x2,y2]``, in a list or not;
+- ``{"bbox_2d": [x1,y1,x2,y2], "label": "…"}``, one or a list of them, fenced or not: Qwen2.5-VL and
+  later; the label may be left out;
+- ``(x1,y1),(x2,y2)``: Qwen-VL and Qwen2-VL.
+
+Source: https://github.com/QwenLM/Qwen3-VL (cookbooks/2d_grounding.ipynb) for the second form and
+Bai et al. 2023 (arXiv:2308.12966) for the third; mean IoU over the best one-to-one assignment
+(Kuhn 1955, the Hungarian method), with every box that is left over on either side counting as 0, as
+in the grounding rewards of visual GRPO.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, Self, cast
 
 from pydantic import model_validator
 
-from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.box_text import MAX_BOXES, Box, describe_forms, has_words, parse_boxes
-from groupwise.rewards.fields import read_list, read_numbers
-from groupwise.rewards.parser import OpenParser, Parsed
-from groupwise.rewards.reward import Reward, RewardKind
+from groupwise.core import Example, RewardError, Score
+from groupwise.rewards.parser import OpenParser
+from groupwise.rewards.reward import (
+    AnswerReward,
+    Parsed,
+    Reward,
+    RewardKind,
+    read_list,
+    read_mapping,
+)
 from groupwise.rewards.text import normalize_text
+
+_MAX_BOXES = 100
+_LARGEST = 1_000_000
+_NUMBER = r"(\d{1,6}(?:\.\d{1,6})?)"
+_SIDES = r"\s*,\s*".join([_NUMBER] * 4)
+_LABEL = r'(?:\s+|\s*,\s+|\s*,(?="))([^\s,].*)'
+_WITH_LABEL = re.compile(_SIDES + _LABEL, re.DOTALL)
+_ANY = re.compile(f"{_SIDES}(?:{_LABEL})?", re.DOTALL)
+_CORNERS = re.compile(
+    rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*,\s*\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)"
+)
+_POINT = r"\(\s*[-+]?\.?\d[\d.]*\s*,[-+.\d\s,]*\)"
+_ATTEMPT = re.compile(
+    r"""(?P<object>\{(?=(?:[^{}"]|"[^"\n]*")*?["']?bbox_2d))"""
+    rf"|(?P<corners>{_POINT}(?:\s*,\s*{_POINT})+)"
+    r"|(?P<bracket>\[(?=\s*[-+]?\.?\d)([^\[\]]*)(\]?))"
+)
+_TORN_OBJECT = re.compile(r"\{[^{}]*bbox_2d[^{}]*\}?")
+_FENCE = re.compile(r"^\s*```(?:json)?[ \t]*\n|\n[ \t]*```\s*$")
+_BETWEEN = re.compile(r"[\s,;，；、\[\]]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle with x1 < x2 and y1 < y2, in pixels, and what is in it."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a box without an area."""
+        if not (self.x1 < self.x2 and self.y1 < self.y2):
+            raise RewardError(
+                "a box has no area",
+                got=[self.x1, self.y1, self.x2, self.y2],
+                expected="x1 < x2 and y1 < y2",
+            )
+
+    def scale(self, x: float, y: float) -> "Box":
+        """Return the box with its sides scaled."""
+        return Box(self.x1 * x, self.y1 * y, self.x2 * x, self.y2 * y, self.label)
+
+
+def parse_boxes(text: str, *, needs_label: bool = True) -> tuple[list[Box], int]:
+    """Return the boxes in a text and the number of malformed ones.
+
+    A bracket that begins with a number is meant as a box, and so are an object with ``bbox_2d``
+    and points in a row; other brackets are text. Boxes in more than one form are all malformed:
+    whether one is another one again cannot be told. Nothing is read beyond the first box too many.
+
+    Args:
+        text: of a completion.
+        needs_label: whether ``[x1,y1,x2,y2]`` without a label is malformed.
+    """
+    attempts = list(islice(_list_attempts(text, needs_label=needs_label), _MAX_BOXES + 1))
+    boxes = [box for _, box, _ in attempts if box is not None]
+    if len({form for form, box, _ in attempts if box is not None}) > 1:
+        boxes = []
+    return boxes, len(attempts) - len(boxes)
+
+
+def _list_attempts(
+    text: str, *, needs_label: bool
+) -> Iterator[tuple[str, Box | None, tuple[int, int]]]:
+    """Yield form, box and place of everything that is meant as one; no box if it is malformed."""
+    position = 0
+    while match := _ATTEMPT.search(text, position):
+        position = match.end()
+        if match["object"]:
+            is_attempt, box, position = _read_object(text, match.start())
+            if is_attempt:
+                yield "object", box, (match.start(), position)
+            continue
+        if match["corners"]:
+            form, sides = "corners", _CORNERS.fullmatch(match["corners"])
+        else:
+            pattern = _WITH_LABEL if needs_label else _ANY
+            form, sides = "bracket", pattern.fullmatch(match[4].strip()) if match[5] else None
+        values = sides.groups() if sides else ()
+        label = next((group for group in values[4:] if group), "")
+        yield form, _make_box([float(value) for value in values[:4]], label), match.span()
+
+
+def _make_box(sides: Sequence[float], label: str) -> Box | None:
+    if len(sides) != 4:
+        return None
+    x1, y1, x2, y2 = sides
+    is_valid = 0 <= x1 < x2 < _LARGEST and 0 <= y1 < y2 < _LARGEST
+    return Box(x1, y1, x2, y2, label) if is_valid else None
+
+
+def _read_object(text: str, start: int) -> tuple[bool, Box | None, int]:
+    """Return whether the object at ``start`` is meant as a box, the box, and where to read on."""
+
+    def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a key appears twice")
+        return dict(pairs)
+
+    try:
+        value, end = json.JSONDecoder(object_pairs_hook=refuse_repeated).raw_decode(text, start)
+    except (ValueError, RecursionError):
+        torn = _TORN_OBJECT.match(text, start)
+        return torn is not None, None, torn.end() if torn else start + 1
+    fields = read_mapping(value) or {}
+    if "bbox_2d" not in fields:
+        return False, None, start + 1
+    given = read_list(fields["bbox_2d"]) or ()
+    label = fields.get("label", "")
+    sides = [float(x) for x in given if isinstance(x, int | float) and not isinstance(x, bool)]
+    is_whole = len(sides) == len(given) and isinstance(label, str)
+    return True, _make_box(sides, str(label)) if is_whole else None, end
+
+
+def _describe_forms(*, needs_label: bool) -> str:
+    if needs_label:
+        return '[x1,y1,x2,y2 label] or {"bbox_2d": [x1,y1,x2,y2], "label": "label"}'
+    return '[x1,y1,x2,y2], {"bbox_2d": [x1,y1,x2,y2]} or (x1,y1),(x2,y2)'
 
 
 class BoxParser(OpenParser):
@@ -65,10 +200,8 @@ class BoxParser(OpenParser):
             RewardError: if they cannot be used.
         """
         given: object = example.fields.get(self.boxes)
-        if given is None:
-            return None
-        boxes = read_boxes(given)
-        if boxes is None:
+        boxes = None if given is None else _read_rows(given)
+        if given is not None and boxes is None:
             raise RewardError(
                 f"example {example.id} has reference boxes that cannot be used",
                 got=repr(given),
@@ -79,20 +212,26 @@ class BoxParser(OpenParser):
     def write_near_misses(self, target: str) -> list[str]:
         """Return the boxes moved, grown, twice, and without one of them."""
         boxes = parse_boxes(self._normalize(target), needs_label=False)[0]
-        changed = [[_move(box) for box in boxes], [_grow(box) for box in boxes], boxes * 2]
-        changed += [boxes[:place] + boxes[place + 1 :] for place in range(len(boxes))]
-        return [self._frame(_write_boxes(near)) for near in changed]
+        moved = [replace(box, x1=box.x2, x2=box.x2 + box.x2 - box.x1) for box in boxes]
+        grown = [Box(0.0, 0.0, 2 * box.x2, 2 * box.y2, box.label) for box in boxes]
+        without = [boxes[:place] + boxes[place + 1 :] for place in range(len(boxes))]
+        return [self._frame(_write_boxes(near)) for near in (moved, grown, boxes * 2, *without)]
 
     def _read(self, text: str, example: Example | None) -> Parsed:
         references = (self.read_references(example) if example else None) or []
         needs_label = any(box.label for box in references)
-        if not self.words and has_words(text):
-            return Parsed(None, "there are words beside the boxes")
+        if not self.words:
+            inside, end, others = _FENCE.sub("", text), 0, ""
+            for _, _, span in _list_attempts(inside, needs_label=False):
+                others += inside[end : span[0]]
+                end = span[1]
+            if not _BETWEEN.fullmatch(others + inside[end:]):
+                return Parsed(None, "there are words beside the boxes")
         boxes, num_malformed = parse_boxes(text, needs_label=needs_label)
-        if len(boxes) + num_malformed > MAX_BOXES:
-            return Parsed(None, f"more than {MAX_BOXES} boxes")
+        if len(boxes) + num_malformed > _MAX_BOXES:
+            return Parsed(None, f"more than {_MAX_BOXES} boxes")
         if num_malformed and not boxes:
-            forms = describe_forms(needs_label=needs_label)
+            forms = _describe_forms(needs_label=needs_label)
             problem = f"{num_malformed} malformed box(es) and no other; they are read as {forms}"
             return Parsed(None, problem)
         return Parsed(_write_boxes(boxes), value=(*boxes, *[None] * num_malformed))
@@ -100,35 +239,32 @@ class BoxParser(OpenParser):
     def _normalize(self, target: str) -> str:
         """Return boxes in one form; a list of ``[x1, y1, x2, y2, label]`` as JSON is read, too."""
         try:
-            boxes = read_boxes(json.loads(target))
+            boxes = _read_rows(json.loads(target))
         except (ValueError, RecursionError):
             boxes = None
         return _write_boxes(parse_boxes(target, needs_label=False)[0] if boxes is None else boxes)
 
 
-def read_boxes(rows: object) -> list[Box] | None:
+def _read_rows(rows: object) -> list[Box] | None:
     """Return boxes given as rows of sides and, if wanted, a label; None if they are not that."""
-    found = [_read_box(row) for row in read_list(rows) or ()]
-    boxes = [box for box in found if box is not None]
-    return boxes if read_list(rows) is not None and len(boxes) == len(found) else None
+    boxes: list[Box] = []
+    for row in read_list(rows) or ():
+        values = read_list(row) or ()
+        sides = _read_numbers(values[:4])
+        if len(values) not in (4, 5) or sides is None:
+            return None
+        x1, y1, x2, y2 = sides
+        boxes.append(Box(x1, y1, x2, y2, str(values[4]) if len(values) == 5 else ""))
+    return None if read_list(rows) is None else boxes
 
 
-def _read_box(row: object) -> Box | None:
-    values = read_list(row) or ()
-    sides = read_numbers(values[:4])
-    if sides is None or len(values) not in (4, 5):
+def _read_numbers(value: object) -> list[float] | None:
+    """Return a list of numbers as floats; None for anything else."""
+    items = read_list(value)
+    if items is None:
         return None
-    x1, y1, x2, y2 = sides
-    return Box(x1, y1, x2, y2, str(values[4]) if len(values) == 5 else "")
-
-
-def _move(box: Box) -> Box:
-    width = box.x2 - box.x1
-    return replace(box, x1=box.x1 + width, x2=box.x2 + width)
-
-
-def _grow(box: Box) -> Box:
-    return replace(box, x1=0.0, y1=0.0, x2=2 * box.x2, y2=2 * box.y2)
+    numbers = [float(item) for item in items if isinstance(item, int | float)]
+    return numbers if len(numbers) == len(items) else None
 
 
 def _write_boxes(boxes: Sequence[Box]) -> str:
@@ -139,61 +275,44 @@ def _write_boxes(boxes: Sequence[Box]) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 
-class BoxIou:
+class BoxIou(AnswerReward):
     """Mean IoU of the predicted and the reference boxes, over the larger number of the two.
 
     Malformed and reversed boxes count as predictions with IoU 0; a text with nothing but those is
     invalid. ``[x1,y1,x2,y2]`` is malformed where a reference has a label. No box where there is a
     reference earns 0, and where there is none there is nothing to score. A box beyond the reference
-    is a wrong one.
+    is a wrong one. The fields ``picture_size`` and ``seen_size`` have ``[width, height]`` of the
+    original picture and of the picture as the model saw it; without them the two are the same.
+    References and sizes that cannot be used raise a RewardError.
 
     Args:
         parser: finds the boxes; None: a BoxParser that lets words stand beside them.
-        picture_size, seen_size: fields with ``[width, height]`` of the original picture and of the
-            picture as the model saw it; without them the two are the same.
     """
 
     name = "box_iou"
     kind: RewardKind = "truth"
 
-    def __init__(
-        self,
-        parser: BoxParser | None = None,
-        *,
-        picture_size: str = "picture_size",
-        seen_size: str = "seen_size",
-    ) -> None:
-        self.parser = parser or BoxParser(words=True)
-        self.picture_size = picture_size
-        self.seen_size = seen_size
+    def __init__(self, parser: BoxParser | None = None) -> None:
+        self._boxes = self.parser = parser or BoxParser(words=True)
+        self._absent = f"no field {self._boxes.boxes}"
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has reference boxes, or says that there are none."""
-        return example.fields.get(self.parser.boxes) is not None
+        return example.fields.get(self._boxes.boxes) is not None
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
-
-        Raises:
-            RewardError: if the reference boxes or the sizes cannot be used.
-        """
-        references = self.parser.read_references(example)
-        if references is None:
-            return Score(None, f"no field {self.parser.boxes}")
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        references = self._boxes.read_references(example)
         boxes = [box for box in answer.value if box is not None]
         if not references:
             return Score(0.0, "a box where there is none") if boxes else Score(None, "no boxes")
         if not boxes:
-            forms = describe_forms(needs_label=any(box.label for box in references))
+            forms = _describe_forms(needs_label=any(box.label for box in references))
             return Score(0.0, f"no box; they are read as {forms}")
         num_predicted = len(answer.value)
         num_malformed = num_predicted - len(boxes)
         x, y = self._find_scale(example)
         scaled = [box.scale(x, y) for box in boxes]
-        overlaps = match_boxes(scaled, references, match_labels=self.parser.match_labels)
+        overlaps = match_boxes(scaled, references, match_labels=self._boxes.match_labels)
         mean = sum(overlaps) / max(num_predicted, len(references))
         malformed = f", {num_malformed} of them malformed" if num_malformed else ""
         return Score(
@@ -203,10 +322,18 @@ class BoxIou:
 
     def _find_scale(self, example: Example) -> tuple[float, float]:
         """Return what takes pixels of the seen picture to pixels of the original, by axis."""
-        sizes = [example.fields.get(name) for name in (self.picture_size, self.seen_size)]
-        if None in sizes:
+        given = [example.fields.get(name) for name in ("picture_size", "seen_size")]
+        if None in given:
             return 1.0, 1.0
-        (width, height), (seen_width, seen_height) = (_read_size(size, example) for size in sizes)
+        sizes = [_read_numbers(size) or [] for size in given]
+        for size, numbers in zip(given, sizes, strict=True):
+            if len(numbers) != 2 or min(numbers) <= 0:
+                raise RewardError(
+                    f"example {example.id} has a picture size that cannot be used",
+                    got=repr(size),
+                    expected="[width, height] in pixels",
+                )
+        (width, height), (seen_width, seen_height) = sizes
         return width / seen_width, height / seen_height
 
 
@@ -237,14 +364,3 @@ def match_boxes(
     overlaps = np.array([[overlap(a, b) for b in references] for a in predicted])
     rows, columns = assign(overlaps, maximize=True)
     return [float(value) for value in overlaps[rows, columns]]
-
-
-def _read_size(size: object, example: Example) -> tuple[float, float]:
-    values = read_numbers(size) or []
-    if len(values) != 2 or min(values) <= 0:
-        raise RewardError(
-            f"example {example.id} has a picture size that cannot be used",
-            got=repr(size),
-            expected="[width, height] in pixels",
-        )
-    return values[0], values[1]

@@ -17,9 +17,9 @@ from typing import Literal
 from pydantic import Field
 
 from groupwise.core import Example, RewardError
-from groupwise.rewards.fields import read_list
-from groupwise.rewards.parser import AnswerParser, Parsed
-from groupwise.rewards.reward import Reward
+from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.parser import AnswerParser
+from groupwise.rewards.reward import Parsed, Reward, read_list
 from groupwise.rewards.text import normalize_text
 
 _LEAD = re.compile(
@@ -57,58 +57,42 @@ class ChoiceParser(AnswerParser):
 
     def make_reward(self) -> Reward:
         """Return the reward of the right letters."""
-        from groupwise.rewards.label_match import LabelMatch
-
         return LabelMatch(self)
 
     def _read(self, text: str, example: Example | None) -> Parsed:
-        lead, rest = _split_lead(text)
-        letters, problem = _read_letters(rest, self._list_options(example))
+        # Letter by letter: each letter of a lead has one in the given text.
+        plain = "".join(unicodedata.normalize("NFKC", letter) for letter in text)
+        lead = _LEAD.match(plain)
+        start = lead.end() if lead else 0
+        options: Sequence[str | None] = [None] * self.num_options  # their texts are not known
+        given: object = example.fields.get(self.options) if example else None
+        if example is not None and given is not None:
+            items = read_list(given) or ()
+            options = [text for text in items if isinstance(text, str)]
+            if not 2 <= len(options) == len(items) <= len(ascii_uppercase):
+                raise RewardError(
+                    f"example {example.id} has options that are not 2 to 26 texts", got=repr(given)
+                )
+        letters, problem = _read_letters(plain[start:].strip(), options)
         if not problem and len(letters) > 1 and not self.several:
             problem = f"several options: {', '.join(letters)}"
-        return Parsed(None, problem) if problem else Parsed(", ".join(letters), prefix=lead)
+        return Parsed(None, problem) if problem else Parsed(", ".join(letters), prefix=text[:start])
 
     def _normalize(self, target: str) -> str:
         """Return letters in order; a list of them as JSON (``["C", "A"]``) is read, too."""
         return ", ".join(sorted(set(_BREAK.split(target.upper())) - {""}))
 
-    def _list_options(self, example: Example | None) -> Sequence[str | None]:
-        """Return the options' texts; None for each where they are not known."""
-        given: object = example.fields.get(self.options) if example else None
-        if given is None:
-            return [None] * self.num_options
-        texts = [text for text in read_list(given) or () if isinstance(text, str)]
-        if not 2 <= len(texts) <= len(ascii_uppercase) or len(texts) != len(read_list(given) or ()):
-            name = example.id if example else ""
-            raise RewardError(
-                f"example {name} has options that are not 2 to 26 texts", got=repr(given)
-            )
-        return texts
-
-
-def _split_lead(text: str) -> tuple[str, str]:
-    """Return what introduces an answer, as written, and the stripped rest in NFKC form."""
-    # Letter by letter: each letter of a lead has one in the given text.
-    plain = "".join(unicodedata.normalize("NFKC", letter) for letter in text)
-    lead = _LEAD.match(plain)
-    end = lead.end() if lead else 0
-    return text[:end], plain[end:].strip()
-
 
 def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:
     """Return the letters that an answer names, in order, or none and the reason."""
-    if not _CHOICES.fullmatch(text):
-        return _read_letter_with_text(text, options)
-    found = re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))
-    letters = sorted(set(found))
-    repeated = [letter for letter in letters if found.count(letter) > 1]
-    if repeated:
-        return [], f"{', '.join(repeated)} stands there more than once"
-    strange = [letter for letter in letters if letter not in ascii_uppercase[: len(options)]]
-    return (letters, "") if not strange else ([], f"{', '.join(strange)} is no option")
-
-
-def _read_letter_with_text(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:
+    if _CHOICES.fullmatch(text):
+        named = re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))
+        letters = sorted(set(named))
+        repeated = [letter for letter in letters if named.count(letter) > 1]
+        if repeated:
+            return [], f"{', '.join(repeated)} stands there more than once"
+        strange = [letter for letter in letters if letter not in ascii_uppercase[: len(options)]]
+        return (letters, "") if not strange else ([], f"{', '.join(strange)} is no option")
     match = _WITH_TEXT.fullmatch(text)
     if not match:
         return [], "no letter of an option alone"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from groupwise.core import (
     ROW_FIELD,
@@ -30,9 +30,16 @@ from groupwise.core import (
 )
 from groupwise.rewards.adapters import ScoreRange, TrlReward
 from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
-from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.reward import (
+    AnswerReward,
+    BatchReward,
+    Parsed,
+    Parser,
+    RewardKind,
+    parse_all,
+)
 
-_SHAPES = "f(example, completion) or f(completions, **columns)"
+_SHAPES = "f(example, answer), f(example, completion) or f(completions, **columns)"
 
 
 def split_function(name: str) -> tuple[Path, str]:
@@ -71,16 +78,19 @@ class _Loaded:
     elsewhere: frozenset[str]
 
 
-class FunctionReward:
+class FunctionReward(BatchReward, AnswerReward):
     """A function of a user's file as a reward.
 
     Args:
-        name: ``file.py:function``; the function takes an example and a completion and returns a
-            number in [0, 1], a Score or None, or has TRL's shape: lists of all completions and
-            columns, and returns a list of numbers or None.
+        name: ``file.py:function``. The function takes an example and an ``answer`` (what the
+            parser reads; it is not asked about a completion that is no answer, which earns 0) or an
+            example and a completion, and returns a number in [0, 1], a Score or None; or it has
+            TRL's shape: it takes lists of all completions and columns, and returns a list of
+            numbers or None.
         kind: what its value rests on.
         messages: whether a function of TRL's shape takes messages instead of texts.
         values: lowest and highest value that it returns, mapped to [0, 1].
+        parser: reads answers; needed by a function that takes an ``answer``.
 
     Attributes:
         unseen: what its values were found to depend on that its digest does not know, a clause
@@ -91,7 +101,13 @@ class FunctionReward:
     """
 
     def __init__(
-        self, name: str, *, kind: RewardKind, messages: bool, values: tuple[float, float]
+        self,
+        name: str,
+        *,
+        kind: RewardKind,
+        messages: bool,
+        values: tuple[float, float],
+        parser: Parser | None = None,
     ) -> None:
         file, self.name = split_function(name)
         self._folder = file.parent.resolve()
@@ -99,8 +115,29 @@ class FunctionReward:
         self._range = ScoreRange(*values)
         self._loaded = _load(file.resolve())
         self.unseen = set(self._loaded.elsewhere)
-        self._function = _find_function(self._loaded.module, file, self.name)
-        taken = _list_parameters(self._function, name)
+        public = {n: v for n, v in vars(self._loaded.module).items() if not n.startswith("_")}
+        known = {n: value for n, value in public.items() if callable(value)}
+        if self.name not in known:
+            raise RewardError(describe_unknown(f"function of {file}", self.name, list(known)))
+        self._function: Callable[..., Any] = known[self.name]
+        try:
+            parameters = list(inspect.signature(self._function).parameters.values())
+        except (TypeError, ValueError):
+            parameters = []
+        taken = [p.name for p in parameters]
+        by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = [p for p in parameters if p.default is p.empty and p.kind in by_place]
+        if "completions" not in taken and len(needed) != 2:
+            raise RewardError(
+                f"the reward {name} takes other arguments", got=", ".join(taken), expected=_SHAPES
+            )
+        self.takes_answers = "completions" not in taken and needed[1].name == "answer"
+        if self.takes_answers and parser is None:
+            raise RewardError(
+                f"the reward {name} takes an answer, and nothing says how answers are read",
+                fix="give it a parser, or let it take an example and a completion",
+            )
+        self.parser = cast("Parser", parser)
         self._trl = None
         if "completions" in taken:
             self._trl = TrlReward(
@@ -111,36 +148,51 @@ class FunctionReward:
                 values=self._range,
             )
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion."""
-        return self.score_batch([example], [completion])[0]
-
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
-    ) -> list[Score]:
+    ) -> Sequence[Score]:
         """Return one score per pair.
 
         Raises:
             RewardError: if the function raises, naming the row, the file and the line.
         """
-        with record_reads() as reads:
+        if self.takes_answers:
+            return self.score_answers(examples, parse_all(self, examples, completions, []))
+        with self._record():
             if self._trl is None:
-                scores = [self._score(*pair) for pair in zip(examples, completions, strict=True)]
-            else:
-                try:
-                    scores = self._trl.score_batch(examples, completions)
-                except Exception as error:
-                    raise self._blame(error, self._find_row(examples, completions)) from error
-        late = reads.files - self._loaded.files
-        self.unseen |= reads.elsewhere | {f"the file {path.name}" for path in late}
-        return scores
+                return list(map(self._ask, examples, completions))
+            try:
+                return self._trl.score_batch(examples, completions)
+            except Exception as error:
+                raise self._blame(error, self._find_row(examples, completions)) from error
 
-    def _score(self, example: Example, completion: Completion) -> Score:
+    def score_answers(
+        self, examples: Sequence[Example], answers: Sequence[Parsed]
+    ) -> Sequence[Score]:
+        """Return one score per pair of an example and what its completion says.
+
+        Raises:
+            RewardError: if the function raises, naming the row, the file and the line.
+        """
+        with self._record():
+            return super().score_answers(examples, answers)
+
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        return self._ask(example, answer)
+
+    def _ask(self, example: Example, said: Completion | Parsed) -> Score:
         try:
-            found = self._function(example, completion)
+            found = self._function(example, said)
             return found if isinstance(found, Score) else self._range.read(self.name, found)
         except Exception as error:
             raise self._blame(error, _name_row(example)) from error
+
+    @contextmanager
+    def _record(self) -> Generator[None]:
+        with record_reads() as reads:
+            yield
+        late = reads.files - self._loaded.files
+        self.unseen |= reads.elsewhere | {f"the file {path.name}" for path in late}
 
     def _find_row(self, examples: Sequence[Example], completions: Sequence[Completion]) -> str:
         """Return the first row on which the function fails alone, or how many failed together."""
@@ -176,42 +228,35 @@ def _is_in(file: str, folder: Path) -> bool:
     return bool(file) and Path(file).resolve().is_relative_to(folder)
 
 
-def _list_parameters(function: Callable[..., Any], name: str) -> list[str]:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        parameters = ()
-    taken = [p.name for p in parameters]
-    needed = [
-        p
-        for p in parameters
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if "completions" not in taken and len(needed) != 2:
-        raise RewardError(
-            f"the reward {name} takes other arguments", got=", ".join(taken), expected=_SHAPES
-        )
-    return taken
-
-
-def _find_function(module: ModuleType, file: Path, function: str) -> Callable[..., Any]:
-    known = {n: v for n, v in vars(module).items() if callable(v) and not n.startswith("_")}
-    if function not in known:
-        raise RewardError(describe_unknown(f"function of {file}", function, list(known)))
-    return known[function]
-
-
 _LOADED: dict[Path, _Loaded] = {}
 
 
 def _load(file: Path) -> _Loaded:
     """Import a file, unless nothing that it read then has changed."""
-    beside = frozenset(_list_modules(file))
+    beside: dict[Path, None] = {}  # itself and the modules beside it that it imports, by any way
+    waiting = [file]
+    while waiting:
+        path = waiting.pop()
+        if path not in beside:
+            beside[path] = None
+            for name in _list_imports(_parse(path)):
+                module, package = file.with_name(f"{name}.py"), file.with_name(name)
+                is_package = (package / "__init__.py").is_file() or not module.is_file()
+                waiting += sorted(package.rglob("*.py")) if is_package else [module]
     known = _LOADED.get(file)
-    if known is None or not beside <= known.files or known.digest != _digest(file, known.files):
+    if (
+        known is None
+        or not beside.keys() <= known.files
+        or known.digest != _digest(file, known.files)
+    ):
         with record_reads() as reads:
             module = _import(file, digest_json([str(file), *sorted(map(str, beside))]))
-        files = beside | reads.files | _list_known(beside | reads.files)
+        files = frozenset(beside) | reads.files
+        trees = {path: _parse(path) for path in files if path.suffix == ".py"}
+        # The user's own modules that were imported long before.
+        loaded = [sys.modules.get(name) for tree in trees.values() for name in _list_imports(tree)]
+        sources = {Path(getattr(module, "__file__", None) or "") for module in loaded}
+        files |= {source for source in sources if source.name and is_own(source)}
         unnamed = {
             f"a variable of the environment whose name {path.name} line {line} computes"
             for path in files
@@ -220,14 +265,6 @@ def _load(file: Path) -> _Loaded:
         elsewhere = frozenset(reads.elsewhere | unnamed)
         known = _LOADED[file] = _Loaded(module, files, _digest(file, files), elsewhere)
     return known
-
-
-def _list_known(files: Iterable[Path]) -> set[Path]:
-    """Return the user's own modules that files import and that were imported long before."""
-    trees = [_parse(path) for path in files if path.suffix == ".py"]
-    known = [sys.modules.get(name) for tree in trees for name in _list_imports(tree)]
-    sources = [getattr(module, "__file__", None) for module in known]
-    return {Path(source) for source in sources if source and is_own(Path(source))}
 
 
 def _digest(file: Path, files: Iterable[Path]) -> str:
@@ -243,49 +280,31 @@ def _digest(file: Path, files: Iterable[Path]) -> str:
 
 
 def _import(file: Path, name: str) -> ModuleType:
-    """Import a file under a name of its own, and anew the user's modules that it imports."""
+    """Import a file under a name of its own, and anew the modules that it imports beside it.
+
+    These are forgotten again: another task may have modules of such names.
+    """
     spec = importlib.util.spec_from_file_location(f"_rewards_{name}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    try:
-        with _importing_from(file.parent):
-            spec.loader.exec_module(module)
-    except Exception as error:
-        place = _find_place(error, file.parent)
-        raise RewardError(f"cannot import {file}{place} ({_describe(error)})") from error
-    return module
-
-
-@contextmanager
-def _importing_from(folder: Path) -> Generator[None]:
-    """Let modules be imported from a folder, and forget them: another task may have such names."""
+    folder = file.parent
     known, writes_nothing = set(sys.modules), sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True
     try:
-        yield
+        spec.loader.exec_module(module)
+    except Exception as error:
+        place = _find_place(error, folder)
+        raise RewardError(f"cannot import {file}{place} ({_describe(error)})") from error
     finally:
         sys.path.remove(str(folder))
         sys.dont_write_bytecode = writes_nothing
-        for name in set(sys.modules) - known:
-            source = getattr(sys.modules[name], "__file__", None)
+        for other in set(sys.modules) - known:
+            source = getattr(sys.modules[other], "__file__", None)
             if source and (_is_in(source, folder) or is_own(Path(source))):
-                del sys.modules[name]
-
-
-def _list_modules(file: Path) -> list[Path]:
-    """Return a file and the modules beside it that it imports, directly or not."""
-    found = dict[Path, None]()
-    waiting = [file]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found[path] = None
-            waiting += [
-                beside for name in _list_imports(_parse(path)) for beside in _find(file, name)
-            ]
-    return list(found)
+                del sys.modules[other]
+    return module
 
 
 def _list_imports(tree: ast.AST) -> Iterator[str]:
@@ -294,14 +313,6 @@ def _list_imports(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.partition(".")[0]
-
-
-def _find(file: Path, name: str) -> list[Path]:
-    """Return the files of the module or package of that name beside a file."""
-    module, package = file.with_name(f"{name}.py"), file.with_name(name)
-    if (package / "__init__.py").is_file() or not module.is_file():
-        return sorted(package.rglob("*.py"))
-    return [module]
 
 
 def _parse(path: Path) -> ast.Module:

@@ -10,8 +10,9 @@ from typing import Any, Literal, cast
 from pydantic import Field, field_validator
 
 from groupwise.core import Example
-from groupwise.rewards.parser import OpenParser, Parsed
-from groupwise.rewards.reward import Reward
+from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.parser import OpenParser
+from groupwise.rewards.reward import Parsed, Reward
 
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 
@@ -36,8 +37,6 @@ class JsonParser(OpenParser):
 
     def make_reward(self) -> Reward:
         """Return the reward of the same value."""
-        from groupwise.rewards.label_match import LabelMatch
-
         return LabelMatch(self)
 
     def write_near_misses(self, target: str) -> list[str]:
@@ -84,11 +83,25 @@ def _compile(schema: str) -> Any:
 
 
 def _load(text: str) -> Any:
+    def read_float(text: str) -> float | int:
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{text} is too large")
+        return int(number) if number.is_integer() else number
+
+    def refuse_constant(text: str) -> float:
+        raise ValueError(f"{text} is no number of JSON")
+
+    def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a key appears twice")
+        return dict(pairs)
+
     return json.loads(
         text,
-        object_pairs_hook=_refuse_repeated,
-        parse_float=_read_float,
-        parse_constant=_refuse_constant,
+        object_pairs_hook=refuse_repeated,
+        parse_float=read_float,
+        parse_constant=refuse_constant,
     )
 
 
@@ -116,20 +129,3 @@ def _list_changed(value: Any) -> Iterator[Any]:
         yield from (value[:-1], f"{value} ", None)
     else:
         yield from (value + 1, str(value))
-
-
-def _read_float(text: str) -> float | int:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return int(number) if number.is_integer() else number
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key appears twice")
-    return dict(pairs)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from groupwise.core import Completion, Example, RewardError, Score
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
-from groupwise.rewards.reward import RewardKind
+from groupwise.rewards.reward import BatchReward, RewardKind
 
 Ask = Callable[[Example, Completion], Question | Score]
 """Returns what to ask the judge, or the score of an answer that need not be judged (an invalid
@@ -13,18 +13,16 @@ Pay = Callable[[Verdict, Example, Completion], float]
 """Returns what a verdict pays, in [0, 1]."""
 
 
-class Judged:
+class Judged(BatchReward):
     """Pays what a judge's verdict is worth; all completions of a call are judged at once.
 
-    A failed judge, a verdict that flipped when the order was swapped, and one below
-    ``min_confidence`` give no value.
+    A failed judge and a verdict that flipped when the order was swapped give no value.
 
     Args:
         judge: any judge.
         ask: makes the question.
         pay: worth of each label (the verdict's probabilities weigh them), or a function of the
             verdict.
-        min_confidence: verdicts below it give no value.
         name: in metrics and breakdowns.
 
     Raises:
@@ -39,22 +37,12 @@ class Judged:
         *,
         ask: Ask,
         pay: Mapping[str, float] | Pay,
-        min_confidence: float = 0.0,
         name: str = "judge",
     ) -> None:
         self.judge = judge
         self.ask = ask
         self.pay = pay if callable(pay) else _pay_labels(pay, judge.labels)
-        self.min_confidence = min_confidence
         self.name = name
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score of one completion.
-
-        Raises:
-            JudgeError: if the judge failed too often.
-        """
-        return self.score_batch([example], [completion])[0]
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
@@ -80,8 +68,6 @@ class Judged:
         if result.is_flipped:
             return Score(None, "the verdict changed with the order")
         said = f"the judge says {result.label} with confidence {result.confidence:.2f}"
-        if result.confidence < self.min_confidence:
-            return Score(None, f"{said}, which is below {self.min_confidence:.2f}")
         return Score(self.pay(result, example, completion), said)
 
 

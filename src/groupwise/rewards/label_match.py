@@ -3,54 +3,63 @@
 from dataclasses import replace
 
 from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.parser import Parser
-from groupwise.rewards.reward import Reward, RewardKind, applies_to, explain_unusable
+from groupwise.rewards.reward import (
+    AnswerReward,
+    Parsed,
+    Parser,
+    Reward,
+    RewardKind,
+    applies_to,
+    explain_unusable,
+)
 
 
-class LabelMatch:
+class LabelMatch(AnswerReward):
     """1 if the parsed label equals the example's label, else 0.
 
     It is for answers that have one spelling: labels, letters of options, JSON. An invalid
-    completion earns 0 and is counted as invalid; an example without a label cannot be scored.
+    completion earns 0 and is counted as invalid; an example without a label cannot be scored, and
+    a label that no answer can give raises a RewardError.
     """
 
     name = "label_match"
     kind: RewardKind = "truth"
+    _absent = "no label"
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
+        self._labels: dict[tuple[str, str], str] = {}
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has a label."""
         return example.label is not None
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score.
+    def _explain_unscored(self, example: Example) -> str | None:
+        if example.label is not None:
+            self._read_label(example, example.label)
+        return super()._explain_unscored(example)
 
-        Raises:
-            RewardError: if no answer can give the example's label.
-        """
-        if example.label is None:
-            return Score(None, "no label")
-        right = self._read_label(example, example.label)
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
-        if answer.label == right:
-            return Score(1.0, f"{answer.label} is right")
-        return Score(0.0, f"{answer.label} is wrong, the label is {right}")
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        right = self._read_label(example, str(example.label))
+        if label == right:
+            return Score(1.0, f"{label} is right")
+        return Score(0.0, f"{label} is wrong, the label is {right}")
 
     def _read_label(self, example: Example, label: str) -> str:
-        """Return the label in the spelling of answers."""
+        """Return the label in the spelling of answers; it is read once."""
+        known = self._labels.get((example.id, label))
+        if known is not None:
+            return known
         try:
             written = self.parser.write(label)
         except RewardError as error:
             problem = str(error)
         else:
-            found = self.parser.parse(written, example)
-            if found.label is not None:
-                return found.label
-            problem = found.reason
+            read = self.parser.parse(written, example)
+            if read.label is not None:
+                self._labels[example.id, label] = read.label
+                return read.label
+            problem = read.reason
         labels = ", ".join(self.parser.labels)
         raise RewardError(
             f"example {example.id} has a label that no answer can give",
@@ -59,10 +68,10 @@ class LabelMatch:
         )
 
 
-class AnswerFormat:
+class AnswerFormat(AnswerReward):
     """1 if the completion is an answer for the parser, else 0 and invalid with the reason.
 
-    It does not look at whether the answer is right.
+    It does not look at whether the answer is right; the label of the example plays no part in it.
     """
 
     name = "answer_format"
@@ -71,12 +80,8 @@ class AnswerFormat:
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score; the label of the example plays no part in it."""
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
-        return Score(1.0, f"an answer: {answer.label}")
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        return Score(1.0, f"an answer: {label}")
 
 
 class HumanOverride:

@@ -31,8 +31,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Example, RewardError
-from groupwise.rewards.parser import AnswerParser, Parsed, Parser
-from groupwise.rewards.reward import Reward
+from groupwise.rewards.label_match import LabelMatch
+from groupwise.rewards.parser import AnswerParser
+from groupwise.rewards.reward import Parsed, Parser, Reward
 
 MAX_WORDS_LENGTH = 60
 
@@ -88,7 +89,13 @@ class LabelParser(AnswerParser):
     def _check_names(self) -> Self:
         for kind, names in (("label", self.labels), ("key", self.describe)):
             for name in names:
-                _check_name(kind, name)
+                is_bare = name and name == name.strip().strip(_MARKS)
+                if not is_bare or _FORBIDDEN.search(name) or _RESERVED.match(_fold(name)):
+                    raise ValueError(
+                        f"{name!r} cannot be a {kind}; expected words without stops, colons, "
+                        "commas, percent signs, line breaks, outer spaces and outer marks, and not "
+                        "'Classification', 'Confidence', '分类' or '置信度'"
+                    )
         spellings = [_fold(re.sub(_SEPARATOR, "-", label)) for label in self.labels]
         if len(set(spellings)) < len(spellings):
             raise ValueError(f"two labels cannot be told apart in {list(self.labels)}")
@@ -101,8 +108,6 @@ class LabelParser(AnswerParser):
 
     def make_reward(self) -> Reward:
         """Return the reward of the right label."""
-        from groupwise.rewards.label_match import LabelMatch
-
         return LabelMatch(self)
 
     def write(self, target: str, words: Sequence[str] = ()) -> str:
@@ -138,47 +143,35 @@ def _read_answer(text: str, labels: tuple[str, ...], described: tuple[str, ...])
             label, match = min(found, key=lambda one: labels.index(one[0]))
             start = len(text) - len(text.lstrip()) + match.start("marks")
             return _read_match(match, label, text[:start], labels)
-    return Parsed(None, _explain(stripped, labels))
-
-
-def _explain(text: str, labels: tuple[str, ...]) -> str:
-    found = _find_labels(text, labels)
-    if not found:
-        return "no label"
-    if len(set(found)) > 1:
-        return f"more than one label: {', '.join(sorted(set(found)))}"
-    if len(found) > 1:
-        return f"the label {found[0]} appears {len(found)} times"
-    return f"other text around the label {found[0]}"
+    named = _find_labels(stripped, labels)
+    if not named:
+        return Parsed(None, "no label")
+    if len(set(named)) > 1:
+        return Parsed(None, f"more than one label: {', '.join(sorted(set(named)))}")
+    if len(named) > 1:
+        return Parsed(None, f"the label {named[0]} appears {len(named)} times")
+    return Parsed(None, f"other text around the label {named[0]}")
 
 
 def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str, ...]) -> Parsed:
     named = match.groupdict()
     number, percent = named["number"], named["percent"]
     for words in match.groups()[: -len(named)]:
-        problem = _find_problem(words, labels)
-        if problem:
-            return Parsed(None, f"the description {problem}")
+        said = words.strip()
+        if not any(character.isalnum() for character in said):
+            return Parsed(None, "the description has a key without words")
+        if len(said) > MAX_WORDS_LENGTH:
+            most = f"{MAX_WORDS_LENGTH} characters after a key"
+            return Parsed(None, f"the description has more than {most}")
+        known = _find_labels(said, labels)
+        if known:
+            return Parsed(None, f"the description contains the label {known[0]}")
     if number is None:
         return Parsed(label, prefix=prefix)
     confidence = float(number.translate(_NARROW)) / (100 if percent else 1)
     if confidence > 1:
         return Parsed(None, f"the confidence {number}{percent} is not in [0, 1]")
     return Parsed(label, confidence=confidence, prefix=prefix)
-
-
-def _check_name(kind: str, name: str) -> None:
-    if (
-        not name
-        or name != name.strip().strip(_MARKS)
-        or _FORBIDDEN.search(name)
-        or _RESERVED.match(_fold(name))
-    ):
-        raise ValueError(
-            f"{name!r} cannot be a {kind}; expected words without stops, colons, commas, percent "
-            "signs, line breaks, outer spaces and outer marks, and not 'Classification', "
-            "'Confidence', '分类' or '置信度'"
-        )
 
 
 @lru_cache(maxsize=256)
@@ -200,13 +193,12 @@ def _compile_answer(describe: tuple[str, ...]) -> list[re.Pattern[str]]:
 @lru_cache(maxsize=256)
 def _spell(name: str) -> str:
     """Return a pattern for the spellings of a name: any case and width, any separator it has."""
+
+    def spell_letter(letter: str) -> str:
+        return f"[{''.join(re.escape(form) for form in sorted(_list_forms(letter)))}]"
+
     words = re.split(_SEPARATOR, _compose(name))
-    return _SEPARATOR.join("".join(map(_spell_letter, word)) for word in words)
-
-
-def _spell_letter(letter: str) -> str:
-    """Return a class of its forms."""
-    return f"[{''.join(re.escape(form) for form in sorted(_list_forms(letter)))}]"
+    return _SEPARATOR.join("".join(map(spell_letter, word)) for word in words)
 
 
 @lru_cache(maxsize=4096)
@@ -258,23 +250,27 @@ def read_leniently(parser: Parser, text: str, example: Example | None = None) ->
     return None if _DENIED.search(re.sub(_spell(label), "", composed)) else label
 
 
-def _find_problem(words: str, labels: tuple[str, ...]) -> str:
-    said = words.strip()
-    if not any(character.isalnum() for character in said):
-        return "has a key without words"
-    if len(said) > MAX_WORDS_LENGTH:
-        return f"has more than {MAX_WORDS_LENGTH} characters after a key"
-    found = _find_labels(said, labels)
-    return f"contains the label {found[0]}" if found else ""
-
-
 def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
     """Return the labels that stand in a text, in order; one inside a longer one does not count."""
+    places, lengths = _index(labels)
+    plain = _simplify(text)
+    starts = range(len(plain))
+    parts = {plain[start : start + length] for length in lengths for start in starts}
+
+    def is_inside_word(position: int) -> bool:
+        """Say whether a word goes on there; scripts without spaces have no words."""
+        sides = text[max(0, position - 1) : position + 1]
+        return 0 < position < len(text) and all(
+            side == "_" or side.isdigit() or side.lower() != side.upper() for side in sides
+        )
+
+    # All others cannot stand there.
+    likely = sorted(place for part in parts & places.keys() for place in places[part])
     spans = [
-        (*match.span(1), label)
-        for label in _choose_likely(text, labels)
-        for match in re.finditer(rf"(?=({_spell(label)}))", text)
-        if not any(_is_inside_word(text, edge) for edge in match.span(1))
+        (*match.span(1), labels[place])
+        for place in likely
+        for match in re.finditer(rf"(?=({_spell(labels[place])}))", text)
+        if not any(is_inside_word(edge) for edge in match.span(1))
     ]
     found: list[str] = []
     last = 0
@@ -286,31 +282,17 @@ def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
 
 
 def _find_spelled(said: str, labels: tuple[str, ...]) -> str | None:
-    """Return the label whose spelling a text is, or None."""
-    places, _ = _index(labels)
-    likely = (labels[place] for place in places.get(_simplify(said), ()))
-    return next((label for label in likely if _is_spelling(said, label)), None)
-
-
-def _is_spelling(said: str, name: str) -> bool:
-    """Say whether a text is a spelling of a name, as the pattern of ``_spell`` would."""
-    words, given = re.split(_SEPARATOR, said), re.split(_SEPARATOR, _compose(name))
-    return list(map(len, words)) == list(map(len, given)) and all(
-        letter in _list_forms(own)
-        for word, ours in zip(words, given, strict=True)
-        for letter, own in zip(word, ours, strict=True)
-    )
-
-
-def _choose_likely(text: str, labels: tuple[str, ...]) -> list[str]:
-    """Return the labels that may stand in a text, in their order: all others cannot."""
-    places, lengths = _index(labels)
-    plain = _simplify(text)
-    starts = range(len(plain))
-    found = {
-        plain[start : start + length] for length in lengths for start in starts
-    } & places.keys()
-    return [labels[place] for place in sorted(place for one in found for place in places[one])]
+    """Return the label whose spelling a text is, as the pattern of ``_spell`` has it, or None."""
+    words = re.split(_SEPARATOR, said)
+    for place in _index(labels)[0].get(_simplify(said), ()):
+        own = re.split(_SEPARATOR, _compose(labels[place]))
+        if list(map(len, words)) == list(map(len, own)) and all(
+            letter in _list_forms(ours)
+            for word, name in zip(words, own, strict=True)
+            for letter, ours in zip(word, name, strict=True)
+        ):
+            return labels[place]
+    return None
 
 
 @lru_cache(maxsize=64)
@@ -329,16 +311,3 @@ def _simplify(text: str) -> str:
     else:
         plain = "".join(letter.upper().lower() for letter in text.translate(_NARROW))
     return _ANY_SEPARATOR.sub("-", plain)
-
-
-def _is_inside_word(text: str, position: int) -> bool:
-    """Say whether a word goes on across ``position``; scripts without spaces have no words."""
-    return (
-        0 < position < len(text)
-        and _is_word_letter(text[position - 1])
-        and _is_word_letter(text[position])
-    )
-
-
-def _is_word_letter(character: str) -> bool:
-    return character == "_" or character.isdigit() or character.lower() != character.upper()

@@ -1,12 +1,20 @@
 """Processes that compare mathematical answers, so that no answer can stop training.
 
 math-verify bounds its time with signals, which only the main thread may use, and simplifying can
-hang in code that no signal interrupts. Here a process that takes too long is ended and replaced.
+hang in code that no signal interrupts. Here ``main`` runs as a program of its own: it loads the
+library once and forks a worker for every socket that it is given, and a worker answers one line of
+JSON with one. A request that takes more CPU time than allowed ends the worker, whatever it is
+doing: the operating system counts, so that a busy machine does not shorten it and no Python code
+has to notice. Another worker is forked in its place, which takes milliseconds where a new process
+would load the library for seconds; for that reason nothing of this package is imported here.
 """
 
 import json
+import logging
+import math
 import os
 import queue
+import resource
 import signal
 import socket
 import subprocess
@@ -15,24 +23,17 @@ import tempfile
 import threading
 import weakref
 from contextlib import suppress
-from pathlib import Path
-from typing import Literal
-
-from groupwise.core import RewardError
+from functools import partial
+from typing import Any, Literal
 
 Verdict = Literal["equal", "different", "parsed", "unparsable", "too large", "too slow", "unknown"]
-
-_VERDICTS: tuple[Verdict, ...] = (
-    *("equal", "different", "parsed", "unparsable", "too large", "too slow"),
-    "unknown",
-)
-_PROGRAM = Path(__file__).with_name("math_worker.py")
 
 
 class MathWorkers:
     """Compare answers in other processes; may be used from several threads.
 
     They start with the first question. One that hangs on an answer holds up no other answer.
+    Copies and forks start processes of their own.
 
     Args:
         num_workers: comparisons at a time.
@@ -53,58 +54,52 @@ class MathWorkers:
         self.cpu_limit_s = cpu_limit_s
         self.wall_limit_s = wall_limit_s
         self.memory_mib = memory_mib
-        self._lock = threading.Lock()
-        self._owner = os.getpid()
-        self._group: _Group | None = None
+        self._forget()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copies start processes of their own."""
-        limits = (self.num_workers, self.cpu_limit_s, self.wall_limit_s, self.memory_mib)
-        return _rebuild, limits
+        """Return how a copy is made."""
+        limits = {name: value for name, value in vars(self).items() if name[0] != "_"}
+        return partial(MathWorkers, **limits), ()
 
-    def parse(self, gold: str) -> Verdict:
-        """Return ``parsed`` or why not."""
-        return self._ask({"gold": gold})
+    def ask(self, gold: str, answer: str | None = None) -> Verdict:
+        """Return whether ``answer`` is equal to ``gold``, or why that cannot be said.
 
-    def compare(self, gold: str, answer: str) -> Verdict:
-        """Return ``equal``, ``different`` or why this cannot be said.
+        Without an answer, whether ``gold`` can be parsed. ``unparsable``, ``too large`` and ``too
+        slow`` are about the answer if the gold answer is parsed; ``unknown`` is about the machine.
 
-        ``unparsable``, ``too large`` and ``too slow`` are about the answer if the gold answer is
-        parsed; ``unknown`` is about the machine.
+        Raises:
+            RewardError: if the processes cannot work.
         """
-        return self._ask({"gold": gold, "answer": answer})
-
-    def _ask(self, request: dict[str, str]) -> Verdict:
         if self._owner != os.getpid():
-            self._lock, self._owner, self._group = threading.Lock(), os.getpid(), None
+            self._forget()
         with self._lock:
-            if self._group is None:
-                self._group = _Group(self.num_workers, self.cpu_limit_s, self.memory_mib)
-                weakref.finalize(self, self._group.end, os.getpid())
-            group = self._group
-        verdict = group.ask(json.dumps(request).encode() + b"\n", self.wall_limit_s)
-        if verdict is not None:
-            return verdict
-        with self._lock:
-            if self._group is group:
-                self._group = None
-        group.check()
-        return "unknown"
+            if self._program is None:
+                self._program = _Program(self.num_workers, self.cpu_limit_s, self.memory_mib)
+                weakref.finalize(self, self._program.end, os.getpid())
+            program = self._program
+        verdict = program.ask({"gold": gold, "answer": answer}, self.wall_limit_s)
+        if verdict is None:  # the processes are gone or stand still
+            with self._lock:
+                if self._program is program:
+                    self._program = None
+            program.check()
+        return verdict or "unknown"
+
+    def _forget(self) -> None:
+        self._lock, self._owner = threading.Lock(), os.getpid()
+        self._program: _Program | None = None
 
 
-class _Group:
+class _Program:
     """The processes of one start."""
 
     def __init__(self, num_workers: int, cpu_limit_s: float, memory_mib: int) -> None:
-        pairs = [socket.socketpair() for _ in range(num_workers)]
         self._idle: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        theirs = [pair[1].fileno() for pair in pairs]
+        pairs = [socket.socketpair() for _ in range(num_workers)]
+        theirs = [other.fileno() for _, other in pairs]
         self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-P", str(_PROGRAM), str(cpu_limit_s), str(memory_mib)),
-                *map(str, theirs),
-            ],
+            [sys.executable, "-P", __file__, *map(str, (cpu_limit_s, memory_mib, *theirs))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
@@ -116,50 +111,155 @@ class _Group:
             other.close()
             self._idle.put(ours)
 
-    def ask(self, request: bytes, wall_limit_s: float) -> Verdict | None:
-        """Return the verdict; None if the processes are gone or stand still."""
+    def ask(self, request: dict[str, str | None], wall_limit_s: float) -> Verdict | None:
         link = self._idle.get()
         link.settimeout(wall_limit_s)
         try:
-            link.sendall(request)
+            link.sendall(json.dumps(request).encode() + b"\n")
             line = link.recv(4096)
         except OSError:
             line = b""
         finally:
             self._idle.put(link)
-        return _read_verdict(line) if line else None
+        return json.loads(line) if line else None
 
     def check(self) -> None:
-        """End what is left."""
+        """End what is left; raise what a program that ended by itself has said."""
+        from groupwise.core import RewardError
+
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1)
         self.end(os.getpid())
         if self._process.returncode > 0:
-            said = self._read_errors()
+            self._errors.seek(0)
+            lines = self._errors.read().decode(errors="replace").strip().splitlines()
+            said = lines[-1] if lines else "nothing said"
             raise RewardError(f"the process that compares mathematics ended ({said})")
 
     def end(self, owner: int) -> None:
         """End all processes; not from a fork, which has only a copy of the handle."""
-        if owner != os.getpid():
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def _read_errors(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "nothing said"
+        if owner == os.getpid():
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
-def _rebuild(
-    num_workers: int, cpu_limit_s: float, wall_limit_s: float, memory_mib: int
-) -> MathWorkers:
-    return MathWorkers(
-        num_workers, cpu_limit_s=cpu_limit_s, wall_limit_s=wall_limit_s, memory_mib=memory_mib
+def main(cpu_limit_s: float, memory_mib: int, descriptors: list[int]) -> None:
+    """Keep a worker at every socket until the other end is closed."""
+    logging.disable(logging.CRITICAL)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_mib * 2**20, memory_mib * 2**20))
+    _parse("1")
+    sockets = [socket.socket(fileno=number) for number in descriptors]
+    waiting, workers = list(range(len(sockets))), dict[int, int]()
+    while waiting or workers:
+        for place in waiting:
+            sys.stderr.flush()
+            worker = os.fork()
+            if not worker:
+                _work(sockets, place, cpu_limit_s)
+            workers[worker] = place
+        ended, status = os.wait()
+        place, code = workers.pop(ended), os.waitstatus_to_exitcode(status)
+        waiting = [place] if code < 0 else []  # it was ended while it worked
+        if code > 0:
+            sys.exit(code)
+        if code < 0:
+            _reply(sockets[place], "too slow" if -code == signal.SIGPROF else "unknown")
+
+
+def _work(sockets: list[socket.socket], place: int, cpu_limit_s: float) -> None:
+    for other in sockets[:place] + sockets[place + 1 :]:
+        other.close()
+    for line in sockets[place].makefile("rb"):
+        signal.setitimer(signal.ITIMER_PROF, cpu_limit_s)
+        verdict = _answer(**json.loads(line))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _reply(sockets[place], verdict)
+    os._exit(0)
+
+
+def _reply(link: socket.socket, verdict: Verdict) -> None:
+    with suppress(OSError):  # nobody may wait for it any more
+        link.sendall(json.dumps(verdict).encode() + b"\n")
+
+
+def _answer(gold: str, answer: str | None) -> Verdict:
+    """Return the verdict; what does not even equal itself (0/0, ``17 = 18``) is no reference."""
+    try:
+        reference = _parse(gold)
+        if answer is None:
+            return "parsed" if reference and _is_equal(reference, reference) else "unparsable"
+        said = _parse(answer)
+        if not said:
+            return "unparsable"
+        return "equal" if _is_equal(reference, said) else "different"
+    except (MemoryError, RecursionError):
+        return "too large"
+
+
+def _parse(text: str) -> list[Any]:
+    """Return the expression in a list, or an empty list."""
+    from latex2sympy2_extended.latex2sympy2 import (  # pyright: ignore[reportMissingTypeStubs]
+        NormalizationConfig,
+    )
+    from math_verify import (  # pyright: ignore[reportMissingTypeStubs]
+        LatexExtractionConfig,
+        parse,
+    )
+
+    # Units are read before; the library takes 5t for 5 tonnes.
+    rules = NormalizationConfig(basic_latex=True, malformed_operators=True, nits=True, units=False)
+    return parse(  # pyright: ignore[reportUnknownVariableType]
+        f"\\boxed{{{text}}}",
+        [LatexExtractionConfig(boxed_match_priority=0, normalization_config=rules)],
+        fallback_mode="no_fallback",
+        parsing_timeout=None,  # pyright: ignore[reportArgumentType]
     )
 
 
-def _read_verdict(line: bytes) -> Verdict:
-    said = json.loads(line)
-    return next(verdict for verdict in _VERDICTS if verdict == said)
+def _is_equal(gold: list[Any], answer: list[Any]) -> bool:
+    """Say whether they are equal, and the answer states no false equation such as ``17 = 18``.
+
+    The library looks at the last side alone.
+    """
+    from sympy import Eq  # pyright: ignore[reportMissingTypeStubs]
+
+    return _verify(gold, answer) and not any(
+        not equation.free_symbols and not _verify([equation.lhs], [equation.rhs])
+        for expression in answer
+        for equation in expression.atoms(Eq)
+    )
+
+
+def _verify(gold: list[Any], answer: list[Any]) -> bool:
+    """Compare to six decimal places, to more for tiny numbers and to fewer for huge ones.
+
+    Four digits of the smallest number count, so that tiny ones are not all 0; of numbers that
+    floats do not hold exactly the digits that they hold.
+    """
+    from math_verify import verify  # pyright: ignore[reportMissingTypeStubs]
+
+    sizes = [size for size in map(_measure, gold + answer) if size is not None]
+    smallest, largest = min(sizes, default=0), max(sizes, default=0)
+    places = 3 - smallest if smallest < -2 else 14 - largest if largest > 15 else 6
+    return verify(
+        gold, answer, float_rounding=places, numeric_precision=places + 9, timeout_seconds=None
+    )
+
+
+def _measure(expression: Any) -> int | None:
+    """Return the power of ten of the smallest number in a list or a set; None if there is none."""
+    from sympy import FiniteSet, Tuple  # pyright: ignore[reportMissingTypeStubs]
+
+    if isinstance(expression, (FiniteSet, Tuple)):
+        sizes = [size for size in map(_measure, expression.args) if size is not None]
+        return min(sizes, default=None)
+    try:
+        value = abs(complex(expression.rhs if expression.is_Relational else expression))
+        return math.floor(math.log10(value))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]), [int(number) for number in sys.argv[3:]])

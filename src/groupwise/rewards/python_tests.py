@@ -9,7 +9,7 @@ import ast
 import builtins
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from groupwise.core import parse_python
@@ -43,31 +43,60 @@ def prepare_tests(
     known: Collection[str] = (),
     imports: Mapping[str, str] = MappingProxyType({}),
 ) -> ProgramTests:
-    """Return the tests with calls of what they only define."""
+    """Return the tests with calls of what they only define.
+
+    Args:
+        source: of the tests.
+        entry_point: name of the tested function, where it is known.
+        known: names that a program has, where they are known; others that no test binds are typos.
+        imports: lines that import names, for those that the tests use and do not import.
+
+    Raises:
+        UnusableTestsError: if they cannot decide.
+    """
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UnusableTestsError(f"the tests do not parse ({error})") from None
     outline = _Outline(tree, entry_point)
-    calls = [*outline.call_check(), *outline.call_functions(), *outline.call_classes()]
-    outline.check_imports()
-    outline.check_assertions()
-    modules, free = outline.check_names(known)
-    before = [f"import {name}" for name in modules]
-    before += [line for name, line in imports.items() if name in free and name not in modules]
+    calls = outline.list_calls()
+    _check_imports(tree)
+    running = outline.list_running()
+    nodes = [n for node in running for n in ast.walk(node)]
+    if not any(map(_asserts, nodes)):
+        raise UnusableTestsError("the tests assert nothing")
+    if entry_point is not None and not (
+        outline.takes_candidate
+        or any(entry_point in (getattr(n, "id", ""), getattr(n, "attr", "")) for n in nodes)
+    ):
+        raise UnusableTestsError(f"the tests never use {entry_point}")
+    bound = {"__name__", "__file__", "__doc__", *_list_bound(tree)}
+    loaded = {name for node in running for name in _list_loaded(node)} - bound
+    free = {name for name in loaded if not hasattr(builtins, name) or name == entry_point}
+    if entry_point is None and not free:
+        raise UnusableTestsError("the tests use nothing of the program")
+    known = {*known, *([entry_point] if entry_point else [])}
+    # Modules that the tests forgot are used as ``name.attribute`` and not otherwise.
+    owners = [n.value for n in nodes if isinstance(n, ast.Attribute)]
+    others = {n.id for n in nodes if isinstance(n, ast.Name) and n not in owners}
+    owned = {n.id for n in owners if isinstance(n, ast.Name)} - others
+    modules = (free - known) & sys.stdlib_module_names & owned
+    odd = sorted(free - known - modules) if known & free else []
+    imports_all = any(isinstance(n, ast.alias) and n.name == "*" for n in ast.walk(tree))
+    if odd and not imports_all:
+        raise UnusableTestsError(f"the tests use {odd[0]}, which nothing defines")
+    before = [f"import {name}" for name in sorted(modules)]
+    wanted = free - {entry_point} - modules
+    before += [line for name, line in imports.items() if name in wanted]
     if outline.cases:
         before.append(_QUIET_MAIN)
         calls.append(_RUN_CASES.format(cases=", ".join(outline.cases)))
-    text = _wrap(source, before, calls, num_first=outline.count_future_lines())
-    return ProgramTests(text, entry_point)
-
-
-def _wrap(source: str, before: list[str], after: list[str], *, num_first: int) -> str:
-    """Return a source with lines before and after it; its first lines stay the first."""
-    if not before and not after:
-        return source
-    lines = source.split("\n")
-    return "\n".join([*lines[:num_first], *before, *lines[num_first:], *after])
+    if before or calls:  # behind the imports of __future__, which have to stay the first
+        froms = [n for n in tree.body if isinstance(n, ast.ImportFrom)]
+        first = max((n.end_lineno or 0 for n in froms if n.module == "__future__"), default=0)
+        lines = source.split("\n")
+        source = "\n".join([*lines[:first], *before, *lines[first:], *calls])
+    return ProgramTests(source, entry_point)
 
 
 class _Outline:
@@ -75,142 +104,92 @@ class _Outline:
 
     Attributes:
         cases: names of unittest cases.
-        roots: nodes that run: statements of the module, and what is called for it.
+        takes_candidate: whether ``check`` is called with the tested function.
     """
 
     def __init__(self, tree: ast.Module, entry_point: str | None) -> None:
-        self.tree = tree
-        self.entry_point = entry_point
-        self.defined = {node.name: node for node in tree.body if isinstance(node, _Definition)}
-        self.roots: list[ast.AST] = [n for n in tree.body if not isinstance(n, _Definition)]
+        self._tree = tree
+        self._entry_point = entry_point
+        self._defined = {node.name: node for node in tree.body if isinstance(node, _Definition)}
+        # What runs: statements of the module, and what is called for it.
+        self._roots: list[ast.AST] = [n for n in tree.body if not isinstance(n, _Definition)]
         self.cases: list[str] = []
         self.takes_candidate = False
 
-    def call_check(self) -> Iterator[str]:
-        """Yield the call of ``check``, as HumanEval has it, unless the tests call it."""
-        check = self.defined.get("check")
-        if not isinstance(check, _Function) or "check" in _list_loaded(self.tree):
-            return
-        if self.entry_point is None:
-            raise UnusableTestsError("the tests define check and there is no entry point for it")
-        arguments = [*check.args.posonlyargs, *check.args.args]
-        if len(arguments) != 1 or arguments[0].arg not in _list_loaded(check):
-            raise UnusableTestsError("check does nothing with one candidate")
-        self.takes_candidate = True
-        self.roots.append(check)
-        yield _write_call(check, f"check({self.entry_point})")
+    def list_running(self) -> list[ast.AST]:
+        """Return the roots, and every definition whose name something that runs reads."""
+        running = list(self._roots)
+        for node in running:  # grows
+            names = [n for n in _list_loaded(node) if n in self._defined]
+            running += [self._defined[n] for n in names if self._defined[n] not in running]
+        return running
 
-    def call_functions(self) -> Iterator[str]:
-        """Yield calls of the functions ``test*`` that nothing calls yet."""
+    def list_calls(self) -> list[str]:
+        """Return the calls of tests that nothing calls; unittest cases are noted instead."""
+        calls: list[str] = []
+        check = self._defined.get("check")
+        if isinstance(check, _Function) and "check" not in _list_loaded(self._tree):
+            if self._entry_point is None:
+                problem = "the tests define check and there is no entry point for it"
+                raise UnusableTestsError(problem)
+            arguments = [*check.args.posonlyargs, *check.args.args]
+            if len(arguments) != 1 or arguments[0].arg not in _list_loaded(check):
+                raise UnusableTestsError("check does nothing with one candidate")
+            self.takes_candidate = True
+            self._roots.append(check)
+            calls.append(_write_call(check, f"check({self._entry_point})"))
         used = self._list_used()
-        for name, node in self.defined.items():
+        for name, node in self._defined.items():
             if isinstance(node, _Function) and name.startswith("test") and name not in used:
                 _refuse_fixtures(node, given=0)
-                self.roots.append(node)
-                yield _write_call(node, f"{name}()")
-
-    def call_classes(self) -> Iterator[str]:
-        """Note unittest cases, and yield calls of the methods ``test*`` of other test classes."""
+                self._roots.append(node)
+                calls.append(_write_call(node, f"{name}()"))
         num_tests = 0
-        for name, node in self.defined.items():
+        for name, node in self._defined.items():
             if not isinstance(node, ast.ClassDef):
                 continue
-            tests = [n for n in node.body if isinstance(n, _Function) and _is_test(n)]
+            methods = [n for n in node.body if isinstance(n, _Function)]
+            tests = [n for n in methods if _is_test(n)]
             if self._is_case(node):
                 self.cases.append(name)
                 num_tests += len(tests)
-                self.roots.append(node)
+                self._roots.append(node)
             elif name.startswith("Test") and tests and name not in self._list_used():
-                if any(isinstance(n, _Function) and "setup" in n.name.lower() for n in node.body):
+                if any("setup" in n.name.lower() for n in methods):
                     raise UnusableTestsError("the tests use the setup of pytest classes")
-                self.roots.append(node)
+                self._roots.append(node)
                 for test in tests:
                     _refuse_fixtures(test, given=1)
-                    yield _write_call(test, f"{name}().{test.name}()")
+                    calls.append(_write_call(test, f"{name}().{test.name}()"))
         if self.cases and not num_tests:
             raise UnusableTestsError("the unittest cases have no tests that run")
-
-    def _is_case(self, node: ast.ClassDef) -> bool:
-        for base in node.bases:
-            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-            above = self.defined.get(name)
-            if name in _CASES or (isinstance(above, ast.ClassDef) and self._is_case(above)):
-                return True
-        return False
+        return calls
 
     def _list_used(self) -> set[str]:
         """Return the names that anything reads which runs by itself."""
         return {name for node in self.list_running() for name in _list_loaded(node)}
 
-    def count_future_lines(self) -> int:
-        """Return how many lines there are up to the last import of ``__future__``."""
-        imports = [n for n in self.tree.body if isinstance(n, ast.ImportFrom)]
-        return max((n.end_lineno or 0 for n in imports if n.module == "__future__"), default=0)
+    def _is_case(self, node: ast.ClassDef) -> bool:
+        for base in node.bases:
+            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            above = self._defined.get(name)
+            if name in _CASES or (isinstance(above, ast.ClassDef) and self._is_case(above)):
+                return True
+        return False
 
-    def list_running(self) -> list[ast.AST]:
-        """Return the roots, and every definition whose name something that runs reads."""
-        running = list(self.roots)
-        for node in running:  # grows
-            names = [n for n in _list_loaded(node) if n in self.defined]
-            running += [self.defined[n] for n in names if self.defined[n] not in running]
-        return running
 
-    def check_imports(self) -> None:
-        """Refuse modules that the sandbox does not have, unless the tests can do without."""
-        tried = {n for t in ast.walk(self.tree) if isinstance(t, ast.Try) for n in ast.walk(t)}
-        for node in ast.walk(self.tree):
-            if node in tried or not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
-            for name in names:
-                if (name or "").partition(".")[0] not in sys.stdlib_module_names:
-                    raise UnusableTestsError(
-                        f"the tests import {name or 'a relative module'}, which the sandbox has not"
-                    )
-
-    def check_assertions(self) -> None:
-        """Refuse tests in which nothing that runs could fail."""
-        if not any(_asserts(n) for node in self.list_running() for n in ast.walk(node)):
-            raise UnusableTestsError("the tests assert nothing")
-
-    def check_names(self, known: Collection[str]) -> tuple[list[str], set[str]]:
-        """Return the modules that the tests use without importing them, and all such names."""
-        free = self._list_free()
-        if self.entry_point is not None and not self._uses_entry_point():
-            raise UnusableTestsError(f"the tests never use {self.entry_point}")
-        if self.entry_point is None and not free:
-            raise UnusableTestsError("the tests use nothing of the program")
-        known = {*known, *([self.entry_point] if self.entry_point else [])}
-        modules = (free - known) & sys.stdlib_module_names & self._list_owners()
-        odd = sorted(free - known - modules) if known & free else []
-        if odd and not _imports_all(self.tree):
-            raise UnusableTestsError(f"the tests use {odd[0]}, which nothing defines")
-        return sorted(modules), free - {self.entry_point}
-
-    def _list_owners(self) -> set[str]:
-        """Return the names that are only used as ``name.attribute``."""
-        nodes = [n for node in self.list_running() for n in ast.walk(node)]
-        owners = [n.value for n in nodes if isinstance(n, ast.Attribute)]
-        others = {n.id for n in nodes if isinstance(n, ast.Name) and n not in owners}
-        return {n.id for n in owners if isinstance(n, ast.Name)} - others
-
-    def _uses_entry_point(self) -> bool:
-        return self.takes_candidate or any(
-            (isinstance(n, ast.Name) and n.id == self.entry_point)
-            or (isinstance(n, ast.Attribute) and n.attr == self.entry_point)
-            for node in self.list_running()
-            for n in ast.walk(node)
-        )
-
-    def _list_free(self) -> set[str]:
-        """Return the names that what runs reads, and nothing in the tests binds."""
-        bound = {"__name__", "__file__", "__doc__", *_list_bound(self.tree)}
-        loaded = {name for node in self.list_running() for name in _list_loaded(node)}
-        return {
-            name
-            for name in loaded - bound
-            if not hasattr(builtins, name) or name == self.entry_point
-        }
+def _check_imports(tree: ast.Module) -> None:
+    """Refuse modules that the sandbox does not have, unless the tests can do without."""
+    tried = {n for t in ast.walk(tree) if isinstance(t, ast.Try) for n in ast.walk(t)}
+    for node in ast.walk(tree):
+        if node in tried or not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+        for name in names:
+            if (name or "").partition(".")[0] not in sys.stdlib_module_names:
+                raise UnusableTestsError(
+                    f"the tests import {name or 'a relative module'}, which the sandbox has not"
+                )
 
 
 def _is_test(function: _Function) -> bool:
@@ -271,23 +250,16 @@ def list_imports(source: str) -> dict[str, str]:
         except (SyntaxError, ValueError):
             continue  # words of a text
         for node in nodes:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                found |= dict(_split_import(node))
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            origin = f"from {node.module} " if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                module = (origin.split(" ")[1] if origin else alias.name).partition(".")[0]
+                if module in {*sys.stdlib_module_names} - {"__future__"} and alias.name != "*":
+                    name = alias.asname or alias.name.partition(".")[0]
+                    whole = f" as {alias.asname}" if alias.asname else ""
+                    found[name] = f"{origin}import {alias.name}{whole}"
     return found
-
-
-def _split_import(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    origin = f"from {node.module} " if isinstance(node, ast.ImportFrom) else ""
-    for alias in node.names:
-        module = (origin.split(" ")[1] if origin else alias.name).partition(".")[0]
-        if module in sys.stdlib_module_names and module != "__future__" and alias.name != "*":
-            name = alias.asname or alias.name.partition(".")[0]
-            whole = f" as {alias.asname}" if alias.asname else ""
-            yield name, f"{origin}import {alias.name}{whole}"
-
-
-def _imports_all(tree: ast.AST) -> bool:
-    return any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree))
 
 
 def _asserts(node: ast.AST) -> bool:

@@ -1,38 +1,31 @@
-"""Several weighted rewards as one: the parts stay visible, and the example alone says what weighs.
+"""Several rewards as one: by weights, where the parts stay visible, or by the lowest of them.
 
-A part that does not apply to an example weighs nothing for any answer to it; where one that does
-has no value, the answer has no score. So no two answers of a group are paid by other weights.
-It does not catch what a reward does wrong: an exception becomes a RewardError that names the
-reward, never a number.
+The example alone says what weighs. A part that does not apply to an example weighs nothing for any
+answer to it; where one that does has no value, the answer has no score. So no two answers of a
+group are paid by other weights. What a reward does wrong is not caught: an exception becomes a
+RewardError that names the reward, never a number.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
 from groupwise.core import Completion, Example, Fact, GroupwiseError, RewardError, Score
 from groupwise.rewards.reward import (
+    AnswerReward,
+    Answers,
+    BatchReward,
     Reward,
     RewardKind,
     applies_to,
     explain_unusable,
+    parse_all,
     read_kind,
     takes_batches,
 )
-from groupwise.rewards.weights import check_outvoting, share_out
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedReward:
-    """A reward, its weight (finite, not negative) and its name here (None: its own name)."""
-
-    reward: Reward
-    weight: float
-    name: str | None = None
 
 
 class RewardSet:
@@ -44,48 +37,37 @@ class RewardSet:
     what the truth says.
 
     Args:
-        parts: ``{name: (reward, weight)}`` or WeightedRewards.
+        parts: ``{name: (reward, weight)}``.
         drop_contradicted: whether what a judgement says against a known truth is dropped.
 
     Raises:
-        RewardError: if there is no part, a name appears twice, a weight is not a finite number
-            >= 0, all weights are 0, a reward's kind is unknown, or a judgement could outvote a
-            known truth.
+        RewardError: if there is no part, a weight is not a finite number >= 0, all weights are 0, a
+            reward's kind is unknown, or a judgement could outvote a known truth.
     """
 
     def __init__(
-        self,
-        parts: Mapping[str, tuple[Reward, float]] | Iterable[WeightedReward],
-        *,
-        drop_contradicted: bool = False,
+        self, parts: Mapping[str, tuple[Reward, float]], *, drop_contradicted: bool = False
     ) -> None:
-        named = _name_parts(parts)
-        _check_parts([(name, weight) for name, _, weight in named])
-        self._rewards = {name: reward for name, reward, _ in named}
-        self._kinds: dict[str, RewardKind] = {name: read_kind(reward) for name, reward, _ in named}
-        self._given = {name: weight for name, _, weight in named}
-        self._drops_contradicted = drop_contradicted
-        check_outvoting(self.weights, self._kinds, drops_contradicted=drop_contradicted)
+        if not parts:
+            raise RewardError("a reward set has no rewards", fix="give it at least one")
+        for name, (_, weight) in parts.items():
+            if not (math.isfinite(weight) and weight >= 0):
+                raise RewardError(
+                    f"the weight of reward {name!r} is wrong", got=weight, expected="a number >= 0"
+                )
+        self._given = {name: weight for name, (_, weight) in parts.items()}
+        if not any(self._given.values()):
+            fix = "give one of them a weight above 0"
+            raise RewardError("all rewards have the weight 0", fix=fix)
+        self.rewards: Mapping[str, Reward] = {name: reward for name, (reward, _) in parts.items()}
+        self.kinds: Mapping[str, RewardKind] = {n: read_kind(r) for n, r in self.rewards.items()}
+        self.drops_contradicted = drop_contradicted
+        _check_outvoting(self.weights, self.kinds, drops_contradicted=drop_contradicted)
 
     @property
     def weights(self) -> Mapping[str, float]:
         """Weights by name; they add up to 1."""
-        return share_out(self._given)
-
-    @property
-    def kinds(self) -> Mapping[str, RewardKind]:
-        """What each part rests on, by name."""
-        return dict(self._kinds)
-
-    @property
-    def rewards(self) -> Mapping[str, Reward]:
-        """The parts by name."""
-        return dict(self._rewards)
-
-    @property
-    def drops_contradicted(self) -> bool:
-        """Whether what a judgement says against a known truth is dropped."""
-        return self._drops_contradicted
+        return _share_out(self._given)
 
     def score(self, example: Example, completion: Completion) -> Score:
         """Return the weighted mean over the parts that apply to the example.
@@ -106,12 +88,10 @@ class RewardSet:
         Raises:
             RewardError: if a reward raises, or does not return one Score per pair.
         """
-        pairs = list(zip(examples, completions, strict=True))
-        columns = [_call_reward(name, reward, pairs) for name, reward in self._rewards.items()]
-        rows = zip(*columns, strict=True)
+        columns = _score_parts(self.rewards.items(), examples, completions)
         return [
-            self._combine(example, dict(zip(self._rewards, row, strict=True)))
-            for example, row in zip(examples, rows, strict=True)
+            self._combine(example, dict(zip(self.rewards, row, strict=True)))
+            for example, row in zip(examples, zip(*columns, strict=True), strict=True)
         ]
 
     def weigh(self, example: Example) -> Mapping[str, float]:
@@ -125,13 +105,13 @@ class RewardSet:
         """
         there = {
             name: self._given[name]
-            for name, reward in self._rewards.items()
+            for name, reward in self.rewards.items()
             if self._given[name] > 0
             and _guard(name, partial(applies_to, reward, example), place=f"on example {example.id}")
         }
-        if "human" in map(self._kinds.get, there):
+        if "human" in map(self.kinds.get, there):
             there = {name: w for name, w in there.items() if not self._is_overruled(name)}
-        return share_out(there) if there else {}
+        return _share_out(there) if there else {}
 
     def explain_unusable(self, example: Example) -> str | None:
         """Return which parts that weigh something can score no answer to ``example``, and why.
@@ -141,58 +121,58 @@ class RewardSet:
         Raises:
             RewardError: if a part raises.
         """
-        found = {
-            name: _guard(
-                name,
-                partial(explain_unusable, self._rewards[name], example),
-                place=f"on example {example.id}",
-            )
+        place = f"on example {example.id}"
+        reasons = {
+            name: _guard(name, partial(explain_unusable, self.rewards[name], example), place=place)
             for name in self.weigh(example)
         }
-        return "; ".join(f"{name}: {why}" for name, why in found.items() if why) or None
+        return "; ".join(f"{name}: {why}" for name, why in reasons.items() if why) or None
 
     def _combine(self, example: Example, scores: Mapping[str, Score]) -> Score:
         weights = self.weigh(example)
         settled = self._settle(scores, weights)
         is_invalid = any(score.invalid for score in settled.values())
-        return Score(
-            0.0 if is_invalid else _average(settled, weights),
-            "; ".join(f"{name}: {score.reason}" for name, score in settled.items() if score.reason),
-            {name: score.value for name, score in settled.items()},
-            invalid=is_invalid,
-            facts=self._join_facts(scores.values()),
-        )
-
-    def _join_facts(self, scores: Iterable[Score]) -> dict[str, Fact]:
-        """Return what all parts tell."""
-        found: dict[str, Fact] = {}
-        for score in scores:
-            repeated = score.facts.keys() & (found.keys() | self._rewards.keys())
+        facts: dict[str, Fact] = {}
+        for score in scores.values():
+            repeated = score.facts.keys() & (facts.keys() | self.rewards.keys())
             if repeated:
                 raise RewardError(
                     "two rewards of a set tell a fact of one name, or it is that of a reward",
                     got=", ".join(sorted(repeated)),
                 )
-            found |= score.facts
-        return found
+            facts |= score.facts
+        return Score(
+            0.0 if is_invalid else _average(settled, weights),
+            "; ".join(f"{name}: {score.reason}" for name, score in settled.items() if score.reason),
+            {name: score.value for name, score in settled.items()},
+            invalid=is_invalid,
+            facts=facts,
+        )
 
     def _settle(
         self, scores: Mapping[str, Score], weights: Mapping[str, float]
     ) -> Mapping[str, Score]:
         """Return the scores after what a person or a known truth has to say about them."""
-        if "human" in map(self._kinds.get, weights):
-            return {n: _drop(s) if self._is_overruled(n) else s for n, s in scores.items()}
-        truths = {name: w for name, w in weights.items() if self._kinds[name] == "truth"}
-        truth = _average(scores, share_out(truths)) if truths else None
-        if truth is None or not self._drops_contradicted:
+        truths = {name: w for name, w in weights.items() if self.kinds[name] == "truth"}
+        truth = _average(scores, _share_out(truths)) if truths else None
+        is_decided = "human" in map(self.kinds.get, weights)
+        if not is_decided and (truth is None or not self.drops_contradicted):
             return scores
-        return {
-            name: _moderate(score, truth) if self._kinds[name] == "judgement" else score
-            for name, score in scores.items()
-        }
+        settled = dict(scores)
+        for name, score in scores.items():
+            if score.value is None or score.invalid:
+                continue  # what is no answer stays invalid
+            said = f"it said {score.value:.4g}" + (f" ({score.reason})" if score.reason else "")
+            if is_decided and self._is_overruled(name):
+                settled[name] = Score(None, f"dropped, as a person decided: {said}")
+            is_judged = self.kinds[name] == "judgement" and not is_decided
+            if is_judged and truth is not None and (score.value - 0.5) * (truth - 0.5) < 0:
+                why = "counts as the truth, which contradicts it"
+                settled[name] = Score(truth, f"{why}: {said}")
+        return settled
 
     def _is_overruled(self, name: str) -> bool:
-        return self._kinds[name] in ("truth", "judgement")
+        return self.kinds[name] in ("truth", "judgement")
 
 
 def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float | None:
@@ -205,72 +185,85 @@ def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float
     return min(1.0, max(0.0, mean))
 
 
-def _drop(score: Score) -> Score:
-    """Return a score without its value; what is no answer stays invalid."""
-    if score.value is None or score.invalid:
-        return score
-    said = f" ({score.reason})" if score.reason else ""
-    return Score(None, f"dropped, as a person decided: it said {score.value:.4g}{said}")
+class Lowest(BatchReward):
+    """The lowest value of the parts that apply to an example; None where one has no value.
+
+    A weighted sum pays for checks with language; the lowest pays for whichever is worse: what is
+    good in one way cannot make up for another.
+
+    Args:
+        name: in metrics.
+        parts: by their names, which the reason tells.
+        kind: what it rests on.
+    """
+
+    def __init__(self, name: str, parts: Sequence[Reward], *, kind: RewardKind = "other") -> None:
+        self.name = name
+        self.parts = tuple(parts)
+        self.kind: RewardKind = kind
+
+    @property
+    def unseen(self) -> set[str]:
+        """What the parts were found to depend on that their digests do not know."""
+        return {what for part in self.parts for what in getattr(part, "unseen", ())}
+
+    def applies_to(self, example: Example) -> bool:
+        """Return whether one of the parts does."""
+        return any(applies_to(part, example) for part in self.parts)
+
+    def score_batch(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Return one score per pair; a part that scores batches gets all pairs in one call."""
+        named = [(part.name, part) for part in self.parts]
+        columns = _score_parts(named, examples, completions)
+        scores: list[Score] = []
+        for example, row in zip(examples, zip(*columns, strict=True), strict=True):
+            pairs = zip(self.parts, row, strict=True)
+            there = [(part.name, score) for part, score in pairs if applies_to(part, example)]
+            unknown = next((pair for pair in there if pair[1].value is None), None)
+            name, lowest = unknown or min(there, key=lambda pair: pair[1].value or 0.0)
+            is_invalid = any(score.invalid for _, score in there)
+            value = 0.0 if is_invalid else lowest.value
+            scores.append(Score(value, f"{name}: {lowest.reason}", invalid=is_invalid))
+        return scores
 
 
-def _moderate(score: Score, truth: float) -> Score:
-    """Return a judgement, or the truth where that lies on the other side of 1/2."""
-    if score.value is None or score.invalid or (score.value - 0.5) * (truth - 0.5) >= 0:
-        return score
-    said = f" ({score.reason})" if score.reason else ""
-    return Score(
-        truth, f"counts as the truth, which contradicts it: it said {score.value:.4g}{said}"
-    )
+def _score_parts(
+    rewards: Iterable[tuple[str, Reward]],
+    examples: Sequence[Example],
+    completions: Sequence[Completion],
+) -> list[Sequence[Score]]:
+    """Return one score per pair from each reward; an answer is parsed once for all of them."""
+    pairs = list(zip(examples, completions, strict=True))
+    place = f"on a batch of {len(pairs)}"
+    answers: Answers = []
 
+    def score_answers(reward: AnswerReward) -> Sequence[object]:
+        return reward.score_answers(examples, parse_all(reward, examples, completions, answers))
 
-def _name_parts(
-    parts: Mapping[str, tuple[Reward, float]] | Iterable[WeightedReward],
-) -> list[tuple[str, Reward, float]]:
-    if isinstance(parts, Mapping):
-        by_name = cast("Mapping[str, tuple[Reward, float]]", parts)
-        return [(name, reward, weight) for name, (reward, weight) in by_name.items()]
-    return [(part.name or part.reward.name, part.reward, part.weight) for part in parts]
+    def score_batch(reward: BatchReward) -> Sequence[object]:
+        return list(reward.score_batch(list(examples), list(completions)))
 
-
-def _check_parts(parts: list[tuple[str, float]]) -> None:
-    if not parts:
-        raise RewardError("a reward set has no rewards", fix="give it at least one")
-    names = [name for name, _ in parts]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise RewardError("a reward appears twice in a set", got=", ".join(repeated))
-    for name, weight in parts:
-        if not (math.isfinite(weight) and weight >= 0):
-            raise RewardError(
-                f"the weight of reward {name!r} is wrong", got=weight, expected="a number >= 0"
-            )
-    if not any(weight > 0 for _, weight in parts):
-        raise RewardError("all rewards have the weight 0", fix="give one of them a weight above 0")
-
-
-def _call_reward(
-    name: str, reward: Reward, pairs: Sequence[tuple[Example, Completion]]
-) -> list[Score]:
-    """Return one score per pair."""
-    if takes_batches(reward):
-        batch = reward
-
-        def score_all() -> Sequence[object]:
-            return list(batch.score_batch([e for e, _ in pairs], [c for _, c in pairs]))
-
-        place = f"on a batch of {len(pairs)}"
-        scores = _guard(name, score_all, place=place)
+    columns: list[Sequence[Score]] = []
+    for name, reward in rewards:
+        if isinstance(reward, AnswerReward) and reward.takes_answers:
+            scores = _guard(name, partial(score_answers, reward), place=place)
+        elif takes_batches(reward):
+            scores = _guard(name, partial(score_batch, reward), place=place)
+        else:
+            scores = [
+                _guard(name, partial(reward, *pair), place=f"on example {pair[0].id}")
+                for pair in pairs
+            ]
         if len(scores) != len(pairs):
             raise RewardError(f"reward {name!r} lost count {place}", got=f"{len(scores)} scores")
-    else:
-        scores = [
-            _guard(name, partial(reward, example, completion), place=f"on example {example.id}")
-            for example, completion in pairs
-        ]
-    for score in scores:
-        if not isinstance(score, Score):
-            raise RewardError(f"reward {name!r} did not return a Score", got=type(score).__name__)
-    return cast("list[Score]", scores)
+        for score in scores:
+            if not isinstance(score, Score):
+                got = type(score).__name__
+                raise RewardError(f"reward {name!r} did not return a Score", got=got)
+        columns.append(cast("Sequence[Score]", scores))
+    return columns
 
 
 def _guard(name: str, call: Callable[[], T], *, place: str) -> T:
@@ -283,3 +276,62 @@ def _guard(name: str, call: Callable[[], T], *, place: str) -> T:
             f"reward {name!r} failed {place} ({type(error).__name__}: {error})",
             fix="return Score(None, reason) where it cannot score",
         ) from error
+
+
+def _share_out(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return weights that add up to 1, also where the given ones would overflow."""
+    largest = max(weights.values())
+    scaled = {name: weight / largest for name, weight in weights.items()}
+    total = math.fsum(scaled.values())
+    return {name: weight / total for name, weight in scaled.items()}
+
+
+def describe_weights(weights: Mapping[str, float], *, absent: Iterable[str] = ()) -> str:
+    """Return the weights that count, as one line.
+
+    Args:
+        weights: of all parts, by name.
+        absent: parts that have no value; their weight goes to the others in proportion.
+
+    Raises:
+        RewardError: if there is no such part, or no weight is left.
+    """
+    missing = list(dict.fromkeys(absent))
+    for name in missing:
+        if name not in weights:
+            raise RewardError(
+                "no such reward in the set", got=repr(name), expected=", ".join(weights)
+            )
+    left = {name: weight for name, weight in weights.items() if name not in missing}
+    if not any(left.values()):
+        raise RewardError("no reward with a weight is left", got=f"absent {', '.join(missing)}")
+    line = ", ".join(f"{name} {weight:.4g}" for name, weight in _share_out(left).items())
+    return f"{line} (absent: {', '.join(missing)})" if missing else line
+
+
+_SMALLEST_GAP = 1e-6
+
+
+def _check_outvoting(
+    weights: Mapping[str, float], kinds: Mapping[str, RewardKind], *, drops_contradicted: bool
+) -> None:
+    """Refuse weights with which a wrong answer can earn as much as the right one.
+
+    A right and a wrong answer are compared that earn the same from every part but truths and
+    judgements; what format or length pay is not looked at.
+    """
+    truths = {name: w for name, w in weights.items() if w > 0 and kinds[name] == "truth"}
+    judged = {name: w for name, w in weights.items() if w > 0 and kinds[name] == "judgement"}
+    if not truths or not judged:
+        return
+    against = 0.0 if drops_contradicted else math.fsum(judged.values())
+    if min(truths.values()) - against > _SMALLEST_GAP:
+        return
+    shown = ", ".join(f"{name} {weight:.4g}" for name, weight in {**truths, **judged}.items())
+    raise RewardError(
+        f"{', '.join(judged)} can outvote the truth of {', '.join(truths)}",
+        got=f"the weights {shown}",
+        expected="every truth to weigh more than all judgements together",
+        fix="give the truth more weight"
+        + ("" if drops_contradicted else " or use RewardSet(..., drop_contradicted=True)"),
+    )

@@ -1,6 +1,6 @@
-"""Answers in words: their parser, and the rewards that compare them with reference answers.
+"""Answers in words: their parsers, and the rewards that compare them with reference answers.
 
-They are normalised in one way for rewards and metrics.
+They are normalised in one way for rewards and metrics, and in another one for VQA.
 
 Source: normalisation of SQuAD v1.1 (Rajpurkar et al. 2016, evaluate-v1.1.py): lower case, no
 punctuation, no articles, single spaces. In Chinese and Japanese text every character is a token,
@@ -11,20 +11,36 @@ another answer stay: a sign and a point before digits and any mark between them 
 ``3.5``, ``1/2``, ``10:30``), ``<``, ``>`` and ``%`` at a number, ``+`` and ``#`` behind a word and
 ``-`` at its end (``C++``, ``C#``, ``A-``), and a ``+`` that stands alone. Commas of thousands are
 left out, and other commas between digits are spaces.
+
+Source of VQA accuracy: the evaluation of VQA v2.0 (Antol et al. 2015, Goyal et al. 2017;
+https://github.com/GT-Vision-Lab/VQA, vqaEval.py of 2021-03-11), its normalisation exactly:
+punctuation, then number words, articles and contractions. Each annotator is left out once, the
+rest give min(1, matches / 3), and the mean over annotators is the accuracy. Deviations, undone by
+``as_published``: where all annotators agree, the official script compares without normalising (so
+``Yes.`` misses ``yes``), and answers of articles alone are all the same to it (so ``the`` is taken
+for the answer ``a`` of "A or B?"); here they keep their articles. An answer without words is
+invalid always.
 """
 
 import re
 import string
 import unicodedata
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, cast
 
-from groupwise.core import Completion, Example, RewardError, Score
-from groupwise.rewards.parser import OpenParser, Parsed, Parser
-from groupwise.rewards.reward import Reward, RewardKind
+from groupwise.core import Example, RewardError, Score
+from groupwise.rewards.parser import OpenParser
+from groupwise.rewards.reward import (
+    AnswerReward,
+    Parsed,
+    Parser,
+    Reward,
+    RewardKind,
+    read_list,
+    read_mapping,
+)
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _SAME_SIGNS = str.maketrans({"−": "-", "–": "-", "‐": "-", "$": ""})
@@ -43,7 +59,6 @@ _CHARACTERS = re.compile(
     "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003134f]"
 )
-_ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
 @lru_cache(maxsize=4096)
@@ -55,47 +70,28 @@ def normalize_text(text: str) -> str:
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
     plain = plain.translate(_SAME_SIGNS)
     plain = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), plain)
-    words = _MARKS.sub(_write_mark, plain).split()
-    return " ".join(word for word in words if word not in _ARTICLES)
 
+    def write_mark(match: re.Match[str]) -> str:
+        """Return what stays of a mark; spaces keep it apart, so that the next pass sees it so."""
+        mark = match.group()
+        is_punctuation = mark[0] in string.punctuation or unicodedata.category(mark[0])[0] == "P"
+        written = {
+            "start": f" {mark.replace('.', '0.')}",
+            "comma": " ",
+            "kept": mark,
+            "end": "- ",
+            "bound": mark.replace(">=", "≥").replace("<=", "≤"),
+            "share": "%",
+            "other": "" if is_punctuation else mark,
+        }
+        return written[match.lastgroup or "other"]
 
-def _write_mark(match: re.Match[str]) -> str:
-    """Return what stays of a mark; spaces keep it apart, so that the next pass sees it alike."""
-    mark = match.group()
-    written = {
-        "start": f" {mark.replace('.', '0.')}",
-        "comma": " ",
-        "kept": mark,
-        "end": "- ",
-        "bound": mark.replace(">=", "≥").replace("<=", "≤"),
-        "share": "%",
-        "other": "" if _is_punctuation(mark[0]) else mark,
-    }
-    return written[match.lastgroup or "other"]
+    return " ".join(word for word in _MARKS.sub(write_mark, plain).split() if word not in _ARTICLES)
 
 
 def split_tokens(text: str) -> list[str]:
     """Return the tokens of the normalised text: words, and Chinese characters one by one."""
     return _CHARACTERS.sub(lambda match: f" {match.group()} ", normalize_text(text)).split()
-
-
-def read_references(example: Example, field: str) -> list[str]:
-    """Return the texts that count as right: the list in a field, or else the label."""
-    given: object = example.fields.get(field)
-    if given is None:
-        references = [] if example.label is None else [example.label]
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        references = list(cast("Sequence[object]", given))
-    else:
-        references = [given]
-    for reference in references:
-        if not isinstance(reference, str) or not has_words(reference):
-            raise RewardError(
-                f"example {example.id} has a reference answer that cannot be compared",
-                got=repr(reference),
-                expected=f"a text with words, in the label or in the list {field!r}",
-            )
-    return cast("list[str]", references)
 
 
 def has_words(text: str) -> bool:
@@ -104,10 +100,6 @@ def has_words(text: str) -> bool:
     Marks and characters that nobody sees (a zero-width space, an escape) say nothing by themselves.
     """
     return any(unicodedata.category(sign)[0] in "LNS" for sign in normalize_text(text))
-
-
-def _is_punctuation(letter: str) -> bool:
-    return letter in _ASCII_PUNCTUATION or unicodedata.category(letter)[0] == "P"
 
 
 class TextParser(OpenParser):
@@ -129,59 +121,61 @@ class TextParser(OpenParser):
         return target.strip()
 
 
-class TextReward(ABC):
+class TextReward(AnswerReward):
     """A reward of an answer in words.
 
-    What is no answer for the parser is invalid; an example without references cannot be scored.
+    References are the list in the field ``answers``, or else the label. What is no answer for the
+    parser is invalid; an example without references cannot be scored, and one with a reference
+    without words raises a RewardError.
 
     Args:
         parser: finds the answer; None: a TextParser.
-        references: field with the list of right answers; without it the label is the only one.
     """
 
     kind: RewardKind = "truth"
+    _absent = "no reference answer"
 
-    def __init__(self, parser: Parser | None = None, *, references: str = "answers") -> None:
+    def __init__(self, parser: Parser | None = None) -> None:
         self.parser = parser or TextParser()
-        self.references = references
 
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has references."""
-        given: object = example.fields.get(self.references)
+        given: object = example.fields.get("answers")
         return example.label is not None if given is None else given != []
 
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score."""
-        references = read_references(example, self.references)
-        if not references:
-            return Score(None, "no reference answer")
-        answer = self.parser.parse(completion.text, example)
-        if answer.label is None:
-            return Score(0.0, answer.reason, invalid=True)
-        return self._compare(answer.label, references)
+    def _explain_unscored(self, example: Example) -> str | None:
+        return None if self._read_references(example) else self._absent
 
-    @abstractmethod
-    def _compare(self, answer: str, references: Sequence[str]) -> Score:
-        """Return the score of an answer against at least one reference answer."""
+    def _read_references(self, example: Example) -> list[str]:
+        """Return the texts that count as right: the list in the field, or else the label."""
+        given: object = example.fields.get("answers")
+        if given is None:
+            references = [] if example.label is None else [example.label]
+        elif isinstance(given, Sequence) and not isinstance(given, str):
+            references = list(cast("Sequence[object]", given))
+        else:
+            references = [given]
+        for reference in references:
+            if not isinstance(reference, str) or not has_words(reference):
+                raise RewardError(
+                    f"example {example.id} has a reference answer that cannot be compared",
+                    got=repr(reference),
+                    expected="a text with words, in the label or in the list 'answers'",
+                )
+        return cast("list[str]", references)
 
 
 class ExactMatch(TextReward):
     """1 if the answer equals a reference answer after normalisation, else 0.
 
     Source: exact match of SQuAD v1.1.
-
-    What is no answer for the parser is invalid; an example without references cannot be scored.
-
-    Args:
-        parser: finds the answer; None: a TextParser.
-        references: field with the list of right answers; without it the label is the only one.
     """
 
     name = "exact_match"
 
-    def _compare(self, answer: str, references: Sequence[str]) -> Score:
-        said = normalize_text(answer)
-        if said in {normalize_text(reference) for reference in references}:
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        said = normalize_text(label)
+        if said in map(normalize_text, self._read_references(example)):
             return Score(1.0, f"{said!r} is a reference answer")
         return Score(0.0, f"{said!r} is no reference answer")
 
@@ -196,19 +190,14 @@ class TokenF1(TextReward):
     hotpot_evaluate_v1.py): where one side is ``yes``, ``no`` or ``noanswer`` and the other is not
     the same, F1 is 0. Deviations: the rule also holds for Chinese yes and no; Chinese text is
     compared as a bag of characters (as DRCD does), where CMRC 2018 takes the longest common run.
-
-    What is no answer for the parser is invalid; an example without references cannot be scored.
-
-    Args:
-        parser: finds the answer; None: a TextParser.
-        references: field with the list of right answers; without it the label is the only one.
     """
 
     name = "token_f1"
 
-    def _compare(self, answer: str, references: Sequence[str]) -> Score:
-        best = max(references, key=lambda reference: compute_token_f1(answer, reference))
-        f1 = compute_token_f1(answer, best)
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        references = self._read_references(example)
+        best = max(references, key=lambda reference: compute_token_f1(label, reference))
+        f1 = compute_token_f1(label, best)
         return Score(f1, f"F1 {f1:.3f} with the reference {best!r}")
 
 
@@ -220,3 +209,170 @@ def compute_token_f1(answer: str, reference: str) -> float:
     said, right = Counter(split_tokens(answer)), Counter(split_tokens(reference))
     num_shared = (said & right).total()
     return 2 * num_shared / max(1, said.total() + right.total())
+
+
+_PUNCTUATION = (*';/[]"{}()=+\\_-><@`,?!',)
+_COMMA_IN_NUMBER = re.compile(r"\d,\d")
+_STOP = re.compile(r"\.(?!\d)")
+_MOST_STOPS = 32  # The official script passes re.UNICODE, which is 32, as the count.
+_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_NUMBERS = {"none": "0", "ten": "10"} | {word: str(n) for n, word in enumerate(_NUMBER_WORDS)}
+_CONTRACTED = """
+    ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't
+    haven't he'd he'd've he's how'd how'll how's isn't it'd it'd've it'll ma'am mightn't
+    mightn't've might've mustn't must've needn't not've o'clock oughtn't 'ow's'at shan't she'd've
+    should've shouldn't shouldn't've somebody'd've somebody'll somebody's someone'd someone'd've
+    someone'll someone's something'd something'd've something'll that's there'd there'd've there're
+    there's they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what'll
+    what're what's what've when's where'd where's where've who'd who'd've who'll who's who've
+    why'll why're why's won't would've wouldn't wouldn't've y'all y'all'll y'all'd've you'd
+    you'd've you'll you're you've
+"""
+
+
+# Each with one of its apostrophes left out.
+_CONTRACTIONS = {
+    word[:at] + word[at + 1 :]: word
+    for word in _CONTRACTED.split()
+    for at, letter in enumerate(word)
+    if letter == "'"
+} | {"somebody'd": "somebodyd"}
+
+
+class VqaParser(TextParser):
+    """Free text in which an article alone is an answer, too: ``a`` of "Is it A or B?"."""
+
+    def make_reward(self) -> Reward:
+        """Return VQA accuracy of the same words."""
+        return VqaAccuracy(self)
+
+    def _read(self, text: str, example: Example | None) -> Parsed:
+        words = _split_words(text)
+        if words and _ARTICLES.issuperset(words):
+            return Parsed(text.strip(), prefix=text[: len(text) - len(text.lstrip())])
+        return super()._read(text, example)
+
+
+class VqaAccuracy(AnswerReward):
+    """Share of annotators who gave this answer, three counting as all, each left out once.
+
+    The field ``answers`` has the annotators' answers: texts, or mappings with ``answer`` and an
+    ``answer_id`` that tells the annotators apart. An empty answer is invalid; an example without
+    the field cannot be scored, and one without answers of at least two different annotators raises
+    a RewardError.
+
+    Args:
+        parser: finds the answer; None: a VqaParser.
+        as_published: compare unanimous answers without normalising, and those of articles alone
+            as equal, as the official script.
+    """
+
+    name = "vqa_accuracy"
+    kind: RewardKind = "truth"
+    _absent = "no field answers"
+
+    def __init__(self, parser: Parser | None = None, *, as_published: bool = False) -> None:
+        self.parser = parser or VqaParser()
+        self.as_published = as_published
+
+    def applies_to(self, example: Example) -> bool:
+        """Return whether the example has annotators' answers."""
+        return example.fields.get("answers") is not None
+
+    def _explain_unscored(self, example: Example) -> str | None:
+        if self.applies_to(example):
+            self._read_annotations(example)
+        return super()._explain_unscored(example)
+
+    def _score(self, example: Example, label: str, answer: Parsed) -> Score:
+        annotated = [_normalize_space(text) for text in self._read_annotations(example)]
+        said = _normalize_space(label)
+        if not _split_words(said):
+            return Score(0.0, "the answer has no words", invalid=True)
+        if not self.as_published or len(set(annotated)) > 1:
+            normalize = normalize_vqa_answer if self.as_published else _normalize_answer
+            said = normalize(said)
+            annotated = [normalize(text) for text in annotated]
+        num_matches = annotated.count(said)
+        return Score(
+            compute_vqa_accuracy(num_matches, len(annotated)),
+            f"{num_matches} of {len(annotated)} annotators said {said!r}",
+        )
+
+    def _read_annotations(self, example: Example) -> list[str]:
+        """Return one answer per annotator."""
+        answers: dict[object, str] = {}
+        for place, row in enumerate(read_list(example.fields["answers"]) or ()):
+            entry = read_mapping(row) or {"answer": row, "answer_id": place}
+            text, annotator = entry.get("answer"), entry.get("answer_id")
+            if not isinstance(text, str) or annotator is None or annotator in answers:
+                raise RewardError(
+                    f"example {example.id} has an annotator's answer that cannot be used",
+                    got=repr(row),
+                    expected="a text, or a mapping with answer and an answer_id of its own",
+                )
+            answers[annotator] = text
+        _require_annotators(len(answers), f"example {example.id}")
+        return list(answers.values())
+
+
+@lru_cache(maxsize=4096)  # people's answers are compared with each of a group
+def normalize_vqa_answer(text: str) -> str:
+    """Return an answer as the official evaluation compares it; one of articles alone is empty."""
+    kept = [word for word in _split_words(text) if word not in _ARTICLES]
+    return " ".join(_CONTRACTIONS.get(word, word) for word in kept)
+
+
+def compute_leave_one_out_accuracy(answers: Sequence[str]) -> float:
+    """Return how well people agree: the accuracy of each annotator's answer against the others'.
+
+    It is the mean over annotators of min(1, others who gave the same answer / 3).
+
+    Args:
+        answers: one text per annotator, compared as ``VqaAccuracy`` does.
+
+    Raises:
+        RewardError: if there are fewer than two.
+    """
+    _require_annotators(len(answers), "a question")
+    counts = Counter(map(_normalize_answer, answers)).values()
+    return sum(count * min(3, count - 1) for count in counts) / (3 * len(answers))
+
+
+def compute_vqa_accuracy(num_matches: int, num_annotators: int) -> float:
+    """Return the mean over annotators of min(1, matches among the others / 3).
+
+    With ten annotators it is 0, 0.3, 0.6, 0.9 or 1.
+    """
+    thirds = num_matches * min(3, num_matches - 1)
+    thirds += (num_annotators - num_matches) * min(3, num_matches)
+    return thirds / (3 * num_annotators)
+
+
+def _normalize_answer(text: str) -> str:
+    """Return the answer as officially normalised, or its articles where it has nothing else."""
+    return normalize_vqa_answer(text) or " ".join(_split_words(text))
+
+
+def _split_words(text: str) -> list[str]:
+    """Return the words, those of numbers as digits.
+
+    A mark is removed that touches a space or where a number has a comma; another one is a space.
+    """
+    text = _normalize_space(text)
+    has_comma = _COMMA_IN_NUMBER.search(text) is not None
+    stripped = text
+    for mark in _PUNCTUATION:
+        is_removed = f"{mark} " in text or f" {mark}" in text or has_comma
+        stripped = stripped.replace(mark, "" if is_removed else " ")
+    words = _STOP.sub("", stripped, count=_MOST_STOPS).lower().split()
+    return [_NUMBERS.get(word, word) for word in words]
+
+
+def _normalize_space(text: str) -> str:
+    return text.replace("\n", " ").replace("\t", " ").strip()
+
+
+def _require_annotators(number: int, whose: str) -> None:
+    if number < 2:
+        raise RewardError(f"{whose} has too few annotators", got=number, expected="2 or more")

@@ -18,12 +18,10 @@ from groupwise.core import (
     TrainingError,
     derive_seed,
     keep_freed_memory,
-    open_picture,
     seed_everything,
     write_json,
 )
 from groupwise.models.policy import Policy
-from groupwise.models.prompts import build_messages
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import prepare_trainable, refuse_trained
 from groupwise.rewards import FactCounts, RewardSet
@@ -38,7 +36,7 @@ from groupwise.training.checkpoints import (
     write_grpo_budget,
 )
 from groupwise.training.fast.vllm import build_vllm_arguments
-from groupwise.training.grpo_trainer import make_grpo_trainer
+from groupwise.training.grpo_trainer import make_grpo_trainer, make_prompt_rows
 from groupwise.training.settings import GrpoSettings, build_arguments
 from groupwise.training.sft import rank_difficulties
 
@@ -262,33 +260,6 @@ def deal_prompts(
                 start = round_start + step_start + share_start
                 dealt += layout[start : start + own]
     return dealt
-
-
-def make_prompt_rows(
-    examples: Sequence[Example], layout: Sequence[tuple[int, int]], *, seed: int
-) -> Any:
-    """Return a Dataset of prompts in order; what is sampled follows from seed, place and epoch."""
-    from datasets import Dataset
-
-    has_pictures = any(example.pictures for example in examples)
-
-    def read(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
-        places = batch["place"]
-        prompts = [build_messages(examples[place]) for place in places]
-        columns: dict[str, list[Any]] = {**batch, "prompt": prompts}
-        if has_pictures:
-            opened = {
-                place: [open_picture(picture) for picture in examples[place].pictures]
-                for place in set(places)
-            }
-            columns["images"] = [opened[place] for place in places]
-        return columns
-
-    columns = {
-        "place": [place for _, place in layout],
-        "sampling_seed": [derive_seed(seed, "completions", place, n) for n, place in layout],
-    }
-    return Dataset.from_dict(columns).with_transform(read)
 
 
 class RewardFunction:

@@ -8,13 +8,41 @@ from typing import Any
 
 from accelerate.utils import gather_object
 
-from groupwise.core import Example, TrainingError, write_json
+from groupwise.core import Example, TrainingError, derive_seed, open_picture, write_json
 from groupwise.models.policy import Policy, project_patches_fast
+from groupwise.models.prompts import build_messages
 from groupwise.models.quantization import keep_adapter_dtype
 from groupwise.models.trainable import list_trainable, restore_trainable
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings
 from groupwise.training.sharding import refuse_quantized
+
+
+def make_prompt_rows(
+    examples: Sequence[Example], layout: Sequence[tuple[int, int]], *, seed: int
+) -> Any:
+    """Return a Dataset of prompts in order; what is sampled follows from seed, place and epoch."""
+    from datasets import Dataset
+
+    has_pictures = any(example.pictures for example in examples)
+
+    def read(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+        places = batch["place"]
+        prompts = [build_messages(examples[place]) for place in places]
+        columns: dict[str, list[Any]] = {**batch, "prompt": prompts}
+        if has_pictures:
+            opened = {
+                place: [open_picture(picture) for picture in examples[place].pictures]
+                for place in set(places)
+            }
+            columns["images"] = [opened[place] for place in places]
+        return columns
+
+    columns = {
+        "place": [place for _, place in layout],
+        "sampling_seed": [derive_seed(seed, "completions", place, n) for n, place in layout],
+    }
+    return Dataset.from_dict(columns).with_transform(read)
 
 
 def make_grpo_trainer(
@@ -34,7 +62,6 @@ def make_grpo_trainer(
     trainable = list_trainable(policy.model)
     base: Any = FastGRPOTrainer
     if settings.refill is not None:
-        from groupwise.training.grpo import make_prompt_rows
 
         def read(places: Sequence[int], step: int) -> list[Any]:
             # No epoch has this number: what is sampled is sampled nowhere else.

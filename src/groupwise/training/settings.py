@@ -376,7 +376,7 @@ def build_arguments(
 @contextmanager
 def name_memory_settings(settings: TrainerSettings) -> Iterator[None]:
     """Within this context an allocation that fails is a TrainingError that names settings."""
-    from groupwise.inference.streaming.local import is_out_of_memory
+    from groupwise.inference.local_stream import is_out_of_memory
 
     try:
         yield

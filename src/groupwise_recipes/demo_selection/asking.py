@@ -2,7 +2,7 @@
 
 In a few-shot prompt demonstrations stand before the query, so what two prompts can share is how
 their lists begin: a server that caches prefixes (vLLM) finds that by itself. In this process only
-pictures are shared, if ``LocalBackend`` keeps them: each is encoded once, wherever it stands.
+pictures are shared, if ``LocalStream`` keeps them: each is encoded once, wherever it stands.
 """
 
 from collections import Counter, deque
@@ -11,14 +11,15 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from groupwise.core import Completion, DataError, Example, digest_json, make_example
-from groupwise.inference.engine import Sampling
-from groupwise.inference.streaming.groups import ReportStream, generate_groups
-from groupwise.inference.streaming.work import (
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import (
     Failure,
     Outcome,
-    StreamBackend,
+    ReportStream,
+    Stream,
     StreamSettings,
     WorkGroup,
+    generate_groups,
 )
 from groupwise.judges import ReplyCache
 from groupwise.rewards import VqaAccuracy
@@ -63,7 +64,7 @@ class Answerer:
 
     def __init__(
         self,
-        backend: StreamBackend,
+        backend: Stream,
         *,
         identity: str,
         train: Sequence[Example],
@@ -116,12 +117,11 @@ class Answerer:
                 self.num_asked += len(new)
                 yield WorkGroup(query.id, tuple(self.write_prompt(query, one) for one in new))
 
-        settings = self.stream.model_copy(update={"order": "given"})
         outcomes = generate_groups(
             self.backend,
             form_groups(),
             sampling=self.sampling,
-            settings=settings,
+            settings=self.stream,
             report_progress=report_progress,
         )
         with closing(outcomes):
@@ -137,8 +137,9 @@ class Answerer:
     def answer(self, asked: Sequence[tuple[Example, List]]) -> list[str | None]:
         """Return what is said to queries behind their lists, unscored; None where asking failed."""
         groups = [WorkGroup(str(n), (self.write_prompt(*one),)) for n, one in enumerate(asked)]
-        settings = self.stream.model_copy(update={"order": "given"})
-        outcomes = generate_groups(self.backend, groups, sampling=self.sampling, settings=settings)
+        outcomes = generate_groups(
+            self.backend, groups, sampling=self.sampling, settings=self.stream
+        )
         with closing(outcomes):
             found = [outcome.completions[0] for outcome in outcomes]
         return [None if isinstance(one, Failure) else one.text for one in found]

@@ -6,14 +6,14 @@ The look at the test split is counted. The cells of the run stay as they are; an
 those that it keeps, and new ones are kept there. ``groupwise run`` fills all cells of a config.
 """
 
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 
-import typer
+import click
 
-from groupwise.core import GroupwiseError, RunFolder, load_config
+from groupwise.cli.main import main
+from groupwise.cli.options import COUNT, PATH, option
+from groupwise.core import RunFolder, load_config
 from groupwise.evaluation.results import record_look
 from groupwise_recipes.demo_selection.cells import Cell, CellRow, draw_subsets
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
@@ -39,25 +39,22 @@ def measure_cell(
         return evaluator.evaluate(cell, wanted)
 
 
-def main(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run with trained selectors.")],
-    *,
-    system: Annotated[str, typer.Option(help="rce, grpo or a baseline.")] = "grpo",
-    epoch: Annotated[int | None, typer.Option(min=1, help="Of rce or grpo.")] = None,
-    shots: Annotated[int, typer.Option(min=0)] = 1,
-    samples: Annotated[int | None, typer.Option(min=1, help="Test queries.")] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda:1.")] = None,
+@click.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@option("--system", default="grpo", help="rce, grpo or a baseline.")
+@option("--epoch", type=COUNT, help="Of rce or grpo.")
+@option("--shots", type=click.IntRange(min=0), default=1)
+@option("--samples", type=COUNT, help="Test queries.")
+@option("--device", help="Such as cpu or cuda:1.")
+def cell(
+    run: Path, system: str, epoch: int | None, shots: int, samples: int | None, device: str | None
 ) -> None:
-    """Evaluate one cell and print its accuracy."""
+    """Evaluate one cell of a run with trained selectors, and print its accuracy."""
     rows = measure_cell(run, Cell(system, shots, epoch), num_samples=samples, device=device)
     found = [row.accuracy for row in rows if row.accuracy is not None]
     mean = f"{sum(found) / len(found):.1%}" if found else "?"
-    typer.echo(f"VQA accuracy {mean} (n = {len(found)}; {len(rows) - len(found)} failed)")
+    click.echo(f"VQA accuracy {mean} (n = {len(found)}; {len(rows) - len(found)} failed)")
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except GroupwiseError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+    main(cell)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
 from groupwise.flow.settings import RunConfig
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.settings import ServerSettings
 from groupwise.models.settings import ModelSettings
 from groupwise_recipes.demo_selection.answerer import AnswererSettings
 from groupwise_recipes.demo_selection.candidate_audit import CandidateLimits

@@ -15,7 +15,7 @@ from groupwise.core import (
 )
 from groupwise.data.audit import audit_data, write_audit
 from groupwise.data.examples import DropLog, read_examples, write_examples
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import StepContext
 from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
@@ -171,7 +171,7 @@ def run_answerer(task: Any, context: StepContext) -> None:
     folder = context.folder / "policy"
     teach_answerer(folder, config.teach, seed=derive_seed(config.seed, "teach"))
     figures = measure_demonstration_use(
-        LocalEngine(
+        LocalModel(
             load_policy(folder, quantization=config.model.quantization),
             batch_size=config.asking.batch_size,
         ),

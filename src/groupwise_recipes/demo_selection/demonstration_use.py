@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from groupwise.core import DataError, derive_seed, make_example
-from groupwise.inference.engine import Engine, Sampling
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise_drawn.dialects import DialectItem
 from groupwise_recipes.demo_selection.items import make_dialect_example
 from groupwise_recipes.demo_selection.vqa import FewShotForm
@@ -47,7 +48,7 @@ class UseFigure:
 
 
 def measure_demonstration_use(
-    engine: Engine,
+    model: LocalModel,
     items: Sequence[DialectItem],
     *,
     form: FewShotForm,
@@ -75,7 +76,7 @@ def measure_demonstration_use(
                 for query in queries
                 if (found := _draw_list(situation, query, train, num_shots, rng)) is not None
             ]
-            figures.append(_ask_both_ways(engine, form, situation, num_shots, shown))
+            figures.append(_ask_both_ways(model, form, situation, num_shots, shown))
     return figures
 
 
@@ -108,15 +109,15 @@ def _cell(item: DialectItem) -> tuple[str, str]:
 
 
 def _ask_both_ways(
-    engine: Engine,
+    model: LocalModel,
     form: FewShotForm,
     situation: Situation,
     num_shots: int,
     lists: Sequence[tuple[DialectItem, Sequence[DialectItem]]],
 ) -> UseFigure:
-    answers = _ask(engine, form, lists)
+    answers = _ask(model, form, lists)
     turned = [(query, shown[::-1]) for query, shown in lists]
-    reversed_answers = _ask(engine, form, turned) if num_shots > 1 else answers
+    reversed_answers = _ask(model, form, turned) if num_shots > 1 else answers
     wanted = [query.answer for query, _ in lists]
     return UseFigure(
         situation,
@@ -129,7 +130,7 @@ def _ask_both_ways(
 
 
 def _ask(
-    engine: Engine,
+    model: LocalModel,
     form: FewShotForm,
     lists: Sequence[tuple[DialectItem, Sequence[DialectItem]]],
 ) -> list[str]:
@@ -140,5 +141,5 @@ def _ask(
         )
         for query, shown in lists
     ]
-    completions = engine.generate(prompts, sampling=_GREEDY)
+    completions = model.generate(prompts, sampling=_GREEDY)
     return [completion.text.strip() for (completion,) in completions]

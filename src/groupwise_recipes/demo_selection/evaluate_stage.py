@@ -5,7 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import ConfigError, Example, derive_seed, digest_file, dump_config
+from groupwise.core import (
+    ConfigError,
+    Example,
+    ProgressLine,
+    derive_seed,
+    digest_file,
+    dump_config,
+)
 from groupwise.data.audit import DataAudit, audit_data, find_seen, list_near_examples
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, mark_items
@@ -17,7 +24,6 @@ from groupwise.flow.evaluating import (
     digest_prompts,
     write_evaluation,
 )
-from groupwise.inference.streaming.groups import StreamLine
 from groupwise.pipeline import StepContext
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.cells import (
@@ -154,7 +160,9 @@ def _fill(
     found: dict[Cell, Sequence[CellRow]] = {}
     for number, cell in enumerate(cells, start=1):
         context.say(f"cell {number} of {len(cells)}: {cell.name}")
-        rows = evaluator.evaluate(cell, subsets.largest, report_progress=StreamLine(context.say))
+        rows = evaluator.evaluate(
+            cell, subsets.largest, report_progress=ProgressLine("items", context.say)
+        )
         if _is_last(cell, last):
             found[cell] = rows
     return found

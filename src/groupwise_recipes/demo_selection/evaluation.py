@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from groupwise.core import ConfigError, DataError, Example, RunError, describe_unknown, digest_json
-from groupwise.inference.streaming.groups import ReportStream
+from groupwise.inference.stream import ReportStream
 from groupwise_recipes.demo_selection.asking import Answerer, List, Result
 from groupwise_recipes.demo_selection.candidates import Recording
 from groupwise_recipes.demo_selection.cells import (

@@ -8,13 +8,20 @@ from typing import Any
 
 import torch
 
-from groupwise.core import ConfigError, Example, derive_seed, digest_json, read_json, write_jsonl
-from groupwise.inference.engine import Sampling
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.groups import StreamLine
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.server import ServerBackend
-from groupwise.inference.streaming.work import StreamSettings
+from groupwise.core import (
+    ConfigError,
+    Example,
+    ProgressLine,
+    derive_seed,
+    digest_json,
+    read_json,
+    write_jsonl,
+)
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.model import Sampling
+from groupwise.inference.server import ServerModel
+from groupwise.inference.stream import ServerStream, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy
@@ -101,8 +108,8 @@ def open_answerer(
     """Return the frozen answerer of a run, in this process or behind its server."""
     model, server = config.model, config.server
     if server is not None:
-        backend = ServerBackend(server)
-        identity = digest_json(backend.responder.identity)
+        backend = ServerStream(server, max_pixels=model.max_pixels)
+        identity = digest_json(ServerModel(server).identity)
     else:
         place = None if device is None else torch.device(device)
         policy = load_policy(
@@ -112,7 +119,7 @@ def open_answerer(
             device=place,
             quantization=model.quantization,
         )
-        backend = LocalBackend(LocalEngine(policy), picture_mib=config.asking.picture_mib)
+        backend = LocalStream(LocalModel(policy), picture_mib=config.asking.picture_mib)
         identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
     return Answerer(
         backend,
@@ -169,7 +176,7 @@ def _record(task: Any, context: StepContext, selector: PointerSelector) -> None:
             asked,
             drawn,
             correct_above=config.recording.correct_above,
-            report_progress=StreamLine(context.say),
+            report_progress=ProgressLine("items", context.say),
         )
     _audit(context)
 

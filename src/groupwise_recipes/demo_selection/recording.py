@@ -15,7 +15,7 @@ from pydantic import Field
 
 from groupwise.core import Config, Example, RunError, derive_seed, write_json
 from groupwise.data.examples import DropLog
-from groupwise.inference.streaming.groups import ReportStream
+from groupwise.inference.stream import ReportStream
 from groupwise_recipes.demo_selection.asking import Answerer, List, Result
 from groupwise_recipes.demo_selection.candidate_files import CandidateFile, read_candidates
 from groupwise_recipes.demo_selection.candidates import (

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Source
 from groupwise.flow.settings import DataSettings, FlowConfig
-from groupwise.inference.engine import Sampling
-from groupwise.inference.server_settings import ServerSettings
-from groupwise.inference.streaming.work import RaySettings, StreamSettings
+from groupwise.inference.model import Sampling
+from groupwise.inference.settings import ServerSettings
+from groupwise.inference.stream import RaySettings, StreamSettings
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import LabelFolders

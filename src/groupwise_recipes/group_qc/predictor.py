@@ -13,10 +13,9 @@ from groupwise.core import DataError, Example, Message, dump_config, make_exampl
 from groupwise.data.examples import DropLog
 from groupwise.flow.prediction import PolicyPredictor
 from groupwise.flow.task import Task
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.server import ServerBackend
-from groupwise.inference.streaming.work import StreamBackend
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.stream import ServerStream, Stream
 from groupwise.pipeline import StepContext
 from groupwise.serving import Answer, Request
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -60,9 +59,11 @@ class GroupQcPredictor(PolicyPredictor):
         super().__init__(task, config, policy, temperatures=temperatures)
         self._settings, self._questions = config, open_questions(config)
         server = config.summaries.server
-        engine = LocalEngine(self._policy, batch_size=config.evaluation.batch_size)
-        self._stage_a: StreamBackend = (
-            LocalBackend(engine) if server is None else ServerBackend(server)
+        engine = LocalModel(self._policy, batch_size=config.evaluation.batch_size)
+        self._stage_a: Stream = (
+            LocalStream(engine)
+            if server is None
+            else ServerStream(server, max_pixels=config.summaries.stream.max_pixels)
         )
 
     def describe(self) -> Mapping[str, Any]:
@@ -115,14 +116,12 @@ class GroupQcPredictor(PolicyPredictor):
     def _describe_photos(self, questions: Sequence[Example]) -> list[Example | Answer]:
         """Return what Stage B is asked of each group, or why its photos cannot be described."""
         settings, words = self._settings.summaries, self._questions.words
-        in_order = settings.stream.model_copy(update={"order": "given"})
         groups = (
             ask_of_photos(
                 str(number), str(question.fields["mission"]), question.pictures, self._questions
             )
             for number, question in enumerate(questions)
         )
-        settings = settings.model_copy(update={"stream": in_order})
         with self._policy.adapter_off():
             found = list(describe_photos(self._stage_a, groups, settings, words))
         return [

@@ -19,6 +19,7 @@ from groupwise import __version__
 from groupwise.core import (
     DataError,
     Picture,
+    ProgressLine,
     ResultFile,
     Say,
     append_jsonl,
@@ -31,12 +32,17 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.flow.asking import open_policy
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.groups import StreamLine, generate_groups
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.ray_data import RayBackend
-from groupwise.inference.streaming.server import ServerBackend
-from groupwise.inference.streaming.work import Failure, GroupOutcome, StreamBackend, WorkGroup
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.many_machines import RayStream
+from groupwise.inference.stream import (
+    Failure,
+    GroupOutcome,
+    ServerStream,
+    Stream,
+    WorkGroup,
+    generate_groups,
+)
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig, SummarySettings
 from groupwise_recipes.group_qc.groups import TEACH, find_root, read_groups
@@ -104,14 +110,14 @@ def name_failures(out: Path, mission: str) -> Path:
     return out / f"{mission}_stage_a_failed.jsonl"
 
 
-def open_backend(config: GroupQcConfig, run: Path) -> StreamBackend:
+def open_backend(config: GroupQcConfig, run: Path) -> Stream:
     """Return what describes photos: the base behind a server, on Ray's workers, or here."""
     settings = config.summaries
     if settings.server is not None:
-        return ServerBackend(settings.server)
+        return ServerStream(settings.server, max_pixels=settings.stream.max_pixels)
     base, model = find_base(config, run), config.model
     if settings.ray is not None:
-        return RayBackend(
+        return RayStream(
             settings.ray,
             base,
             dtype=model.dtype,
@@ -119,10 +125,10 @@ def open_backend(config: GroupQcConfig, run: Path) -> StreamBackend:
             quantization=model.quantization,
         )
     policy = open_policy(config, base)
-    return LocalBackend(LocalEngine(policy, batch_size=settings.stream.batch_size))
+    return LocalStream(LocalModel(policy, batch_size=settings.stream.batch_size))
 
 
-def run_stage_a(job: StageAJob, backend: StreamBackend, *, say: Say = lambda _: None) -> int:
+def run_stage_a(job: StageAJob, backend: Stream, *, say: Say = lambda _: None) -> int:
     """Describe the photos of every group that is not finished yet, mission by mission.
 
     Returns:
@@ -166,7 +172,7 @@ def count_failures(out: Path, missions: MissionTable) -> dict[str, int]:
 
 
 def describe_photos(
-    backend: StreamBackend,
+    backend: Stream,
     groups: Iterable[WorkGroup],
     settings: SummarySettings,
     words: Words,
@@ -211,7 +217,7 @@ def _run_mission(
     mission: str,
     groups: Mapping[str, PhotoGroup],
     job: StageAJob,
-    backend: StreamBackend,
+    backend: Stream,
     say: Say,
 ) -> int:
     failures, words = name_failures(job.out, mission), job.questions.words
@@ -225,7 +231,7 @@ def _run_mission(
             (_ask(group, job.questions) for group in waiting),
             job.settings,
             words,
-            report_progress=StreamLine(lambda line: say(f"{mission}: {line}")),
+            report_progress=ProgressLine("items", lambda line: say(f"{mission}: {line}")),
             num_items=sum(len(group.photos) for group in waiting),
         )
         for key, texts, reason in described:

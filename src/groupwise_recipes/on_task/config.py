@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
 from groupwise.data.columns import ALLOWED, find_place_problem
 from groupwise.flow.settings import DataSettings, FlowConfig
-from groupwise.inference.opening import ResponderSettings
+from groupwise.inference.settings import ModelSource
 from groupwise.judges import JudgeSettings
 from groupwise.rewards import LabelParser
 from groupwise.training.settings import SftSettings
@@ -180,7 +180,7 @@ class RewardWeights(Config):
     format: float = Field(default=0.0, ge=0)
 
 
-class OnTaskJudgeSettings(ResponderSettings):
+class OnTaskJudgeSettings(ModelSource):
     """The model that judges, and how it is asked.
 
     Attributes:

@@ -11,8 +11,8 @@ from typing import Any
 
 from groupwise.core import Completion, Example, Score
 from groupwise.data.examples import read_examples
-from groupwise.inference.opening import open_responder
-from groupwise.inference.responder import Responder
+from groupwise.inference.model import Model
+from groupwise.inference.settings import open_model
 from groupwise.judges import LogitJudge, Question, ReplyCache, Verdict, load_prompt
 from groupwise.rewards import (
     ASKED_ONCE,
@@ -107,7 +107,7 @@ def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
 
     once = settings.model_copy(update={"settings": ASKED_ONCE})
 
-    def build(responder: Responder) -> RewardSet:
+    def build(responder: Model) -> RewardSet:
         return make_rewards(config, Judges(make_judge(once, config.answer, responder)))
 
     options = OPTION_TEXTS[settings.language]
@@ -117,13 +117,13 @@ def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
 def open_judge(settings: OnTaskJudgeSettings, parser: LabelParser, folder: Path) -> LogitJudge:
     """Load the model, or make ready to ask its server; replies are kept in ``folder``."""
     cache = ReplyCache(settings.cache or folder / "judge.sqlite", max_mib=settings.cache_mib)
-    return make_judge(settings, parser, open_responder(settings), cache=cache)
+    return make_judge(settings, parser, open_model(settings), cache=cache)
 
 
 def make_judge(
     settings: OnTaskJudgeSettings,
     parser: LabelParser,
-    responder: Responder,
+    responder: Model,
     *,
     cache: ReplyCache | None = None,
 ) -> LogitJudge:

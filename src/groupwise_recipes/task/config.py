@@ -11,7 +11,7 @@ from groupwise.core import Config, describe_unknown, read_config
 from groupwise.data.columns import TableSettings
 from groupwise.evaluation.predictions import REWARD, Measure, find_measure
 from groupwise.flow.settings import DataSettings, FlowConfig, RivalSettings
-from groupwise.judge_calibration.config import JudgeConfig
+from groupwise.judges import JudgeConfig
 from groupwise.rewards import AnswerSettings, RewardKind, TextParser
 from groupwise.training.settings import GrpoSettings, SftSettings
 
@@ -67,7 +67,7 @@ class JudgePart(Config):
 
     Attributes:
         weight: beside those of the others.
-        judge: the judge, as in a file for ``groupwise judge calibrate``, or that file. It reads
+        judge: the judge, as in a file for ``groupwise judge``, or that file. It reads
             ``question`` (the last turn of the prompt), ``reference``, ``answer`` and the columns.
         scale: what each of its labels is worth.
         pictures: whether it sees those of the prompt.

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
-from groupwise.inference.responder import Responder
-from groupwise.judge_calibration.building import build_judge, find_prompt, load_responder
-from groupwise.judges import ModelJudge, Question, ReplyCache
+from groupwise.inference.model import Model
+from groupwise.inference.settings import open_model
+from groupwise.judges import ModelJudge, Question, ReplyCache, build_judge
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig
 
@@ -40,7 +40,7 @@ def list_judged(config: TaskConfig) -> dict[str, JudgePart]:
 def digest_prompts(config: TaskConfig) -> Mapping[str, str]:
     """Return digests of the judges' prompts by their setting."""
     prompts = {
-        name: find_prompt(p.judge, are_pairs=False) for name, p in list_judged(config).items()
+        name: p.judge.find_prompt(are_pairs=False) for name, p in list_judged(config).items()
     }
     return {f"rewards.{name}.judge.prompt": one.digest for name, one in prompts.items() if one}
 
@@ -51,18 +51,18 @@ def open_judges(config: TaskConfig, folder: Path) -> Judges:
     cache = ReplyCache(folder / "judge.sqlite") if parts else None
     return Judges(
         {
-            name: make_judge(part, cast("Responder", load_responder(part.judge)), cache=cache)
+            name: make_judge(part, open_model(part.judge), cache=cache)
             for name, part in parts.items()
         }
     )
 
 
 def make_judge(
-    part: JudgePart, responder: Responder | None = None, *, cache: ReplyCache | None = None
+    part: JudgePart, responder: Model | None = None, *, cache: ReplyCache | None = None
 ) -> ModelJudge:
     """Return a judge; without a responder it can only be looked at."""
     settings = part.judge.model_copy(update={"labels": tuple(part.scale)})
-    unasked = cast("Responder", object())
+    unasked = cast("Model", object())
     judge = build_judge(settings, responder or unasked, are_pairs=False, cache=cache)
     return cast("ModelJudge", judge)
 

@@ -71,7 +71,13 @@ def make_case(
 
 def _make_reward(name: str, part: RewardPart, config: TaskConfig) -> Reward:
     if ":" in name:
-        return FunctionReward(name, kind=part.kind, messages=part.messages, values=part.values)
+        return FunctionReward(
+            name,
+            kind=part.kind,
+            messages=part.messages,
+            values=part.values,
+            parser=config.answer,
+        )
     if name == "format":
         return AnswerFormat(config.answer)
     return TokenF1(config.answer) if name == "token_f1" else config.answer.make_reward()

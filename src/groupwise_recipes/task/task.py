@@ -119,7 +119,7 @@ class OwnTask(Task[TaskConfig]):
                     summary="how likely the base finds its own answers",
                     reads=ASKED,
                     uses=self.data_stage,
-                    code="groupwise.rewards.fluency groupwise_recipes.task.fluency",
+                    code="groupwise.rewards.shaping groupwise_recipes.task.fluency",
                 ),
             )
         return found

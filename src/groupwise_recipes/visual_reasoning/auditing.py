@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from groupwise.core import Example
-from groupwise.inference.responder import Responder
+from groupwise.inference.model import Model
 from groupwise.rewards import ASKED_ONCE, BoxParser, JudgeSeat, RewardCase, RewardSet
 from groupwise_recipes.visual_reasoning.answers import find_parser
 from groupwise_recipes.visual_reasoning.boxes import write_box
@@ -58,7 +58,7 @@ def _put_on_units(example: Example) -> Example:
 def _make_seat(weights: RewardWeights, settings: AlignmentSettings) -> JudgeSeat:
     once = settings.model_copy(update={"settings": ASKED_ONCE})
 
-    def build(responder: Responder) -> RewardSet:
+    def build(responder: Model) -> RewardSet:
         return make_rewards(weights, ModelEntailment(responder, once))
 
     return JudgeSeat(build, REPLIES)

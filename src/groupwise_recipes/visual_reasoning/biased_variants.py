@@ -1,11 +1,16 @@
-"""``groupwise biased-variants``: variants of VSR, and what a text-only probe makes of them."""
+"""Variants of VSR with a bias, and what a text-only probe makes of them.
+
+python -m groupwise_recipes.visual_reasoning.biased_variants --data vsr --keep 0.8 --out DIR
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
+from groupwise.cli.main import main
+from groupwise.cli.options import PATH, option
 from groupwise.core import write_json
 from groupwise_recipes.visual_reasoning.probe import (
     check_probe,
@@ -21,19 +26,21 @@ _NUM_SEEDS = 50
 """For how far the probe's figure on test spreads with the labels that ties are given."""
 
 
-def biased_variants(
-    data: Annotated[Path, typer.Option(help="Folder with VSR's train, dev and test as JSONL.")],
-    keep: Annotated[list[float], typer.Option(help="Share of the minority; may be repeated.")],
-    out: Annotated[Path, typer.Option(help="Folder for the variants.")],
-    seed: Annotated[int, typer.Option(help="Chooses rows, and labels of ties.")] = 0,
-) -> None:
+@click.command()
+@option("--data", type=PATH, required=True, help="Folder with VSR's train, dev, test as JSONL.")
+@option(
+    "--keep", type=float, multiple=True, required=True, help="Share of the minority. Repeatable."
+)
+@option("--out", type=PATH, required=True, help="Folder for the variants.")
+@option("--seed", default=0, help="Chooses rows, and labels of ties.")
+def biased_variants(data: Path, keep: Sequence[float], out: Path, seed: int) -> None:
     """Write biased variants of VSR, with the accuracy of a probe that sees no picture."""
     loaded = load_vsr(data)
     train = [row for row in loaded.rows if row.split == "train"]
     variants = [bias_rows(train, keep=share, seed=seed) for share in keep]
     told = write_variants(variants, loaded, out)
     for line in _describe(told):
-        typer.echo(line)
+        click.echo(line)
 
 
 def write_variants(
@@ -120,3 +127,7 @@ def _tell_ties(told: dict[str, Any], variant: dict[str, Any]) -> str:
 def _write(score: dict[str, Any]) -> str:
     p_value = f"= {score['p_value']:.2g}" if score["p_value"] > 0 else "< 1e-300"
     return f"{score['accuracy']:.3f} (n = {score['num_rows']:,}, p {p_value}, two-sided)"
+
+
+if __name__ == "__main__":
+    main(biased_variants)

@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Harmless, Source
 from groupwise.data.columns import find_place_problem
 from groupwise.flow.settings import DataSettings, FlowConfig
-from groupwise.inference.engine import Sampling
-from groupwise.inference.opening import ResponderSettings
-from groupwise.inference.server_settings import RetrySettings
+from groupwise.inference.model import Sampling
+from groupwise.inference.settings import ModelSource, RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
 from groupwise.training.settings import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
@@ -125,7 +124,7 @@ class AlignmentSettings(Config):
     """
 
     judge: Literal["rule", "model"] = "rule"
-    model: ResponderSettings | None = None
+    model: ModelSource | None = None
     language: Literal["en", "zh"] = "en"
     sampling: Sampling = Sampling(max_new_tokens=512, temperature=0.3)
     settings: JudgeSettings = JudgeSettings(

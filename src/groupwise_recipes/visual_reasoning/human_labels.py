@@ -1,20 +1,22 @@
-"""``groupwise judge-reasoning``: how far a judge of entailment agrees with people.
+"""How far a judge of entailment agrees with people.
+
+    python -m groupwise_recipes.visual_reasoning.human_labels --data vsr --labels FILE --out DIR
 
 People's labels come with a published file of reasonings about VSR's captions. What the judge says
-of the same reasonings is measured as ``groupwise judge calibrate`` measures recorded verdicts.
+of the same reasonings is measured as ``groupwise judge`` measures recorded verdicts.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from groupwise.cli.main import main
+from groupwise.cli.options import PATH, option
 from groupwise.core import DataError, Message, load_config, make_example
 from groupwise.evaluation.report.page import describe_metric
 from groupwise.judge_calibration.calibrate import Calibration, measure_recorded
-from groupwise.judge_calibration.recorded import read_recorded
-from groupwise.judge_calibration.rows import VerdictRow, write_verdicts
+from groupwise.judge_calibration.verdicts import VerdictRow, read_recorded, write_verdicts
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import LabelParser
 from groupwise_recipes.visual_reasoning.config import LABELS, AlignmentSettings
@@ -28,26 +30,23 @@ _ANSWERS = LabelParser(labels=LABELS)
 _SHOWN = ("agreement", "kappa", "no_verdict_rate")
 
 
-def judge_reasoning(
-    data: Annotated[Path, typer.Option(help="Folder with VSR's train, dev and test as JSONL.")],
-    labels: Annotated[Path, typer.Option(help="JSON list of reasonings that people judged.")],
-    out: Annotated[Path, typer.Option(help="Folder for verdicts and report.")],
-    judge: Annotated[
-        Path | None,
-        typer.Option(help="YAML of the judge, as a run's alignment.", show_default="rules"),
-    ] = None,
-) -> None:
+@click.command()
+@option("--data", type=PATH, required=True, help="Folder with VSR's train, dev, test as JSONL.")
+@option("--labels", type=PATH, required=True, help="JSON list of reasonings that people judged.")
+@option("--out", type=PATH, required=True, help="Folder for verdicts and report.")
+@option("--judge", type=PATH, show_default="rules", help="YAML of the judge, as a run's alignment.")
+def judge_reasoning(data: Path, labels: Path, out: Path, judge: Path | None) -> None:
     """Ask a judge of entailment what people decided; write how far they agree."""
     settings = AlignmentSettings() if judge is None else load_config(AlignmentSettings, judge)
     loaded = add_judged(load_vsr(data), labels)
-    typer.echo(f"judge      {settings.describe()}")
+    click.echo(f"judge      {settings.describe()}")
     for reason, number in loaded.drops.counts.items():
-        typer.echo(f"not used   {number} {reason}")
+        click.echo(f"not used   {number} {reason}")
     found = compare_with_people(open_judge(settings, out), loaded, out)
     for metric in found.measures.metrics:
         if metric.measure in _SHOWN:
-            typer.echo(f"{metric.measure}: {describe_metric(metric)}, n = {metric.n:,}")
-    typer.echo(f"report: {found.report}")
+            click.echo(f"{metric.measure}: {describe_metric(metric)}, n = {metric.n:,}")
+    click.echo(f"report: {found.report}")
 
 
 def compare_with_people(judge: Judge, loaded: LoadedRows, out: Path) -> Calibration:
@@ -97,3 +96,7 @@ def _add_verdict(row: VerdictRow, found: Verdict | NoVerdict) -> VerdictRow:
         verdict=None if is_silent else ALIGNED if found.label == ALIGNED else NOT_ALIGNED,
         cause=found.cause if is_silent else "",
     )
+
+
+if __name__ == "__main__":
+    main(judge_reasoning)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast, get_args
 
 from groupwise.core import Example, digest_json
-from groupwise.inference.opening import open_responder
-from groupwise.inference.responder import Responder
+from groupwise.inference.model import Model
+from groupwise.inference.settings import open_model
 from groupwise.judges import (
     GenerativeJudge,
     Judge,
@@ -71,7 +71,7 @@ class ModelEntailment(GenerativeJudge):
     """
 
     def __init__(
-        self, responder: Responder, settings: AlignmentSettings, *, cache: ReplyCache | None = None
+        self, responder: Model, settings: AlignmentSettings, *, cache: ReplyCache | None = None
     ) -> None:
         super().__init__(
             responder,
@@ -128,18 +128,18 @@ def ask_about(example: Example, reasoning: str, answer: str) -> Question:
 
 def open_judge(settings: AlignmentSettings, folder: Path) -> Judge:
     """Return the judge that a config names; replies of a model are kept in a folder."""
-    return RuleEntailment() if settings.model is None else open_model(settings, folder)
+    return RuleEntailment() if settings.model is None else open_model_judge(settings, folder)
 
 
-def open_model(settings: AlignmentSettings, folder: Path) -> ModelEntailment:
+def open_model_judge(settings: AlignmentSettings, folder: Path) -> ModelEntailment:
     """Return the model that judges, as ``open_judge`` does."""
     assert settings.model is not None
     cache = ReplyCache(folder / "entailment.sqlite", max_mib=settings.cache_mib)
-    return ModelEntailment(open_responder(settings.model), settings, cache=cache)
+    return ModelEntailment(open_model(settings.model), settings, cache=cache)
 
 
 def look_at_judge(settings: AlignmentSettings) -> Judge:
     """Return the judge that a config names; one with a model can only be looked at."""
     if settings.model is None:
         return RuleEntailment()
-    return ModelEntailment(cast("Responder", object()), settings)
+    return ModelEntailment(cast("Model", object()), settings)

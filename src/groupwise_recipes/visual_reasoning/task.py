@@ -32,7 +32,7 @@ from groupwise_recipes.visual_reasoning.judging import (
     ModelEntailment,
     RuleEntailment,
     open_judge,
-    open_model,
+    open_model_judge,
 )
 from groupwise_recipes.visual_reasoning.loading import digest_rows, estimate_run
 from groupwise_recipes.visual_reasoning.measuring import (
@@ -173,7 +173,7 @@ class VisualReasoning(Task[VisualConfig]):
         found = choose_alignment(config)
         if found is None or found.model is None or not config.rewards.alignment:
             return None
-        return open_model(found, folder)
+        return open_model_judge(found, folder)
 
     def rewards(self, config: VisualConfig, judge: ModelEntailment | None = None) -> RewardSet:
         """Return the rewards; a model is asked about reasoning only where that is rewarded."""

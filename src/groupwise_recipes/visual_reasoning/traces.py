@@ -30,8 +30,8 @@ def sample_traces(run: Path, folder: Path, *, seed: int) -> None:
     """Give each example of a warm-up one trace, sampled as the run's GRPO samples."""
     from groupwise.flow.asking import open_policy
     from groupwise.flow.finished import open_run
-    from groupwise.inference.engine import Sampling
-    from groupwise.inference.local import LocalEngine
+    from groupwise.inference.local import LocalModel
+    from groupwise.inference.model import Sampling
 
     config = open_run(run).config
     sampling = Sampling(
@@ -40,7 +40,7 @@ def sample_traces(run: Path, folder: Path, *, seed: int) -> None:
         seed=derive_seed(seed, "traces"),
     )
     policy = open_policy(config, find_traced(run))
-    engine = LocalEngine(policy, batch_size=config.evaluation.batch_size)
+    engine = LocalModel(policy, batch_size=config.evaluation.batch_size)
     examples = read_warmup(folder)
     replies = engine.generate(examples, sampling=sampling)
     traced = [

@@ -8,8 +8,7 @@ from pathlib import Path
 from groupwise.core import Example
 from groupwise.data.examples import read_examples
 from groupwise.data.problem_sets import Problem
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import LabelShares, Reply, RequestError
+from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.rewards import RewardCase, RewardSet
 from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider
@@ -28,11 +27,11 @@ class _Absent:
         """That there is none."""
         return {"model": None}
 
-    async def respond(self, example: Example, *, sampling: Sampling) -> Reply:
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         """Refuse."""
         raise RequestError("refused", "no model is asked here")
 
-    async def weigh_labels(self, example: Example, *, labels: object) -> LabelShares:
+    async def label_shares(self, example: Example, *, labels: object) -> LabelShares:
         """Refuse."""
         raise RequestError("refused", "no model is asked here")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from groupwise.core import GroupwiseError, derive_seed, digest_json
-from groupwise.inference.responder import RequestError, Usage
+from groupwise.inference.model import RequestError, Usage
 from groupwise_recipes.workflows.operators import (
     Operator,
     OperatorError,

@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Harmless, Source
 from groupwise.data.columns import find_place_problem
 from groupwise.flow.settings import DataSettings, FlowConfig
-from groupwise.inference.engine import Sampling
-from groupwise.inference.opening import ResponderSettings
-from groupwise.inference.server_settings import RetrySettings
+from groupwise.inference.model import Sampling
+from groupwise.inference.settings import ModelSource, RetrySettings
 from groupwise.judges import JudgeSettings
 from groupwise.sandbox import Limits
 from groupwise.training.settings import SftSettings
@@ -77,7 +76,7 @@ class ExecutorSettings(Config):
         cache_mib: of replies that are kept in the run folder.
     """
 
-    model: ResponderSettings | None = None
+    model: ModelSource | None = None
     stub: Abilities | None = None
     execution: ExecutionSettings = ExecutionSettings()
     cache_mib: Annotated[float, _CACHED] = Field(default=1024.0, gt=0)
@@ -99,7 +98,7 @@ class WorkflowJudgeSettings(Config):
         settings: retries, and when too many questions without a verdict stop the run.
     """
 
-    model: ResponderSettings | None = None
+    model: ModelSource | None = None
     language: Literal["en", "zh"] = "en"
     sampling: Sampling = Sampling(max_new_tokens=1024)
     settings: JudgeSettings = JudgeSettings()
@@ -149,7 +148,7 @@ class GepaSettings(Config):
         retry: of requests that failed.
     """
 
-    model: ResponderSettings
+    model: ModelSource
     policy: Literal["untrained", "sft"] = "untrained"
     num_executions: int | None = Field(default=None, ge=1)
     num_validation: int = Field(default=60, ge=1)

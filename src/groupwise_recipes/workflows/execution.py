@@ -16,8 +16,14 @@ from groupwise.core import (
     make_example,
 )
 from groupwise.data.problem_sets import Problem
-from groupwise.inference.responder import RequestError, Responder, Usage, ask_until_whole
-from groupwise.inference.shared_loop import on_shared_loop, run_on_shared_loop
+from groupwise.inference.model import (
+    Model,
+    RequestError,
+    Usage,
+    ask_until_whole,
+    on_shared_loop,
+    run_on_shared_loop,
+)
 from groupwise.judges import Asker, ReplyCache
 from groupwise.sandbox import ProgramTests, Result, explain_missing, run_python_async
 from groupwise_recipes.workflows.calls import TOO_LONG, Ending, ProgramCalls
@@ -69,7 +75,7 @@ class Executor:
 
     def __init__(
         self,
-        responder: Responder,
+        responder: Model,
         operators: Mapping[str, OperatorFunction] = OPERATORS,
         *,
         settings: ExecutionSettings | None = None,
@@ -96,7 +102,7 @@ class Executor:
         """Ask the model something, so that a wrong setting is found before programs are blamed."""
         example = make_example([Message("user", "Reply with the word ready.")], cluster="operator")
         try:
-            reply = await self.responder.respond(example, sampling=self.settings.sampling)
+            reply = await self.responder.reply(example, sampling=self.settings.sampling)
             reply.require_text()
             self._answers = True
         except RequestError as error:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from groupwise.core import dump_config
 from groupwise.data.problem_sets import Problem
 from groupwise.data.problems import read_problems
-from groupwise.inference.opening import ResponderSettings, open_responder
-from groupwise.inference.server_settings import LimitSettings, ServerSettings
+from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings, open_model
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise_recipes.workflows.config import (
     ExecutorSettings,
@@ -25,7 +24,7 @@ from groupwise_recipes.workflows.problems import PROBLEMS
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
 if TYPE_CHECKING:
-    from groupwise.inference.responder import Responder
+    from groupwise.inference.model import Model
 
 _CACHE = "executor.sqlite"
 _AT_ONCE = 64
@@ -40,7 +39,7 @@ def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
     judge = None
     if config.judge is not None:
         own = config.judge.model
-        responder = executor.responder if own is None else open_responder(own)
+        responder = executor.responder if own is None else open_model(own)
         judge = open_judge(config.judge, responder, cache=executor.cache)
     return ProgramScorer(executor, Decider(config.reward.mode, judge, limits=config.reward.tests))
 
@@ -49,11 +48,11 @@ def open_executor(settings: ExecutorSettings, run: Path) -> Executor:
     """Return what runs the programs of a run, as ``open_scorer`` does."""
     model = settings.model or _serve_stub(settings.stub, run)
     cache = ReplyCache(run / _CACHE, max_mib=settings.cache_mib)
-    return Executor(open_responder(model), settings=settings.execution, cache=cache)
+    return Executor(open_model(model), settings=settings.execution, cache=cache)
 
 
 def open_judge(
-    settings: WorkflowJudgeSettings, responder: "Responder", *, cache: ReplyCache | None
+    settings: WorkflowJudgeSettings, responder: "Model", *, cache: ReplyCache | None
 ) -> GenerativeJudge:
     """Return the judge with a model behind it."""
     return GenerativeJudge(
@@ -87,9 +86,9 @@ def teach_stub(abilities: Abilities, run: Path, problems: Sequence[Problem]) -> 
     _find_stub(abilities, run).model.truths.learn(problems)
 
 
-def _serve_stub(abilities: Abilities | None, run: Path) -> ResponderSettings:
+def _serve_stub(abilities: Abilities | None, run: Path) -> ModelSource:
     stub = _find_stub(abilities, run)
-    return ResponderSettings(
+    return ModelSource(
         server=ServerSettings(
             url=stub.url, model=STUB_NAME, limits=LimitSettings(max_concurrency=_AT_ONCE)
         )

@@ -7,9 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from groupwise.core import Config
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import RequestCause, Usage
-from groupwise.inference.server_settings import RetrySettings
+from groupwise.inference.model import RequestCause, Sampling, Usage
+from groupwise.inference.settings import RetrySettings
 from groupwise.sandbox import Limits
 
 PolicyReason = Literal[

@@ -9,7 +9,7 @@ from groupwise.core import ConfigError, DataError, Example, dump_config, load_co
 from groupwise.data.problem_sets import Problem, letter_options
 from groupwise.flow.prediction import PolicyPredictor
 from groupwise.flow.task import Task
-from groupwise.inference.responder import Usage
+from groupwise.inference.model import Usage
 from groupwise.serving import Answer, Request
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.executor_stub import STUB_NAME

@@ -13,8 +13,13 @@ from groupwise.core import (
     make_example,
     read_jsonl,
 )
-from groupwise.inference.responder import RequestError, Responder, Usage, ask_until_whole
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import (
+    Model,
+    RequestError,
+    Usage,
+    ask_until_whole,
+    run_on_shared_loop,
+)
 from groupwise.judges import Asker
 from groupwise_recipes.workflows.config import GepaSettings
 
@@ -32,9 +37,7 @@ class Reflector:
         seed: of the run.
     """
 
-    def __init__(
-        self, responder: Responder, settings: GepaSettings, *, path: Path, seed: int
-    ) -> None:
+    def __init__(self, responder: Model, settings: GepaSettings, *, path: Path, seed: int) -> None:
         self.num_asked = 0
         self._responder = responder
         self._sampling = settings.sampling

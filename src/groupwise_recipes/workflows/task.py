@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.metrics import Metric
     from groupwise.evaluation.predictions import Prediction, RunPolicy
     from groupwise.evaluation.report.page import Section
-    from groupwise.inference.opening import ResponderSettings
+    from groupwise.inference.settings import ModelSource
     from groupwise.serving import Request
     from groupwise.training.settings import RowsOfEpoch
     from groupwise_recipes.workflows.predictor import WorkflowPredictor
@@ -314,7 +314,7 @@ def _digest_mix(mix: Path) -> str:
     return digest_json([digest_file(path) for path in paths if path.exists()])
 
 
-def _list_models(config: WorkflowsConfig) -> "list[tuple[str, ResponderSettings | None]]":
+def _list_models(config: WorkflowsConfig) -> "list[tuple[str, ModelSource | None]]":
     """Return the models that are asked beside the policy, by the sections that name them."""
     return [
         ("executor", config.executor.model),

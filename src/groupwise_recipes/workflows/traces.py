@@ -1,12 +1,17 @@
-"""``groupwise workflow-traces``: a page that shows the answers of a run step by step."""
+"""A page that shows the answers of a run step by step.
+
+python -m groupwise_recipes.workflows.traces ANSWERS --out DIR
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
+from groupwise.cli.main import main
+from groupwise.cli.options import PATH, option
 from groupwise.core import DataError, read_jsonl
 from groupwise.evaluation.predictions import Language
 from groupwise.evaluation.report.page import Block, Notice, Page, Part, Table, write_page
@@ -19,13 +24,13 @@ _MAX_SHOWN = 200
 Row = Mapping[str, Any]
 
 
-def workflow_traces(
-    answers: Annotated[Path, typer.Argument(help="What `groupwise predict` wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for the pages, one for each language.")],
-) -> None:
-    """Write pages that show each program with the calls of its operators."""
+@click.command()
+@click.argument("answers", type=PATH)
+@option("--out", type=PATH, required=True, help="Folder for the pages, one for each language.")
+def workflow_traces(answers: Path, out: Path) -> None:
+    """Write pages that show each program of what `groupwise predict` wrote, call by call."""
     for path in write_traces(read_jsonl(answers), out):
-        typer.echo(str(path))
+        click.echo(str(path))
 
 
 def write_traces(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -104,3 +109,7 @@ def _write(value: Any) -> str:
     """Return a JSON value on one line, a text as it is."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main(workflow_traces)

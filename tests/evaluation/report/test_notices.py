@@ -257,12 +257,12 @@ def test_only_a_policy_that_is_shown_to_be_of_use_is_offered(
     answers: dict[str, list[str | None]], is_good: bool, language: Language, make_run: Make
 ) -> None:
     run = make_run(**answers)
-    write_json(run / "evaluate/verbs.json", ["serve", "export-model"])
+    write_json(run / "evaluate/verbs.json", ["serve", "export"])
     items = read_predictions(run / "evaluate/predictions.jsonl")
     pairs = [(name, "grpo") for name in ("prompt", "sft") if name in answers]
     write_metrics(run / "evaluate/comparisons.json", compare_pairs(items, pairs))
     html = show_page(Report(run, language).lay_out())[0]
-    for shown in ("groupwise serve", "export-model"):
+    for shown in ("groupwise serve", "groupwise export"):
         assert (shown in html) == is_good
 
 

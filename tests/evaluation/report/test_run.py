@@ -395,7 +395,7 @@ def test_a_prompt_is_shown_line_by_line_and_commands_name_the_folder(
     markdown = to_markdown(run, language)
     indented = "\n".join(f"    {line}" for line in shown.split("\n"))
     commands = "    groupwise predict 'my run' ROWS --out answers.jsonl\n"
-    commands += "    groupwise export-model 'my run' --out model"
+    commands += "    groupwise export 'my run' --out model"
     for words in ("`01234567`", "a\\`b.png", f"\n\n{indented}\n\n", f"\n\n{commands}\n\n"):
         assert words in markdown
     for name in ("verbs", "prompts"):

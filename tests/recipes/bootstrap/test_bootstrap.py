@@ -26,7 +26,7 @@ from groupwise.core import (
 from groupwise.data.examples import DropLog
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow import training
-from groupwise.inference.responder import LabelShares, RequestError
+from groupwise.inference.model import LabelShares, RequestError
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.pipeline import StepContext, find_config, find_recipe
 from groupwise_recipes.on_task.bootstrap.rows import choose_rows, describe_verdict
@@ -57,7 +57,7 @@ class StandIn:
         self.contrary = set()
         self.silent = set()
 
-    async def weigh_labels(self, example, *, labels):
+    async def label_shares(self, example, *, labels):
         text, digest = example.prompt[0].text, example.pictures[0].digest
         self.asked.append(example.id)
         if digest in self.silent:
@@ -74,7 +74,7 @@ class StandIn:
 @pytest.fixture
 def judge(monkeypatch):
     found = StandIn()
-    monkeypatch.setattr("groupwise_recipes.on_task.rewards.open_responder", lambda _: found)
+    monkeypatch.setattr("groupwise_recipes.on_task.rewards.open_model", lambda _: found)
     return found
 
 

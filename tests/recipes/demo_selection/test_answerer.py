@@ -25,10 +25,9 @@ from groupwise.core import (
     make_example,
     read_json,
 )
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import Reply, RequestError
-from groupwise.inference.streaming.server import ServerBackend
-from groupwise.inference.streaming.work import StreamSettings
+from groupwise.inference.model import Reply, RequestError, Sampling
+from groupwise.inference.settings import ServerSettings
+from groupwise.inference.stream import ServerStream, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import COLORS, read_dialects, write_dialects
@@ -307,7 +306,7 @@ class Replies:
     def __init__(self, refused):
         self.refused = refused
 
-    async def respond(self, example, *, sampling):
+    async def reply(self, example, *, sampling):
         if example.prompt[-1].text.splitlines()[-1].startswith(f"Question:{self.refused}"):
             raise RequestError("refused", "too many pictures")
         return Reply(",".join(picture.path.stem for picture in example.pictures))
@@ -317,7 +316,8 @@ def test_a_server_is_asked_as_a_model_and_drawn_items_as_published_ones_are(tmp_
     items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
     train, queries = ([make_dialect_example(i) for i in part] for part in (items[:3], items[3:]))
     a, b, c = (one.id for one in train)
-    backend = ServerBackend(Replies(items[4].question), max_concurrency=2)
+    settings = ServerSettings(url="http://127.0.0.1:1/v1", model="m")
+    backend = ServerStream(settings, model=Replies(items[4].question))
     answerer = make_answerer(backend, train=train, identity="m 1")
     found = list(answerer.ask([(query, [(a,), (c, b)]) for query in queries]))
     assert [one[c, b].answer for one in found] == ["2,1,0", None, "2,1,2"]

@@ -21,7 +21,7 @@ from groupwise.core import (
     derive_seed,
     write_json,
 )
-from groupwise.inference.local import LocalEngine
+from groupwise.inference.local import LocalModel
 from groupwise.judges import ReplyCache
 from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import read_dialects, write_dialects
@@ -416,7 +416,7 @@ def test_a_taught_answerer_uses_demonstrations(tmp_path):
     sizes = {"train": 800, "anchors": 150}
     items = read_dialects(write_dialects(tmp_path / "world", seed=2, sizes=sizes))
     folder = teach_answerer(tmp_path / "answerer", AnswererSettings(), seed=derive_seed(0, "teach"))
-    figures = collect(LocalEngine(load_policy(folder, device=torch.device("cpu"))), items)
+    figures = collect(LocalModel(load_policy(folder, device=torch.device("cpu"))), items)
     for situation, shots, share in (("one right", (1, 2), 0.85), ("contradicting", (2, 3), 0.75)):
         for one in (figures[situation, num_shots] for num_shots in shots):
             assert one.num_right >= share * one.num_asked

@@ -61,7 +61,7 @@ def run_with_a_stand_in(folder):
     """Run the demo, tiny, with an answerer that repeats the last answer it is shown."""
     config = read_config("demo_selection", "demo", *list_settings(TINY))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+        patch.setattr(list_stages, "LocalStream", lambda engine, **_: RepeatLast())
         run_task(DemoSelection, config, out=folder / "run", say=lambda _: None)
 
 
@@ -72,7 +72,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    monkeypatch.setattr(list_stages, "LocalBackend", lambda engine, **_: RepeatLast())
+    monkeypatch.setattr(list_stages, "LocalStream", lambda engine, **_: RepeatLast())
 
 
 @pytest.fixture

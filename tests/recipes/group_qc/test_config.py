@@ -139,7 +139,7 @@ def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(root, tmp_path,
     (policy / "adapter_config.json").write_text(json.dumps(adapter))
     monkeypatch.setattr(prediction, "open_policy", lambda *_: None)
     monkeypatch.setattr(prediction, "make_ask", lambda *_: None)
-    monkeypatch.setattr(predictor, "LocalBackend", lambda _: None)
+    monkeypatch.setattr(predictor, "LocalStream", lambda _: None)
     config = load("tile-tiny", f"data.root={root}")
 
     def describe():

@@ -28,9 +28,9 @@ from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.flow.asking import open_policy
-from groupwise.inference.local import LocalEngine
-from groupwise.inference.streaming.local import LocalBackend
-from groupwise.inference.streaming.work import Failure
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import LocalStream
+from groupwise.inference.stream import Failure
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc import stage_a
 from groupwise_recipes.group_qc.groups import find_root, read_groups
@@ -116,7 +116,7 @@ def test_stage_a_with_the_adapter_off_says_what_the_base_said(tiny_run, tmp_path
     job = StageAJob(groups, root, tmp_path, QUESTIONS, config.summaries)
     policy = open_policy(config, tiny_run / "grpo" / "policy")
     with policy.adapter_off():
-        run_stage_a(job, LocalBackend(LocalEngine(policy)))
+        run_stage_a(job, LocalStream(LocalModel(policy)))
     before = read_summaries(tiny_run / "summarize", QUESTIONS)
     again = read_summaries(tmp_path, QUESTIONS)
     assert again
@@ -251,7 +251,7 @@ FAILED = 7
 """The place of the group that fails, among those that Stage A is asked about."""
 
 
-class Watched(LocalBackend):
+class Watched(LocalStream):
     """Answers with the names of the folders that it is asked about, and can fail for one."""
 
     asked: list[str]
@@ -282,7 +282,7 @@ def test_only_what_failed_is_asked_again(command_line, job, tmp_path, monkeypatc
     rows = [row for row in read_jsonl(run / "prepare" / "groups.jsonl") if row["split"] != "teach"]
     failing = rows[FAILED]["group_id"]
     folder = Path(rows[FAILED]["photos"][0]).parent.name
-    monkeypatch.setattr(stage_a, "LocalBackend", Watched)
+    monkeypatch.setattr(stage_a, "LocalStream", Watched)
     Watched.asked, Watched.broken = [], folder
     words = job.list_arguments(run, "--until", "stage_b_data")
 
@@ -373,7 +373,7 @@ def describe(call, base, server):
         "teach": "null",
         "data.drawn": json.dumps({"num_groups": NUM_SERVED, "width": 112, "height": 84}),
         "data.teach_share": 0,
-        "summaries.stream": json.dumps({"batch_size": 4, "look_ahead": 1, "num_threads": 1}),
+        "summaries.stream": json.dumps({"batch_size": 4}),
         "summaries.server": json.dumps({**quick, **server}),
     }
     job = RecipeJob("group_qc", settings)

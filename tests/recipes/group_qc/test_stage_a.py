@@ -32,7 +32,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Prediction
-from groupwise.inference.streaming.work import Failure, StreamSettings
+from groupwise.inference.stream import Failure, StreamSettings
 from groupwise.pipeline import StepContext
 from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.groups import prepare_groups, read_groups

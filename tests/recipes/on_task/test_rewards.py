@@ -25,7 +25,7 @@ from groupwise.core import (
 )
 from groupwise.data.examples import write_examples
 from groupwise.evaluation.metrics import compute_metrics
-from groupwise.inference.responder import LabelShares, RequestError
+from groupwise.inference.model import LabelShares, RequestError
 from groupwise.pipeline import find_config, list_configs
 from groupwise.rewards import AnswerFormat, audit_rewards
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
@@ -90,7 +90,7 @@ class FakeModel:
         self.on_task = on_task
         self.asked = []
 
-    async def weigh_labels(self, example, *, labels):
+    async def label_shares(self, example, *, labels):
         self.asked.append(example)
         if self.on_task is None:
             raise RequestError("timeout", "too slow")

@@ -34,7 +34,7 @@ from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import read_conditions
 from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.flow.other_data import evaluate_on
-from groupwise.flow.sources import open_judge
+from groupwise.flow.served import open_judge
 from groupwise.judges import LogitJudge, NoVerdict, Question, judge_all
 from groupwise.pipeline import StepContext
 from groupwise.serving import Request

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from asked_rows import ASKED, ask_many
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault, say
 from PIL import Image
 from plan_keys import list_changed, read_keys
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import (
@@ -38,7 +38,7 @@ from groupwise.evaluation.predictions import read_as, read_policies, read_predic
 from groupwise.evaluation.results import read_headline
 from groupwise.flow.rivals import Drawn, show_before, tell_rivals
 from groupwise.flow.settings import RivalSettings
-from groupwise.inference.hosts import check_hosts
+from groupwise.inference.settings import check_hosts
 from groupwise.judges import Question
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import run_recipe

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from asked_rows import ASKED, ask_many
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault, say
 from plan_keys import list_changed, list_done, read_keys
 from recipe_plans import list_all_steps
 from recipe_runs import POLICIES
 from run_folders import VARIED, list_confounding, make_run
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import (

@@ -24,8 +24,8 @@ from groupwise.core import (
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy
-from groupwise.inference.engine import Sampling
-from groupwise.inference.opening import ResponderSettings
+from groupwise.inference.model import Sampling
+from groupwise.inference.settings import ModelSource
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.rewards import BoxParser, LabelParser, RewardCase, audit_rewards
 from groupwise_drawn.relations import INVERSES, LANGUAGES, plan_pairs, write_claim
@@ -38,7 +38,7 @@ from groupwise_recipes.visual_reasoning.config import (
     choose_alignment,
 )
 from groupwise_recipes.visual_reasoning.entailment import judge_entailment
-from groupwise_recipes.visual_reasoning.judging import RuleEntailment, open_model
+from groupwise_recipes.visual_reasoning.judging import RuleEntailment, open_model_judge
 from groupwise_recipes.visual_reasoning.measuring import (
     Alignment,
     complete_predictions,
@@ -138,12 +138,12 @@ def test_a_model_that_cannot_judge_gives_no_verdict_and_is_counted(splits, tmp_p
     retry = usual.retry.model_copy(update={"base_delay_s": 0.001})
     settings = AlignmentSettings(
         judge="model",
-        model=ResponderSettings(model=str(model)),
+        model=ModelSource(model=str(model)),
         language=language,
         sampling=Sampling(max_new_tokens=8, temperature=0.3),
         settings=usual.model_copy(update={"retry": retry}),
     )
-    judge, test = open_model(settings, tmp_path), splits["test"][:4]
+    judge, test = open_model_judge(settings, tmp_path), splits["test"][:4]
     found = [predict(one, "sft", answer(one, n)) for n, one in enumerate(test)]
     rows = read_table(report(test, found, judge=judge)[0])["sft"]
     shown = [rows[name] for name in ("Aligned of judged (95 %)", "Judged", "Without a verdict")]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from faulty_server import MODEL, Fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from PIL import Image
 from plan_keys import read_config
 from statement_sets import make_row
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.core import (
     ConfigError,
@@ -26,8 +26,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.data.examples import read_examples
-from groupwise.inference.opening import ResponderSettings
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.settings import ModelSource, RetrySettings, ServerSettings
 from groupwise.judges import JudgeSettings, NoVerdict, Verdict, judge_all, load_prompt
 from groupwise_recipes.visual_reasoning import judging
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
@@ -128,7 +127,7 @@ def settings(server, request):
     at = ServerSettings(url=server.url, model=MODEL, timeout_s=5)
     return AlignmentSettings(
         judge="model",
-        model=ResponderSettings(server=at),
+        model=ModelSource(server=at),
         language=request.param,
         settings=JudgeSettings(retry=retry, stop=usual.stop),
     )
@@ -433,12 +432,8 @@ def read_metrics(out):
 
 
 def call(folder, *more):
-    import typer
-
-    app = typer.Typer()
-    app.command()(judge_reasoning)
     paths = ["--data", folder / "vsr", "--labels", folder / "judged.json", "--out", folder / "out"]
-    done = CliRunner().invoke(app, [*map(str, paths), *more], catch_exceptions=False)
+    done = CliRunner().invoke(judge_reasoning, [*map(str, paths), *more], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 

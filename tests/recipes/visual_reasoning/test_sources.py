@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
+from click.testing import CliRunner
 from tables import read_tables
-from typer.testing import CliRunner
 
 from groupwise.core import ConfigError, DataError, read_json, write_json, write_jsonl
 from groupwise.rewards import Box
@@ -248,10 +247,6 @@ def test_a_wrong_file_of_coco_is_one_sentence(tmp_path, values, sentence):
         CocoBoxes(tmp_path / "instances.json")
 
 
-app = typer.Typer()
-app.command()(biased_variants)
-
-
 def record(image, caption, label, relation="on"):
     link = f"http://images.cocodataset.org/train2017/{image}"
     told = {"image": image, "image_link": link, "caption": caption, "label": label}
@@ -334,7 +329,7 @@ def test_all_of_the_real_rows_are_used(zeroshot):
 
 
 def run(*options):
-    result = CliRunner().invoke(app, options)
+    result = CliRunner().invoke(biased_variants, options)
     return result.exit_code, result.output
 
 
@@ -379,5 +374,5 @@ def test_a_mistake_writes_nothing(tmp_path):
     folder = write_folder(tmp_path / "vsr", [record("1.jpg", "The cup is on the table.", 1)])
     options = ["--data", str(folder), "--keep", "2", "--out", str(tmp_path / "out")]
     with pytest.raises(ConfigError, match="keep is no share; got 2"):
-        CliRunner().invoke(app, options, catch_exceptions=False)
+        CliRunner().invoke(biased_variants, options, catch_exceptions=False)
     assert not (tmp_path / "out").exists()

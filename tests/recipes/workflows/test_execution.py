@@ -10,8 +10,8 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, make_abilities, open_stub
 
 from groupwise.core import ConfigError, ModelError
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import RetrySettings, ServerSettings
 from groupwise.judges import ReplyCache
 from groupwise_recipes.workflows.bill import count_requests, estimate_bill
 from groupwise_recipes.workflows.estimate import estimate_run
@@ -63,7 +63,7 @@ class Asked:
     def make(self, *, operators=OPERATORS, cache=None, **limits):
         server = ServerSettings(url=self.server.url, model=MODEL, timeout_s=5)
         settings = ExecutionSettings(**{"retry": AT_ONCE, **limits})
-        return Executor(ServerEngine(server), operators, settings=settings, cache=cache)
+        return Executor(ServerModel(server), operators, settings=settings, cache=cache)
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ def test_a_run_that_failed_by_the_executor_is_tried_again(asked):
 def test_a_wrong_setting_is_found_before_programs_are_blamed(serve, model, message):
     server = serve(lambda _: Fault(""))
     server.script = [Fault("ready")] if model == MODEL else []
-    executor = Executor(ServerEngine(ServerSettings(url=server.url, model=model)))
+    executor = Executor(ServerModel(ServerSettings(url=server.url, model=model)))
     if model == MODEL:
         asyncio.run(executor.check())
     with pytest.raises(ModelError, match=f"{message}.*served model name"):
@@ -301,7 +301,7 @@ def test_a_wrong_setting_is_found_before_programs_are_blamed(serve, model, messa
 def test_a_refused_extra_ends_the_run_and_is_no_fault_of_a_program(serve):
     server = serve(lambda _: Fault(status=400, body=b"unknown parameter"))
     extras = {"reasoning_effort": "low"}
-    executor = Executor(ServerEngine(ServerSettings(url=server.url, model=MODEL, extras=extras)))
+    executor = Executor(ServerModel(ServerSettings(url=server.url, model=MODEL, extras=extras)))
     with pytest.raises(ModelError, match=r"unknown parameter.*extras: reasoning_effort"):
         executor.run_all([(SOUND["custom"], SUM)])
 

@@ -11,6 +11,7 @@ from unittest import mock
 import httpx2
 import made_predictions
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_keys import read_config
@@ -39,7 +40,7 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Policies
-from groupwise.inference.engine import Sampling
+from groupwise.inference.model import Sampling
 from groupwise.judges import GenerativeJudge, Question, Verdict, judge_all, load_prompt
 from groupwise.sandbox import run_python
 from groupwise_recipes.workflows.executor_stub import (
@@ -49,7 +50,7 @@ from groupwise_recipes.workflows.executor_stub import (
     StubModel,
     find_kind,
 )
-from groupwise_recipes.workflows.executor_stub import command as stub_command
+from groupwise_recipes.workflows.executor_stub.__main__ import executor_stub
 from groupwise_recipes.workflows.operators import (
     OPERATORS,
     Operator,
@@ -243,7 +244,7 @@ def test_it_holds_64_connections_at_once(stub):
 
     async def ask_all():
         engine = open_stub(stub)
-        asking = [engine.respond(example, sampling=Sampling(seed=n)) for n in range(64)]
+        asking = [engine.reply(example, sampling=Sampling(seed=n)) for n in range(64)]
         return await asyncio.gather(*asking)
 
     assert {reply.text for reply in asyncio.run(ask_all())} == {"7"}
@@ -254,7 +255,8 @@ def test_a_port_in_use_is_said(stub):
         pass
 
 
-def test_the_command_serves_until_it_is_stopped(tmp_path, capsys):
+def test_the_command_serves_until_it_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_jsonl(tmp_path / "problems.jsonl", [dump_config(problem) for problem in PROBLEMS])
     (tmp_path / "abilities.yaml").write_text("judge: 0.5\n")
     seen = []
@@ -265,23 +267,10 @@ def test_the_command_serves_until_it_is_stopped(tmp_path, capsys):
         raise KeyboardInterrupt
 
     with mock.patch.object(ExecutorStub, "wait", stop):
-        stub_command.executor_stub(tmp_path / "problems.jsonl", 0, tmp_path / "abilities.yaml")
+        words = ("--problems", "problems.jsonl", "--port", "0", "--abilities", "abilities.yaml")
+        done = CliRunner().invoke(executor_stub, words, catch_exceptions=False)
     assert seen[1] == 0.5
-    assert "4 problems; it is no model" in capsys.readouterr().out
-
-
-def test_the_command_line_finds_verbs_of_other_packages(command_line):
-    from importlib.metadata import EntryPoint
-
-    place = "groupwise_recipes.workflows.executor_stub.command:executor_stub"
-    added = [EntryPoint(name, place, "groupwise.commands") for name in ("executor-stub", "run")]
-    with mock.patch("groupwise.cli.verbs.entry_points", return_value=added):
-        listed = command_line("--help").stdout
-        shown = command_line("executor-stub", "--help").stdout
-    assert "Serve a made-up executor of workflows" in " ".join(listed.split())
-    assert listed.count("Serve a made-up executor") == 1
-    assert "for demos, tests and dry runs only" in " ".join(shown.split())
-    assert json.dumps(place) not in shown
+    assert "4 problems; it is no model" in done.output
 
 
 @dataclasses.dataclass

@@ -17,9 +17,8 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abili
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
 from groupwise.data.problem_sets import Problem
-from groupwise.inference.opening import open_responder
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import RetrySettings, ServerSettings, open_model
 from groupwise.pipeline import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems
@@ -81,7 +80,7 @@ def stub():
 
 
 def make_scorer(url):
-    engine = ServerEngine(ServerSettings(url=url, model=STUB_NAME))
+    engine = ServerModel(ServerSettings(url=url, model=STUB_NAME))
     executor = Executor(engine, settings=ExecutionSettings(retry=NO_RETRY))
     return ProgramScorer(executor, Decider(limits=Limits()))
 
@@ -97,7 +96,7 @@ class Search:
         self.search = PromptSearch(
             run=Trials(self.policy, success, self.write, path=folder / "trials.jsonl"),
             reflect=Reflector(
-                open_responder(settings.model), settings, path=folder / "said.jsonl", seed=0
+                open_model(settings.model), settings, path=folder / "said.jsonl", seed=0
             ),
             is_too_long=lambda prompt: len(prompt) > 200,
             num_executions=num_executions,

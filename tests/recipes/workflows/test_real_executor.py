@@ -15,9 +15,9 @@ import pytest
 from sandbox_host import MISSING
 from workflow_problems import SUM
 
-from groupwise.inference.engine import Sampling
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.model import Sampling
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import RetrySettings, ServerSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.tiny import write_tiny_policy
 from groupwise_recipes.workflows.execution import Executor
@@ -115,7 +115,7 @@ def make(server, cache):
         sampling=Sampling(temperature=0.7, max_new_tokens=8, seed=1),
         retry=RetrySettings(max_attempts=MAX_ATTEMPTS, base_delay_s=0.05),
     )
-    return Executor(ServerEngine(settings), settings=execution, cache=cache)
+    return Executor(ServerModel(settings), settings=execution, cache=cache)
 
 
 def test_programs_over_a_server_that_answers_noise_dies_and_comes_back(server, tmp_path):

@@ -27,7 +27,7 @@ from groupwise.core import (
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.evaluation.report.page import read_sections
-from groupwise.inference.server_settings import RetrySettings
+from groupwise.inference.settings import RetrySettings
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.serving import Request
 from groupwise_recipes.workflows.config import WorkflowsConfig
@@ -217,13 +217,13 @@ class Watched:
     def identity(self):
         return self.responder.identity
 
-    async def respond(self, example, *, sampling):
+    async def reply(self, example, *, sampling):
         self.left -= 1
         if self.left == 0:
             self.happen()
-        return await self.responder.respond(example, sampling=sampling)
+        return await self.responder.reply(example, sampling=sampling)
 
-    async def weigh_labels(self, example, *, labels):
+    async def label_shares(self, example, *, labels):
         raise NotImplementedError
 
 

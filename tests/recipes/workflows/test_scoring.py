@@ -13,9 +13,9 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, WORDS, configure, mak
 
 from groupwise.core import Completion
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.inference.responder import Usage
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import RetrySettings, ServerSettings
+from groupwise.inference.model import Usage
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import RetrySettings, ServerSettings
 from groupwise.rewards import FactCounts
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.config import RewardSettings
@@ -54,7 +54,7 @@ CONFIG = configure()
 def make_scorer(url, **retry):
     server = ServerSettings(url=url, model=STUB_NAME)
     settings = ExecutionSettings(retry=RetrySettings.model_validate(retry))
-    executor = Executor(ServerEngine(server), settings=settings)
+    executor = Executor(ServerModel(server), settings=settings)
     return ProgramScorer(executor, Decider(limits=Limits()))
 
 

@@ -14,7 +14,7 @@ from groupwise.rewards import (
     RewardCase,
     audit_rewards,
 )
-from groupwise.rewards.audit import habits
+from groupwise.rewards.audit import audit as running
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
 
@@ -83,4 +83,4 @@ def find() -> Find:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are counted, however long a busy machine takes for them."""
-    monkeypatch.setattr(habits, "_MOST_S", math.inf)
+    monkeypatch.setattr(running, "_MOST_S", math.inf)

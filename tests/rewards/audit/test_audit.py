@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import (
-    REWARD_FINDINGS,
     BoxParser,
     ChoiceParser,
     HumanOverride,
@@ -24,9 +23,9 @@ from groupwise.rewards import (
     RewardSet,
     TextParser,
     audit_rewards,
+    list_reward_findings,
 )
-from groupwise.rewards.audit.case import draw_items
-from groupwise.rewards.audit.criteria import write_spellings
+from groupwise.rewards.audit.answers import draw_items, write_spellings
 
 
 def ask(label: str, number: int, **fields: object) -> Example:
@@ -43,7 +42,7 @@ def test_every_row_has_a_known_name_and_stands_once(case, parser):
     audit = audit_rewards(replace(case, rewards=LabelMatch(parser)))
     names = [row.name for row in audit.rows]
     assert len(set(names)) == len(names)
-    assert set(names) <= set(REWARD_FINDINGS)
+    assert set(names) <= set(list_reward_findings())
     assert all(row.num_tried for row in audit.rows)
 
 
@@ -79,9 +78,9 @@ def test_without_examples_nothing_can_be_audited(case):
 
 def test_the_sample_takes_labels_in_turn(case):
     unlabelled = replace(case.examples[0], label=None)
-    items = draw_items(replace(case, examples=[unlabelled, *case.examples]), size=4)
+    items = draw_items(replace(case, examples=[unlabelled, *case.examples]))[:4]
     assert [item.label for item in items] == ["on-task", "off-task", "on-task", "off-task"]
-    assert [item.wrong for item in items] == [("off-task",), ("on-task",)] * 2
+    assert [item.wrong for item in items] == [["off-task"], ["on-task"]] * 2
 
 
 def test_other_labels_that_are_right_too_are_not_wrong_answers(open_case):
@@ -89,7 +88,7 @@ def test_other_labels_that_are_right_too_are_not_wrong_answers(open_case):
     first, second = open_case.examples[:2]
     examples = [first, replace(second, label=f"{first.label}.0")]
     items = draw_items(replace(open_case, examples=examples))
-    assert [item.wrong for item in items] == [(), ()]
+    assert [item.wrong for item in items] == [[], []]
 
 
 @pytest.mark.usefixtures("patient")

@@ -11,10 +11,10 @@ from groupwise.rewards import (
     AnswerFormat,
     LabelMatch,
     LabelParser,
+    MathParser,
     RewardSet,
     audit_rewards,
 )
-from groupwise.rewards.math_answers import find_math_answer
 
 
 def pay(is_right: bool) -> Score:
@@ -160,7 +160,7 @@ def test_the_other_mark_of_a_mathematical_answer_is_no_error(case, find):
     """A prompt that asks for a line of ``####`` has no reason to pay for a box, or vice versa."""
 
     def measure(example: Example, text: str) -> float | None:
-        found = find_math_answer(text).label
+        found = MathParser().parse(text).label
         return None if found is None else float(found == example.label)
 
     def score(example: Example, completion: Completion) -> Score:

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from groupwise.core import Message, RewardError, Score, make_example
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import LabelShares, Reply, RequestError
+from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.judges import GenerativeJudge, LogitJudge, Question, load_prompt
 from groupwise.rewards import AnswerFormat, JudgeSeat, LabelMatch, RewardSet, audit_rewards
-from groupwise.rewards.audit.stand_ins import Failing, Gullible, StandIn, remove_fenced
+from groupwise.rewards.audit.judging import Failing, Gullible, StandIn, remove_fenced
 from groupwise.rewards.judged import Judged
 
 PAY = {"True": 1.0, "False": 0.0}
@@ -24,10 +23,10 @@ class Unreachable:
     def identity(self):
         return {"model": "none", "revision": None}
 
-    async def respond(self, example, *, sampling) -> Reply:
+    async def reply(self, example, *, sampling) -> Reply:
         raise AssertionError("the audit asked the real model")
 
-    async def weigh_labels(self, example, *, labels) -> LabelShares:
+    async def label_shares(self, example, *, labels) -> LabelShares:
         raise AssertionError("the audit asked the real model")
 
 
@@ -51,7 +50,7 @@ def ask_model(model, prompt: str) -> str | None:
     """Return the reply of a model, or None if it fails."""
     example = make_example([Message("user", prompt)], cluster="naive")
     try:
-        return asyncio.run(model.respond(example, sampling=Sampling(max_new_tokens=8))).text
+        return asyncio.run(model.reply(example, sampling=Sampling(max_new_tokens=8))).text
     except RequestError:
         return None
 
@@ -195,7 +194,7 @@ class TestStandIns:
     def test_options_are_found_by_their_text(self):
         model = StandIn({"True": "Yes", "False": "No"}, "True", probability=0.75)
         example = make_example([Message("user", "Right?\nA: No\nB: Yes")], cluster="x")
-        weighed = asyncio.run(model.weigh_labels(example, labels=("A", "B")))
+        weighed = asyncio.run(model.label_shares(example, labels=("A", "B")))
         assert weighed.shares == {"A": 0.25, "B": 0.75}
 
     def test_the_gullible_one_obeys_what_is_open(self):

@@ -42,7 +42,7 @@ _COMMANDS = {
     "predict": "groupwise predict {run} ROWS --out answers.jsonl",
     "evaluate": "groupwise evaluate {run} ROWS --out other-data",
     "serve": "groupwise serve {run}",
-    "export-model": "groupwise export-model {run} --out model",
+    "export": "groupwise export {run} --out model",
 }
 _PARTS = re.compile(r"[:\[]|_s$")  # measures of labels, of slices, and of time
 _VERDICTS = ("close", "better", "worse")  # where a difference is 0, 1 or -1
@@ -90,7 +90,8 @@ class Report(Phrases):
         self.asked = read("evaluate/prompts.json", read_asked, predictions.Prompts(), is_due=False)
         self.sections = read("evaluate/sections.json", page.read_sections, (), is_due=False)
         # Commands that the run can be given to, what trainings logged, and what GRPO checked first.
-        self.verbs: list[str] = read("evaluate/verbs.json", read_list, [], is_due=False)
+        verbs: list[str] = read("evaluate/verbs.json", read_list, [], is_due=False)
+        self.verbs = ["export" if one == "export-model" else one for one in verbs]  # as it was once
         steps = {path.parent.name for path in folder.glob("[!.]*/metrics.jsonl")}
         steps |= {one.step for one in self.policies.listed if one.step and one.kind == "trained"}
         steps = self.policies.sort(sorted(steps))

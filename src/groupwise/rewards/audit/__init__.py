@@ -1,22 +1,11 @@
 """The audit of rewards before training: one row per probe, with the answer that shows a fault."""
 
-from groupwise.rewards.audit.audit import (
-    REWARD_FINDINGS,
-    RewardAudit,
-    audit_rewards,
-    render_reward_audit,
-)
-from groupwise.rewards.audit.case import (
-    ASKED_ONCE,
-    JudgeSeat,
-    RewardCase,
-    Scorer,
-)
-from groupwise.rewards.audit.rows import AuditRow, Evidence
+from groupwise.rewards.audit.audit import RewardAudit, audit_rewards, render_reward_audit
+from groupwise.rewards.audit.case import ASKED_ONCE, JudgeSeat, RewardCase, Scorer
+from groupwise.rewards.audit.rows import AuditRow, Evidence, list_reward_findings
 
 __all__ = [
     "ASKED_ONCE",
-    "REWARD_FINDINGS",
     "AuditRow",
     "Evidence",
     "JudgeSeat",
@@ -24,5 +13,6 @@ __all__ = [
     "RewardCase",
     "Scorer",
     "audit_rewards",
+    "list_reward_findings",
     "render_reward_audit",
 ]

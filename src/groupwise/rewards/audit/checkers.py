@@ -1,4 +1,4 @@
-"""The audit of rewards that only check: no reference answer says what is right.
+"""What pays of rewards that only check: no reference answer says what is right.
 
 What is no answer to anything may earn something, but not the most that there is, or a policy ends
 there. Most rewards are graded, and every checker can be met without sense; so a run is refused only
@@ -8,496 +8,431 @@ fluency, cannot be counted before the run. With the base's own answers it is kno
 ones earn, and what of them pays.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+from typing import Any, cast
 
 from groupwise.core import Example
-from groupwise.rewards.audit import lazy_texts, texts
-from groupwise.rewards.audit.case import SAMPLE_SIZE, RewardCase
-from groupwise.rewards.audit.lazy_texts import Row, fill, read_row
-from groupwise.rewards.audit.rows import AuditRow, Evidence, Rule, ScoreTable, point_at
-
-Refused = Literal["any", "most", "never"]
-"""What is an error: that one text of a kind earns the most on most rows, that most texts of the
-kind do, or nothing: such texts may do the task by chance, or on purpose."""
+from groupwise.rewards.audit.answers import TAGGED, fill_places
+from groupwise.rewards.audit.case import RewardCase
+from groupwise.rewards.audit.rows import (
+    BYTES_PER_TOKEN,
+    AuditRow,
+    Evidence,
+    Pair,
+    ScoreTable,
+    read_tables,
+)
 
 _FULL, _LEAST_KNOWN = 0.99, 0.75
 _MOST, _SOME = 0.5, 0.25
 _GAIN = 1e-3
-_SCREENED = 6
+_SAMPLE_SIZE, _NUM_FIRST = 16, 6
 _CLOSE = 0.5
 """A text that earns less than this share of the most on the first rows is not tried on others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A kind of text; those that ``write`` returns stand in the same order for every row.
-
-    ``is_language`` tells that what reads answers with a model may well like the texts.
-    """
-
-    name: str
-    title: str
-    write: Callable[[Row], Iterable[str]]
-    refused: Refused
-    is_language: bool = False
-
-    @property
-    def rule(self) -> Rule:
-        """The rule of its row."""
-        return _rule(self.name, self.title, "must earn less than good answers do")
-
-
-def _rule(name: str, title: str, must: str) -> Rule:
-    return Rule(f"reward/{name}", "warning", title, must)
-
-
-PROBES = (
-    Probe("pays-empty", "an empty answer", lambda _: [""], "any"),
-    Probe("pays-white-space", "white space", lambda _: texts.WHITE_SPACE, "any"),
-    Probe("pays-empty-format", "the format without contents", lambda _: lazy_texts.SHELLS, "any"),
-    Probe("pays-echo", "the prompt echoed back", lazy_texts.write_echo, "any"),
-    Probe("pays-garbage", "words that answer nothing", lambda _: lazy_texts.GARBAGE, "most"),
-    Probe("pays-long-output", "as much output as there can be", lazy_texts.write_long, "most"),
-    Probe("pays-off-topic", "sentences about something else", lazy_texts.write_off_topic, "most"),
-    Probe(
-        "pays-language",
-        "sentences about something else, in another language",
-        lazy_texts.write_other_language,
-        "most",
-    ),
-    Probe("pays-praise", "praise of itself, grades", lambda _: lazy_texts.PRAISE, "most"),
-    Probe("pays-many-answers", "very many answers as one", lazy_texts.write_many, "most"),
-    Probe("pays-truism", "what is always true", lambda _: lazy_texts.TRUISMS, "most"),
-    Probe("pays-tampering", "code that ends or deceives", lambda _: lazy_texts.TAMPERING, "most"),
-    Probe("pays-stuffing", "the words of the row, listed", lazy_texts.write_stuffing, "never"),
-    Probe(
-        "pays-talk-of-the-task",
-        "a sentence about the task, with what it names",
-        lazy_texts.write_talk,
-        "never",
-        is_language=True,
-    ),
-    Probe(
-        "pays-fitted-form",
-        "as many words, lines or signs as asked, without sense",
-        lazy_texts.write_fitted,
-        "never",
-    ),
-    Probe(
-        "pays-filled-format",
-        "the names that are asked for, without contents",
-        lazy_texts.write_filled_shells,
-        "never",
-    ),
-)
-
-CONSTANT = _rule(
-    "pays-constant",
-    "the best answers to other rows",
-    "must earn less than good answers on most rows",
-)
-LENGTH = _rule("pays-length", "a text said again and again", "must earn no more than said once")
-KEYWORD = _rule(
-    "pays-keyword",
-    "stock words and grades behind a text",
-    "must earn no more than any other words",
-)
-PADDED = _rule("length-is-free", "a good answer among very many words", "must earn less than alone")
-BROKEN = _rule("pays-broken-answer", "half of a good answer", "must earn less than the whole")
-ORDER = _rule(
-    "ignores-order", "the words of a good answer in another order", "must earn less than in order"
-)
-EMPTIED = _rule(
-    "pays-emptied-answer", "a good answer without its contents", "must earn less than with them"
-)
-BAD = _rule(
-    "pays-bad-samples",
-    "the base's own answers that say next to nothing or repeat themselves",
-    "must earn less than its good ones",
-)
-COMPOSED = _rule(
-    "pays-stock-phrases",
-    "stock phrases put together, the same for every row",
-    "must earn less than good answers on most rows",
-)
-ALIKE = _rule(
-    "samples-earn-the-same",
-    "the base's own answers",
-    "must earn different rewards, or there is nothing to learn from",
-)
-RULES = (
-    *(probe.rule for probe in PROBES),
-    *(COMPOSED, ALIKE, CONSTANT, LENGTH, KEYWORD, PADDED, BROKEN, ORDER, EMPTIED, BAD),
-)
-
-_NEUTRAL = {"en": "somewhere in the green hills 7", "zh": "某处的青山绿水之间七"}
-_STOCK = (
-    *("because", "therefore", "however", "step by step", "wait", "certainly", "first", "please"),
-    *("I am sorry.", "I apologize.", "Hello!", "Yes.", "No.", "Kind regards", "for example"),
-    *(
-        "in conclusion",
-        "verified",
-        "I am confident.",
-        "10/10",
-        "Confidence: 100%",
-        "!",
-        "?",
-        "\n- ",
-    ),
-    *(
-        "[1]",
-        "https://example.org",
-        "(Smith, 2020)",
-        "**bold**",
-        "🙂",
-        "thank you",
-        "42",
-        "Answer:",
-    ),
-    *("因为", "所以", "首先", "一步一步", "总之", "我非常确定", "满分", "谢谢"),
-)
+_MOST_TOKENS = 2500
+_READS_LIKE_LANGUAGE = "pays-talk-of-the-task"
+"""What reads answers with a model may well like such texts."""
 _MAX_CONSTANTS, _MAX_COMPOSED = 8, 5
+_MAX_VALUES, _MAX_KEYS, _MAX_NUMBERS = 6, 12, 3
+_MOST_OF_VALUE = 600
+_NUMBER_WORDS = (
+    *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+_ASKED_NUMBER = re.compile(rf"\b(?:\d{{1,3}}|{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
+_QUOTED = re.compile("[\"'`“”‘’「」]([^\"'`“”‘’「」\n]{1,40})[\"'`“”‘’「」]")
+_EMPTY_VALUES: tuple[Any, ...] = ("", "x", 0, 1, None, [], {}, True, ["x"])
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """What good answers earn.
+class Row:
+    """An example, and what texts that are fitted to it are made of.
 
-    Attributes:
-        most: the most that is known to be earned, at most 0.99.
-        is_known: whether the base's own answers say so.
+    ``values`` is what its columns hold, as texts, lists one by one; ``numbers`` are whole numbers
+    from 1 to 200 that its columns and its prompt name; ``keys`` are names that an object may be
+    asked to have, by where they stand.
     """
 
-    most: float
-    is_known: bool
-
-
-def draw_rows(case: RewardCase, *, size: int = SAMPLE_SIZE) -> list[Row]:
-    """Return the first examples, those with answers of the base before others."""
-    sampled = [example for example in case.examples if example.id in case.samples]
-    others = [example for example in case.examples if example.id not in case.samples]
-    most = case.max_new_tokens or 5 * 2000 // lazy_texts.BYTES_PER_TOKEN
-    return [read_row(e, lazy_texts.BYTES_PER_TOKEN * most) for e in [*sampled, *others][:size]]
-
-
-def run_probes(case: RewardCase, rows: Sequence[Row], table: ScoreTable) -> list[AuditRow]:
-    """Return a row for every kind of text that these rows have a place for."""
-    written = {
-        probe.name: [[row.cut(text) for text in probe.write(row)] for row in rows]
-        for probe in PROBES
-    }
-    samples = {row.example.id: list(case.samples.get(row.example.id, ())) for row in rows}
-    table.fill((row.example, text) for row in rows for text in samples[row.example.id])
-    _fill(rows, written.values(), table)
-    level = find_level(rows, samples, table)
-    good = _find_good(rows, samples, level, table)
-    found = [
-        _judge(probe, rows, written[probe.name], level, table, uncounted=case.uncounted)
-        for probe in PROBES
-    ]
-    return [
-        *(row for row in found if row.num_tried),
-        _check_constants(rows, good, level, table),
-        _compose(rows, level, table),
-        *_check_habits(rows, good, table),
-        *(_check_good(rows, good, table) if good else []),
-        *(_check_samples(rows, samples, level, table) if case.samples else []),
-    ]
-
-
-def find_level(
-    rows: Sequence[Row], samples: Mapping[str, Sequence[str]], table: ScoreTable
-) -> Level:
-    """Return what the best of the base's answers earn; without any, the maximum of 1 counts.
-
-    A base that earns next to nothing shows no good answers.
-    """
-    values = [
-        table.look_up(row.example, text).value for row in rows for text in samples[row.example.id]
-    ]
-    best = max((value for value in values if value is not None), default=0.0)
-    return Level(min(_FULL, max(best, _LEAST_KNOWN)) if best else _FULL, best >= _LEAST_KNOWN)
-
-
-def _fill(
-    rows: Sequence[Row], written: Iterable[Sequence[Sequence[str]]], table: ScoreTable
-) -> None:
-    """Try every text on the first rows, and on the others what came close there."""
-    kinds = list(written)
-    first = range(min(_SCREENED, len(rows)))
-    table.fill((rows[n].example, text) for kind in kinds for n in first for text in kind[n])
-    close = [_list_close(rows, kind, table) for kind in kinds]
-    table.fill(
-        (rows[n].example, text)
-        for kind, places in zip(kinds, close, strict=True)
-        for n in range(len(first), len(rows))
-        for place, text in enumerate(kind[n])
-        if place in places
-    )
-
-
-def _list_close(rows: Sequence[Row], kind: Sequence[Sequence[str]], table: ScoreTable) -> set[int]:
-    return {
-        place
-        for row, listed in zip(rows[:_SCREENED], kind, strict=False)
-        for place, text in enumerate(listed)
-        if (table.look_up(row.example, text).value or 0.0) >= _CLOSE
-    }
-
-
-def _judge(
-    probe: Probe,
-    rows: Sequence[Row],
-    written: Sequence[Sequence[str]],
-    level: Level,
-    table: ScoreTable,
-    *,
-    uncounted: Sequence[str],
-) -> AuditRow:
-    """Return the row of a kind of text; its level follows from which of the texts earn the most.
-
-    Where parts of the reward are uncounted, it is not known that what is no language pays.
-    """
-    close = _list_close(rows, written, table)
-    tried: list[tuple[int, Row, str]] = [
-        (place, row, text)
-        for number, (row, listed) in enumerate(zip(rows, written, strict=True))
-        for place, text in enumerate(listed)
-        if number < _SCREENED or place in close
-    ]
-    full = [one for one in tried if _earns(one[1], one[2], table) >= level.most]
-    counts = {place: sum(one[0] == place for one in full) for place, _, _ in tried}
-    most = [place for place, count in counts.items() if count > _MOST * len(rows)]
-    reached = {row.example.id for _, row, _ in full}
-    is_error = (probe.refused == "any" and most) or (
-        probe.refused == "most" and len(most) > _MOST * len(counts)
-    )
-    failures: list[Evidence] = []
-    if is_error or len(reached) > _SOME * len(rows):
-        full.sort(key=lambda one: -counts[one[0]])
-        firsts = {row.example.id: (row, text) for _, row, text in reversed(full)}
-        failures = [_point(*firsts[key], table, _say_level(level)) for key in firsts]
-    elif probe.refused == "any":
-        failures = _find_half(tried, rows, level, table)
-    rule = probe.rule
-    if is_error:
-        rule = replace(rule, level="error")
-    elif uncounted and not probe.is_language:
-        rule = replace(rule, level="info", must=f"{rule.must}, not counting {', '.join(uncounted)}")
-    outcomes = [table.look_up(row.example, text) for _, row, text in tried]
-    return rule.make_row(outcomes, failures, num_tried=len(rows) if tried else 0)
-
-
-def _find_half(
-    tried: Sequence[tuple[int, Row, str]], rows: Sequence[Row], level: Level, table: ScoreTable
-) -> list[Evidence]:
-    """Return one text of nothing that earns more than half of the most on most rows."""
-    half = level.most / _FULL / 2
-    found: dict[int, list[tuple[Row, str]]] = {}
-    for place, row, text in tried:
-        if _earns(row, text, table) > half + _GAIN:
-            found.setdefault(place, []).append((row, text))
-    best = max(found.values(), key=len, default=list[tuple[Row, str]]())
-    if len(best) <= _MOST * len(rows):
-        return []
-    return [_point(*one, table, "that is more than half of the most") for one in best]
-
-
-def _say_level(level: Level) -> str:
-    if level.is_known:
-        return f"the base's best answers earn no more than {level.most:.3g}"
-    return "more can hardly be earned"
-
-
-def _earns(row: Row, text: str, table: ScoreTable) -> float:
-    value = table.look_up(row.example, text).value
-    return -1.0 if value is None else value
-
-
-def _point(row: Row, text: str, table: ScoreTable, why: str) -> Evidence:
-    return point_at(row.example, text, table.look_up(row.example, text), why)
-
-
-Good = dict[str, tuple[str, float]]
-"""By the id of an example, the best of the base's answers and what it earns."""
-
-
-def _find_good(
-    rows: Sequence[Row], samples: Mapping[str, Sequence[str]], level: Level, table: ScoreTable
-) -> Good:
-    found: Good = {}
-    for row in rows:
-        scored = [(text, _earns(row, text, table)) for text in samples[row.example.id]]
-        if scored:
-            text, value = max(scored, key=lambda pair: pair[1])
-            if level.is_known and value >= _LEAST_KNOWN:
-                found[row.example.id] = (text, value)
-    return found
-
-
-def _check_constants(rows: Sequence[Row], good: Good, level: Level, table: ScoreTable) -> AuditRow:
-    """Give every row the best answers to other rows: the base's, or the best that were tried."""
-    best: dict[str, float] = {text: value for text, value in good.values()}
-    for example, text, outcome in table.list_rows():
-        if outcome.value is not None and example.id not in good and not good:
-            best[text] = max(best.get(text, 0.0), outcome.value)
-    full = [text for text, value in best.items() if value >= level.most and text.strip()]
-    constants = full[:: max(1, len(full) // _MAX_CONSTANTS)][:_MAX_CONSTANTS]
-    table.fill((row.example, text) for row in rows for text in constants)
-    failures: list[Evidence] = []
-    for text in constants:
-        reached = [row for row in rows if _earns(row, text, table) >= level.most]
-        if len(reached) > max(_MOST * len(rows), len(failures)):
-            failures = [
-                _point(row, text, table, "the same text earns as much on other rows")
-                for row in reached
-            ]
-    outcomes = [table.look_up(row.example, text) for row in rows for text in constants]
-    return CONSTANT.make_row(outcomes, failures, num_tried=len(rows))
-
-
-def _compose(rows: Sequence[Row], level: Level, table: ScoreTable) -> AuditRow:
-    """Put stock phrases before a plain sentence as long as one of them earns more on most rows."""
-    tried = rows[:_SCREENED]
-    text = plain = next(iter(lazy_texts.write_off_topic(rows[0])))
-    for _ in range(_MAX_COMPOSED):
-        longer = [f"{phrase} {text}" for phrase in (*_STOCK, *lazy_texts.PRAISE)]
-        table.fill((row.example, row.cut(one)) for row in tried for one in (text, *longer))
-        sums = {one: sum(_earns(row, row.cut(one), table) for row in tried) for one in longer}
-        best = max(longer, key=lambda one: sums[one])
-        if sums[best] <= sum(_earns(row, row.cut(text), table) for row in tried) + _GAIN:
-            break
-        text = best
-    table.fill((row.example, row.cut(text)) for row in rows)
-    full = [row for row in rows if _earns(row, row.cut(text), table) >= level.most]
-    failures = [_point(row, row.cut(text), table, _say_level(level)) for row in full]
-    outcomes = [table.look_up(row.example, row.cut(text)) for row in rows]
-    is_found = text != plain and len(full) > _MOST * len(rows)
-    return COMPOSED.make_row(outcomes, failures if is_found else [])
-
-
-def _check_habits(rows: Sequence[Row], good: Good, table: ScoreTable) -> list[AuditRow]:
-    """Say of a plain text, and of a good one, whether length or stock words alone earn more."""
-    tried = rows[:_SCREENED]
-    bases = [(row, text) for row in tried for text in _list_bases(row, good)]
-    longer = [fill(f"{text} ", row) for row, text in bases]
-    words = [(_NEUTRAL[row.language], *_STOCK) for row, _ in bases]
-    stocked = [
-        [row.cut(f"{text} {word}") for word in listed]
-        for (row, text), listed in zip(bases, words, strict=True)
-    ]
-    table.fill(
-        (row.example, text)
-        for (row, base), long, with_words in zip(bases, longer, stocked, strict=True)
-        for text in (base, long, *with_words)
-    )
-    by_length: list[_Gain] = []
-    by_word: dict[int, list[_Gain]] = {}
-    for (row, base), long, (neutral, *with_words) in zip(bases, longer, stocked, strict=True):
-        plain = _earns(row, base, table)
-        if _earns(row, long, table) > plain + _GAIN:
-            by_length.append((row, long, plain))
-        plain = max(plain, _earns(row, neutral, table))
-        for place, text in enumerate(with_words):
-            if _earns(row, text, table) > plain + _GAIN:
-                by_word.setdefault(place, []).append((row, text, plain))
-    best = max(by_word.values(), key=_count_rows, default=list[_Gain]())
-    return [
-        _row_of_gains(LENGTH, by_length, tried, table, "said once"),
-        _row_of_gains(KEYWORD, best, tried, table, "with another word"),
-    ]
-
-
-_Gain = tuple[Row, str, float]
-"""A row, a text, and what it earns without what it gains by."""
-
-
-def _count_rows(gains: Sequence[_Gain]) -> int:
-    return len({row.example.id for row, _, _ in gains})
-
-
-def _list_bases(row: Row, good: Good) -> Iterator[str]:
-    yield row.cut(next(iter(lazy_texts.write_off_topic(row))))
-    if row.values:
-        yield row.cut(f"{' '.join(row.values)}.")
-    if row.example.id in good:
-        yield good[row.example.id][0]
-
-
-def _row_of_gains(
-    rule: Rule,
-    gains: Sequence[_Gain],
-    rows: Sequence[Row],
-    table: ScoreTable,
-    why: str,
-) -> AuditRow:
-    firsts = {row.example.id: (row, text, plain) for row, text, plain in reversed(gains)}
-    failures = [
-        _point(row, text, table, f"{why} it earns {max(plain, 0.0):.3g}")
-        for row, text, plain in firsts.values()
-    ]
-    outcomes = [table.look_up(row.example, text) for row, text, _ in gains]
-    is_found = len(failures) > _MOST * len(rows)
-    return rule.make_row(outcomes, failures if is_found else [], num_tried=len(rows))
-
-
-def _check_good(rows: Sequence[Row], good: Good, table: ScoreTable) -> list[AuditRow]:
-    """Say what of good answers pays: all of them, their order, their contents."""
-    with_good = [row for row in rows if row.example.id in good]
-    changes: list[tuple[Rule, Callable[[Row, str], str]]] = [
-        (PADDED, lambda row, text: row.cut(f"{text} {fill('word ', row)}")),
-        (BROKEN, lambda _, text: text[: len(text) // 2]),
-        (ORDER, lambda _, text: _reorder(text)),
-        (EMPTIED, lambda _, text: lazy_texts.empty_values(text)),
-    ]
-    written = {
-        rule.name: [(row, change(row, good[row.example.id][0])) for row in with_good]
-        for rule, change in changes
-    }
-    table.fill((row.example, text) for pairs in written.values() for row, text in pairs)
-    found: list[AuditRow] = []
-    for rule, _ in changes:
-        pairs = [(row, t) for row, t in written[rule.name] if t != good[row.example.id][0]]
-        failures = [
-            _point(row, text, table, f"whole, it earns {good[row.example.id][1]:.3g}")
-            for row, text in pairs
-            if _earns(row, text, table) > good[row.example.id][1] - _GAIN
+    def __init__(self, example: Example, most_bytes: int) -> None:
+        self.example = example
+        self.most_bytes = most_bytes
+        self.prompt = example.prompt[-1].text
+        self.language = "zh" if re.search("[\u4e00-\u9fff]", self.prompt) else "en"
+        self.prose = read_tables()["prose"][self.language]
+        self.plain = self.cut(re.split("(?<=[.。])", self.prose)[0])
+        columns = {key: value for key, value in example.fields.items() if not key.startswith("_")}
+        texts = list(dict.fromkeys(text for v in columns.values() for text in _list_texts(v)))
+        self.values = texts[:_MAX_VALUES]
+        self.quoted = list(dict.fromkeys(_QUOTED.findall(self.prompt)))
+        numbers = [int(text) for text in texts if text.isdecimal()]
+        for text in _ASKED_NUMBER.findall(self.prompt):
+            is_word = text.lower() in _NUMBER_WORDS
+            numbers.append(_NUMBER_WORDS.index(text.lower()) + 2 if is_word else int(text))
+        self.numbers = [n for n in dict.fromkeys(numbers) if 1 <= n <= 200][:_MAX_NUMBERS]
+        named: list[list[Any]] = [
+            [inner if name is None else name for name, inner in _list_parts(value)]
+            for value in columns.values()
         ]
-        outcomes = [table.look_up(row.example, text) for row, text in pairs]
-        is_found = len(failures) > _MOST * len(pairs)
-        found.append(rule.make_row(outcomes, failures if is_found else [], num_tried=len(pairs)))
-    return [row for row in found if row.num_tried]
+        keys = [
+            tuple(name for name in names if isinstance(name, str))[:_MAX_KEYS]
+            for names in (*named, self.quoted, columns)
+        ]
+        self.keys = list(dict.fromkeys(filter(None, keys)))
+
+    def cut(self, text: str) -> str:
+        """Return as much of a text as a policy can say."""
+        return text.encode()[: self.most_bytes].decode(errors="ignore")
+
+    def repeat(self, unit: str) -> str:
+        """Return a text said again and again, as often as there is room for it."""
+        return self.cut(unit * (self.most_bytes // max(1, len(unit.encode())) + 1)).strip()
+
+
+def _list_parts(value: Any) -> list[tuple[Any, Any]]:
+    """Return names and values of an object, and no names and values of a list."""
+    if isinstance(value, dict):
+        return list(cast("dict[Any, Any]", value).items())
+    return [(None, inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else []
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for name, inner in _list_parts(value):
+            yield from _list_texts(name)
+            yield from _list_texts(inner)
+    elif value is not None and str(value).strip():
+        yield str(value).strip()[:_MOST_OF_VALUE]
+
+
+def write_texts(row: Row) -> dict[str, list[str]]:
+    """Return what is tried for a row, by its rule; in the same order for every row.
+
+    Some texts are the same whatever is asked. Others are made of the row: they have its words and
+    its numbers, and no sense.
+    """
+    tables, prose = read_tables(), row.prose
+    values = {"prompt": row.prompt, "turns": "\n".join(turn.text for turn in row.example.prompt)}
+    values["numbers"] = " ".join(map(str, range(1000)))
+    asked = [text for text in row.values if text in row.prompt]
+    quoted = _QUOTED.findall(row.prompt)[:_MAX_VALUES] or asked
+    about = [text for text in asked if text not in quoted] or asked
+    if quoted and about:
+        joint, marks = (" and ", '"{}"') if row.language == "en" else ("和", "“{}”")
+        named = {"named": joint.join(map(marks.format, quoted)), "about": joint.join(about)}
+        named["first"] = about[0]
+        values |= {f"{row.language}_{name}": text for name, text in named.items()}
+    texts = {
+        rule: fill_places(dict.fromkeys((*tables["texts"].get(rule, ()), *listed)), values)
+        for rule, listed in tables["lazy"].items()
+    }
+    units = ("word ", f"{prose} ", "asdf qwer zxcv ", "very, very good. ")
+    texts["pays-long-output"] = list(map(row.repeat, units))
+    texts["pays-off-topic"] = [prose[: match.end()] for match in re.finditer("[.。]", prose)]
+    texts["pays-off-topic"].append(re.split("[,，]", prose)[0] + prose[-1])
+    others = [text for name, text in tables["prose"].items() if name != row.language]
+    firsts = [re.split("[.。]", text)[0] for text in others]
+    texts["pays-language"] = [*tables["elsewhere"], *others, *firsts]
+    texts["pays-stuffing"] = _write_stuffing(row)
+    texts["pays-fitted-form"] = list(_write_fitted(row))
+    texts["pays-filled-format"] = [
+        text
+        for keys in row.keys
+        for text in (
+            *(json.dumps(dict.fromkeys(keys, v), ensure_ascii=False) for v in _EMPTY_VALUES),
+            json.dumps(keys, ensure_ascii=False),
+            "\n".join(f"{key}:" for key in keys),
+            "".join(f"<{key}></{key}>" for key in keys),
+        )
+    ]
+    return {rule: [row.cut(text) for text in listed] for rule, listed in texts.items()}
+
+
+def _write_stuffing(row: Row) -> list[str]:
+    """List the words of the row's columns: all, all but one, and each alone; in several forms."""
+    words = row.values
+    lists = [words, words[::-1], *([word] for word in words)] if words else []
+    if len(words) > 2:
+        lists += [words[:place] + words[place + 1 :] for place in range(len(words))]
+    texts: list[str] = []
+    for several in lists:
+        listed = " ".join(several)
+        values = {"listed": listed, "capital": f"{listed[:1].upper()}{listed[1:]}"}
+        values["json"] = json.dumps(several, ensure_ascii=False)
+        texts += fill_places(read_tables()["stuffed"], values)
+    texts += _QUOTED.findall(row.prompt)[:_MAX_VALUES]
+    texts += re.findall(r"\d+(?:\.\d+)?", row.prompt)[:_MAX_VALUES]
+    return [*texts, row.repeat(f"{' '.join(words)} ")]
+
+
+def _write_fitted(row: Row) -> Iterator[str]:
+    """Write as many words, signs, lines or items as the row has a number for."""
+    joint = " " if row.language == "en" else ""
+    words = row.prose.split() if joint else list(row.prose)
+    for number in row.numbers:
+        first = joint.join(islice(cycle(words), number)).rstrip(",.，。")
+        yield from (first, f"{first}.", "Word" + " word" * (number - 1) + ".")
+        for word, between in read_tables()["fitted"]:
+            yield between.join([word] * number)
+        yield "\n".join(f"{place}. word" for place in range(1, number + 1))
+        yield json.dumps(["word"] * number)
+
+
+def _empty_values(text: str) -> str:
+    """Return an answer's form without its contents: JSON, tags or lines that begin with a name."""
+
+    def empty(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: empty(inner) for key, inner in _list_parts(value)}
+        if isinstance(value, list):
+            return [empty(inner) for _, inner in _list_parts(value)[:1]]
+        return None if value is None else type(value)()
+
+    try:
+        return json.dumps(empty(json.loads(text)), ensure_ascii=False)
+    except ValueError:
+        bare = TAGGED.sub(r"\1\3", text)
+        return bare if bare != text else re.sub(r"([:：])[^\n]*", r"\1", text)
 
 
 def _reorder(text: str) -> str:
     """Return the words of a text with the second half in front; its end stays where it is."""
     body, end = re.fullmatch(r"(.*?)([.!?。！？]?\s*)", text, re.DOTALL).groups()  # pyright: ignore
-    words = body.split(" ") if " " in body else list(body)
     joint = " " if " " in body else ""
+    words = body.split(" ") if joint else list(body)
     return joint.join([*words[1::2], *words[::2]]) + end
 
 
-def _check_samples(
-    rows: Sequence[Row], samples: Mapping[str, Sequence[str]], level: Level, table: ScoreTable
-) -> list[AuditRow]:
-    """Say whether the base's answers differ in what they earn, and what its bad ones earn."""
-    every = [(row, text) for row in rows for text in samples[row.example.id]]
-    values = {_earns(*one, table) for one in every}
-    alike = [_point(*every[0], table, f"all {len(every)} earn this")] if len(values) == 1 else []
-    bad = [one for one in every if lazy_texts.is_degenerate(one[1])]
-    full = [
-        _point(*one, table, _say_level(level)) for one in bad if _earns(*one, table) >= level.most
-    ]
-    return [
-        ALIKE.make_row([table.look_up(row.example, text) for row, text in every], alike),
-        BAD.make_row([table.look_up(row.example, text) for row, text in bad], full),
-    ]
+def _is_degenerate(text: str) -> bool:
+    """Whether a text is no answer to anything: next to nothing, or the same words all over."""
+    words = re.findall(r"\w+", text.lower())
+    return len(text.strip()) < 2 or (len(words) >= 10 and len(set(words)) < 0.4 * len(words))
 
 
-def list_plain(rows: Sequence[Row], case: RewardCase) -> list[tuple[Example, str]]:
-    """Return a few answers to be scored twice."""
-    plain = [(row.example, row.cut(next(iter(lazy_texts.write_off_topic(row))))) for row in rows]
-    return plain + [(e, case.samples[e.id][0]) for e, _ in plain if case.samples.get(e.id)]
+class CheckerChecks:
+    """Texts that do no task, held against the most that can be earned."""
+
+    def __init__(self, case: RewardCase, table: ScoreTable) -> None:
+        self.case = case
+        self.table = table
+        self.references: dict[str, str] = {}
+        examples = sorted(case.examples, key=lambda example: example.id not in case.samples)
+        most_bytes = BYTES_PER_TOKEN * (case.max_new_tokens or _MOST_TOKENS)
+        self.rows = [Row(example, most_bytes) for example in examples[:_SAMPLE_SIZE]]
+        self.examples = [row.example for row in self.rows]
+        self.first = self.rows[:_NUM_FIRST]
+        self.samples = [(e, text) for e in self.examples for text in case.samples.get(e.id, ())]
+        table.fill(self.samples)
+        best = max(map(table.earn, self.samples), default=0.0)
+        # A base that earns next to nothing shows no good answers; without any, 1 is the most.
+        self.most = min(_FULL, max(best, _LEAST_KNOWN)) if best > 0 else _FULL
+        self.why = "more can hardly be earned"
+        if best >= _LEAST_KNOWN:
+            self.why = f"the base's best answers earn no more than {self.most:.3g}"
+        # Of each row the best of the base's answers, if it is good.
+        self.good: list[tuple[Row, str]] = []
+        for row in self.rows:
+            own = [pair for pair in self.samples if pair[0] is row.example]
+            pair = max(own, key=table.earn, default=(row.example, ""))
+            if own and table.earn(pair) >= _LEAST_KNOWN:
+                self.good.append((row, pair[1]))
+
+    def list_plain(self) -> list[Pair]:
+        """Return a few answers to be scored in other ways."""
+        firsts = {example.id: (example, text) for example, text in reversed(self.samples)}
+        return [*((row.example, row.plain) for row in self.rows), *firsts.values()]
+
+    def list_judged(self) -> list[tuple[Example, str, str]]:
+        """Return examples with no right answer and a text that is none, for the judge."""
+        plain = "I have thought about it, and this is all that I can say."
+        return [(example, "", plain) for example in self.examples]
+
+    def list_rows(self) -> list[AuditRow]:
+        """Return the rows of every kind of text that these examples have a place for."""
+        kinds: dict[str, dict[int, list[Pair]]] = {}
+        for row in self.rows:
+            for rule, texts in write_texts(row).items():
+                for place, text in enumerate(texts):
+                    kinds.setdefault(rule, {}).setdefault(place, []).append((row.example, text))
+        # Every text is tried on the first rows, and on the others what came close there.
+        first = {row.example.id for row in self.first}
+        every = [pair for kind in kinds.values() for pairs in kind.values() for pair in pairs]
+        self.table.fill(pair for pair in every if pair[0].id in first)
+        for kind in kinds.values():
+            for place, pairs in kind.items():
+                firsts = [pair for pair in pairs if pair[0].id in first]
+                if not any(self.table.earn(pair) >= _CLOSE for pair in firsts):
+                    kind[place] = firsts
+        self.table.fill(p for kind in kinds.values() for pairs in kind.values() for p in pairs)
+        rows = [self._judge(rule, list(kind.values())) for rule, kind in kinds.items()]
+        rows += [self._check_constants(), self._compose(), *self._check_habits()]
+        rows += self._check_good() if self.good else []
+        return [*rows, *(self._check_samples() if self.case.samples else [])]
+
+    def _judge(self, rule: str, tried: Sequence[Sequence[Pair]]) -> AuditRow:
+        """Return the row of a kind of text; its level follows from which texts earn the most.
+
+        Where parts of the reward are uncounted, it is not known that what is no language pays.
+        """
+        refused = read_tables()["checks"][rule][0]
+        num_most, num_rows = _MOST * len(self.rows), len(self.rows)
+
+        def find_paid(least: float) -> list[list[Pair]]:
+            """Return where each text earns so much, the text that does most often first."""
+            paid = [[pair for pair in pairs if self.table.earn(pair) >= least] for pairs in tried]
+            return sorted(paid, key=len, reverse=True)
+
+        full = find_paid(self.most)
+        num_full = sum(len(pairs) > num_most for pairs in full)
+        is_error = num_full > {"any": 0, "most": _MOST * len(full), "never": len(full)}[refused]
+        shown = {pair[0].id: pair for pairs in reversed(full) for pair in reversed(pairs)}
+        why = self.why
+        if not is_error and len(shown) <= _SOME * num_rows:
+            shown = {}
+            if refused == "any":  # of nothing, half of the most is too much
+                half, *_ = find_paid(self.most / _FULL / 2 + _GAIN)
+                shown = {pair[0].id: pair for pair in half if len(half) > num_most}
+                why = "that is more than half of the most"
+        failures = [self.table.point(pair, why) for pair in shown.values()]
+        every = [pair for pairs in tried for pair in pairs]
+        row = self._make_row(rule, every, failures, num_tried=num_rows)
+        if is_error:
+            return replace(row, level="error")
+        if self.case.uncounted and rule != _READS_LIKE_LANGUAGE:
+            parts = ", ".join(self.case.uncounted)
+            return replace(row, level="info", must=f"{row.must}, not counting {parts}")
+        return row
+
+    def _make_row(
+        self,
+        rule: str,
+        pairs: Sequence[Pair],
+        failures: Sequence[Evidence],
+        *,
+        num_tried: int | None = None,
+        is_most: bool = False,
+    ) -> AuditRow:
+        """Return a row; with ``is_most``, only what most of what was tried shows is a fault."""
+        num_tried = len(pairs) if num_tried is None else num_tried
+        if is_most and len(failures) <= _MOST * num_tried:
+            failures = []
+        return self.table.make_row(rule, pairs, failures, num_tried=num_tried, kind="checks")
+
+    def _check_constants(self) -> AuditRow:
+        """Give all rows the best answers to other rows: the base's, or the best of all tried."""
+        earn, best = self.table.earn, dict[str, float]()
+        known = [(row.example, text) for row, text in self.good]
+        for pair in known or [pair for pair, _ in self.table.list_rows()]:
+            best[pair[1]] = max(best.get(pair[1], 0.0), earn(pair))
+        full = [text for text, value in best.items() if value >= self.most and text.strip()]
+        constants = full[:: max(1, len(full) // _MAX_CONSTANTS)][:_MAX_CONSTANTS]
+        tried = {text: [(example, text) for example in self.examples] for text in constants}
+        every = [pair for pairs in tried.values() for pair in pairs]
+        self.table.fill(every)
+        reached = [[pair for pair in pairs if earn(pair) >= self.most] for pairs in tried.values()]
+        most = max(reached, key=len, default=list[Pair]())
+        why = "the same text earns as much on other rows"
+        failures = [self.table.point(pair, why) for pair in most]
+        return self._make_row(
+            "pays-constant", every, failures, num_tried=len(self.rows), is_most=True
+        )
+
+    def _compose(self) -> AuditRow:
+        """Put stock phrases before a plain sentence while one of them earns more on most rows."""
+        tables = read_tables()
+        phrases = (*tables["stock"], *tables["lazy"]["pays-praise"])
+        text = plain = self.rows[0].plain
+        for _ in range(_MAX_COMPOSED):
+            tried = {
+                text: [(row.example, row.cut(text)) for row in self.first]
+                for text in (text, *(f"{phrase} {text}" for phrase in phrases))
+            }
+            self.table.fill(pair for pairs in tried.values() for pair in pairs)
+            sums = {text: sum(map(self.table.earn, pairs)) for text, pairs in tried.items()}
+            best = max(sums, key=lambda one: sums[one])
+            if sums[best] <= sums[text] + _GAIN:
+                break
+            text = best
+        pairs = [(row.example, row.cut(text)) for row in self.rows]
+        self.table.fill(pairs)
+        failures = [
+            self.table.point(pair, self.why)
+            for pair in pairs
+            if text != plain and self.table.earn(pair) >= self.most
+        ]
+        return self._make_row("pays-stock-phrases", pairs, failures, is_most=True)
+
+    def _check_habits(self) -> list[AuditRow]:
+        """Say of a plain text, and of a good one, whether length or stock words alone earn more."""
+        tables, table = read_tables(), self.table
+        bases = [(row, row.plain) for row in self.first]
+        bases += [(row, row.cut(f"{' '.join(row.values)}.")) for row in self.first if row.values]
+        bases += [(row, text) for row, text in self.good if row in self.first]
+        written = [
+            [
+                (row.example, one)
+                for one in (
+                    text,
+                    row.repeat(f"{text} "),
+                    row.cut(f"{text} {tables['neutral'][row.language]}"),
+                    *(row.cut(f"{text} {word}") for word in tables["stock"]),
+                )
+            ]
+            for row, text in bases
+        ]
+        table.fill(pair for pairs in written for pair in pairs)
+        # What gains, by example; of a word, by its place.
+        by_length: dict[str, Evidence] = {}
+        by_word: dict[int, dict[str, Evidence]] = {}
+        for base, long, neutral, *with_words in written:
+            plain = max(table.earn(base), 0.0)
+            if table.earn(long) > plain + _GAIN:
+                shown = table.point(long, f"said once it earns {plain:.3g}")
+                by_length.setdefault(shown.example_id, shown)
+            plain = max(plain, table.earn(neutral))
+            for place, pair in enumerate(with_words):
+                if table.earn(pair) > plain + _GAIN:
+                    shown = table.point(pair, f"with another word it earns {plain:.3g}")
+                    by_word.setdefault(place, {}).setdefault(shown.example_id, shown)
+        best = max(by_word.values(), key=len, default=dict[str, Evidence]())
+        rows = {"pays-length": by_length, "pays-keyword": best}
+        num_tried = len(self.first)
+        return [
+            self._make_row(rule, [], list(gains.values()), num_tried=num_tried, is_most=True)
+            for rule, gains in rows.items()
+        ]
+
+    def _check_good(self) -> list[AuditRow]:
+        """Say what of good answers pays: all of them, their order, their contents."""
+        changes: dict[str, Callable[[Row, str], str]] = {
+            "length-is-free": lambda row, text: row.cut(f"{text} {row.repeat('word ')}"),
+            "pays-broken-answer": lambda _, text: text[: len(text) // 2],
+            "ignores-order": lambda _, text: _reorder(text),
+            "pays-emptied-answer": lambda _, text: _empty_values(text),
+        }
+        rows: list[AuditRow] = []
+        for rule, change in changes.items():
+            pairs = [((r.example, text), (r.example, change(r, text))) for r, text in self.good]
+            pairs = [(whole, changed) for whole, changed in pairs if changed != whole]
+            self.table.fill(changed for _, changed in pairs)
+            failures = [
+                self.table.point(changed, f"whole, it earns {self.table.earn(whole):.3g}")
+                for whole, changed in pairs
+                if self.table.earn(changed) > self.table.earn(whole) - _GAIN
+            ]
+            tried = [changed for _, changed in pairs]
+            rows += [self._make_row(rule, tried, failures, is_most=True)] if pairs else []
+        return rows
+
+    def _check_samples(self) -> list[AuditRow]:
+        """Say whether the base's answers differ in what they earn, and what its bad ones earn."""
+        is_alike = len(set(map(self.table.earn, self.samples))) == 1
+        why = f"all {len(self.samples)} earn this"
+        alike = [self.table.point(pair, why) for pair in self.samples[:1] if is_alike]
+        bad = [pair for pair in self.samples if _is_degenerate(pair[1])]
+        full = [self.table.point(p, self.why) for p in bad if self.table.earn(p) >= self.most]
+        return [
+            self._make_row("samples-earn-the-same", self.samples, alike),
+            self._make_row("pays-bad-samples", bad, full),
+        ]

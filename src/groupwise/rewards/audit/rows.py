@@ -1,8 +1,10 @@
-"""The rows of a reward audit: one per probe, with the answer that shows what is wrong."""
+"""What answers earned, and the rows that an audit makes of it: one per rule."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from groupwise.core import (
     MAX_PLACES,
@@ -13,106 +15,42 @@ from groupwise.core import (
     GroupwiseError,
     Score,
     ScoreRangeError,
+    parse_yaml,
 )
 from groupwise.rewards.audit.case import Scorer
 from groupwise.rewards.reward import takes_batches
 from groupwise.rewards.reward_set import RewardSet
 
-Problem = Literal["range", "raised"]
-
 TOLERANCE = 1e-9
-MAX_SHOWN_LENGTH, MAX_REASON_LENGTH = 100, 300
 BYTES_PER_TOKEN = 4
 """Roughly, of English and of Chinese; rewards of length are audited with it."""
+_SHOWN_LENGTH, _REASON_LENGTH = 100, 300
+
+
+@cache
+def read_tables() -> dict[str, Any]:
+    """Return the rules and texts of ``audit.yaml``."""
+    return parse_yaml(Path(__file__).with_name("audit.yaml").read_text(encoding="utf-8"))
+
+
+def list_reward_findings() -> list[str]:
+    """Return every name that a finding about rewards can have."""
+    tables = read_tables()
+    return [f"reward/{name}" for name in {**tables["rules"], **tables["checks"]}]
+
+
+Pair = tuple[Example, str]
+"""An example and a text that answers it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a text earned.
-
-    Attributes:
-        value: in [0, 1], or None where there is none.
-        reason: what the reward said.
-        breakdown: values of the parts by name.
-        problem: ``range`` (outside [0, 1]) or ``raised``; empty if the reward worked.
-    """
+    """What a text earned; ``problem`` is empty if the reward worked."""
 
     value: float | None
     reason: str = ""
     breakdown: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
-    problem: Problem | Literal[""] = ""
-
-
-class ScoreTable:
-    """Outcomes by example and text; each pair is scored once."""
-
-    def __init__(self, rewards: Scorer) -> None:
-        self.rewards = rewards
-        self._examples: dict[str, Example] = {}
-        self._known: dict[tuple[str, str], Outcome] = {}
-
-    def fill(self, pairs: Iterable[tuple[Example, str]]) -> None:
-        """Score the pairs that are not known yet, in one batch where the rewards take batches."""
-        new = {
-            (example.id, text): (example, text)
-            for example, text in pairs
-            if (example.id, text) not in self._known
-        }
-        if not new:
-            return
-        self._examples |= {example.id: example for example, _ in new.values()}
-        outcomes = score_all(self.rewards, list(new.values()))
-        self._known |= dict(zip(new, outcomes, strict=True))
-
-    def look_up(self, example: Example, text: str) -> Outcome:
-        """Return what ``text`` earned as an answer to ``example``."""
-        key = (example.id, text)
-        if key not in self._known:
-            self.fill([(example, text)])
-        return self._known[key]
-
-    def list_rows(self) -> list[tuple[Example, str, Outcome]]:
-        """Return all that was scored, in order."""
-        return [(self._examples[name], text, o) for (name, text), o in self._known.items()]
-
-
-def complete(text: str, *, is_truncated: bool = False) -> Completion:
-    """Return a text as a policy would have written it, with about as many tokens as it has."""
-    tokens = tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN)))
-    return Completion(text, tokens, finish_reason="length" if is_truncated else "stop")
-
-
-def score_all(
-    rewards: Scorer, pairs: list[tuple[Example, str]], *, is_truncated: bool = False
-) -> list[Outcome]:
-    """Return what each text earns, in one batch where the rewards take batches."""
-    batch: object = rewards
-    if takes_batches(batch) and pairs:
-        examples = [example for example, _ in pairs]
-        completions = [complete(text, is_truncated=is_truncated) for _, text in pairs]
-        try:
-            return [_read_score(score) for score in batch.score_batch(examples, completions)]
-        except (GroupwiseError, SystemExit):
-            pass  # one of them raised: score one by one to find which
-    return [score_alone(rewards, *pair, is_truncated=is_truncated) for pair in pairs]
-
-
-def score_alone(
-    rewards: Scorer, example: Example, text: str, *, is_truncated: bool = False
-) -> Outcome:
-    """Return what one text earns; what a reward does wrong becomes a problem."""
-    call = rewards.score if isinstance(rewards, RewardSet) else rewards
-    try:
-        return _read_score(call(example, complete(text, is_truncated=is_truncated)))
-    except ScoreRangeError as error:
-        return Outcome(None, str(error), problem="range")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a stranger's reward
-        return Outcome(None, f"{type(error).__name__}: {error}", problem="raised")
-
-
-def _read_score(score: Score | float | None) -> Outcome:
-    found = score if isinstance(score, Score) else Score(score)
-    return Outcome(found.value, found.reason, found.breakdown)
+    problem: Literal["range", "raised", ""] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +74,7 @@ class Evidence:
     def show_answer(self) -> str:
         """Return the answer and what it earned."""
         earned = "no score" if self.earned is None else f"{self.earned:.3g}"
-        return f"{shorten(self.text)} earns {earned}"
+        return f"{_shorten(self.text, _SHOWN_LENGTH)} earns {earned}"
 
     def describe(self) -> str:
         """Return one line for people."""
@@ -183,41 +121,117 @@ class AuditRow:
         return asdict(self) | {"is_passed": self.is_passed}
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A row before anything was tried: its name, level, title and what must hold."""
-
-    name: str
-    level: FindingLevel
-    title: str
-    must: str
-
-    def make_row(
-        self, outcomes: Sequence[Outcome], failures: Sequence[Evidence], *, num_tried: int = -1
-    ) -> AuditRow:
-        """Return the row of these outcomes, of which ``failures`` break the rule."""
-        values = [outcome.value for outcome in outcomes if outcome.value is not None]
-        return AuditRow(
-            name=self.name,
-            level=self.level,
-            title=self.title,
-            must=self.must,
-            num_tried=len(outcomes) if num_tried < 0 else num_tried,
-            highest=max(values, default=None),
-            num_failed=len(failures),
-            evidence=tuple(failures[:MAX_PLACES]),
-        )
+def make_row(
+    rule: str,
+    outcomes: Sequence[Outcome],
+    failures: Sequence[Evidence],
+    *,
+    num_tried: int | None = None,
+    kind: Literal["rules", "checks"] = "rules",
+) -> AuditRow:
+    """Return the row of what was tried under a rule, of which ``failures`` break it."""
+    tables = read_tables()
+    level, title, must = tables[kind][rule]
+    return AuditRow(
+        name=f"reward/{rule}",
+        level=level if level in get_args(FindingLevel) else "warning",
+        title=title,
+        must=tables["bars"].get(must, must),
+        num_tried=len(outcomes) if num_tried is None else num_tried,
+        highest=max((one.value for one in outcomes if one.value is not None), default=None),
+        num_failed=len(failures),
+        evidence=tuple(failures[:MAX_PLACES]),
+    )
 
 
-def point_at(example: Example, text: str, outcome: Outcome, why: str) -> Evidence:
-    """Return the evidence that ``text`` is; the reward's own words stand behind ``why``."""
-    said = f" (it says: {shorten(outcome.reason, MAX_REASON_LENGTH)})" if outcome.reason else ""
+def point_at(pair: Pair, outcome: Outcome, why: str) -> Evidence:
+    """Return the evidence that a text is; the reward's own words stand behind ``why``."""
+    example, text = pair
+    said = f" (it says: {_shorten(outcome.reason, _REASON_LENGTH)})" if outcome.reason else ""
     return Evidence(example.id, example.label, text, outcome.value, why + said)
 
 
-def shorten(text: str, most: int = MAX_SHOWN_LENGTH) -> str:
-    """Return a text as a quoted line of bounded length."""
+def _shorten(text: str, most: int) -> str:
     shown = repr(text)
     if len(shown) <= most:
         return shown
     return f"{shown[: most - 20]}…{shown[-15:]} ({len(text)} characters)"
+
+
+class ScoreTable:
+    """What answers earned; each is scored once."""
+
+    def __init__(self, score: Callable[..., list[Outcome]]) -> None:
+        self.score = score
+        self._known: dict[tuple[str, str], tuple[Pair, Outcome]] = {}
+
+    def fill(self, pairs: Iterable[Pair]) -> None:
+        """Score the pairs that are not known yet, in one batch where the rewards take batches."""
+        new = {(e.id, text): (e, text) for e, text in pairs if (e.id, text) not in self._known}
+        outcomes = self.score(list(new.values()))
+        self._known |= dict(zip(new, zip(new.values(), outcomes, strict=True), strict=True))
+
+    def look_up(self, pair: Pair) -> Outcome:
+        self.fill([pair])
+        return self._known[pair[0].id, pair[1]][1]
+
+    def earn(self, pair: Pair) -> float:
+        """Return the value that a text earned; -1 where it has none."""
+        value = self.look_up(pair).value
+        return -1.0 if value is None else value
+
+    def point(self, pair: Pair, why: str) -> Evidence:
+        return point_at(pair, self.look_up(pair), why)
+
+    def make_row(
+        self,
+        rule: str,
+        pairs: Iterable[Pair],
+        failures: Sequence[Evidence],
+        *,
+        num_tried: int | None = None,
+        kind: Literal["rules", "checks"] = "rules",
+    ) -> AuditRow:
+        outcomes = [self.look_up(pair) for pair in pairs]
+        return make_row(rule, outcomes, failures, num_tried=num_tried, kind=kind)
+
+    def list_rows(self) -> list[tuple[Pair, Outcome]]:
+        """Return all that was scored, in order."""
+        return list(self._known.values())
+
+
+def score_all(
+    rewards: Scorer, pairs: Sequence[Pair], *, is_truncated: bool = False
+) -> list[Outcome]:
+    """Return what each text earns, in one batch where the rewards take batches.
+
+    A completion has about as many tokens as a policy would have written its text with.
+    """
+    ended = "length" if is_truncated else "stop"
+    completions: list[Completion] = []
+    for _, text in pairs:
+        tokens = tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN)))
+        completions.append(Completion(text, tokens, finish_reason=ended))
+    batch: object = rewards
+    if takes_batches(batch) and pairs:
+        try:
+            scores = batch.score_batch([example for example, _ in pairs], completions)
+            return [_read_score(score) for score in scores]
+        except (GroupwiseError, SystemExit):
+            pass  # one of them raised: score one by one to find which
+    call = rewards.score if isinstance(rewards, RewardSet) else rewards
+    outcomes: list[Outcome] = []
+    for (example, _), completion in zip(pairs, completions, strict=True):
+        try:
+            outcomes.append(_read_score(call(example, completion)))
+        except ScoreRangeError as error:
+            outcomes.append(Outcome(None, str(error), problem="range"))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's reward
+            told = f"{type(error).__name__}: {error}"
+            outcomes.append(Outcome(None, told, problem="raised"))
+    return outcomes
+
+
+def _read_score(score: Score | float | None) -> Outcome:
+    found = score if isinstance(score, Score) else Score(score)
+    return Outcome(found.value, found.reason, found.breakdown)

@@ -18,7 +18,7 @@ its own passes and nothing of the round. A batch from ``_generate_and_score_comp
 *Which private methods of GRPOTrainer are overridden* (``trainer``), in the order of a step:
 
 - ``_prepare_inputs``: micro-batches keep groups whole; TRL shuffles single rows. Rows with seeds
-  (``grpo.make_prompt_rows``) are laid out already, so that any number of processes trains the same.
+  (``make_prompt_rows``) are laid out already, so that any number of processes trains the same.
 - ``_generate_and_score_completions``: starts a round, processes each picture once, sets the
   advantages of dead groups to exactly 0, which in TRL are 0 but for rounding.
 - ``_tokenize_prompts``, ``_generate_single_turn``: each prompt is tokenised and read once, its keys

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 
-from groupwise.inference.row_draws import RowKey, draw_by_row
+from groupwise.inference.local import RowKey, draw_by_row
 
 _MAX_REQUESTS = 64
 

@@ -10,7 +10,7 @@ from transformers import GenerationConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer, LinearAttentionLayer
 from trl.models.utils import unwrap_model_for_generation
 
-from groupwise.models.attention import unplanned_attention
+from groupwise.models.policy import unplanned_attention
 from groupwise.models.processor import PICTURE_FIELDS, TOKEN_TYPES
 from groupwise.training.fast.decoding import can_record, fill_static_layer, recorded_decoding
 from groupwise.training.fast.pictures import Pictures, find_pictures

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupwise.core import Message, ModelError, Picture, make_example, open_picture
-from groupwise.inference.engine import Sampling
-from groupwise.inference.responder import RequestError, ask_until_whole
-from groupwise.inference.server import ServerEngine
-from groupwise.inference.server_settings import ServerSettings, retry
-from groupwise.inference.shared_loop import run_on_shared_loop
+from groupwise.inference.model import RequestError, Sampling, ask_until_whole, run_on_shared_loop
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import ServerSettings, retry
 from groupwise_recipes.on_task.bootstrap.config import CaptionerSettings
 
 _TYPES = ("blip",)
@@ -72,11 +70,11 @@ class ServedCaptioner:
         max_new_tokens: of a caption.
 
     Raises:
-        ConfigError: if it may not be asked (see ``ServerEngine``).
+        ConfigError: if it may not be asked (see ``ServerModel``).
     """
 
     def __init__(self, server: ServerSettings, *, max_new_tokens: int) -> None:
-        self._engine = ServerEngine(server)
+        self._engine = ServerModel(server)
         self._sampling = Sampling(max_new_tokens=max_new_tokens)
         self.source = {name: self._engine.identity[name] for name in ("model", "revision")}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Seed, Source
-from groupwise.inference.server_settings import ServerSettings
+from groupwise.inference.settings import ServerSettings
 from groupwise_recipes.on_task.config import OnTaskJudgeSettings
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from run_folders import make_run
-from typer.testing import CliRunner
 
 from groupwise.cli.main import app
 from groupwise.core import EvaluationError, dump_config, list_effects, load_config
@@ -516,13 +516,24 @@ def test_runs_of_no_study_and_unfinished_ones_are_refused(tmp_path: Path) -> Non
 def test_the_command_line_reports_on_several_runs_and_on_one_with_a_folder(tmp_path: Path) -> None:
     runs = [str(write_transfer(tmp_path / f"r{seed}", seed=seed)) for seed in range(2)]
     out = tmp_path / "several"
-    done = CliRunner().invoke(app, ["report", *runs, "--out", str(out), "--language", "zh"])
+    done = CliRunner().invoke(
+        app, ["compare", "--together", *runs, "--out", str(out), "--language", "zh"]
+    )
     assert (done.exit_code, (out / "study.md").is_file()) == (0, True), done.output
     out = tmp_path / "alone"
-    done = CliRunner().invoke(app, ["report", runs[0], "--out", str(out)])
+    done = CliRunner().invoke(app, ["compare", runs[0], "--out", str(out)])
     assert (done.exit_code, (out / "study.md").is_file()) == (0, True), done.output
     done = CliRunner().invoke(
-        app, ["report", *runs, "--metric", "test/accuracy", "--out", str(tmp_path / "seeds")]
+        app,
+        [
+            "compare",
+            "--together",
+            *runs,
+            "--metric",
+            "test/accuracy",
+            "--out",
+            str(tmp_path / "seeds"),
+        ],
     )
     assert (done.exit_code, (tmp_path / "seeds/comparison.md").is_file()) == (0, True), done.output
 

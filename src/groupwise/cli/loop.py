@@ -1,0 +1,360 @@
+"""What people say of served answers: ``groupwise feedback``, and ``learn`` from it."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from groupwise.cli.options import (
+    PATH,
+    TOKEN_VARIABLE,
+    allow_judge,
+    option,
+    say,
+    say_of_step,
+    settings,
+    split_run,
+    url,
+)
+from groupwise.cli.run import print_progress
+from groupwise.core import ConfigError, load_config
+
+if TYPE_CHECKING:
+    from groupwise.feedback import FeedbackStore
+    from groupwise.learning.certificate import Certificate, Measured
+    from groupwise.learning.loop import LogLine
+    from groupwise.learning.rounds import Standing
+
+PERSON_KEY_VARIABLE = "GROUPWISE_PERSON_KEY"
+_DAY_S = 86_400.0
+_MIN_KEY_LENGTH = 16
+_POLL_S, _RELOAD_S = 10.0, 300.0
+
+
+def read_person_key() -> bytes:
+    """Return the key of the digests under which people are kept."""
+    key = os.environ.get(PERSON_KEY_VARIABLE, "")
+    if len(key) < _MIN_KEY_LENGTH:
+        raise ConfigError(
+            f"{PERSON_KEY_VARIABLE} is not set to a secret of {_MIN_KEY_LENGTH} characters or more",
+            fix="users are kept as digests with this key; set it, and keep it",
+        )
+    return key.encode()
+
+
+def open_store(
+    folder: Path, url: str | None, *, max_items: int = 10_000, is_new: bool = False
+) -> "FeedbackStore":
+    """Return the store in a folder."""
+    try:
+        from groupwise.feedback import FeedbackStore
+    except ImportError as error:
+        raise ConfigError(
+            f"feedback needs {error.name}", fix="pip install 'groupwise[learn]'"
+        ) from error
+    if not is_new and not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}")
+    return FeedbackStore(folder, url, max_items=max_items)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=PATH)
+@option(
+    "--export",
+    "written",
+    metavar="FILE",
+    type=PATH,
+    help="Write answers and what people said of them.",
+)
+@option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "label-studio"]),
+    default="jsonl",
+    help="Of --export: JSONL of what was said, what teaches most first; or Label Studio's tasks "
+    "of all answers.",
+)
+@option(
+    "--address",
+    default="/data/local-files/?d=",
+    help="Of pictures in Label Studio: stands before their names.",
+)
+@option(
+    "--import",
+    "taken",
+    metavar="FILE",
+    type=PATH,
+    help="Take labels of an export of Label Studio, JSON; those that are known change nothing.",
+)
+@option(
+    "--delete-person",
+    "person",
+    metavar="USER",
+    help="Delete all that a user said, and list the versions that were trained on it.",
+)
+@option(
+    "--delete-pictures",
+    "days",
+    metavar="DAYS",
+    type=click.FloatRange(min=0),
+    help="Delete the pictures of answers older than that; what was answered and said stays.",
+)
+@url
+def feedback(
+    folder: Path,
+    written: Path | None,
+    form: str,
+    address: str,
+    taken: Path | None,
+    person: str | None,
+    days: float | None,
+    url: str | None,
+) -> None:
+    """Count what people said of served answers, by version; or export, import or delete it.
+
+    DIR is the server's feedback.folder.
+    """
+    wanted = [one for one in (written, taken, person, days) if one is not None]
+    if len(wanted) > 1:
+        raise ConfigError("--export, --import and what deletes are given one at a time")
+    key = read_person_key() if taken is not None or person is not None else b""
+    store = open_store(folder, url)
+    try:
+        if written is not None:
+            _export(store, written, form, address)
+        elif taken is not None:
+            _import(store, taken, key)
+        elif person is not None:
+            from groupwise.feedback import name_person
+
+            gone = store.delete_person(name_person(person, key))
+            click.echo(f"{gone.num_labels:,} labels deleted")
+            for version in gone.versions:
+                click.echo(f"trained on some of them: {version}")
+        elif days is not None:
+            num_gone = store.delete_pictures(time.time() - days * _DAY_S)
+            click.echo(f"{num_gone:,} pictures deleted")
+        else:
+            _count(store)
+    finally:
+        store.close()
+
+
+def _count(store: "FeedbackStore") -> None:
+    """Count answers, labels, corrections and disagreements, by version."""
+    items, silent = store.list_items(), store.list_unlabelled()
+    table = Table("version", "answers", "confirmed", "corrected", "disagreed on", box=None)
+    versions = Counter(one.version for one in silent)
+    versions.update(item.shown.version for item in items)
+    for version, num_answers in sorted(versions.items()):
+        own = [item for item in items if item.shown.version == version]
+        corrected = sum(item.is_correction for item in own)
+        disagreed = sum(item.label is None for item in own)
+        numbers = (num_answers, len(own) - corrected - disagreed, corrected, disagreed)
+        table.add_row(version, *(f"{number:,}" for number in numbers))
+    Console(width=100).print(table)
+
+
+def _export(store: "FeedbackStore", path: Path, form: str, address: str) -> None:
+    from groupwise.feedback import order_by_priority, write_items, write_label_studio
+
+    items = store.list_items()
+    if form == "jsonl":
+        undecided = [item for item in items if item.label is None]
+        write_items(path, [*order_by_priority(items), *undecided])
+        click.echo(f"{path}: {len(items):,} items, {len(undecided):,} of them disagreed on")
+    else:
+        shown = [*(item.shown for item in items), *store.list_unlabelled()]
+        write_label_studio(path, shown, address=address)
+        click.echo(f"{path}: {len(shown):,} tasks")
+
+
+def _import(store: "FeedbackStore", path: Path, key: bytes) -> None:
+    from groupwise.core import DataError
+    from groupwise.feedback import name_person, read_label_studio
+
+    num_new, unknown = 0, list[str]()
+    for answer, person, label in read_label_studio(path):
+        try:
+            num_new += store.say(answer, name_person(person, key), label)
+        except DataError:
+            unknown.append(answer)
+    click.echo(f"{num_new:,} new labels")
+    if unknown:
+        raise DataError(
+            f"{len(unknown):,} labels are of answers that are not kept (any more), such as "
+            f"{unknown[0]!r}; the others were taken"
+        )
+
+
+@click.command()
+@click.argument("run", metavar="[RUN[:POLICY]]", required=False)
+@option("--out", metavar="LOOP", type=PATH, help="The folder of the loop.")
+@option("--feedback", metavar="DIR", type=PATH, help="The server's feedback.folder.")
+@url
+@option("--serve", "server", metavar="URL", help="Server of the loop, told of a new version.")
+@option("--now", is_flag=True, help="Do one round with what there is, then end.")
+@settings
+@option("--dry-run", is_flag=True, help="Say where the loop stands; train nothing.")
+@option(
+    "--verify",
+    "certificate",
+    metavar="CERTIFICATE",
+    type=PATH,
+    help="Instead: go from labels and answers to the verdict of a round's certificate.json again; "
+    "with --feedback, look up the labels, too.",
+)
+@option(
+    "--roll-back",
+    "loop",
+    metavar="LOOP",
+    type=PATH,
+    help="Instead: serve again what was served before the present version.",
+)
+@allow_judge
+def learn(
+    run: str | None,
+    out: Path | None,
+    feedback: Path | None,
+    url: str | None,
+    server: str | None,
+    now: bool,
+    settings: Sequence[str],
+    dry_run: bool,
+    certificate: Path | None,
+    loop: Path | None,
+) -> None:
+    """Learn from what people say of a served run, round by round, and promote what is better.
+
+    Serve the loop with `groupwise serve LOOP`. A round begins with every 100 new labels; a version
+    is served only with a certificate that it is better. After any end the same command goes on.
+    """
+    instead = [certificate is not None, loop is not None, run is not None]
+    if sum(instead) != 1:
+        raise ConfigError("give a run that is served, or --verify, or --roll-back")
+    if certificate is not None:
+        _verify(certificate, feedback, url)
+    elif loop is not None:
+        from groupwise.learning.loop import Loop
+
+        _tell(Loop(loop).roll_back(), server)
+    elif run is None or out is None or feedback is None:
+        raise ConfigError("learning needs --out for the loop and --feedback, the server's folder")
+    else:
+        store = open_store(feedback, url)
+        _learn(run, out, store, list(settings), server, now=now, is_dry=dry_run)
+        store.close()
+
+
+def _learn(
+    run: str,
+    out: Path,
+    store: "FeedbackStore",
+    settings: list[str],
+    server: str | None,
+    *,
+    now: bool,
+    is_dry: bool,
+) -> None:
+    from groupwise.learning.loop import begin_loop, read_loop_settings
+    from groupwise.learning.rounds import Learner, choose_next
+    from groupwise.learning.settings import LoopSettings
+
+    resolved = load_config(LoopSettings, read_loop_settings(out), overrides=settings)
+    folder, policy = split_run(run)
+    loop = begin_loop(out, folder, resolved, policy=policy)
+    with loop.lock():
+        learner = Learner(loop, store, say=say_of_step, report_progress=print_progress)
+        _tell(learner.settle(), server)
+        while True:
+            standing = learner.look_up()
+            what = choose_next(standing, loop.settings, is_wanted=now)
+            if is_dry or (now and what == "wait"):
+                click.echo(f"{_describe_standing(standing)}; next: {what}")
+                return
+            promotion = learner.advance(what)
+            if what != "wait" and (found := learner.look_up().certificate) is not None:
+                click.echo(_describe_certificate(found))
+            _tell(promotion, server)
+            if now:
+                return
+            time.sleep(_POLL_S if what == "wait" else 0)
+
+
+def _verify(certificate: Path, feedback: Path | None, url: str | None) -> None:
+    """Go the way from labels and answers to the verdict of a certificate again."""
+    from groupwise.learning.certificate import verify
+
+    store = None if feedback is None else open_store(feedback, url)
+    found = verify(certificate, store)
+    if store is not None:
+        store.close()
+    click.echo(_describe_certificate(found.certificate))
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}")
+    if found.num_withdrawn:
+        num = f"{found.num_withdrawn:,} of {len(found.certificate.labels):,} labels"
+        click.echo(f"{num} were withdrawn: it can't be replayed")
+    if found.problems or found.num_withdrawn:
+        raise click.exceptions.Exit(1)
+    click.echo("it holds")
+
+
+def _describe_standing(standing: "Standing") -> str:
+    """Return what a loop waits for."""
+    last = standing.certificate
+    verdict = "none yet" if last is None else f"{last.candidate}, {last.promotion.verdict}"
+    return (
+        f"{standing.num_rounds:,} rounds; last candidate: {verdict}; "
+        f"{standing.num_new:,} new labels, {standing.num_new_sessions:,} new sessions that test"
+    )
+
+
+def _describe_certificate(certificate: "Certificate") -> str:
+    """Return verdict and evidence in lines for people."""
+    found = certificate.promotion
+    need = 1 / found.level
+    return "\n".join(
+        (
+            f"candidate {certificate.candidate}: {found.verdict}",
+            f"  sessions that test: {_compare(certificate.asked)}; evidence of a gain "
+            f"{found.better:.3g} of {need:.3g}, gain at least {100 * found.corrected_low:+.1f}",
+            f"  held-out set: {_compare(certificate.held_out)}; p of a loss of "
+            f"{100 * found.margin:g} points or more: {found.not_worse:.2g} of {found.level:.2g}",
+        )
+    )
+
+
+def _compare(measured: "Measured") -> str:
+    if measured.served is None or measured.candidate is None:
+        return "none"
+    return (
+        f"{100 * measured.served:.1f} % -> {100 * measured.candidate:.1f} % "
+        f"(n = {measured.num_items:,} in {measured.num_sessions:,} sessions)"
+    )
+
+
+def _tell(line: "LogLine | None", server: str | None) -> None:
+    """Say what is served now, and let the server of the loop load it."""
+    if line is None:
+        return
+    click.echo(f"{line.event}: {line.policy} of {line.run} ({line.version[:19]}) is served now")
+    if server is None:
+        return
+    import httpx2
+
+    token = os.environ.get(TOKEN_VARIABLE)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        answer = httpx2.post(f"{server.rstrip('/')}/v1/reload", headers=headers, timeout=_RELOAD_S)
+    except httpx2.HTTPError as error:
+        say(f"{server} could not be told ({error}); it serves the new version when it starts next")
+        return
+    if answer.is_error:
+        say(f"{server} does not load it: {answer.text[:300]}")

@@ -1,0 +1,286 @@
+"""What a finished run is used for: ``groupwise predict``, ``evaluate``, ``export``, ``serve``."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from groupwise.cli.options import (
+    COUNT,
+    PATH,
+    TOKEN_VARIABLE,
+    allow_judge,
+    dry_run,
+    option,
+    print_drops,
+    say,
+    settings,
+    split_run,
+)
+from groupwise.core import ConfigError, ProgressLine, load_config
+
+if TYPE_CHECKING:
+    from groupwise.flow.finished import FinishedRun
+    from groupwise.flow.prediction import PredictionSummary
+    from groupwise.serving.settings import ServeSettings
+
+_MAX_NAMED = 10
+_MAX_ANSWERS = 10
+_MAX_REASONS = 5
+
+
+@click.command()
+@click.argument("run", metavar="RUN[:POLICY]")
+@click.argument("rows", metavar="FILE|FOLDER", type=PATH)
+@option("--out", metavar="FILE", type=PATH, required=True, help="JSONL of answers.")
+@option("--batch-size", type=COUNT, default=8, help="Rows asked together.")
+@allow_judge
+def predict(run: str, rows: Path, out: Path, batch_size: int) -> None:
+    """Answer every row of a file or folder. Running it again continues: answers are kept.
+
+    POLICY is one of the run's: grpo, sft, prompt, … The rows have the columns of the recipe's data,
+    or are its folder. Exits with 1 if there is no answer at all.
+    """
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.prediction import predict_rows
+
+    folder, policy = split_run(run)
+    shown = ProgressLine("rows", say)
+    how: Any = {"out": out, "policy": policy, "batch_size": batch_size, "report_progress": shown}
+    summary = predict_rows(open_run(folder), rows, **how)
+    _print_summary(summary)
+    click.echo(f"answers: {out}")
+    if not summary.answers:
+        raise click.exceptions.Exit(1)
+
+
+def _print_summary(summary: "PredictionSummary") -> None:
+    answers = summary.answers
+    kept = f" ({summary.num_kept} from before)" if summary.num_kept else ""
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(answers.items()))
+    if len(answers) > _MAX_ANSWERS:
+        counts = f"{sum(answers.values())} answered"
+    click.echo(f"{summary.num_rows} rows{kept}: {counts or 'no answer at all'}")
+    if summary.num_again:
+        say(f"{summary.num_again} not asked: the same command tries them again")
+    reasons = sorted(summary.failures.items(), key=lambda pair: -pair[1])
+    for reason, count in reasons[:_MAX_REASONS]:
+        say(f"no answer: {count} {reason}")
+    if summary.for_people:
+        named = ", ".join(summary.for_people[:_MAX_NAMED])
+        more = ", …" if len(summary.for_people) > _MAX_NAMED else ""
+        click.echo(f"{len(summary.for_people)} for a person: {named}{more}")
+    print_drops(summary.drops)
+
+
+@click.command()
+@click.argument("run", metavar="RUN[:POLICY]")
+@click.argument("data", metavar="FILE|FOLDER", type=PATH)
+@option("--out", metavar="DIR", type=PATH, required=True, help="A new folder.")
+@allow_judge
+def evaluate(run: str, data: Path, out: Path) -> None:
+    """Measure a finished policy on other labelled data, as its run measured it.
+
+    POLICY is one of the run's: sft, prompt, grpo/checkpoint-40, … The data has labelled rows as the
+    recipe's data has them. The folder has scored items, a report, and what of the data training has
+    seen; `compare` takes it beside runs and other such folders. Running it again continues.
+    """
+    from groupwise.cli.printing import print_headline
+    from groupwise.flow.finished import open_run
+    from groupwise.flow.other_data import evaluate_on
+
+    folder, policy = split_run(run)
+    found = evaluate_on(open_run(folder), data, out=out, policy=policy, say=say)
+    click.echo(f"{found.num_rows:,} rows, {found.num_rows - found.drops.total:,} asked")
+    print_drops(found.drops)
+    for finding in (*found.audit.errors, *found.audit.warnings):
+        say(f"{finding.level}: {finding.message}")
+    if found.num_seen:
+        click.echo(f"seen in training: {found.num_seen:,} rows; the report has both numbers")
+    print_headline(out)
+    click.echo(f"report: {out / 'report.html'}")
+
+
+@click.command()
+@click.argument("run", metavar="RUN[:POLICY]")
+@option(
+    "--format",
+    "file_format",
+    type=click.Choice(["model", "chat", "verl", "swift"]),
+    default="model",
+    help="model: adapter, merged weights and model card; chat: prompts of --rows; verl, swift: a "
+    "folder for a training with it.",
+)
+@option("--rows", metavar="FILE|FOLDER", type=PATH, help="For chat: rows as `predict` takes them.")
+@option("--out", metavar="FILE_OR_DIR", type=PATH, help="A file for chat, else a new folder.")
+@option(
+    "--push",
+    metavar="OWNER/NAME",
+    help="Upload a model to this repository of the hub instead: weights and card, no row of the "
+    "data. The hub is that of HF_ENDPOINT, the token that of HF_TOKEN.",
+)
+@option("--private", is_flag=True, help="With --push, if the repository is new.")
+@option("--dry-run", is_flag=True, help="With --push: say what would go up; upload nothing.")
+def export(
+    run: str,
+    file_format: str,
+    rows: Path | None,
+    out: Path | None,
+    push: str | None,
+    private: bool,
+    dry_run: bool,
+) -> None:
+    """Write the model of a run for others, or what other tools need to train on its rows.
+
+    POLICY is one of the run's, such as sft or grpo/checkpoint-40; without it, that which the report
+    is about. With --format chat: the prompts of new rows, as messages that any chat API takes. With
+    --format verl or swift: the rows and rewards of GRPO, and a script that trains on them there.
+    """
+    from groupwise.flow.finished import open_run
+
+    folder, policy = split_run(run)
+    if (file_format == "chat") != (rows is not None):
+        raise ConfigError("--format chat and --rows go together")
+    if (push is None) == (out is None) or (push is not None and file_format != "model"):
+        raise ConfigError("give either --out, or --push for a model")
+    if policy is not None and file_format in ("verl", "swift"):
+        raise ConfigError(f"--format {file_format} takes a run", got=f"its policy {policy}")
+    opened = open_run(folder)
+    if out is None:
+        assert push is not None
+        _push(opened, policy, push, is_private=private, is_dry=dry_run)
+    elif rows is not None:
+        from groupwise.flow.prediction import write_prompts
+
+        click.echo(f"{write_prompts(opened, rows, out=out, policy=policy)} prompts")
+        click.echo(f"written: {out}")
+    elif file_format == "model":
+        _export_model(opened, policy, out)
+    else:
+        _export_rows(opened, out, file_format)
+
+
+def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
+    from groupwise.flow.exporting import export_run
+
+    exported = export_run(run, out, policy=policy)
+    if exported.adapter is not None:
+        click.echo(f"adapter: {exported.adapter} (base: {exported.base})")
+    click.echo(
+        f"merged: {exported.merged} ({exported.dtype}, as the base), log-probabilities within "
+        f"{exported.max_difference:.1g} of the policy's; rounding alone gives {exported.noise:.1g}"
+    )
+    if exported.quantization is not None:
+        click.echo(f"its base is in {exported.quantization}: merged has what these bits stand for")
+    click.echo(f"card: {out / 'README.md'}")
+    for command in exported.list_commands():
+        click.echo(command)
+
+
+def _export_rows(run: "FinishedRun", out: Path, trainer: Any) -> None:
+    from groupwise.flow.trainers import export_for_trainer
+
+    done = export_for_trainer(run, out, trainer)
+    click.echo(", ".join(f"{count} rows of {name}" for name, count in done.num_rows.items()))
+    for reason, count in done.drops.counts.items():
+        click.echo(f"left out: {count} ({reason})")
+    for path in done.files:
+        click.echo(f"written: {path}")
+    if run.config.sft is not None:
+        click.echo(f"start: groupwise export {run.folder}:sft --out {out / 'model'}")
+
+
+def _push(
+    run: "FinishedRun", policy: str | None, name: str, *, is_private: bool, is_dry: bool
+) -> None:
+    from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
+
+    check_pushable(run, policy)
+    with TemporaryDirectory() as folder:
+        export_run(run, Path(folder) / "model", policy=policy)
+        files = list_uploads(Path(folder) / "model")
+        for place, path in files.items():
+            click.echo(f"{path.stat().st_size:>13,} bytes  {place}")
+        if is_dry:
+            click.echo("nothing was uploaded")
+            return
+        click.echo(f"uploaded: {upload(files, name, is_private=is_private)}")
+
+
+@click.command()
+@click.argument("run", metavar="RUN[:POLICY]|LOOP")
+@settings
+@dry_run
+@allow_judge
+def serve(run: str, settings: Sequence[str], dry_run: bool) -> None:
+    """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.
+
+    A folder with served.json (a loop) serves what that names, and POST /v1/reload looks there
+    again. With --set feedback.folder=DIR answers are kept there, POST /v1/feedback takes what
+    people say of them, and the page /review asks them. Settings are given with --set, such as
+    --set port=9000 or --set max_waiting=32. If the variable GROUPWISE_TOKEN is set, askers must
+    send it as a bearer token.
+    """
+    try:
+        from groupwise.serving.server import serve as serve_source
+    except ImportError as error:
+        raise ConfigError(
+            f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
+        ) from error
+    from groupwise.flow.served import find_source, open_judge
+    from groupwise.serving import ServeSettings
+    from groupwise.serving.bench import Screens
+
+    token = os.environ.get(TOKEN_VARIABLE)
+    given = {} if token is None else {"token": token}
+    folder, policy = split_run(run)
+    resolved = load_config(ServeSettings, given, overrides=list(settings))
+    source = find_source(folder, policy)
+    uploads, own, served = folder / "serving", resolved.screens, source.run.recipe.name
+    screens = None
+    if source.run.task.has_screens:
+        is_asked = own.ask_judge_below > 0
+        judge = open_judge(source.run, own.judge, folder=uploads) if is_asked else None
+        screens = Screens(judge=judge)
+    elif own.judge is not None:
+        raise ConfigError(f"screens.judge is set, but {served} has no screens to label")
+    if dry_run:
+        source.open()
+    guarded = "with a token" if resolved.token else "without a token"
+    click.echo(f"{served} of {run} on http://{resolved.host}:{resolved.port}, {guarded}")
+    if dry_run:
+        click.echo("ready: nothing was served")
+        return
+    resolved = _ask_as_loop(resolved, folder)
+    desk = None
+    if resolved.feedback is not None:
+        from groupwise.cli.loop import open_store, read_person_key
+        from groupwise.serving.feedback import Desk
+
+        kept, key = resolved.feedback, read_person_key()
+        store = open_store(kept.folder, kept.url, max_items=kept.max_items, is_new=True)
+        desk = Desk(store, key=key)
+    serve_source(source, resolved, folder=uploads, desk=desk, screens=screens)
+    click.echo("stopped")
+
+
+def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":
+    """Return settings by which people are asked about what tests the loop in a folder."""
+    if settings.feedback is None:
+        return settings
+    from groupwise.learning.loop import find_loop
+    from groupwise.serving.settings import AskedSettings
+
+    loop = find_loop(folder)
+    if loop is None:
+        return settings
+    own = loop.settings
+    asked = AskedSettings(
+        seed=own.seed, test_share=own.test_share, per_session=own.asked_per_session
+    )
+    review = settings.feedback.review.model_copy(update={"asked": asked})
+    feedback = settings.feedback.model_copy(update={"review": review})
+    return settings.model_copy(update={"feedback": feedback})

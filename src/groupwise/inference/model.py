@@ -1,0 +1,270 @@
+"""What every model offers, in this process or behind a server: replies and shares of labels.
+
+Requests are single and awaited, many at once; why there is no reply is typed, and an answer is
+never guessed. All of them are awaited on one event loop of this process: connections, limits and
+the list of questions in flight belong to a loop, and rewards are called from several threads.
+"""
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import astuple, dataclass, field
+from types import CoroutineType
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+
+from pydantic import Field
+
+from groupwise.core import Config, Example, ModelError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+ReportProgress = Callable[[int, int], None]
+"""Called with the number of finished and of all items."""
+
+
+class Sampling(Config):
+    """How completions are drawn: all of it, whatever a model folder or a server has as its own.
+
+    Attributes:
+        temperature: 0 means greedy decoding.
+        top_p: below 1 the tail is cut; keep 1 where log-probabilities matter.
+        max_new_tokens: at most so many tokens, the end token included.
+        repetition_penalty: above 1, tokens of the prompt and of the completion so far become
+            less likely: their logits are divided by it, or multiplied if negative.
+        top_k: only so many of the likeliest tokens are drawn from; 0: from all.
+        min_p: only tokens that are at least so likely relative to the likeliest are drawn.
+        seed: of the draws. In this process the completions of an example follow from it, the
+            example's id and their number, whatever else is asked; a server is given it as it is.
+            None: others each time.
+    """
+
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=0, ge=0)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts that add up; failed calls count, too."""
+
+    num_calls: int = 0  # requests made
+    prompt_tokens: int = 0  # as the model counted them; 0 where it did not say
+    completion_tokens: int = 0
+    cost: float = 0.0  # in the currency of the server's prices; 0 without prices
+    reasoning_tokens: int = 0  # those of the completion tokens that are not in the reply's text
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sum of both."""
+        return Usage(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+
+RequestCause = Literal[
+    "timeout",
+    "connection",
+    "rate_limit",
+    "server_error",
+    "refused",
+    "malformed",
+    "no_content",
+    "empty",
+    "truncated",
+    "unlisted",
+    "unparsable",
+]
+"""``timeout``: no whole reply in time. ``connection``: could not connect, or was dropped.
+``rate_limit``: 429. ``server_error``: 5xx. ``refused``: any other 4xx (a wrong model name, key or
+parameter). ``malformed``: not the JSON of a chat completion. ``no_content``: the content is null.
+``empty``: only white space. ``truncated``: the token limit was reached. ``unlisted``: the returned
+log-probabilities do not say how likely the labels are. ``unparsable``: the reply does not have the
+form that was asked for."""
+
+
+class RequestError(ModelError):
+    """A request without a usable reply.
+
+    Attributes:
+        cause: what happened.
+        status: of HTTP, where a server answered with one that is no success.
+        retry_after_s: seconds that the server asked to wait, or None.
+        usage: what the request had cost by then.
+    """
+
+    def __init__(
+        self,
+        cause: RequestCause,
+        what: str,
+        *,
+        retry_after_s: float | None = None,
+        usage: Usage | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(what, fix=fix)
+        self.cause: RequestCause = cause
+        self.status: int | None = None
+        self.retry_after_s = retry_after_s
+        self.usage = usage or Usage()
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.cause not in ("refused", "unlisted")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChance:
+    """A token that could have come first."""
+
+    spelling: bytes
+    log_prob: float  # natural logarithm of its probability
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model replied to one request."""
+
+    text: str | None  # None if the server gave none
+    finish_reason: str = "stop"  # as the server named it (``stop``, ``length``, ...)
+    first_tokens: tuple[TokenChance, ...] = ()  # the likeliest ones, if they were asked for
+    usage: Usage = field(default_factory=lambda: Usage(num_calls=1))  # what the request cost
+
+    def require_text(self) -> str:
+        """Return the text of a whole reply.
+
+        Raises:
+            RequestError: ``truncated``, ``no_content`` or ``empty``, with what it cost.
+        """
+        if self.finish_reason != "stop":
+            what = f"the reply was truncated (finish reason {self.finish_reason})"
+            raise RequestError("truncated", what, usage=self.usage)
+        if self.text is None:
+            raise RequestError("no_content", "the reply has no content", usage=self.usage)
+        if not self.text.strip():
+            raise RequestError("empty", "the reply is empty", usage=self.usage)
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class LabelShares:
+    """How the probability of all labels' first tokens is shared."""
+
+    shares: Mapping[str, float]  # by label; they add up to 1
+    error: float = 0.0  # no share is further from the truth (0 where every token was seen)
+    usage: Usage = field(default_factory=lambda: Usage(num_calls=1))  # what the request cost
+
+
+class Model(Protocol):
+    """Answers single requests; many may be awaited at once, on whichever loop."""
+
+    @property
+    def identity(self) -> Mapping[str, str | None]:
+        """``model``, ``revision`` and whatever else answers depend on beside the request."""
+        ...
+
+    async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
+        """Return one reply to the example's prompt and pictures.
+
+        Raises:
+            RequestError: if there is none, with its cause.
+        """
+        ...
+
+    async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
+        """Return the shares of the labels as the first words of the reply.
+
+        Raises:
+            RequestError: if there is no reply, or it does not tell the shares.
+        """
+        ...
+
+
+def ask_until_whole(
+    model: Model, example: Example, sampling: Sampling
+) -> Callable[[], Awaitable[tuple[str, Usage]]]:
+    """Return what asks for a whole text, to be called again where there was none.
+
+    A call after a reply that was cut off or empty allows twice as many tokens; what the model
+    reasoned had used them up.
+    """
+    max_new_tokens = sampling.max_new_tokens
+
+    async def attempt() -> tuple[str, Usage]:
+        nonlocal max_new_tokens
+        allowed = sampling.model_copy(update={"max_new_tokens": max_new_tokens})
+        reply = await model.reply(example, sampling=allowed)
+        try:
+            return reply.require_text(), reply.usage
+        except RequestError:
+            max_new_tokens *= 2
+            raise
+
+    return attempt
+
+
+_lock = threading.Lock()
+_started: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the shared loop and wait for its result; raises what it raises.
+
+    An interrupt (Ctrl-C) while waiting cancels the work.
+
+    Raises:
+        RuntimeError: if called on the shared loop itself, which would wait for ever.
+    """
+    if _get_running_loop() is _find_loop():
+        work.close()
+        raise RuntimeError("the shared loop cannot wait for itself: await the coroutine instead")
+    future = start_on_shared_loop(work)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def start_on_shared_loop(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start a coroutine on the shared loop; cancelling what is returned cancels it."""
+    return asyncio.run_coroutine_threadsafe(work, _find_loop())
+
+
+def on_shared_loop(
+    function: Callable[P, Coroutine[Any, Any, T]],
+) -> "Callable[P, CoroutineType[Any, Any, T]]":
+    """Make a coroutine function run on the shared loop, whichever loop awaits it."""
+
+    @functools.wraps(function)
+    async def call(*given: P.args, **named: P.kwargs) -> T:
+        loop = _find_loop()
+        work = function(*given, **named)
+        if _get_running_loop() is loop:
+            return await work
+        waiting: Awaitable[T] = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        return await waiting
+
+    return call
+
+
+def _find_loop() -> asyncio.AbstractEventLoop:
+    """Return this process's loop, started on first use; a forked process starts its own."""
+    with _lock:
+        loop = _started.get(os.getpid())
+        if loop is None:
+            loop = _started[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="requests", daemon=True).start()
+        return loop
+
+
+def _get_running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,359 @@
+"""Which model is asked, as written in a config, and how: where, how much at once, how often again.
+
+A config or a run folder may be somebody else's, and asking a server sends it rows, pictures and a
+key: only hosts are asked that this user has named, with ``--allow-judge``, once. No client, and
+nothing that a model in this process needs, is imported before a model is opened.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from urllib.parse import urlsplit
+
+from pydantic import (
+    Field,
+    JsonValue,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from groupwise.core import Config, ConfigError, Harmless, ModelError, Place, replace_file
+from groupwise.inference.model import Model, RequestError
+
+T = TypeVar("T")
+
+
+class RetrySettings(Config):
+    """How often and how patiently a request is repeated.
+
+    Attributes:
+        max_attempts: the first one included.
+        base_delay_s: before the second attempt; it doubles with every further one.
+        max_delay_s: the longest delay that doubling leads to.
+        max_retry_after_s: a server that asks to wait longer than this is not asked again.
+    """
+
+    max_attempts: int = Field(default=4, ge=1, le=1000)
+    base_delay_s: float = Field(default=0.5, ge=0, le=604_800)
+    max_delay_s: float = Field(default=30.0, ge=0, le=604_800)
+    max_retry_after_s: float = Field(default=120.0, ge=0, le=604_800)
+
+    def choose_delay(self, num_failures: int, retry_after_s: float | None) -> float:
+        """Return the seconds to wait after so many failures: half of it is jitter."""
+        longest = min(self.max_delay_s, self.base_delay_s * 2.0 ** min(num_failures - 1, 60))
+        return max(random.uniform(longest / 2, longest), retry_after_s or 0.0)
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    settings: RetrySettings,
+    *,
+    on_failure: Callable[[RequestError], None] = lambda _: None,
+) -> T:
+    """Await ``attempt()`` until it succeeds and return its result.
+
+    Raises:
+        RequestError: the last one, after the last attempt or if repeating cannot help.
+    """
+    for number in range(1, settings.max_attempts + 1):
+        try:
+            return await attempt()
+        except RequestError as error:
+            on_failure(error)
+            is_too_long = (error.retry_after_s or 0.0) > settings.max_retry_after_s
+            if not error.is_retryable or is_too_long or number == settings.max_attempts:
+                raise
+            await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
+    raise AssertionError("there is at least one attempt")
+
+
+class LimitSettings(Config):
+    """Limits of one server, shared by all who ask it.
+
+    Attributes:
+        max_concurrency: requests at once.
+        max_per_second: requests started in a second; None: any number.
+    """
+
+    max_concurrency: int = Field(default=16, ge=1, le=65_536)
+    max_per_second: float | None = Field(default=None, gt=0)
+
+
+class RequestLimiter:
+    """Holds requests back; belongs to one event loop."""
+
+    def __init__(self, settings: LimitSettings) -> None:
+        self._places = asyncio.Semaphore(settings.max_concurrency)
+        self._gap_s = 1.0 / settings.max_per_second if settings.max_per_second else 0.0
+        self._next_start = 0.0
+
+    @asynccontextmanager
+    async def admit(self) -> AsyncGenerator[None]:
+        """Wait for a place and for the turn; starts are spaced evenly."""
+        async with self._places:
+            while (delay := self._next_start - _now()) > 0:
+                await asyncio.sleep(delay)
+            self._next_start = max(self._next_start, _now()) + self._gap_s
+            yield
+
+    def pause(self, duration_s: float) -> None:
+        """Start nothing for so many seconds from now."""
+        self._next_start = max(self._next_start, _now() + duration_s)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+_OWN_PARAMETERS = frozenset(
+    (
+        *("model", "messages", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
+        *("max_tokens", "max_completion_tokens", "seed", "n", "logprobs", "top_logprobs"),
+        *("add_generation_prompt", "continue_final_message", "stream"),
+    )
+)
+_PLACE = Place("where a server is reached", "服务器地址")
+_PRICE = Harmless("what a server costs: only counted", "服务器价格：仅用于统计")
+
+
+class ServerSettings(Config):
+    """Where a model is served and how it is asked.
+
+    Attributes:
+        url: up to and with ``/v1``.
+        model: name under which the server offers it.
+        revision: of the weights; change it when other weights are served under this name, or
+            verdicts of the old ones would be taken from a cache.
+        api_key_variable: environment variable that holds the key; its name ends with
+            ``_API_KEY``, no other is ever sent; None: no key is sent.
+        timeout_s: for a whole request, from its start to the last byte.
+        top_log_probs: likeliest first tokens to ask for when labels are weighed (vLLM and OpenAI
+            allow 20 unless told otherwise; vLLM ends if it is more than the vocabulary has).
+        sends_extensions: whether ``top_k``, ``min_p`` and ``repetition_penalty`` are sent. vLLM
+            fills what is missing from the model's generation_config, so leave it on where they are
+            known; servers that refuse them (OpenAI's) need it off.
+        extras: parameters sent with every request, such as ``reasoning_effort`` or
+            ``chat_template_kwargs``; answers depend on them. None that is set here or by the
+            sampling.
+        max_share_error: label shares that the listed tokens leave more uncertain are refused.
+        no_proxy: whether proxies that the environment names are passed by; None: for a server on
+            this machine.
+        prompt_price, completion_price: of a million tokens, in any currency.
+    """
+
+    url: Annotated[str, _PLACE] = Field(pattern=r"^https?://[^\s]+$")
+    model: str = Field(min_length=1)
+    revision: str | None = None
+    api_key_variable: Annotated[str | None, _PLACE] = Field(
+        default=None, pattern=r"^[A-Z][A-Z0-9_]*_API_KEY$"
+    )
+    timeout_s: float = Field(default=60.0, gt=0, le=604_800)
+    top_log_probs: int = Field(default=20, ge=1, le=1000)
+    sends_extensions: bool = True
+    extras: Mapping[str, JsonValue] = Field(default_factory=dict)
+    max_share_error: float = Field(default=0.05, ge=0, le=1)
+    no_proxy: Annotated[bool | None, _PLACE] = None
+    prompt_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
+    completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
+    limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
+    retry: RetrySettings = RetrySettings()
+    _was_read: bool = PrivateAttr(default=False)
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a config or a run says so, which may be somebody else's, and not code."""
+        return self._was_read
+
+    @model_validator(mode="after")
+    def _note_origin(self, info: ValidationInfo) -> Self:
+        # Settings that are put into others are validated once more, without the context.
+        if info.context and "was_read" in info.context:
+            self._was_read = True
+        return self
+
+    def passes_proxies_by(self) -> bool:
+        """Return whether the server is asked without the environment's proxies."""
+        if self.no_proxy is not None:
+            return self.no_proxy
+        return _is_loopback(urlsplit(self.url).hostname or "")
+
+    @field_validator("extras")
+    @classmethod
+    def _check_extras(cls, extras: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+        own = sorted(_OWN_PARAMETERS.intersection(extras))
+        if own:
+            raise ValueError(f"{' and '.join(own)} cannot be an extra: Groupwise says it itself")
+        return extras
+
+
+class ModelSource(Config):
+    """A model in this process or one behind a server.
+
+    Attributes:
+        model: a model folder or hub id, run in this process.
+        server: where a model is served instead.
+        tokenizer: folder or hub id of the served model's tokenizer, if at hand: the first tokens
+            of labels are then known.
+        dtype, batch_size: of a model in this process.
+        max_pixels: pictures are scaled down to at most so many, before they are sent to a server
+            (None: as the model's processor says).
+        device_map: ``auto`` spreads it over all GPUs, then memory and the disk, where one device
+            is too small for it; None: one device.
+    """
+
+    model: str | None = None
+    server: ServerSettings | None = None
+    tokenizer: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
+    batch_size: int = Field(default=16, ge=1, le=65_536)
+    max_pixels: int | None = Field(default=None, ge=28 * 28)
+    device_map: Literal["auto"] | None = None
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if (self.model is None) == (self.server is None):
+            raise ValueError("give model or server, and not both")
+        return self._check_device_map()
+
+    def _check_device_map(self) -> Self:
+        if self.device_map is not None and self.model is None:
+            raise ValueError("device_map needs model: a server places its model itself")
+        return self
+
+
+def open_model(settings: ModelSource) -> Model:
+    """Load the model, or make ready to ask the server.
+
+    Raises:
+        ModelError: if the model or the tokenizer cannot be loaded.
+        ConfigError: if the server's key is not set.
+    """
+    if settings.server is not None:
+        from groupwise.inference.server import ServerModel
+        from groupwise.models.processor import load_processor
+
+        tokenizer: Any = None
+        try:
+            if settings.tokenizer is not None:
+                tokenizer = load_processor(settings.tokenizer, model_type="", has_vision=False)
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(
+                f"cannot load the tokenizer {settings.tokenizer} ({reason})"
+            ) from error
+        return ServerModel(settings.server, tokenizer=tokenizer, max_pixels=settings.max_pixels)
+    # Behind the server's branch: another trainer's environment may lack what these need.
+    from groupwise.inference.local import LocalModel
+    from groupwise.models.policy import load_policy
+
+    assert settings.model is not None
+    max_pixels = settings.max_pixels
+    named = {"dtype": settings.dtype, "device_map": settings.device_map}
+    policy = load_policy(settings.model, max_pixels=max_pixels, **named)
+    name = Path(settings.model).name
+    return LocalModel(policy, batch_size=settings.batch_size, name=name, max_pixels=max_pixels)
+
+
+def allow_hosts(hosts: Sequence[str]) -> None:
+    """Remember that this user means these hosts to be asked, with the key that a config names.
+
+    Raises:
+        ConfigError: for what is no host; if they cannot be written down.
+    """
+    for host in hosts:
+        try:
+            found = _read_host(f"http://[{host}]/" if ":" in host else f"http://{host}/")
+        except ConfigError:
+            found = ""
+        if not found or found != host.lower():
+            raise ConfigError(
+                "--allow-judge names no host", got=repr(host), expected="such as judge.example"
+            )
+    named, known, file = {host.lower() for host in hosts}, _list_allowed(), _find_file()
+    if named <= known:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(file, [f"{host}\n".encode() for host in sorted(known | named)])
+    except OSError as error:
+        raise ConfigError(f"the hosts cannot be written down in {file} ({error})") from error
+
+
+def check_hosts(section: object) -> None:
+    """Refuse a config that leads to a host that this user has not named, before hours of work.
+
+    Raises:
+        ConfigError: naming the host.
+    """
+    parts: Iterable[object] = ()
+    if isinstance(section, ServerSettings):
+        check_host(section.url, section.api_key_variable)
+    elif isinstance(section, Config):
+        parts = (getattr(section, name) for name in type(section).model_fields)
+    elif isinstance(section, Mapping):
+        parts = cast("Mapping[object, object]", section).values()
+    elif isinstance(section, list | tuple):
+        parts = cast("Sequence[object]", section)
+    for part in parts:
+        check_hosts(part)
+
+
+def check_host(url: str, variable: str | None) -> None:
+    """Refuse a server that somebody else may have named.
+
+    Without a key, a server on this machine may be asked by anybody.
+    """
+    host = _read_host(url)
+    if host in _list_allowed() or (variable is None and _is_loopback(host)):
+        return
+    key = "" if variable is None else f", with the key in {variable}"
+    raise ConfigError(
+        f"the config leads to the server {url}{key}: rows and pictures would be sent to {host}, "
+        "which you have not named",
+        fix=f"if you trust whom the config is from, name the host once: --allow-judge {host}",
+    )
+
+
+def _find_file() -> Path:
+    above = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(above, "groupwise", "allowed_hosts").expanduser()
+
+
+def _list_allowed() -> set[str]:
+    try:
+        return set(_find_file().read_text("utf-8").split())
+    except FileNotFoundError:
+        return set()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the hosts in {_find_file()} ({error})") from error
+
+
+def _read_host(url: str) -> str:
+    """Return the host of a URL, as the client that asks it reads it."""
+    import httpx2
+
+    try:
+        return httpx2.URL(url).raw_host.decode("ascii").lower()
+    except (httpx2.InvalidURL, UnicodeDecodeError) as error:
+        raise ConfigError(f"{url!r} is no address of a server ({error})") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

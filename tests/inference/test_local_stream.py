@@ -1,0 +1,457 @@
+"""Batches give what one by one gives; what one item lacks is that item's failure alone.
+
+Batches are full, of one length, wait for no item beyond their window, and fit into memory. A stream
+that keeps features of pictures says what one without does, and encodes each once.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count, islice
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from streams import ask, draw
+
+from groupwise.core import Completion, Example, Message, ModelError, make_example, read_picture
+from groupwise.inference.local import LocalModel
+from groupwise.inference.local_stream import (
+    Encoder,
+    LocalStream,
+    MemoryLimit,
+    collate,
+    form_batches,
+    is_out_of_memory,
+    open_memory,
+    prepare_ahead,
+)
+from groupwise.inference.model import Sampling
+from groupwise.inference.stream import Failure, StreamSettings, WorkGroup, WorkItem, generate_groups
+
+GREEDY = Sampling(max_new_tokens=6)
+
+
+def run(policy, groups, *, backend=None, sampling=GREEDY, picture_mib=0.0, **settings):
+    backend = backend or LocalStream(LocalModel(policy), picture_mib=picture_mib)
+    settings = StreamSettings(**settings)
+    return list(generate_groups(backend, groups, sampling=sampling, settings=settings))
+
+
+@pytest.fixture(scope="module")
+def alone(vision, photo_groups):
+    """What the model itself says to each example alone."""
+    engine = LocalModel(vision, batch_size=1)
+    examples = [example for group in photo_groups for example in group.examples]
+    answers = iter(engine.generate(examples, sampling=GREEDY))
+    return [(group.id, tuple(next(answers)[0] for _ in group.examples)) for group in photo_groups]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 16])
+def test_batches_give_the_texts_of_one_by_one(vision, photo_groups, alone, batch_size):
+    found = [(o.id, o.completions) for o in run(vision, photo_groups, batch_size=batch_size)]
+    assert len({c.text for _, completions in alone for c in completions}) > 3
+    assert found == alone
+
+
+def test_a_penalty_does_not_make_batches_different(vision, photo_groups):
+    sampling = Sampling(max_new_tokens=12, repetition_penalty=1.3)
+    batched = run(vision, photo_groups, sampling=sampling)
+    assert batched == run(vision, photo_groups, sampling=sampling, batch_size=1)
+    assert batched != run(vision, photo_groups, sampling=Sampling(max_new_tokens=12))
+
+
+def test_text_alone(text, text_examples):
+    groups = [WorkGroup("a", tuple(text_examples[:5])), WorkGroup("b", tuple(text_examples[5:]))]
+    expected = LocalModel(text, batch_size=1).generate(text_examples, sampling=GREEDY)
+    found = [c for outcome in run(text, groups, batch_size=4) for c in outcome.completions]
+    assert found == [completion for [completion] in expected]
+
+
+@pytest.mark.slow
+def test_a_group_of_200_pictures(vision, picture_examples, alone):
+    many = WorkGroup("large", tuple(picture_examples[n % 8] for n in range(200)))
+    small = WorkGroup("small", (picture_examples[0],))
+    found = run(vision, [small, many, small], batch_size=32)
+    assert [len(outcome.completions) for outcome in found] == [1, 200, 1]
+    assert found[1].completions[8:] == found[1].completions[:192]
+    assert found[0].completions[0] == found[1].completions[0] == found[2].completions[0]
+
+
+def test_an_example_with_several_pictures_and_larger_ones(vision, picture_examples, tmp_path):
+    pictures = [p for example in picture_examples[:3] for p in example.pictures]
+    several = picture_examples[0].with_pictures(pictures)
+    large = ask("Is this what the task says?", draw(tmp_path / "large.jpg", (900, 700), 3))
+    groups = [WorkGroup("a", (several, large)), WorkGroup("b", tuple(picture_examples))]
+    settings = {"max_pixels": 50_000}
+    assert run(vision, groups, **settings) == run(vision, groups, batch_size=1, **settings)
+
+
+def test_collated_inputs_are_those_of_the_processor(vision, photo_groups):
+    examples = [example for group in photo_groups for example in group.examples]
+    encoder = Encoder(vision)
+    named = {"max_pixels": None, "max_new_tokens": 1}
+    rows = [encoder.encode(WorkItem(n, e), **named) for n, e in enumerate(examples)]
+    expected = LocalModel(vision)._encode(examples)
+    found = collate([r.inputs for r in rows], pad_token_id=vision.tokenizer.pad_token_id)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value.cpu()), name
+
+
+def test_a_broken_picture_is_a_failure_of_its_item(vision, picture_examples, tmp_path):
+    whole = draw(tmp_path / "whole.jpg", (300, 200))
+    torn = tmp_path / "torn.jpg"
+    torn.write_bytes(whole.read_bytes()[:1500])
+    (tmp_path / "text.png").write_text("这不是图片")
+    gone = draw(tmp_path / "gone.png", (30, 30))
+    line = draw(tmp_path / "line.png", (4000, 2))
+    broken = [ask("a", path) for path in (torn, tmp_path / "text.png", gone, line)]
+    gone.unlink()
+    good = picture_examples[0]
+    groups = [WorkGroup("a", (good, *broken, good)), WorkGroup("b", (good,))]
+    first, second = run(vision, groups)
+    assert {found.cause for found in first.failures} == {"picture"}
+    assert [type(c) for c in first.completions] == [Completion] + 4 * [Failure] + [Completion]
+    for failure, name in zip(first.failures, ("torn.jpg", "text.png", "gone.png"), strict=False):
+        assert name in failure.message
+    assert "aspect ratio" in first.failures[3].message
+    assert second.completions == (first.completions[0],)
+
+
+def test_a_prompt_that_is_too_long_is_a_failure_of_its_item(text, text_examples, monkeypatch):
+    config = text.model.config.get_text_config()
+    monkeypatch.setattr(config, "max_position_embeddings", 100)
+    groups = [WorkGroup("a", (text_examples[0], ask("word " * 200), text_examples[1]))]
+    [outcome] = run(text, groups)
+    [failure] = outcome.failures
+    assert failure.cause == "too_long"
+    assert "the model takes 100 together" in failure.message
+    assert outcome.completions[1] is failure
+
+
+def test_a_policy_without_eyes_is_an_error_of_the_run(text, picture_examples):
+    with pytest.raises(ModelError, match="takes no pictures"):
+        run(text, [WorkGroup("a", tuple(picture_examples))])
+
+
+def limit_memory(backend, monkeypatch, most_tokens, error):
+    """Let batches of more tokens, padding and answers included, run out of memory."""
+    sizes = []
+    generate = backend.model.generate_encoded
+
+    def run_out(inputs, ids, *, sampling, **named):
+        rows, length = inputs["input_ids"].shape
+        sizes.append(rows)
+        if rows * (length + sampling.max_new_tokens) > most_tokens:
+            raise error
+        return generate(inputs, ids, sampling=sampling, **named)
+
+    monkeypatch.setattr(backend.model, "generate_encoded", run_out)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        pytest.param(
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(MemoryError(), marks=pytest.mark.slow),
+    ],
+    ids=["cuda", "cpu", "python"],
+)
+def test_a_batch_that_is_too_large_is_halved_and_that_is_remembered(
+    text, text_examples, monkeypatch, error
+):
+    groups = [WorkGroup(str(n), tuple(text_examples)) for n in range(4)]
+    expected = run(text, groups)
+    longest = max(len(text.tokenizer(text.render_prompt(e))["input_ids"]) for e in text_examples)
+    backend = LocalStream(LocalModel(text))
+    sizes = limit_memory(backend, monkeypatch, 4 * (longest + 6), error)
+    assert run(text, groups, backend=backend, batch_size=16) == expected
+    assert sizes[:3] == [16, 8, 4]
+    assert sizes.count(16) + sizes.count(8) <= 4
+    num_calls = len(sizes)
+    assert run(text, groups, backend=backend, batch_size=16) == expected
+    assert max(sizes[num_calls:]) < 16
+
+
+def test_out_of_memory_alone_is_a_failure_of_its_item(text, text_examples, monkeypatch):
+    long = ask("word " * 100)
+    groups = [WorkGroup("a", (*text_examples[:3], long, *text_examples[3:]))]
+    [expected] = run(text, groups)
+    backend = LocalStream(LocalModel(text))
+    limit_memory(backend, monkeypatch, 100, MemoryError())
+    [outcome] = run(text, groups, backend=backend)
+    assert [f.cause for f in outcome.failures] == ["memory"]
+    assert outcome.completions[3] is outcome.failures[0]
+    assert outcome.completions[:3] == expected.completions[:3]
+    assert outcome.completions[4:] == expected.completions[4:]
+
+
+def test_another_error_of_the_model_is_not_hidden(text, text_examples, monkeypatch):
+    backend = LocalStream(LocalModel(text))
+    limit_memory(backend, monkeypatch, 0, RuntimeError("device-side assert triggered"))
+    with pytest.raises(RuntimeError, match="assert"):
+        run(text, [WorkGroup("a", tuple(text_examples))], backend=backend)
+
+
+def test_running_out_while_decoding_is_a_failure_of_its_item(vision, picture_examples, monkeypatch):
+    path = "groupwise.inference.local_stream.open_limited"
+    whole = Image.new("RGB", (64, 64))
+
+    def open_some(picture, limit):
+        if picture == picture_examples[1].pictures[0]:
+            raise MemoryError
+        return whole
+
+    monkeypatch.setattr(path, open_some)
+    [outcome] = run(vision, [WorkGroup("a", tuple(picture_examples[:3]))])
+    assert [type(c) for c in outcome.completions] == [Completion, Failure, Completion]
+    assert outcome.failures[0].cause == "memory"
+
+
+def test_a_picture_that_changed_is_not_described(vision, tmp_path):
+    path = draw(tmp_path / "a.png", (60, 60), 1)
+    example = ask("a", path)
+    draw(path, (60, 60), 2)
+    assert read_picture(path) != example.pictures[0]
+    [outcome] = run(vision, [WorkGroup("a", (example,))])
+    assert "has changed" in outcome.failures[0].message
+
+
+run_in_threes = partial(run, batch_size=3)
+
+
+@pytest.fixture(scope="module")
+def few_shots(picture_examples) -> list[WorkGroup]:
+    """Prompts that show the same pictures in other orders."""
+    pictures = [example.pictures[0] for example in picture_examples[:4]]
+
+    def show(*places: int) -> Example:
+        parts = [part for n in places for part in ("This is ", str(n), ": ", pictures[n])]
+        return make_example([Message("user", parts)], cluster="")
+
+    return [WorkGroup("a", (show(0, 1, 2), show(2, 0))), WorkGroup("b", (show(3, 2), show(1)))]
+
+
+@pytest.fixture
+def encoded(vision, monkeypatch) -> list[int]:
+    """How many pictures went through the vision tower together."""
+    sizes: list[int] = []
+    encode = vision.model.get_image_features
+
+    def count(pixels, grids, **named):
+        sizes.append(len(grids))
+        return encode(pixels, grids, **named)
+
+    monkeypatch.setattr(vision.model, "get_image_features", count)
+    return sizes
+
+
+def test_texts_are_those_without_it_and_each_picture_is_encoded_once(vision, few_shots, encoded):
+    expected = run_in_threes(vision, few_shots)
+    assert not encoded
+    backend = LocalStream(LocalModel(vision), picture_mib=1)
+    assert run_in_threes(vision, few_shots, backend=backend) == expected
+    assert sum(encoded) == 4
+    assert run_in_threes(vision, few_shots, backend=backend) == expected
+    assert sum(encoded) == 4
+
+
+def test_mixed_prompts_with_little_memory(vision, photo_groups, encoded):
+    expected = run_in_threes(vision, photo_groups)
+    assert len({one.text for outcome in expected for one in outcome.completions}) > 3
+    assert run_in_threes(vision, photo_groups, picture_mib=64) == expected
+    num_once = sum(encoded)
+    backend = LocalStream(LocalModel(vision), picture_mib=1e-6)
+    for _ in range(2):
+        assert run_in_threes(vision, photo_groups, backend=backend) == expected
+    assert sum(encoded) > 2 * num_once
+
+
+def test_a_picture_that_was_processed_twice_has_its_features_both_times(vision, few_shots):
+    item = WorkItem(0, few_shots[1].examples[1])
+    memory = open_memory(vision, max_mib=1e-6)
+    twice = [
+        Encoder(vision, other).encode(item, max_pixels=None, max_new_tokens=1).pictures[0]
+        for other in (memory, open_memory(vision, max_mib=1))
+    ]
+    assert twice[0].key == twice[1].key
+    one, other = memory.look(twice).pooler_output
+    assert torch.equal(one, other)
+
+
+def test_those_that_were_not_used_for_longest_go_first(vision, few_shots, encoded):
+    size = 4 * vision.model.config.get_text_config().hidden_size
+    examples = [example for group in few_shots for example in group.examples]
+    shown = Encoder(vision).encode(WorkItem(0, examples[0]), max_pixels=None, max_new_tokens=1)
+    num_tokens = int((shown.inputs["input_ids"] == vision.processor.image_token_id).sum())
+    memory = open_memory(vision, max_mib=num_tokens * size / 2**20)
+    encoder = Encoder(vision, memory)
+
+    def look(example: Example) -> int:
+        row = encoder.encode(WorkItem(0, example), max_pixels=None, max_new_tokens=1)
+        encoded.clear()
+        memory.look(row.pictures)
+        return sum(encoded)
+
+    assert look(examples[0]) == 3, "pictures 0, 1 and 2 fill it"
+    assert look(examples[1]) == 0, "2 and 0 are used again"
+    assert look(examples[2]) == 1, "3 is new and takes the place of 1"
+    assert look(examples[1]) == 0
+    assert look(examples[3]) == 1, "1 is gone"
+
+
+def test_tokens_are_those_of_the_processor(vision, few_shots, picture_examples):
+    encoder = Encoder(vision, open_memory(vision, max_mib=1))
+    for example in (*few_shots[0].examples, *picture_examples):
+        item = WorkItem(0, example)
+        own = Encoder(vision).encode(item, max_pixels=None, max_new_tokens=1).inputs
+        found = encoder.encode(item, max_pixels=None, max_new_tokens=1).inputs
+        assert own.keys() - found.keys() == {"pixel_values"}
+        for name, value in found.items():
+            assert torch.equal(own[name], value), name
+
+
+def test_another_pixel_limit_is_another_picture(vision, few_shots, encoded):
+    backend = LocalStream(LocalModel(vision), picture_mib=1)
+    for max_pixels, num_encoded in ((1000, 4), (None, 8), (1000, 8)):
+        run_in_threes(vision, few_shots, backend=backend, max_pixels=max_pixels)
+        assert sum(encoded) == num_encoded
+
+
+def test_what_cannot_be_read_is_a_failure_of_its_item(vision, few_shots, tmp_path):
+    (tmp_path / "text.png").write_text("no picture")
+    line = draw(tmp_path / "line.png", (4000, 2))
+    bad = [ask("a", tmp_path / "text.png"), ask("a", line), ask("<|image_pad|>", line)]
+    groups = [*few_shots, WorkGroup("bad", (*bad, *few_shots[0].examples))]
+    first, second, mixed = run_in_threes(vision, groups, picture_mib=1)
+    assert [first, second] == run_in_threes(vision, few_shots)
+    assert mixed.completions[3:] == first.completions
+    assert {one.cause for one in mixed.failures} == {"picture"}
+    assert [isinstance(one, Failure) for one in mixed.completions[:3]] == [True] * 3
+
+
+def test_placeholders_that_somebody_writes_are_words(vision, picture_examples):
+    (picture,) = picture_examples[0].pictures
+    example = make_example([Message("user", ("<|image_pad|>", picture))], cluster="")
+    groups = [WorkGroup("a", (example,))]
+    (outcome,) = run_in_threes(vision, groups, picture_mib=1)
+    assert not outcome.failures
+    assert [outcome] == run_in_threes(vision, groups)
+
+
+def test_a_model_that_cannot_be_given_features_is_asked_as_usual(text, text_examples):
+    assert open_memory(text, max_mib=1) is None
+    groups = [WorkGroup("a", tuple(text_examples))]
+    assert run_in_threes(text, groups, picture_mib=1) == run_in_threes(text, groups)
+
+
+def form(lengths, batch_size=4, window=12):
+    items = (WorkItem(number, None) for number in range(len(lengths)))
+    batches = form_batches(
+        items,
+        measure=lambda found: [lengths[item.number] for item in found],
+        batch_size=batch_size,
+        window=window,
+    )
+    return [[item.number for item in batch] for batch in batches]
+
+
+@given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 5), st.integers(1, 4))
+def test_every_item_is_in_one_full_batch_of_its_window(lengths, batch_size, look_ahead):
+    window = batch_size * look_ahead
+    batches = form(lengths, batch_size, window)
+    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
+    assert sum(len(batch) < batch_size for batch in batches) <= 1
+    for batch in batches:
+        assert len({number // window for number in batch}) == 1
+    assert [b[0] // window for b in batches] == sorted(b[0] // window for b in batches)
+
+
+def test_a_window_is_cut_into_batches_of_similar_length_that_keep_the_order():
+    assert form([1, 9, 5] * 4) == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    assert form([7] * 8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("num_ahead", [0, 1, 2])
+def test_batches_are_prepared_in_order_and_only_so_far_ahead(num_ahead):
+    begun = []
+    batches = ([WorkItem(2 * n, None), WorkItem(2 * n + 1, None)] for n in count())
+    with ThreadPoolExecutor(3) as pool:
+        prepared = prepare_ahead(
+            batches, lambda item: begun.append(item) or item.number, pool=pool, num_ahead=num_ahead
+        )
+        for number, found in enumerate(islice(prepared, 20)):
+            assert found == [2 * number, 2 * number + 1]
+            assert len(begun) <= 2 * (number + 1 + num_ahead)
+
+
+def test_what_preparing_raises_is_raised_and_the_rest_is_not_begun():
+    begun = []
+
+    def prepare(item):
+        begun.append(item.number)
+        if item.number == 2:
+            raise MemoryError("decode")
+
+    batches = ([WorkItem(number, None)] for number in range(1000))
+    with pytest.raises(MemoryError, match="decode"), ThreadPoolExecutor(1) as pool:
+        for _ in prepare_ahead(batches, prepare, pool=pool, num_ahead=3):
+            pass
+    assert len(begun) < 10
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (torch.cuda.OutOfMemoryError("x"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
+        (RuntimeError("shape '[2, 3]' is invalid for input of size 4"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_only_lack_of_memory_counts(error, is_memory):
+    assert is_out_of_memory(error) is is_memory
+
+
+def test_a_real_allocation_that_is_too_large():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+def test_a_batch_that_did_not_fit_keeps_later_ones_smaller():
+    limit = MemoryLimit()
+    assert limit.fits(1000, 100_000)
+    limit.lower(16, 1000)
+    assert not limit.fits(16, 1000)
+    assert limit.fits(8, 1000)
+    assert limit.fits(16, 500)
+    assert not limit.fits(9, 1000)
+    limit.lower(3, 4000)
+    assert limit.fits(8, 1000)
+    assert not limit.fits(3, 4000)
+    assert limit.fits(1, 100_000)
+
+
+def test_whoever_leaves_early_leaves_no_thread(vision, picture_examples):
+    groups = [WorkGroup(str(n), tuple(picture_examples[:2])) for n in range(100)]
+    stream = LocalStream(LocalModel(vision))
+    settings = StreamSettings(batch_size=2)
+    outcomes = generate_groups(stream, groups, sampling=GREEDY, settings=settings)
+    assert next(outcomes).id == "0"
+    assert any(one.name.startswith("pictures") for one in threading.enumerate())
+    outcomes.close()
+    assert not any(one.name.startswith("pictures") for one in threading.enumerate())
