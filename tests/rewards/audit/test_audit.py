@@ -22,10 +22,10 @@ from groupwise.rewards import (
     RewardCase,
     RewardSet,
     TextParser,
-    audit_rewards,
-    list_reward_findings,
 )
 from groupwise.rewards.audit.answers import draw_items, write_spellings
+from groupwise.rewards.audit.audit import audit_rewards
+from groupwise.rewards.audit.rows import list_reward_findings
 
 
 def ask(label: str, number: int, **fields: object) -> Example:

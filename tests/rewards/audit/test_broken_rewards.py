@@ -7,14 +7,8 @@ import pytest
 from measured_parser import MeasuredParser
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards import (
-    AnswerFormat,
-    LabelMatch,
-    LabelParser,
-    MathParser,
-    RewardSet,
-    audit_rewards,
-)
+from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, MathParser, RewardSet
+from groupwise.rewards.audit.audit import audit_rewards
 
 
 def pay(is_right: bool) -> Score:
