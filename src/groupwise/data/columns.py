@@ -4,9 +4,11 @@ Templates are filled in a sandbox and never with missing values.
 """
 
 import codecs
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
@@ -21,6 +23,7 @@ SPLITS = ("train", "validation", "test")
 ALLOWED = Place("pictures are known by their content", "图片以其内容为准")
 """Marks a setting that says where pictures may lie."""
 _ROWS = Place("rows are known by their content", "数据行以其内容为准")
+_PLACE = re.compile(r"\{\{ *([A-Za-z_][A-Za-z_0-9]*) *\}\}")
 _OWN_NAMES = frozenset({"row", "_file"})
 # No prompt wants more, and loops in loops would never end.
 _MAX_TURNS = 10_000
@@ -38,6 +41,9 @@ def is_template(text: str) -> bool:
 
 def check_template(text: str) -> str:
     """Return why a text is not a template, or an empty text."""
+    left = _PLACE.sub(lambda place: place[0] if iskeyword(place[1]) else "", text)
+    if not any(mark in left for mark in ("{{", "{%", "{#")):
+        return ""  # names alone: a config is read without waiting for Jinja
     from jinja2 import TemplateSyntaxError
 
     try:
