@@ -8,10 +8,12 @@ import re
 import shlex
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 import click
+import grimp
 import pytest
 
 import groupwise
@@ -96,6 +98,15 @@ def test_recipes_use_public_names_only():
     deep = {name for name in imported if name.count(".") > 1}
     packages = {name: importlib.import_module(".".join(name.split(".")[:2])) for name in deep}
     assert [name for name, package in packages.items() if hasattr(package, "__all__")] == []
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    packages = ("groupwise", "groupwise_drawn", "groupwise_recipes")
+    options = {"cache_dir": None, "exclude_type_checking_imports": True}
+    graph = grimp.build_graph(*packages, **options)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert len(imports) > 300
+    TopologicalSorter(imports).prepare()  # raises where there is one
 
 
 def test_every_config_of_every_recipe_is_valid():

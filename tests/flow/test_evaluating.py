@@ -44,7 +44,6 @@ from groupwise.flow.evaluating import (
     describe_examples,
     digest_prompts,
     list_slices,
-    list_verbs,
 )
 from groupwise.flow.finished import open_run
 from groupwise.flow.policies import RunPolicy
@@ -89,7 +88,7 @@ def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
 
     every = ["predict", "serve", "evaluate", "export"]
     assert read_json(finished / "evaluate" / "verbs.json", list) == every
-    assert list_verbs(NoRows()) == ["predict", "serve", "export"]
+    assert NoRows().list_verbs() == ["predict", "serve", "export"]
     # The report offers none of them: a policy that learned nothing is not for use.
     report = (finished / "report.md").read_text("utf-8")
     assert "GRPO is not offered for use" in report

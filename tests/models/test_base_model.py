@@ -19,7 +19,7 @@ from run_folders import write_weights
 from transformers import AutoTokenizer
 
 from groupwise.core import Message, ModelError, make_example, read_picture, write_json
-from groupwise.flow.task import place_base
+from groupwise.flow.settings import place_base
 from groupwise.models import conversion, sources
 from groupwise.models.base_model import (
     check_base,

@@ -131,7 +131,7 @@ def run(
     resolved = job.load(folder if resume else None)
 
     from groupwise.cli.printing import print_headline, print_preview
-    from groupwise.flow.distributed import help_first
+    from groupwise.flow.running import help_first
     from groupwise.inference.settings import check_hosts
     from groupwise.pipeline import Siblings, check_recipe, list_changed_settings, run_recipe
 

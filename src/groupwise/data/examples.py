@@ -121,3 +121,8 @@ def read_examples(path: Path) -> list[Example]:
                 fix="run again what wrote it, if that was another version",
             ) from error
     return examples
+
+
+def read_splits(folder: Path, *names: str) -> dict[str, list[Example]]:
+    """Return the examples of splits from the folder of the data stage."""
+    return {name: read_examples(folder / f"{name}.jsonl") for name in names}

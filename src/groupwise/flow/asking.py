@@ -1,12 +1,14 @@
 """Opening a policy and asking it, always under greedy decoding."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import (
     Completion,
@@ -18,12 +20,14 @@ from groupwise.core import (
 )
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.flow.policies import LENIENT
-from groupwise.flow.task import Task
 from groupwise.inference.local import LocalModel, time_answers
 from groupwise.inference.model import Sampling
 from groupwise.models.policy import Policy, load_policy
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Parsed, read_leniently
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
 
 
 def open_policy(config: Any, name: str | Path) -> Policy:

@@ -3,24 +3,30 @@
 It belongs to weights and not to a name: predictors look it up by the digest of what they load.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from groupwise.core import DataError, read_json, write_json
+from groupwise.data.examples import read_splits
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section, Table, describe_metric
 from groupwise.evaluation.report.phrases import DASH, LANGUAGES, Phrases, format_plain
 from groupwise.flow.asking import choose_items, make_ask, open_policy, share_labels
-from groupwise.flow.task import Task, read_splits
 from groupwise.models.identity import digest_base
 from groupwise.pipeline import StepContext
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
 
 MIN_ITEMS = 20  # below which no temperature is fitted
 _LEAST = 1e-12  # stands for a probability that was rounded to 0

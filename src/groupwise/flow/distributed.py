@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from groupwise.core import (
@@ -34,8 +33,7 @@ from groupwise.core import (
     make_dependent,
 )
 from groupwise.flow.settings import ComputeSettings, FlowConfig
-from groupwise.flow.stages import make_step
-from groupwise.pipeline import Planner, Recipe, StepContext
+from groupwise.pipeline import StepContext
 from groupwise.training.processes import SHARDING
 
 START = "torchrun --nproc-per-node N -m groupwise run …"
@@ -214,41 +212,6 @@ def _check(team: Team, found: Mapping[str, str], *, trains: bool) -> None:
         )
 
 
-def help_first(recipe: Recipe[Any], config: Config, *, out: Path) -> bool:
-    """Train with the first process whenever it does, until it has ended; False: this is the first.
-
-    All find the run folder ``out``. A RunError if this process was started with other settings or
-    packages than the first one, or that is gone.
-    """
-    if _team is None or _team.rank == 0:
-        return False
-    while told := _team.hear():
-        assert recipe.task is not None
-        task = recipe.task()
-        planner = Planner(config, facts=task.facts(config, out), inputs=told["inputs"])
-        stage = next((one for one in task.stages(config) if one.name == told["step"]), None)
-        step = None if stage is None else make_step(stage, task, planner)
-        own = {} if step is None else _introduce(config, step.inputs)
-        if step is None or (others := [name for name in own if own[name] != told[name]]):
-            raise RunError(
-                f"process {_team.rank} on {socket.gethostname()} was started with other "
-                f"{' and '.join(others) if step else 'settings'} than the first one",
-                fix="start the same command everywhere, from the same installation",
-            )
-        step.run(
-            StepContext(
-                run=out,
-                folder=out / step.name,
-                name=step.name,
-                is_resumed=told["is_resumed"],
-                uses=step.uses,
-                config=step.config,
-                inputs=step.inputs,
-            )
-        )
-    return True
-
-
 def train_together(work: Callable[[], None], context: StepContext, config: Config) -> None:
     """Do a stage's work in this process, together with the others if there are any."""
     if _team is None:
@@ -256,12 +219,12 @@ def train_together(work: Callable[[], None], context: StepContext, config: Confi
         return
     if _team.rank == 0:
         context.say(f"{_team.size} processes train on {_team.device}")
-        own = _introduce(config, context.inputs)
+        own = introduce(config, context.inputs)
         _team.tell(step=context.name, is_resumed=context.is_resumed, **own)
     _team.train(work, config.compute if isinstance(config, FlowConfig) else ComputeSettings())
 
 
-def _introduce(config: Config, inputs: Mapping[str, str]) -> dict[str, Any]:
+def introduce(config: Config, inputs: Mapping[str, str]) -> dict[str, Any]:
     """Return what all processes must have alike."""
     return {
         "settings": digest_json(dump_config(config)),

@@ -1,12 +1,15 @@
 """The stages ``baselines``, ``evaluate`` and ``report``."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import Example, digest_file, digest_json, dump_config, read_jsonl, write_json
 from groupwise.data.audit import list_near_examples
+from groupwise.data.examples import read_splits
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
     METRIC_VERSIONS,
@@ -36,7 +39,6 @@ from groupwise.evaluation.results import Conditions, record_look
 from groupwise.flow.asking import ask_policy, draw_items, open_policy, predict_each, read_again
 from groupwise.flow.calibrating import calibrate_policies, make_calibration_sections
 from groupwise.flow.finished import BASE
-from groupwise.flow.task import Task, read_splits
 from groupwise.inference.model import Sampling
 from groupwise.models.base_model import find_weights, open_processor
 from groupwise.models.encoding import show_written
@@ -44,6 +46,9 @@ from groupwise.models.identity import digest_weights, is_adapter, read_base
 from groupwise.models.prompts import render_prompt
 from groupwise.models.tokenizing import find_tokenizer
 from groupwise.pipeline import StepContext
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
 
 
 def describe_conditions(
@@ -118,7 +123,7 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
     record_look(context.run, test, is_continued=context.is_resumed)
     found = read_predictions(context.output_of("baselines") / "predictions.jsonl")
 
-    write_json(context.folder / "verbs.json", list_verbs(task))
+    write_json(context.folder / "verbs.json", task.list_verbs())
     policies = task.policies(context)
     trained = {one.name: one.step for one in policies if one.kind == "trained" and one.step}
 
@@ -147,16 +152,6 @@ def run_evaluate(task: Task[Any], context: StepContext) -> None:
             seed=config.seed,
         ),
     )
-
-
-def list_verbs(task: Task[Any]) -> list[str]:
-    """Return the commands that a finished run of a task can be given to."""
-
-    def has(*names: str) -> bool:
-        return any(getattr(type(task), name) is not getattr(Task, name) for name in names)
-
-    asked = ["predict", "serve"] if has("make_question", "open_predictor") else []
-    return [*asked, *(["evaluate"] if has("read_labelled") else []), "export"]
 
 
 def measure_policies(

@@ -1,8 +1,10 @@
 """A run that has policies, as it is asked, evaluated on other data and exported."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import (
     ConfigError,
@@ -14,10 +16,13 @@ from groupwise.core import (
     load_config,
 )
 from groupwise.evaluation.predictions import RunPolicy, read_policies
-from groupwise.flow.task import Task
 from groupwise.pipeline import Recipe, find_recipe
 from groupwise.serving import Predictor
 from groupwise.training.checkpoints import check_checkpoint
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
 
 BASE = "prompt"
 """The name of the untrained policy."""

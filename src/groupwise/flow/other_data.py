@@ -4,12 +4,14 @@ What comes of it is a folder like that of a run, without weights, so that ``comp
 and ``export`` read it as they read a run.
 """
 
+from __future__ import annotations
+
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import (
     ConfigError,
@@ -22,7 +24,7 @@ from groupwise.core import (
     read_manifest,
 )
 from groupwise.data.audit import DataAudit, find_seen, list_near_examples, write_audit
-from groupwise.data.examples import DropLog
+from groupwise.data.examples import DropLog, read_splits
 from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
 from groupwise.evaluation.predictions import (
     NEAR_DUPLICATE,
@@ -41,9 +43,12 @@ from groupwise.flow.asking import ask_policy, open_policy, predict_each
 from groupwise.flow.evaluating import describe_examples, measure_policies
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.preparing import audit_splits
-from groupwise.flow.task import Task, read_splits
 from groupwise.models.identity import digest_base
 from groupwise.pipeline import StepContext, mark_done
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
 
 _PHRASES = Path(__file__).with_name("phrases.yaml")
 _LEFT_BY_TRAINING = (

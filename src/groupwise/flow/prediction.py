@@ -1,11 +1,13 @@
 """Answering new rows with a finished run, into a file that a later call continues."""
 
+from __future__ import annotations
+
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import (
     ConfigError,
@@ -20,10 +22,13 @@ from groupwise.data.examples import DropLog
 from groupwise.flow.asking import make_ask, open_policy, share_labels
 from groupwise.flow.calibrating import temper
 from groupwise.flow.finished import FinishedRun
-from groupwise.flow.task import Task
 from groupwise.inference.server import build_chat_messages
 from groupwise.models.identity import digest_base
 from groupwise.serving import Answer, Predictor, Request, try_each
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
 
 _NO_ANSWER = "no answer"
 

@@ -1,9 +1,11 @@
 """The stages ``prepare`` (splits, and a tiny base that is built here) and ``audit``."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import (
     ROW_FIELD,
@@ -16,12 +18,15 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data.audit import DataAudit, audit_data, find_near_pictures, write_audit
-from groupwise.data.examples import DropLog, write_examples
+from groupwise.data.examples import DropLog, read_splits, write_examples
 from groupwise.evaluation.baselines import MAJORITY, Candidate, predict_joint
-from groupwise.flow.task import Task, read_splits
 from groupwise.models.base_model import open_token_counter
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import StepContext
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
 
 SPLITS = ("train", "validation", "test")
 

@@ -1,15 +1,16 @@
 """What ``--dry-run`` shows: rows as the model will see them, lengths, steps, memory, problems."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupwise.core import Example, GroupwiseError, list_gpus, open_picture
 from groupwise.flow.costs import Batch, Place, check_lengths, preview_grpo, preview_memory
 from groupwise.flow.distributed import START, find_team
 from groupwise.flow.settings import FlowConfig, find_batch
-from groupwise.flow.task import Estimate, Task
 from groupwise.models.base_model import check_base
 from groupwise.models.encoding import show_written
 from groupwise.models.prompts import (
@@ -21,6 +22,10 @@ from groupwise.models.prompts import (
 from groupwise.models.sources import describe_base
 from groupwise.models.tokenizing import find_tokenizer
 from groupwise.pipeline import Preview, PreviewTable, ShownRow
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Estimate, Task
+
 
 NUM_SHOWN = 3
 _MOST_COUNTED, _MOST_LETTERS = 2_000, 2_000_000

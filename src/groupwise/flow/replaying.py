@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from groupwise.core import Completion, DataError, RunError, Score, read_jsonl
+from groupwise.data.examples import read_splits
 from groupwise.flow.finished import FinishedRun
-from groupwise.flow.task import read_splits
 from groupwise.training.checkpoints import ROLLOUTS
 
 TOTAL = "reward"

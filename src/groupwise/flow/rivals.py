@@ -4,6 +4,8 @@ Three need no training on rewards: the best of several samples, the base's own b
 as demonstrations, and SFT on the base's own best samples (rejection sampling).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,17 +23,18 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
+from groupwise.data.examples import read_splits
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.flow.policies import make_policy
 from groupwise.flow.settings import RivalSettings
 from groupwise.flow.stages import Stage
-from groupwise.flow.task import Task, read_splits
 from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardSet
 
 if TYPE_CHECKING:
+    from groupwise.flow.task import Task
     from groupwise.models.policy import Policy
 
 BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
@@ -128,7 +131,7 @@ def tell_rivals(settings: RivalSettings, policies: Sequence[RunPolicy]) -> list[
 
 
 def draw(
-    policy: "Policy",
+    policy: Policy,
     examples: Sequence[Example],
     rewards: RewardSet,
     config: Any,
@@ -161,7 +164,7 @@ def draw(
 
 
 def ask_best_of(
-    task: Task[Any], policy: "Policy", test: Sequence[Example], context: StepContext, *, num: int
+    task: Task[Any], policy: Policy, test: Sequence[Example], context: StepContext, *, num: int
 ) -> list[Prediction]:
     """Return the answers that earn most of several samples: ``num`` times the work of one."""
     from groupwise.flow.asking import ask_policy
@@ -178,7 +181,7 @@ def ask_best_of(
 
 def ask_with_demonstrations(
     task: Task[Any],
-    policy: "Policy",
+    policy: Policy,
     train: Sequence[Example],
     test: Sequence[Example],
     context: StepContext,

@@ -1,15 +1,17 @@
 """Running a Task from Python: the same way as ``groupwise run``, with its progress printed."""
 
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import Say
-from groupwise.flow.distributed import help_first, join_launched
+from groupwise.core import Config, RunError, Say
+from groupwise.flow.distributed import find_team, introduce, join_launched
 from groupwise.flow.settings import RunConfig
+from groupwise.flow.stages import make_step
 from groupwise.flow.task import Task
-from groupwise.pipeline import find_recipe, run_recipe
+from groupwise.pipeline import Planner, Recipe, StepContext, find_recipe, run_recipe
 
 
 def run(
@@ -48,6 +50,42 @@ def run(
             say=lambda line: say(f"  {line}"),
         )
     return Path(out)
+
+
+def help_first(recipe: Recipe[Any], config: Config, *, out: Path) -> bool:
+    """Train with the first process whenever it does, until it has ended; False: this is the first.
+
+    All find the run folder ``out``. A RunError if this process was started with other settings or
+    packages than the first one, or that is gone.
+    """
+    team = find_team()
+    if team is None or team.rank == 0:
+        return False
+    while told := team.hear():
+        assert recipe.task is not None
+        task = recipe.task()
+        planner = Planner(config, facts=task.facts(config, out), inputs=told["inputs"])
+        stage = next((one for one in task.stages(config) if one.name == told["step"]), None)
+        step = None if stage is None else make_step(stage, task, planner)
+        own = {} if step is None else introduce(config, step.inputs)
+        if step is None or (others := [name for name in own if own[name] != told[name]]):
+            raise RunError(
+                f"process {team.rank} on {socket.gethostname()} was started with other "
+                f"{' and '.join(others) if step else 'settings'} than the first one",
+                fix="start the same command everywhere, from the same installation",
+            )
+        step.run(
+            StepContext(
+                run=out,
+                folder=out / step.name,
+                name=step.name,
+                is_resumed=told["is_resumed"],
+                uses=step.uses,
+                config=step.config,
+                inputs=step.inputs,
+            )
+        )
+    return True
 
 
 def find_address(task: Callable[..., Any]) -> str | None:

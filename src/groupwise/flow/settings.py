@@ -1,11 +1,12 @@
 """The settings that every recipe has; a recipe's own config adds to them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from groupwise.core import Config, Harmless, Place, Seed, Source
+from groupwise.core import Config, Harmless, Place, RunFolder, Seed, Source
 from groupwise.data.audit import TokenBudget
 from groupwise.data.splits import NearDuplicates
 from groupwise.models.settings import ModelSettings
@@ -203,3 +204,20 @@ def find_batch(training: SftSettings | GrpoSettings) -> tuple[str, int]:
     if isinstance(training, SftSettings):
         return "batch_size", training.batch_size
     return "prompts_per_step", training.prompts_per_step
+
+
+def place_base(config: Any, run: Path) -> str | Path:
+    """Return what to load for ``model.base``; of a name's sources the one that the run began with.
+
+    Raises:
+        ModelError: if that one is not on this machine any more.
+    """
+    from groupwise.models.identity import pin_base
+    from groupwise.models.sources import NAMED_MODELS
+
+    base, manifest, digest = config.model.base, RunFolder(run).manifest_path, None
+    if base in NAMED_MODELS and manifest.is_file():
+        told = RunFolder(run).read_manifest()
+        if told["config"].get("model", {}).get("base") == base:
+            digest = told["inputs"].get("model.base")
+    return pin_base(base, digest)

@@ -4,15 +4,21 @@ A stage declares what it reads; its key, its view of the config and what a compa
 come from that one declaration.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from groupwise.flow.task import PartName, Task, place_base
+from groupwise.flow.settings import place_base
 from groupwise.pipeline import AUDIT_REWARDS, Planner, Step, StepContext, digest_models
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import PartName, Task
+
 
 _BASELINES = "groupwise.evaluation.baselines groupwise.flow.probing groupwise.models.embedders"
 TRAINED = ("sft", "grpo", "sft_control")

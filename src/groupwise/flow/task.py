@@ -18,16 +18,13 @@ from groupwise.core import (
     Example,
     Finding,
     Message,
-    RunFolder,
     dump_config,
 )
 from groupwise.data.examples import DropLog, read_examples
 from groupwise.data.rows import read_asked_rows
 from groupwise.evaluation.baselines import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
-from groupwise.flow.settings import RunConfig
+from groupwise.flow.settings import RunConfig, place_base
 from groupwise.judges import Judge
-from groupwise.models.identity import pin_base
-from groupwise.models.sources import NAMED_MODELS
 from groupwise.pipeline import Preview, Recipe, StepContext
 from groupwise.rewards import Parsed, Parser, RewardCase, RewardSet
 from groupwise.serving import Predictor, Request
@@ -438,6 +435,15 @@ class Task(Generic[C]):
 
     # What a finished run is asked.
 
+    def list_verbs(self) -> list[str]:
+        """Return the commands that a finished run can be given to."""
+
+        def has(*names: str) -> bool:
+            return any(getattr(type(self), name) is not getattr(Task, name) for name in names)
+
+        asked = ["predict", "serve"] if has("make_question", "open_predictor") else []
+        return [*asked, *(["evaluate"] if has("read_labelled") else []), "export"]
+
     def picture_columns(self, config: C) -> Sequence[str]:
         """Return the columns that name the pictures of a row, relative to its file."""
         return ()
@@ -532,22 +538,3 @@ class Task(Generic[C]):
     def list_sources(self, config: C) -> str:
         """Return the stages that all trainings read: data, and the base that is built here."""
         return self.data_stage
-
-
-def place_base(config: Any, run: Path) -> str | Path:
-    """Return what to load for ``model.base``; of a name's sources the one that the run began with.
-
-    Raises:
-        ModelError: if that one is not on this machine any more.
-    """
-    base, manifest, digest = config.model.base, RunFolder(run).manifest_path, None
-    if base in NAMED_MODELS and manifest.is_file():
-        told = RunFolder(run).read_manifest()
-        if told["config"].get("model", {}).get("base") == base:
-            digest = told["inputs"].get("model.base")
-    return pin_base(base, digest)
-
-
-def read_splits(folder: Path, *names: str) -> dict[str, list[Example]]:
-    """Return the examples of splits from the folder of the data stage."""
-    return {name: read_examples(folder / f"{name}.jsonl") for name in names}

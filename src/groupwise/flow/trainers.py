@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 from groupwise import core
 from groupwise.core import ConfigError, Example, Message, Picture, RunError, replace_file
-from groupwise.data.examples import DropLog, read_examples, write_examples
+from groupwise.data.examples import DropLog, read_examples, read_splits, write_examples
 from groupwise.flow.finished import FinishedRun
 from groupwise.flow.settings import FlowConfig
-from groupwise.flow.task import read_splits
 from groupwise.inference.pictures import read_picture_bytes
 from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.sources import find_place

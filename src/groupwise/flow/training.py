@@ -1,13 +1,15 @@
 """The training stages: where a policy comes from and where the next one is kept."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from groupwise.core import derive_seed, write_json
+from groupwise.data.examples import read_splits
 from groupwise.evaluation.alarms import History, find_stop
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.flow.asking import check_heldout, make_ask, open_policy
-from groupwise.flow.task import Task, read_splits
 from groupwise.models.export import keep_policy
 from groupwise.models.policy import Policy
 from groupwise.pipeline import StepContext
@@ -17,6 +19,10 @@ from groupwise.training.grpo import train_grpo
 from groupwise.training.processes import is_first_process
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise.training.sft import make_control_settings, train_sft
+
+if TYPE_CHECKING:
+    from groupwise.flow.task import Task
+
 
 Settings = TypeVar("Settings", SftSettings, GrpoSettings)
 

@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import Annotated, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from groupwise.core import Config, ConfigError, Harmless, ModelError, Place, replace_file
-from groupwise.inference.model import Model, RequestError
+from groupwise.core import Config, ConfigError, Harmless, Place, replace_file
+from groupwise.inference.model import RequestError
 
 T = TypeVar("T")
 
@@ -219,38 +219,6 @@ class ModelSource(Config):
         if self.device_map is not None and self.model is None:
             raise ValueError("device_map needs model: a server places its model itself")
         return self
-
-
-def open_model(settings: ModelSource) -> Model:
-    """Load the model, or make ready to ask the server.
-
-    Raises:
-        ModelError: if the model or the tokenizer cannot be loaded.
-        ConfigError: if the server's key is not set.
-    """
-    if settings.server is not None:
-        from groupwise.inference.server import ServerModel
-
-        tokenizer: Any = None
-        if settings.tokenizer is not None:
-            from groupwise.models.processor import load_processor
-
-            try:
-                tokenizer = load_processor(settings.tokenizer, model_type="", has_vision=False)
-            except (OSError, ValueError) as error:
-                what = f"cannot load the tokenizer {settings.tokenizer}"
-                raise ModelError(f"{what} ({str(error).splitlines()[0]})") from error
-        return ServerModel(settings.server, tokenizer=tokenizer, max_pixels=settings.max_pixels)
-    # Behind the server's branch: another trainer's environment may lack what these need.
-    from groupwise.inference.local import LocalModel
-    from groupwise.models.policy import load_policy
-
-    assert settings.model is not None
-    max_pixels = settings.max_pixels
-    named = {"dtype": settings.dtype, "device_map": settings.device_map}
-    policy = load_policy(settings.model, max_pixels=max_pixels, **named)
-    name = Path(settings.model).name
-    return LocalModel(policy, batch_size=settings.batch_size, name=name, max_pixels=max_pixels)
 
 
 def allow_hosts(hosts: Sequence[str]) -> None:

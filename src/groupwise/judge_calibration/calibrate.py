@@ -32,7 +32,7 @@ from groupwise.evaluation.report.page import (
     write_page,
 )
 from groupwise.evaluation.report.phrases import LEVELS, Level, Phrases, Statement, mark_code
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.judge_calibration.measures import (
     JudgeMeasures,
     list_both_orders,

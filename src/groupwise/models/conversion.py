@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from groupwise.core import ModelError
-from groupwise.models.processor import leave_videos
+from groupwise.models.encoding import drop_videos
 from groupwise.models.silence import silence_libraries
 
 _PIXELS: Mapping[str, Any] = {
@@ -265,7 +265,7 @@ def _join(gguf: Path, onnx: Path, folder: Path, *, ratio: float) -> None:
     with silence_libraries():
         joined.save_pretrained(folder)
     image_processor = GotOcr2ImageProcessorPil(**_PIXELS, min_patches=1, max_patches=1)
-    build: Any = leave_videos(InternVLProcessor)
+    build: Any = drop_videos(InternVLProcessor, name=InternVLProcessor.__name__)
     build(
         image_processor, tokenizer, image_seq_length=num_tokens, chat_template=_TEMPLATE
     ).save_pretrained(folder)

@@ -24,7 +24,7 @@ from transformers import (
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
-from groupwise.models.encoding import encode_as_written
+from groupwise.models.encoding import drop_videos, encode_as_written
 from groupwise.models.identity import find_revision
 from groupwise.models.sources import find_snapshot
 
@@ -151,13 +151,8 @@ _BASES: Mapping[type, type] = {
 
 
 def leave_videos(own: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """Return a processor of Transformers without its video half, which needs torchvision.
-
-    It has the same name, so that what it saves others open.
-    """
-    base: Any = _BASES.get(own, own)
-    parts = [part for part in base.get_attributes() if part != "video_processor"]
-    return type(own.__name__, (base,), {"get_attributes": classmethod(lambda _: list(parts))})
+    """Return a processor of Transformers, of the same name, without its video half."""
+    return drop_videos(_BASES.get(own, own), name=own.__name__)
 
 
 def _load_own_processor(name_or_path: str | Path, model_type: str, given: dict[str, Any]) -> Any:

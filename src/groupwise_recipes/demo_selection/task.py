@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from groupwise.core import Example, digest_file
 from groupwise.data.examples import DropLog
 from groupwise.data.rows import PICTURE_COLUMNS
+from groupwise.flow.settings import place_base
 from groupwise.flow.stages import POLICY, Stage
-from groupwise.flow.task import Task, place_base
+from groupwise.flow.task import Task
 from groupwise.pipeline import Preview, StepContext, digest_models
 from groupwise.serving import Request
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig

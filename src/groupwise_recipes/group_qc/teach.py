@@ -19,7 +19,7 @@ from pathlib import Path
 
 from groupwise.core import derive_seed, make_example, read_picture
 from groupwise.flow.asking import open_policy
-from groupwise.flow.task import place_base
+from groupwise.flow.settings import place_base
 from groupwise.models.export import keep_policy
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.pipeline import StepContext

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.core import read_json, write_json
-from groupwise.flow.task import Task, read_splits
+from groupwise.data.examples import read_splits
+from groupwise.flow.task import Task
 from groupwise.pipeline import StepContext
 from groupwise.rewards import Fluency, find_threshold
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from groupwise.core import Completion, Example, Score, digest_json
 from groupwise.inference.model import Model
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.judges import ModelJudge, Question, ReplyCache, build_judge
 from groupwise.rewards import Fluency, Judged
 from groupwise_recipes.task.config import JudgePart, TaskConfig

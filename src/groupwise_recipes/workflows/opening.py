@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from groupwise.core import dump_config
 from groupwise.data.problem_sets import Problem
 from groupwise.data.problems import read_problems
-from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings, open_model
+from groupwise.inference.opening import open_model
+from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise_recipes.workflows.config import (
     ExecutorSettings,

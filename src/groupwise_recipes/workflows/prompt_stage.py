@@ -24,7 +24,7 @@ from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.flow.asking import ask_policy, make_ask, open_policy, predict_each
 from groupwise.flow.task import Ask, Task
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.models.base_model import open_token_counter
 from groupwise.pipeline import StepContext
 from groupwise_recipes.workflows.measuring import GEPA, OPTIMISE_PROMPT, refuse_faults

@@ -17,8 +17,9 @@ from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abili
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
 from groupwise.data.problem_sets import Problem
+from groupwise.inference.opening import open_model
 from groupwise.inference.server import ServerModel
-from groupwise.inference.settings import RetrySettings, ServerSettings, open_model
+from groupwise.inference.settings import RetrySettings, ServerSettings
 from groupwise.pipeline import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems
