@@ -17,7 +17,7 @@ from time import process_time
 from typing import Any
 
 from groupwise.core import describe_machine, write_json
-from groupwise.rewards import RewardAudit, audit_rewards, render_reward_audit
+from groupwise.rewards.audit.audit import RewardAudit, audit_rewards, render_reward_audit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fixtures"))
 

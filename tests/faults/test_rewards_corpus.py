@@ -10,7 +10,8 @@ import pytest
 from reward_suite import ENTRIES, FAULTY, SOUND, Entry
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards import RewardCase, RewardSet, audit_rewards
+from groupwise.rewards import RewardCase, RewardSet
+from groupwise.rewards.audit.audit import audit_rewards
 
 Earn = Callable[[str], float]
 CLAIMS: dict[str, Callable[[Earn, str, str], bool]] = {

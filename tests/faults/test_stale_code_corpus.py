@@ -9,14 +9,8 @@ import pytest
 from corpora import each_row, read_corpus
 
 from groupwise.core import Completion, Message, make_example
-from groupwise.rewards import (
-    FunctionReward,
-    LabelParser,
-    RewardCase,
-    RewardSet,
-    audit_rewards,
-    digest_functions,
-)
+from groupwise.rewards import FunctionReward, LabelParser, RewardCase, RewardSet, digest_functions
+from groupwise.rewards.audit.audit import audit_rewards
 
 ROWS = read_corpus("stale_code")
 

@@ -46,11 +46,6 @@ from groupwise.models.trainable import count_blocks
 GIVEN = ModelShape(num_parameters=7, num_blocks=2)
 
 
-def test_blocks_are_those_of_the_loaded_model(vision_folder):
-    found = find_num_blocks(str(vision_folder), GIVEN)
-    assert found == count_blocks(load_policy(vision_folder).model)
-
-
 def test_a_model_that_is_not_at_hand_has_the_given_blocks(tmp_path):
     for base in (str(tmp_path / "gone"), "tiny-qwen2.5-vl"):
         assert find_num_blocks(base, GIVEN) == 2
@@ -93,12 +88,8 @@ def test_pictures_are_scaled_down(vision_folder, example):
     assert whole(example) == half(example) + 1
 
 
-def test_weights_are_where_the_model_is(vision_folder):
-    assert find_weights(vision_folder) == vision_folder
-    assert find_weights(str(vision_folder)) == vision_folder
-
-
-def test_weights_of_the_hub_are_in_the_local_cache(machine):
+def test_weights_are_where_the_model_is_or_in_the_local_cache(vision_folder, machine):
+    assert find_weights(vision_folder) == find_weights(str(vision_folder)) == vision_folder
     snapshot = write_snapshot(machine / "hub", "some/model")
     assert find_weights("some/model") == snapshot
 
@@ -476,6 +467,7 @@ def test_sizes_are_those_of_the_loaded_model(kind, request):
     found, model = find_outline(folder), load_policy(folder).model
     assert found.num_parameters == sum(p.numel() for p in model.parameters())
     assert found.num_blocks == model.config.get_text_config().num_hidden_layers
+    assert found.num_blocks == find_num_blocks(str(folder), GIVEN) == count_blocks(model)
     assert not found.has_experts
 
 

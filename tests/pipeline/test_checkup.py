@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.pipeline import check_machine
-from groupwise.pipeline.checkup import check_package
+from groupwise.pipeline.checkup import check_machine, check_package
 
 
 def find(name: str, folder: Path) -> tuple[str, str]:

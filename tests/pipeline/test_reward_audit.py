@@ -14,8 +14,9 @@ from groupwise.pipeline.reward_audit import (
     resolve_accepted,
     write_reward_audit,
 )
-from groupwise.rewards import RewardAudit, RewardCase, TextParser
-from groupwise.rewards.audit import AuditRow, Evidence
+from groupwise.rewards import RewardCase, TextParser
+from groupwise.rewards.audit.audit import RewardAudit
+from groupwise.rewards.audit.rows import AuditRow, Evidence
 
 
 class AnyConfig(Config):

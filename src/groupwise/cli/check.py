@@ -323,7 +323,7 @@ def _print_measures(found: "Calibration") -> None:
 @click.command()
 def doctor() -> None:
     """Check versions, devices, torchvision, disk and memory; exit 1 if something is broken."""
-    from groupwise.pipeline import check_machine
+    from groupwise.pipeline.checkup import check_machine
 
     checks = check_machine(Path.cwd())
     width = max(len(check.name) for check in checks)

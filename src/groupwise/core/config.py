@@ -226,8 +226,7 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
         return f"{key}.{context['discriminator'].strip(_QUOTE)}: missing"
     if detail["type"] == "union_tag_invalid":
         kinds = [kind.strip(_QUOTE) for kind in context["expected_tags"].split(", ")]
-        near = find_nearest(context["tag"], kinds)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = suggest_name(context["tag"], kinds)
         name = context["discriminator"].strip(_QUOTE)
         return f"{key}.{name}: there is no {context['tag']!r}{hint} (allowed: {', '.join(kinds)})"
     message = detail["msg"].removeprefix("Value error, ")

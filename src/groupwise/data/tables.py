@@ -214,21 +214,17 @@ def _read_items(
 
 def _check_columns(found: Mapping[str, object], settings: TableSettings) -> None:
     """Refuse settings that need a column that no row has."""
-    needed = [(f"columns.{n}", c) for n, t in settings.columns.list_texts() for c in _sort(t)]
+    texts = [(f"columns.{name}", text) for name, text in settings.columns.list_texts()]
     if settings.system and "{" in settings.system:
-        needed += [("system", column) for column in _sort(settings.system)]
-    for setting, column in needed:
-        if column not in found:
+        texts.append(("system", settings.system))
+    for setting, text in texts:
+        for column in sorted(list_columns(text) - found.keys()):
             near = find_nearest(column, found)
             raise DataError(
                 f"data.{setting} needs the column {column!r}, which is not there",
                 got=f"the columns {', '.join(found)}",
                 fix=f"did you mean {near!r}?" if near else None,
             )
-
-
-def _sort(text: str) -> list[str]:
-    return sorted(list_columns(text))
 
 
 def _refuse_torn_clusters(given: Mapping[str, Sequence[Item]]) -> None:

@@ -167,13 +167,10 @@ def _make_vl_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         "tokens_per_second": 2,
         "initializer_range": _INITIAL_STD,
     }
+    tokens = {"image": "image_pad", "video": "video_pad"}
+    tokens |= {"vision_start": "vision_start", "vision_end": "vision_end"}
     ids: dict[str, Any] = {
-        f"{name}_token_id": tokenizer.convert_tokens_to_ids(token)
-        for name, token in {
-            "image": "<|image_pad|>",
-            "video": "<|video_pad|>",
-            "vision_start": "<|vision_start|>",
-            "vision_end": "<|vision_end|>",
-        }.items()
+        f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
+        for name, token in tokens.items()
     }
     return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)

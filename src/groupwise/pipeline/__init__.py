@@ -3,7 +3,6 @@
 Knows nothing about models, data or training; a recipe brings those as callables.
 """
 
-from groupwise.pipeline.checkup import Check, check_machine
 from groupwise.pipeline.plans import UNKNOWN, Planner, digest_models
 from groupwise.pipeline.recipe import (
     Preview,
@@ -33,7 +32,6 @@ from groupwise.pipeline.steps import Step, StepContext
 __all__ = [
     "AUDIT_REWARDS",
     "UNKNOWN",
-    "Check",
     "Planner",
     "Preview",
     "PreviewTable",
@@ -47,7 +45,6 @@ __all__ = [
     "StepProgress",
     "StepState",
     "are_done",
-    "check_machine",
     "check_recipe",
     "digest_models",
     "find_config",

@@ -25,7 +25,8 @@ from groupwise.pipeline.recipe import Preview, PreviewTable, Recipe, RewardSourc
 from groupwise.pipeline.steps import Step, StepContext
 
 if TYPE_CHECKING:
-    from groupwise.rewards import RewardAudit, RewardCase
+    from groupwise.rewards import RewardCase
+    from groupwise.rewards.audit.audit import RewardAudit
 
 AUDIT_REWARDS = "audit_rewards"
 _ALL = "audit"
@@ -40,7 +41,7 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
         raise ConfigError(
             f"the recipe {recipe.name} has no rewards that are audited", fix="leave out --accept"
         )
-    from groupwise.rewards import list_reward_findings
+    from groupwise.rewards.audit.rows import list_reward_findings
 
     known = list_reward_findings()
     for name in accepted:
@@ -127,7 +128,7 @@ def audit_case(
     say: Say,
 ) -> "RewardAudit":
     """Audit a case, with so many answers of the base where some are asked for."""
-    from groupwise.rewards import audit_rewards
+    from groupwise.rewards.audit.audit import audit_rewards
 
     if num_sampled and source.sampler is not None:
         samples = source.sampler.draw(config, run, case.examples, num_sampled, say)
@@ -139,7 +140,7 @@ def write_reward_audit(
     audit: "RewardAudit", folder: Path, *, accepted: Sequence[str] = (), num_sampled: int = 0
 ) -> None:
     """Write ``audit.json`` for programs and ``audit.md`` for people."""
-    from groupwise.rewards import render_reward_audit
+    from groupwise.rewards.audit.audit import render_reward_audit
 
     names = _list_accepted(audit, accepted)
     values = {**audit.to_json(), "num_sampled": num_sampled}

@@ -3,19 +3,8 @@
 Rewards, metrics and reports all read a completion through the answer parser of their run.
 """
 
-from typing import Annotated
-
-from pydantic import Field
-
-from groupwise.rewards.audit import (
-    ASKED_ONCE,
-    JudgeSeat,
-    RewardAudit,
-    RewardCase,
-    audit_rewards,
-    list_reward_findings,
-    render_reward_audit,
-)
+from groupwise.rewards.answer_settings import AnswerSettings
+from groupwise.rewards.audit.case import ASKED_ONCE, JudgeSeat, RewardCase
 from groupwise.rewards.boxes import Box, BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code import CodeParser, CodeTests
@@ -50,19 +39,6 @@ from groupwise.rewards.text import (
     split_tokens,
 )
 
-AnswerSettings = Annotated[
-    LabelParser
-    | ChoiceParser
-    | NumberParser
-    | MathParser
-    | TextParser
-    | JsonParser
-    | CodeParser
-    | BoxParser,
-    Field(discriminator="kind"),
-]
-"""A parser that a config can choose: ``{kind: labels, labels: [合格, 不合格]}`` and the like."""
-
 __all__ = [
     "ASKED_ONCE",
     "AnswerFormat",
@@ -95,7 +71,6 @@ __all__ = [
     "Parsed",
     "Parser",
     "Reward",
-    "RewardAudit",
     "RewardCase",
     "RewardKind",
     "RewardSet",
@@ -104,17 +79,14 @@ __all__ = [
     "TokenF1",
     "VqaAccuracy",
     "VqaParser",
-    "audit_rewards",
     "average_log_probs",
     "compute_leave_one_out_accuracy",
     "describe_weights",
     "digest_functions",
     "find_threshold",
-    "list_reward_findings",
     "normalize_text",
     "normalize_vqa_answer",
     "read_leniently",
-    "render_reward_audit",
     "split_function",
     "split_tokens",
 ]

@@ -38,12 +38,9 @@ from groupwise.rewards.reward import Parsed, Parser, Reward
 MAX_WORDS_LENGTH = 60
 
 _SPACE = r"[ \t\u00a0\u3000]"
-_HYPHEN = r"[-\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d]"
-_SEPARATOR = rf"(?:{_SPACE}*{_HYPHEN}{_SPACE}*|{_SPACE}+)"
-_ANY_SEPARATOR = re.compile(_SEPARATOR)
-_COLON = r"[:\uff1a]"
-_STOP = r"[.\u3002\uff0e]"
-_END = r"[.\u3002\uff0e!\uff01]"
+_HYPHEN = r"[-\u2010\u2011\u2012\u2013\u2212\ufe63]"
+_SEPARATOR = re.compile(rf"{_SPACE}*{_HYPHEN}{_SPACE}*|{_SPACE}+")
+_END = r"[.\u3002!]"
 _OPENING = (
     r"(?P<marks>(?P<stars>\*{1,3})?"
     r"(?:(?P<quote>[\"'`])|(?P<bracket>[\u201c\u2018\u300c\u300e(\[\uff08\u3010]))?)"
@@ -52,25 +49,33 @@ _CLOSING = (
     rf"(?(quote){_END}?(?P=quote))(?(bracket){_END}?[\u201d\u2019\u300d\u300f)\]\uff09\u3011])"
     rf"(?(stars){_END}?(?P=stars))"
 )
-_MARKS = "*\"'`\u201c\u201d\u2018\u2019\u300c\u300d\u300e\u300f!\uff01"
+_MARKS = "*\"'`\u201c\u201d\u2018\u2019\u300c\u300d\u300e\u300f!"
 _BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_WORDS = rf"([^.\u3002\uff0e:\uff1a{_BREAKS}]+)"
-_BEFORE_CONFIDENCE = (
-    rf"(?:{_SPACE}*[,\uff0c])?{_SPACE}*(?:\r?\n{_SPACE}*)?"
-    r"(?<=[.\u3002\uff0e,\uff0c \t\u00a0\u3000\n])"
-)
-_DIGIT = r"[0-9\uff10-\uff19]"
+_WORDS = rf"([^.\u3002:{_BREAKS}]+)"
 _CONFIDENCE = (
-    rf"(?P<number>{_DIGIT}{{1,3}}(?:[.\uff0e]{_DIGIT}{{1,9}})?|[.\uff0e]{_DIGIT}{{1,9}})"
-    rf"{_SPACE}*(?P<percent>[%\uff05]?){_STOP}?"
+    rf"(?:{_SPACE}*,)?{_SPACE}*(?:\r?\n{_SPACE}*)?(?<=[.\u3002, \t\u00a0\u3000\n])"
+    rf"(?:confidence|置信度){_SPACE}*:{_SPACE}*"
+    rf"(?P<number>[0-9]{{1,3}}(?:\.[0-9]{{1,9}})?|\.[0-9]{{1,9}}){_SPACE}*(?P<percent>%?)[.\u3002]?"
 )
-_RESERVED = re.compile(
-    r"[.:,\u3002\uff0e\uff1a\uff0c\s]*(?:classification|confidence|(?:分类|置信度)$)", re.I
-)
-_WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
-_NARROW = str.maketrans({wide: narrow for narrow, wide in _WIDE.items()})
-_NEVER = rf".:,%\u3002\uff0e\uff1a\uff0c{_BREAKS}"
+_RESERVED = re.compile(r"[.:,\u3002\s]*(?:classification|confidence|(?:分类|置信度)$)")
+_NEVER = rf".:,%\u3002{_BREAKS}"
 _FORBIDDEN = re.compile(rf"[{_NEVER}]")
+
+
+class _Forms(dict[int, str]):
+    """One letter for each of its cases and widths; quotation marks, brackets and stars stay."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        if 0xFF01 <= code <= 0xFF5E and chr(code - 0xFEE0) not in "*\"'`()[]":
+            sign = chr(code - 0xFEE0)
+        low = sign.upper().lower()
+        # The Kelvin sign is not a k, though its small letter is one.
+        self[code] = low if len(low) == 1 and sign in (low, low.upper()) else sign
+        return self[code]
+
+
+_FORMS = _Forms()
 
 
 class LabelParser(AnswerParser):
@@ -89,15 +94,15 @@ class LabelParser(AnswerParser):
     def _check_names(self) -> Self:
         for kind, names in (("label", self.labels), ("key", self.describe)):
             for name in names:
-                is_bare = name and name == name.strip().strip(_MARKS)
-                if not is_bare or _FORBIDDEN.search(name) or _RESERVED.match(_fold(name)):
+                is_bare = name and name == name.strip().strip(_MARKS + "！")
+                folded = _fold(name)
+                if not is_bare or _FORBIDDEN.search(folded) or _RESERVED.match(folded):
                     raise ValueError(
                         f"{name!r} cannot be a {kind}; expected words without stops, colons, "
                         "commas, percent signs, line breaks, outer spaces and outer marks, and not "
                         "'Classification', 'Confidence', '分类' or '置信度'"
                     )
-        spellings = [_fold(re.sub(_SEPARATOR, "-", label)) for label in self.labels]
-        if len(set(spellings)) < len(spellings):
+        if len(set(map(_simplify, map(_compose, self.labels)))) < len(self.labels):
             raise ValueError(f"two labels cannot be told apart in {list(self.labels)}")
         if len(set(map(_fold, self.describe))) < len(self.describe):
             raise ValueError(f"a key appears twice in {list(self.describe)}")
@@ -131,19 +136,19 @@ class LabelParser(AnswerParser):
 @lru_cache(maxsize=1024)
 def _read_answer(text: str, labels: tuple[str, ...], described: tuple[str, ...]) -> Parsed:
     text = _compose(text)
-    stripped = text.strip()
+    folded = text.strip().translate(_FORMS)  # as long as before
     for describe in dict.fromkeys((described, ())):
-        matches = [pattern.fullmatch(stripped) for pattern in _compile_answer(describe)]
+        matches = [pattern.fullmatch(folded) for pattern in _compile_answer(describe)]
         found = [
             (label, match)
             for match in matches
-            if match and (label := _find_spelled(match["label"], labels)) is not None
+            if match and (label := _index(labels).get(_simplify(match["label"]))) is not None
         ]
         if found:
             label, match = min(found, key=lambda one: labels.index(one[0]))
             start = len(text) - len(text.lstrip()) + match.start("marks")
             return _read_match(match, label, text[:start], labels)
-    named = _find_labels(stripped, labels)
+    named = _find_labels(folded, labels)
     if not named:
         return Parsed(None, "no label")
     if len(set(named)) > 1:
@@ -168,7 +173,7 @@ def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str
             return Parsed(None, f"the description contains the label {known[0]}")
     if number is None:
         return Parsed(label, prefix=prefix)
-    confidence = float(number.translate(_NARROW)) / (100 if percent else 1)
+    confidence = float(number) / (100 if percent else 1)
     if confidence > 1:
         return Parsed(None, f"the confidence {number}{percent} is not in [0, 1]")
     return Parsed(label, confidence=confidence, prefix=prefix)
@@ -176,42 +181,41 @@ def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str
 
 @lru_cache(maxsize=256)
 def _compile_answer(describe: tuple[str, ...]) -> list[re.Pattern[str]]:
-    """Return patterns of answers with a lead and without: a label may begin like one."""
-    description = "".join(rf"{_spell(key)}{_SPACE}*{_COLON}{_WORDS}{_STOP}\s*" for key in describe)
-    titles = f"{_spell('classification')}|分类|{_spell('answer')}|答案"
-    says = rf"(?:{_spell('the')}{_SPACE}+)?{_spell('answer')}{_SPACE}+{_spell('is')}"
-    colon = rf"{_SPACE}*{_COLON}\s*"
-    lead = rf"(?:(?:{titles}){colon}|{says}(?:{colon}|{_SPACE}+)|答案[是为](?:{colon}|{_SPACE}*))"
+    """Return patterns of folded answers with a lead and without: a label may begin like one."""
+    description = ""
+    for key in describe:
+        spelled = _SEPARATOR.pattern.join(map(re.escape, _SEPARATOR.split(_fold(key))))
+        description += rf"(?:{spelled}){_SPACE}*:{_WORDS}[.\u3002]\s*"
+    colon = rf"{_SPACE}*:\s*"
+    lead = (
+        rf"(?:(?:classification|分类|answer|答案){colon}|答案[是为](?:{colon}|{_SPACE}*)"
+        rf"|(?:the{_SPACE}+)?answer{_SPACE}+is(?:{colon}|{_SPACE}+))"
+    )
     # What no label has ends it; thousands of labels would be thousands of patterns.
-    label = rf"(?P<label>[^{_NEVER}]+?)"
-    answer = rf"{_OPENING}{label}{_CLOSING}{_END}?"
-    confidence = rf"(?:{_spell('confidence')}|置信度){_SPACE}*{_COLON}{_SPACE}*{_CONFIDENCE}"
-    end = rf"{answer}(?:{_BEFORE_CONFIDENCE}{confidence})?"
-    return [re.compile(rf"{description}{before}{end}") for before in (lead, "")]
-
-
-@lru_cache(maxsize=256)
-def _spell(name: str) -> str:
-    """Return a pattern for the spellings of a name: any case and width, any separator it has."""
-
-    def spell_letter(letter: str) -> str:
-        return f"[{''.join(re.escape(form) for form in sorted(_list_forms(letter)))}]"
-
-    words = re.split(_SEPARATOR, _compose(name))
-    return _SEPARATOR.join("".join(map(spell_letter, word)) for word in words)
-
-
-@lru_cache(maxsize=4096)
-def _list_forms(letter: str) -> frozenset[str]:
-    """Return a letter in each case and width (re.IGNORECASE takes the Kelvin sign for a k)."""
-    plain = letter.translate(_NARROW)
-    cases = {case for case in (plain, plain.lower(), plain.upper()) if len(case) == 1}
-    return frozenset(cases | {_WIDE[case] for case in cases if case in _WIDE})
+    answer = rf"{_OPENING}(?P<label>[^{_NEVER}]+?){_CLOSING}{_END}?(?:{_CONFIDENCE})?"
+    return [re.compile(rf"{description}{before}{answer}") for before in (lead, "")]
 
 
 def _fold(name: str) -> str:
     """Return what counts of a name: neither width nor case."""
-    return _compose(name).translate(_NARROW).lower()
+    return _compose(name).translate(_FORMS)
+
+
+def _simplify(text: str) -> str:
+    """Return what counts of a text, with one hyphen for each separator."""
+    return _SEPARATOR.sub("-", text.translate(_FORMS))
+
+
+@lru_cache(maxsize=64)
+def _index(labels: tuple[str, ...]) -> dict[str, str]:
+    """Return labels by what counts of them, and of their cases where these say something else."""
+    composed = [(_compose(label), label) for label in labels]
+    known = {_simplify(own): label for own, label in composed}
+    for own, label in composed:  # I is a dotless ı, and Σ a final ς
+        for case in (own.upper(), own.lower()):
+            if len(case) == len(own):
+                known.setdefault(_simplify(case), label)
+    return known
 
 
 def _compose(text: str) -> str:
@@ -224,7 +228,6 @@ def _compose(text: str) -> str:
 
 _DENIED = re.compile(
     r"\b(?:not|no|none|never|neither|nor|cannot|without|but|unlike)\b|n['\u2019]t\b|[不没非未无别]",
-    re.IGNORECASE,
 )
 
 
@@ -247,67 +250,30 @@ def read_leniently(parser: Parser, text: str, example: Example | None = None) ->
     if len(named) != 1:
         return None
     label = named.pop()
-    return None if _DENIED.search(re.sub(_spell(label), "", composed)) else label
+    rest = _simplify(composed).replace(_simplify(_compose(label)), "")
+    return None if _DENIED.search(rest) else label
 
 
 def _find_labels(text: str, labels: tuple[str, ...]) -> list[str]:
     """Return the labels that stand in a text, in order; one inside a longer one does not count."""
-    places, lengths = _index(labels)
     plain = _simplify(text)
-    starts = range(len(plain))
-    parts = {plain[start : start + length] for length in lengths for start in starts}
 
     def is_inside_word(position: int) -> bool:
         """Say whether a word goes on there; scripts without spaces have no words."""
-        sides = text[max(0, position - 1) : position + 1]
-        return 0 < position < len(text) and all(
+        sides = plain[max(0, position - 1) : position + 1]
+        return 0 < position < len(plain) and all(
             side == "_" or side.isdigit() or side.lower() != side.upper() for side in sides
         )
 
-    # All others cannot stand there.
-    likely = sorted(place for part in parts & places.keys() for place in places[part])
-    spans = [
-        (*match.span(1), labels[place])
-        for place in likely
-        for match in re.finditer(rf"(?=({_spell(labels[place])}))", text)
-        if not any(is_inside_word(edge) for edge in match.span(1))
-    ]
+    known = _index(labels)
+    lengths = sorted(set(map(len, known)), reverse=True)
     found: list[str] = []
     last = 0
-    for _, end, label in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if end > last:
-            found.append(label)
-            last = end
+    for start in range(len(plain)):
+        for end in [start + length for length in lengths if last < start + length <= len(plain)]:
+            label = known.get(plain[start:end])
+            if label is not None and not is_inside_word(start) and not is_inside_word(end):
+                found.append(label)
+                last = end
+                break
     return found
-
-
-def _find_spelled(said: str, labels: tuple[str, ...]) -> str | None:
-    """Return the label whose spelling a text is, as the pattern of ``_spell`` has it, or None."""
-    words = re.split(_SEPARATOR, said)
-    for place in _index(labels)[0].get(_simplify(said), ()):
-        own = re.split(_SEPARATOR, _compose(labels[place]))
-        if list(map(len, words)) == list(map(len, own)) and all(
-            letter in _list_forms(ours)
-            for word, name in zip(words, own, strict=True)
-            for letter, ours in zip(word, name, strict=True)
-        ):
-            return labels[place]
-    return None
-
-
-@lru_cache(maxsize=64)
-def _index(labels: tuple[str, ...]) -> tuple[dict[str, list[int]], frozenset[int]]:
-    """Return the places of labels by what counts of them, and the lengths of that."""
-    places: dict[str, list[int]] = {}
-    for place, label in enumerate(labels):
-        places.setdefault(_simplify(_compose(label)), []).append(place)
-    return places, frozenset(map(len, places))
-
-
-def _simplify(text: str) -> str:
-    """Return a text with one form of each letter and separator, whatever a pattern takes for it."""
-    if text.isascii():
-        plain = text.lower()
-    else:
-        plain = "".join(letter.upper().lower() for letter in text.translate(_NARROW))
-    return _ANY_SEPARATOR.sub("-", plain)

@@ -29,7 +29,8 @@ from groupwise.pipeline import (
     check_recipe,
     find_recipe,
 )
-from groupwise.rewards import RewardCase, audit_rewards, describe_weights
+from groupwise.rewards import RewardCase, describe_weights
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise.serving import Request
 from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.predictor import GroupQcPredictor

@@ -27,7 +27,8 @@ from groupwise.data.examples import write_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.inference.model import LabelShares, RequestError
 from groupwise.pipeline import find_config, list_configs
-from groupwise.rewards import AnswerFormat, audit_rewards
+from groupwise.rewards import AnswerFormat
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import Judges, make_judge, make_rewards

@@ -43,7 +43,8 @@ from groupwise.judges import Question
 from groupwise.models.policy import load_policy
 from groupwise.pipeline import run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
-from groupwise.rewards import Judged, audit_rewards, average_log_probs
+from groupwise.rewards import Judged, average_log_probs
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.judging import Judges, open_judges
 from groupwise_recipes.task.measuring import list_measures, score_answers

@@ -34,7 +34,8 @@ from groupwise.evaluation.metrics import read_metrics
 from groupwise.flow.preparing import run_prepare
 from groupwise.pipeline import StepContext, find_config, find_recipe_of, run_recipe
 from groupwise.pipeline.reward_audit import plan_steps
-from groupwise.rewards import ChoiceParser, FunctionReward, LabelParser, TextParser, audit_rewards
+from groupwise.rewards import ChoiceParser, FunctionReward, LabelParser, TextParser
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise.serving import Request
 from groupwise_recipes.task.config import TaskConfig
 from groupwise_recipes.task.recipe import recipe

@@ -27,7 +27,8 @@ from groupwise.evaluation.predictions import Policies, RunPolicy
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ModelSource
 from groupwise.models.tiny import write_tiny_policy
-from groupwise.rewards import BoxParser, LabelParser, RewardCase, audit_rewards
+from groupwise.rewards import BoxParser, LabelParser, RewardCase
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise_drawn.relations import INVERSES, LANGUAGES, plan_pairs, write_claim
 from groupwise_recipes.visual_reasoning.answers import PARSER
 from groupwise_recipes.visual_reasoning.auditing import make_case

@@ -24,7 +24,7 @@ from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import read_predictions
 from groupwise.models.base_model import find_weights
 from groupwise.models.tiny import write_tiny_policy
-from groupwise.rewards import audit_rewards
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise.training.settings import SftRow
 from groupwise_recipes.visual_reasoning.answers import QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import prepare_rows

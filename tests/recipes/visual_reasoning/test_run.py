@@ -22,7 +22,8 @@ from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Policies, RunPolicy, read_policies, read_predictions
 from groupwise.evaluation.report.page import Table
-from groupwise.rewards import Box, BoxParser, audit_rewards
+from groupwise.rewards import Box, BoxParser
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise_recipes.visual_reasoning.asking import prepare_rows
 from groupwise_recipes.visual_reasoning.config import LABELS
 from groupwise_recipes.visual_reasoning.inputs import prepare_inputs

@@ -8,13 +8,9 @@ import pytest
 from measured_parser import MeasuredParser
 
 from groupwise.core import Example, Message, make_example
-from groupwise.rewards import (
-    LabelParser,
-    RewardAudit,
-    RewardCase,
-    audit_rewards,
-)
+from groupwise.rewards import LabelParser, RewardCase
 from groupwise.rewards.audit import audit as running
+from groupwise.rewards.audit.audit import RewardAudit, audit_rewards
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
 

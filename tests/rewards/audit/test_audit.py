@@ -22,10 +22,10 @@ from groupwise.rewards import (
     RewardCase,
     RewardSet,
     TextParser,
-    audit_rewards,
-    list_reward_findings,
 )
 from groupwise.rewards.audit.answers import draw_items, write_spellings
+from groupwise.rewards.audit.audit import audit_rewards
+from groupwise.rewards.audit.rows import list_reward_findings
 
 
 def ask(label: str, number: int, **fields: object) -> Example:
@@ -137,6 +137,7 @@ def test_the_shipped_reward_passes_with_any_labels(labels: list[str]):
 
 
 TAGS = ("think", "answer")
+NEAR = "reward/pays-near-form"
 BOXES = [[[10 * n, 5, 10 * n + 50, 60, "车"]] for n in range(4)]
 CASES = {
     "labels": (LabelParser(labels=("合格", "不合格")), ["合格", "不合格"]),
@@ -147,6 +148,7 @@ CASES = {
     "maths": (MathParser(), ["so 9 + 9\n#### 18", r"\frac{1}{2}"]),
     "text": (TextParser(), ["Paris", "北京", "the Eiffel Tower", "七月四日"]),
     "json": (JsonParser(), [json.dumps({"a": n, "b": ["x", str(n)]}) for n in range(4)]),
+    "tagged json": (JsonParser(tags=TAGS), [json.dumps({"a": str(n), "b": 7}) for n in range(4)]),
     "boxes": (BoxParser(), list(map(json.dumps, BOXES))),
 }
 
@@ -161,6 +163,8 @@ def test_the_reward_of_each_kind_passes(kind: str) -> None:
     examples = [ask(label, place, **fields(place)) for place, label in enumerate(labels)]
     found = audit_rewards(RewardCase(parser.make_reward(), examples, parser))
     assert [(finding.name, finding.where[:2]) for finding in found.errors] == []
+    has_near_forms = NEAR in {row.name for row in found.rows}
+    assert has_near_forms is isinstance(parser, NearMisses) is ("json" in kind or kind == "boxes")
 
 
 def test_labels_that_a_comparison_takes_for_one_are_found() -> None:
@@ -232,7 +236,6 @@ def test_a_persons_label_is_what_has_to_be_usable(case):
     assert reward.explain_unusable(wrong) == "cannot read torn"
 
 
-NEAR = "reward/pays-near-form"
 JSON = JsonParser(tags=("think", "answer"))
 BOXES_NEAR_FORMS = BoxParser()
 
@@ -276,17 +279,9 @@ def test_a_loose_reward_is_found(reward, parser, examples, shown: str) -> None:
     assert any(shown in evidence.text for evidence in row.evidence)
 
 
-@pytest.mark.parametrize(("parser", "examples"), [(JSON, TICKETS), (BOXES_NEAR_FORMS, PHOTOS)])
-def test_the_reward_of_the_parser_passes(parser, examples) -> None:
-    found = audit_rewards(RewardCase(parser.make_reward(), examples, parser))
-    assert find_row(found, NEAR)
-    assert NEAR not in {finding.name for finding in found.findings}
-
-
 def test_near_misses_are_no_right_answers() -> None:
     for parser, example in ((JSON, TICKETS[0]), (BOXES_NEAR_FORMS, PHOTOS[0])):
         assert isinstance(parser, NearMisses)
         near = parser.write_near_misses(str(example.label))
         assert len(near) > 3
         assert all((parser.measure(example, text) or 0.0) < 1.0 for text in near)
-    assert not isinstance(LabelParser(labels=("a", "b")), NearMisses)

@@ -7,14 +7,8 @@ import pytest
 from measured_parser import MeasuredParser
 
 from groupwise.core import Completion, Example, Score
-from groupwise.rewards import (
-    AnswerFormat,
-    LabelMatch,
-    LabelParser,
-    MathParser,
-    RewardSet,
-    audit_rewards,
-)
+from groupwise.rewards import AnswerFormat, LabelMatch, LabelParser, MathParser, RewardSet
+from groupwise.rewards.audit.audit import audit_rewards
 
 
 def pay(is_right: bool) -> Score:
@@ -80,6 +74,12 @@ def test_the_same_default_in_the_metric_hides_nothing(case, parser, find):
 def test_a_label_looked_for_anywhere(case, find, name: str, shown: str):
     found = find(case, rewards=lambda e, c: pay(e.label in c.text))
     assert shown in found[name]
+
+
+def test_the_first_of_several_labels(case, find):
+    """In one of both orders alone, which the metric calls invalid."""
+    found = find(case, rewards=lambda e, c: pay(c.text.startswith(e.label)))
+    assert "on-task off-task" in found["reward/pays-label-stuffing"]
 
 
 def test_a_metric_that_looks_anywhere_too_hides_nothing(case, find):

@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import Message, Score, make_example
-from groupwise.rewards import (
-    Fluency,
-    FunctionReward,
-    RewardCase,
-    RewardSet,
-    TextParser,
-    audit_rewards,
-)
+from groupwise.rewards import Fluency, FunctionReward, RewardCase, RewardSet, TextParser
+from groupwise.rewards.audit.audit import audit_rewards
 
 CORPUS = Path(__file__).parents[2] / "faults"
 CHECKERS = [json.loads(line) for line in (CORPUS / "checkers.jsonl").open(encoding="utf-8")]

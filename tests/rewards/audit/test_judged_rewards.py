@@ -8,7 +8,8 @@ import pytest
 from groupwise.core import Message, RewardError, Score, make_example
 from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.judges import GenerativeJudge, LogitJudge, Question, load_prompt
-from groupwise.rewards import AnswerFormat, JudgeSeat, LabelMatch, RewardSet, audit_rewards
+from groupwise.rewards import AnswerFormat, JudgeSeat, LabelMatch, RewardSet
+from groupwise.rewards.audit.audit import audit_rewards
 from groupwise.rewards.audit.judging import Failing, Gullible, StandIn, remove_fenced
 from groupwise.rewards.judged import Judged
 

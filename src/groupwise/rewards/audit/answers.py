@@ -262,8 +262,8 @@ class AnswerChecks:
                 tried.setdefault(rule, []).extend((item.example, text) for text in others)
         self.table.fill(pair for pairs in tried.values() for pair in pairs)
         rows: list[AuditRow] = []
-        for rule, pairs in tried.items():
-            bar = read_tables()["rules"][rule][2]
+        for rule, (_, _, bar) in read_tables()["rules"].items():
+            pairs = tried.get(rule, [])
             failures = [
                 self.table.point(pair, why)
                 for pair in pairs

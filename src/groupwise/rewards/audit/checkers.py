@@ -265,7 +265,8 @@ class CheckerChecks:
                 if not any(self.table.earn(pair) >= _CLOSE for pair in firsts):
                     kind[place] = firsts
         self.table.fill(p for kind in kinds.values() for pairs in kind.values() for p in pairs)
-        rows = [self._judge(rule, list(kind.values())) for rule, kind in kinds.items()]
+        rules = [rule for rule in read_tables()["checks"] if any(kinds.get(rule, {}).values())]
+        rows = [self._judge(rule, list(kinds[rule].values())) for rule in rules]
         rows += [self._check_constants(), self._compose(), *self._check_habits()]
         rows += self._check_good() if self.good else []
         return [*rows, *(self._check_samples() if self.case.samples else [])]
