@@ -121,7 +121,7 @@ def test_replies_whose_file_is_closed_after_the_step_redo_nothing(tmp_path: Path
 
     run_steps(make_steps(ask), tmp_path)
     before = (tmp_path / "a" / "judge.sqlite").read_bytes()
-    opened[0].close()
+    opened.clear()  # which closes the file
     assert (tmp_path / "a" / "judge.sqlite").read_bytes() != before
     assert list_states(make_steps(ask), tmp_path)["a"] == "reused"
 
