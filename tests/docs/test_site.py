@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel
 
 from assemble import ROOT, assemble, list_pages, relink
+from groupwise.data.augmentation import PictureAugmentation
 from groupwise.evaluation.predictions import find_measure
 from groupwise.flow.settings import EvaluationSettings
 from groupwise.pipeline import find_recipes
-from groupwise.training.augmentation import PictureAugmentation
 from groupwise.training.settings import GrpoSettings
 from settings_page import describe_settings, describe_type, read_meanings
 

@@ -14,9 +14,9 @@ from pydantic import Field
 from training_job import teach
 
 from groupwise.core import TrainingError, read_jsonl
+from groupwise.data.augmentation import PictureAugmentation, augment_picture
 from groupwise.models.policy import load_policy
 from groupwise.models.trainable import LoraSettings, TrainableSettings, list_trainable
-from groupwise.training.augmentation import PictureAugmentation, augment_picture
 from groupwise.training.settings import GrpoSettings, SftRow, SftSettings, ValidationSettings
 from groupwise.training.sft import (
     IGNORED,

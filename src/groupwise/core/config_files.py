@@ -19,7 +19,7 @@ from typing import Any, ClassVar, cast
 import yaml
 
 from groupwise.core.errors import ConfigError
-from groupwise.core.files import is_below
+from groupwise.core.files import is_below, read_once
 
 _MAX_BYTES = 4 * 2**20
 _MAX_DEPTH = 8
@@ -199,13 +199,11 @@ def _read(path: Path, seen: set[Path], *, depth: int) -> list[Layer]:
 
 def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        with path.open("rb") as stream:
-            found = stream.read(_MAX_BYTES + 1)
-        if len(found) > _MAX_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise ConfigError(
                 f"{path} is no configuration", expected=f"at most {_MAX_BYTES // 2**20} MiB"
             )
-        text = found.decode()
+        text = read_once(path).decode()
         value = parse_yaml(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path} ({error})") from error

@@ -12,8 +12,10 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
@@ -38,6 +40,7 @@ _FULL_WORDS = (
 _OF_DISKS = (errno.EROFS, errno.EIO)
 _REFUSED = (*_OF_DISKS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 _REFUSED_WORDS = {f"os error {number}": os.strerror(number) for number in _REFUSED}
+_SETTLED_S = 2.0
 
 
 def write_text(path: Path, text: str) -> None:
@@ -152,6 +155,29 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         elif number < len(lines):
             raise DataError(f"{path} line {number} is not a JSON object", got=repr(line[:80]))
     return rows
+
+
+def find_state(path: Path) -> tuple[int, ...] | None:
+    """Return what tells the present content of a file from any other; None: nothing does yet.
+
+    As with git, that is so for two seconds after it was written: another write could leave its time
+    and its size as they are. An OSError if there is no such file.
+    """
+    now = path.stat()
+    is_settled = time.time() - now.st_mtime > _SETTLED_S
+    return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) if is_settled else None
+
+
+def read_once(path: Path) -> bytes:
+    """Return what a small file holds, from memory where it did not change since it was read."""
+    state = find_state(path)
+    return path.read_bytes() if state is None else _read_in_state(path, state)
+
+
+@lru_cache(maxsize=32)
+def _read_in_state(path: Path, state: tuple[int, ...]) -> bytes:
+    del state  # another one is another content
+    return path.read_bytes()
 
 
 def _read_bytes(path: Path) -> bytes:

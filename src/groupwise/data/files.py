@@ -9,7 +9,6 @@ import io
 import json
 import re
 import string
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from groupwise.core import DataError
+from groupwise.core import DataError, find_state
 from groupwise.data.columns import SPLITS, TableSettings
 from groupwise.data.examples import Drop, DropLog
 
@@ -38,7 +37,7 @@ _MIN_COMMON_SHARE = 0.9
 # What is parsed is kept for whoever reads the same file next, as the digest of a table and its
 # loading do: so many files, each of at most so many bytes, and, as git does it, none that was
 # written so lately that it could change again within one tick of the file system's clock.
-_NUM_KEPT, _KEPT_BYTES, _SETTLED_S = 8, 16 * 2**20, 2.0
+_NUM_KEPT, _KEPT_BYTES = 8, 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +189,9 @@ def read_table_rows(path: Path, drops: DropLog, encoding: str | None = None) -> 
             f"{path} is no table", got=name.suffix or "no suffix", expected=", ".join(SUFFIXES)
         )
     try:
-        now = path.stat()
-        is_settled = time.time() - now.st_mtime > _SETTLED_S and now.st_size <= _KEPT_BYTES
-        state = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
-        read = _read_file if is_settled else _read_file.__wrapped__
+        state = find_state(path)
+        is_kept = state is not None and path.stat().st_size <= _KEPT_BYTES
+        read = _read_file if is_kept else _read_file.__wrapped__
         rows, dropped = read(path, kind, encoding, state)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"cannot read {path} ({error})") from error
@@ -203,7 +201,7 @@ def read_table_rows(path: Path, drops: DropLog, encoding: str | None = None) -> 
 
 @lru_cache(_NUM_KEPT)
 def _read_file(
-    path: Path, kind: str, encoding: str | None, state: tuple[int, ...]
+    path: Path, kind: str, encoding: str | None, state: tuple[int, ...] | None
 ) -> tuple[list[Row], list[Drop]]:
     """Return the rows of a file in a state, and the lines that cannot be read."""
     del state  # another one is another file

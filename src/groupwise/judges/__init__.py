@@ -24,11 +24,27 @@ from groupwise.judges.model import (
 )
 from groupwise.judges.panel import PairwiseJudge, Panel, swap_pair
 
-# fmt: off
 __all__ = [
-    "Asker", "GenerativeJudge", "Judge", "JudgeConfig", "JudgePrompt", "JudgeSettings", "Ledger",
-    "LogitJudge", "ModelJudge", "NoVerdict", "NoVerdictCause", "PairwiseJudge", "Panel", "Question",
-    "ReplyCache", "StopSettings", "Verdict", "build_judge", "fence", "judge_all", "load_prompt",
+    "Asker",
+    "GenerativeJudge",
+    "Judge",
+    "JudgeConfig",
+    "JudgePrompt",
+    "JudgeSettings",
+    "Ledger",
+    "LogitJudge",
+    "ModelJudge",
+    "NoVerdict",
+    "NoVerdictCause",
+    "PairwiseJudge",
+    "Panel",
+    "Question",
+    "ReplyCache",
+    "StopSettings",
+    "Verdict",
+    "build_judge",
+    "fence",
+    "judge_all",
+    "load_prompt",
     "swap_pair",
 ]
-# fmt: on

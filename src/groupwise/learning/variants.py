@@ -14,9 +14,9 @@ from typing import Any
 from PIL import ImageFilter
 
 from groupwise.core import derive_seed, open_picture, parse_yaml
+from groupwise.data.augmentation import augment_picture
 from groupwise.learning.settings import VariantSettings
 from groupwise.serving import Request
-from groupwise.training.augmentation import augment_picture
 
 _SYNONYMS = Path(__file__).parent / "synonyms"
 

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -27,6 +28,7 @@ from groupwise.core import (
     digest_file,
     digest_json,
     parse_python,
+    read_once,
 )
 from groupwise.rewards.adapters import ScoreRange, TrlReward
 from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
@@ -274,8 +276,10 @@ def _digest(file: Path, files: Iterable[Path]) -> str:
     for path in files:
         is_beside = path.is_relative_to(file.parent)
         name = path.relative_to(file.parent).as_posix() if is_beside else path.name
-        content = digest_file(path) if path.is_file() else None
-        told.append([name, ast.dump(trees[path]) if path in trees else content])
+        if path in trees:
+            told.append([name, ast.dump(trees[path])])
+        else:
+            told.append([name, digest_file(path) if path.is_file() else None])
     return digest_json([sorted(told, key=str), list_variables(trees.values())])
 
 
@@ -315,9 +319,14 @@ def _list_imports(tree: ast.AST) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+@lru_cache(maxsize=32)
+def _parse_content(content: bytes, filename: str) -> ast.Module:
+    return parse_python(content, filename=filename)
+
+
 def _parse(path: Path) -> ast.Module:
     try:
-        return parse_python(path.read_bytes(), filename=str(path))
+        return _parse_content(read_once(path), str(path))
     except OSError as error:
         raise RewardError(f"cannot read the rewards {path} ({error.strerror})") from error
     except (SyntaxError, ValueError) as error:

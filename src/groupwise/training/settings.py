@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from groupwise.core import BUDGET, Config, Example, Harmless, Place, TrainingError
+from groupwise.data.augmentation import PictureAugmentation
 from groupwise.models.trainable import TrainableSettings
-from groupwise.training.augmentation import PictureAugmentation
 
 if TYPE_CHECKING:
     import torch

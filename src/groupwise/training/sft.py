@@ -23,6 +23,7 @@ from groupwise.core import (
     open_picture,
     seed_everything,
 )
+from groupwise.data.augmentation import PictureAugmentation, augment_picture
 from groupwise.models.encoding import encode_words
 from groupwise.models.policy import Policy
 from groupwise.models.processor import TOKEN_TYPES
@@ -30,7 +31,6 @@ from groupwise.models.quantization import keep_adapter_dtype
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import prepare_trainable
 from groupwise.training import sharding
-from groupwise.training.augmentation import PictureAugmentation, augment_picture
 from groupwise.training.callbacks import CheckHeldout, FindStop, run_trainer
 from groupwise.training.checkpoints import Workspace, remove_checkpoints, write_budget
 from groupwise.training.processes import count_processes, divide_batch, is_first_process
