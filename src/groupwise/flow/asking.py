@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -38,12 +38,17 @@ def open_policy(config: Any, name: str | Path) -> Policy:
     )
 
 
+@cache
+def _take_greedily(max_new_tokens: int) -> Sampling:
+    return Sampling(max_new_tokens=max_new_tokens)
+
+
 def answer_greedily(
     policy: Policy, config: Any, examples: Sequence[Example], **named: Any
 ) -> list[Completion]:
     """Return a policy's greedy answers; ``report_progress`` may be given by name."""
     engine = LocalModel(policy, batch_size=config.evaluation.batch_size)
-    sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+    sampling = _take_greedily(config.grpo.max_new_tokens)
     return [found for [found] in engine.generate(examples, sampling=sampling, **named)]
 
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from groupwise.core import ModelError
@@ -46,27 +47,30 @@ class LabelTree:
 
     next: dict[int, "LabelTree"] = field(default_factory=dict[int, "LabelTree"])  # by next token
     ended: set[str] = field(default_factory=set[str])  # labels whose spelling is whole here
-
-    @property
-    def labels(self) -> set[str]:
-        """Labels that end here or behind."""
-        return self.ended.union(*(one.labels for one in self.next.values()))
-
-    @property
-    def num_shared(self) -> int:
-        """How many tokens, at most, labels have in common before they part."""
-        parting = (one for one in self.next.values() if len(one.labels) > 1)
-        return max((1 + one.num_shared for one in parting), default=0)
+    labels: set[str] = field(default_factory=set[str])  # that end here or behind
+    num_shared: int = 0  # tokens that labels have in common, at most, before they part
 
 
 def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> LabelTree:
     """Return the tokens of all spellings of labels, without what is blank before them."""
+    return _grow(tokenizer, len(tokenizer), tuple(labels))
+
+
+@lru_cache(maxsize=8)  # a served row asks for those of the row before
+def _grow(
+    tokenizer: "PreTrainedTokenizerBase", num_tokens: int, labels: tuple[str, ...]
+) -> LabelTree:
+    del num_tokens  # with more of them the spellings are others
     root, ends = LabelTree(), list[LabelTree]()
     for label in labels:
         for tokens in _list_tokens(tokenizer, label):
             place = root
-            for token in tokens:
+            place.labels.add(label)
+            for depth, token in enumerate(tokens, start=1):
                 place = place.next.setdefault(token, LabelTree())
+                place.labels.add(label)
+                if len(place.labels) > 1:
+                    root.num_shared = max(root.num_shared, depth)
             place.ended.add(label)
             ends.append(place)
     own = {label for place in ends if len(place.ended) == 1 for label in place.ended}

@@ -297,7 +297,8 @@ def _import(file: Path, name: str) -> ModuleType:
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True
     try:
-        spec.loader.exec_module(module)
+        # What was digested is what runs, whatever is written into the file meanwhile.
+        exec(compile(read_once(file), str(file), "exec"), vars(module))
     except Exception as error:
         place = _find_place(error, folder)
         raise RewardError(f"cannot import {file}{place} ({_describe(error)})") from error
