@@ -1,5 +1,6 @@
 """What is reused, redone and continued; the state after every way a step can end."""
 
+import gc
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -121,7 +122,8 @@ def test_replies_whose_file_is_closed_after_the_step_redo_nothing(tmp_path: Path
 
     run_steps(make_steps(ask), tmp_path)
     before = (tmp_path / "a" / "judge.sqlite").read_bytes()
-    opened.clear()  # which closes the file
+    opened.clear()
+    gc.collect()  # which closes the file
     assert (tmp_path / "a" / "judge.sqlite").read_bytes() != before
     assert list_states(make_steps(ask), tmp_path)["a"] == "reused"
 

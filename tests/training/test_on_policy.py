@@ -14,7 +14,7 @@ from groupwise.inference.model import Sampling
 from groupwise.models.policy import PatchProjection, load_policy
 from groupwise.models.sources import list_places
 from groupwise.models.trainable import LoraSettings, TrainableSettings, prepare_trainable
-from groupwise.training import grpo, grpo_trainer
+from groupwise.training import grpo_trainer
 from groupwise.training.on_policy import (
     check_on_policy,
     choose_rows,
@@ -125,7 +125,9 @@ def test_wrong_positions_in_batches_shut_it(taught_folder, picture_examples, tmp
 def test_other_pictures_than_in_the_examples_shut_it(
     taught_folder, picture_examples, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(grpo, "open_picture", lambda picture: open_picture(picture).rotate(180))
+    monkeypatch.setattr(
+        grpo_trainer, "open_picture", lambda picture: open_picture(picture).rotate(180)
+    )
     with pytest.raises(TrainingError, match="the on-policy check failed"):
         train(load_policy(taught_folder), picture_examples, tmp_path)
 
