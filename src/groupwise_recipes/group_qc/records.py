@@ -103,7 +103,7 @@ def load_records(
     rows = [row for path in paths for row in read_table_rows(path, drops)]
     num_lines = len(rows) + drops.total
     for row in rows:
-        record: dict[str, Any] = {"label": None, **row.values} if for_prediction else row.values
+        record = {**({"label": None} if for_prediction else {}), **row.values}
         problem = find_problem(record, words) or _find_misfit(
             record,
             kept,
