@@ -21,7 +21,6 @@ from statsmodels.stats.proportion import proportion_confint
 
 from groupwise.core import EvaluationError, GroupwiseError
 from groupwise.evaluation.metrics import (
-    METRIC_VERSIONS,
     Metric,
     compute_metrics,
     fill_cells,
@@ -31,6 +30,7 @@ from groupwise.evaluation.metrics import (
     write_metrics,
 )
 from groupwise.evaluation.predictions import (
+    METRIC_VERSIONS,
     Measure,
     Prediction,
     digest_items,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 
 from groupwise.core import Config, Harmless, Place, RunError, write_text
-from groupwise.evaluation.metrics import METRIC_VERSIONS
+from groupwise.evaluation.predictions import METRIC_VERSIONS
 from groupwise.judges import ReplyCache
 from groupwise.pipeline import (
     Planner,

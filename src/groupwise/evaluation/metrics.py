@@ -38,21 +38,6 @@ from groupwise.evaluation.statistics import (
     widen_balanced,
 )
 
-METRIC_VERSIONS: Mapping[str, int] = {
-    "accuracy": 2,
-    "balanced_accuracy": 4,
-    "brier": 4,
-    "comparison": 4,
-    "ece": 3,
-    "f1": 4,
-    "invalid_rate": 2,
-    "pair_accuracy": 3,
-    "precision": 2,
-    "recall": 2,
-    "scores": 4,
-    "slices": 2,
-}
-"""Version of each family of metrics; it rises with any change of a value or an interval."""
 MAX_LABELS = MAX_SLICES = 20
 NUM_BINS = 10
 Row = tuple[str, float, Interval, int]

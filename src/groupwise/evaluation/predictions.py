@@ -30,6 +30,21 @@ T = TypeVar("T")
 PolicyKind = Literal["baseline", "bound", "prompted", "trained", "unknown"]
 Language = Literal["en", "zh"]
 POLICIES_FILE = "evaluate/policies.json"
+METRIC_VERSIONS: Mapping[str, int] = {
+    "accuracy": 2,
+    "balanced_accuracy": 4,
+    "brier": 4,
+    "comparison": 4,
+    "ece": 3,
+    "f1": 4,
+    "invalid_rate": 2,
+    "pair_accuracy": 3,
+    "precision": 2,
+    "recall": 2,
+    "scores": 4,
+    "slices": 2,
+}
+"""Version of each family of metrics; it rises with any change of a value or an interval."""
 MAX_TEXT = 400  # characters shown of a prompt's last turn, or of an answer as it was given
 MARKS = "marks"
 """Field of predictions: what reports draw on the first picture and say beside it.

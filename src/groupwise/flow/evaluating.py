@@ -12,7 +12,6 @@ from groupwise.data.audit import list_near_examples
 from groupwise.data.examples import read_splits
 from groupwise.evaluation.metrics import (
     MAX_SLICES,
-    METRIC_VERSIONS,
     Metric,
     PairedComparison,
     compare_pairs,
@@ -22,6 +21,7 @@ from groupwise.evaluation.metrics import (
 )
 from groupwise.evaluation.predictions import (
     MAX_TEXT,
+    METRIC_VERSIONS,
     NEAR_DUPLICATE,
     Prediction,
     Prompts,

@@ -25,8 +25,9 @@ from groupwise.core import (
 )
 from groupwise.data.audit import DataAudit, find_seen, list_near_examples, write_audit
 from groupwise.data.examples import DropLog, read_splits
-from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, read_metrics
+from groupwise.evaluation.metrics import Metric, read_metrics
 from groupwise.evaluation.predictions import (
+    METRIC_VERSIONS,
     NEAR_DUPLICATE,
     SEEN,
     Measure,

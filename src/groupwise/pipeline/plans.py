@@ -217,6 +217,6 @@ class Planner:
 
 
 def _list_metric_versions() -> dict[str, int]:
-    from groupwise.evaluation.metrics import METRIC_VERSIONS
+    from groupwise.evaluation.predictions import METRIC_VERSIONS
 
     return dict(METRIC_VERSIONS)

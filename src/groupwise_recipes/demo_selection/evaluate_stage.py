@@ -14,8 +14,8 @@ from groupwise.core import (
     dump_config,
 )
 from groupwise.data.audit import DataAudit, audit_data, find_seen, list_near_examples
-from groupwise.evaluation.metrics import METRIC_VERSIONS, Metric, compare_pairs, compute_metrics
-from groupwise.evaluation.predictions import NEAR_DUPLICATE, SEEN, mark_items
+from groupwise.evaluation.metrics import Metric, compare_pairs, compute_metrics
+from groupwise.evaluation.predictions import METRIC_VERSIONS, NEAR_DUPLICATE, SEEN, mark_items
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.results import Conditions, record_look
 from groupwise.flow.evaluating import (

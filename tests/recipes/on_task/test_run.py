@@ -27,8 +27,13 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
-from groupwise.evaluation.metrics import METRIC_VERSIONS, read_metrics
-from groupwise.evaluation.predictions import digest_items, read_policies, read_predictions
+from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.predictions import (
+    METRIC_VERSIONS,
+    digest_items,
+    read_policies,
+    read_predictions,
+)
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import read_conditions
