@@ -199,11 +199,16 @@ def _read(path: Path, seen: set[Path], *, depth: int) -> list[Layer]:
 
 def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
+            found = read_once(path)
+        else:  # a device, say, which has no size
+            with path.open("rb") as stream:
+                found = stream.read(_MAX_BYTES + 1)
+        if len(found) > _MAX_BYTES:
             raise ConfigError(
                 f"{path} is no configuration", expected=f"at most {_MAX_BYTES // 2**20} MiB"
             )
-        text = read_once(path).decode()
+        text = found.decode()
         value = parse_yaml(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path} ({error})") from error
