@@ -67,6 +67,15 @@ def test_the_list_of_verbs_imports_none_of_them():
     assert done.stderr.strip().splitlines()[-1] == "['groupwise.cli', 'groupwise.cli.main']"
 
 
+@pytest.mark.parametrize("words", [["--help"], ["run", "--list"], ["models"]])
+def test_output_that_nobody_reads_any_more_is_no_bug(words):
+    command = [sys.executable, "-m", "groupwise.cli", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == (b"", 1)
+    process.stderr.close()
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

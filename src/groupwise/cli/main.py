@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user c
 import atexit
 import multiprocessing
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -112,7 +113,8 @@ def main(command: click.Command = app) -> NoReturn:
     os.register_at_fork(after_in_child=_forget_handlers)
     code: str | int | None = 0
     try:
-        _check_words()
+        if command is app:
+            _check_words()
         with _join_others():
             program = "groupwise" if command is app else Path(sys.argv[0]).name
             words = sys.argv[1:] or (["--help"] if command is app else [])
@@ -128,6 +130,8 @@ def main(command: click.Command = app) -> NoReturn:
         click.echo(f"error: {_describe_usage(error)}", err=True)
         code = error.exit_code
     except Exception as error:  # the outermost boundary: fixable or a bug
+        if isinstance(error, BrokenPipeError) and _is_cut_off():
+            sys.exit(1)
         message = describe_failure(error)
         if message is None or "--debug" in sys.argv:
             raise
@@ -162,6 +166,16 @@ def _check_words() -> None:
         if old in _MOVED and not (number == 2 and Path(sys.argv[2]).exists()):
             new = _MOVED[old] if "python" in _MOVED[old] else f"groupwise {_MOVED[old]}"
             raise click.UsageError(f"`groupwise {old}` is written `{new}` now")
+
+
+def _is_cut_off() -> bool:
+    """Say whether who read the output has closed it (``| head``), and let nobody be told again."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    is_closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    if is_closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return is_closed
 
 
 def _describe_usage(error: click.ClickException) -> str:
