@@ -1,6 +1,7 @@
 """Rewards of your own. Each takes an example and a completion and returns a number in [0, 1].
 
-Return None where an answer cannot be scored. TRL's shape, f(completions, **columns), works too.
+Return None where an answer cannot be scored. A second argument called `answer` gets what was read
+of the completion: `answer.label`. TRL's shape, f(completions, **columns), works too.
 Modules beside this file may be imported; a change in them or here trains again.
 """
 
