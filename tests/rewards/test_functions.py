@@ -92,6 +92,16 @@ def test_a_function_of_an_example_and_an_answer_is_a_reward(tmp_path: Path):
         score(load(file, "g", parser=parser), "好")
 
 
+def test_a_file_that_changes_while_it_is_imported_is_loaded_again(tmp_path: Path):
+    code = """
+    from pathlib import Path
+    Path(__file__).write_text("def f(example, completion): return 0.25")
+    def f(example, completion): return 0.5
+    """
+    file = write(tmp_path, rewards=code)
+    assert [score(load(file), "a") for _ in range(2)] == [[0.5], [0.25]]
+
+
 def test_messages_and_another_range_are_understood(tmp_path: Path):
     code = "def f(completions, **_):\n    return [len(c[0]['content']) - 2 for c in completions]\n"
     reward = load(write(tmp_path, rewards=code), messages=True, values=(-2.0, 2.0))
