@@ -208,7 +208,11 @@ class FunctionReward(BatchReward, AnswerReward):
 
     def _blame(self, error: Exception, row: str) -> RewardError:
         place = _find_place(error, self._folder)
-        return RewardError(f"the reward {self.name} failed on {row}{place} ({_describe(error)})")
+        fix = None
+        if isinstance(error, AttributeError) and isinstance(error.obj, Parsed):
+            fix = "its argument `answer` is what the parser read; name it completion for the text"
+        problem = f"the reward {self.name} failed on {row}{place} ({_describe(error)})"
+        return RewardError(problem, fix=fix)
 
 
 def _describe(error: Exception) -> str:
