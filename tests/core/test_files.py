@@ -31,6 +31,7 @@ from groupwise.core import (
     explain_disk,
     read_json,
     read_jsonl,
+    read_once,
     write_json,
     write_jsonl,
     write_text,
@@ -341,6 +342,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_got_its_old_time_back_is_read_again(tmp_path: Path):
+    path = tmp_path / "code.py"
+    for content in (b"first", b"other"):
+        path.write_bytes(content)
+        os.utime(path, (1, 1))
+        assert read_once(path) == content
 
 
 def test_a_json_file_is_what_it_should_hold_or_an_error(tmp_path: Path):

@@ -1,7 +1,6 @@
 import csv
 import gzip
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -360,10 +359,11 @@ def test_a_file_is_parsed_once_for_its_digest_and_its_loading_until_it_changes(
     monkeypatch.setattr(csv, "reader", count_reader)
     path = write_table(tmp_path / "rows.csv", ask_many(8))
     table = load_config(TableSettings, {"files": str(path), "columns": ASKED, "shares": SHARES})
-    os.utime(path, (1, 1))
+    monkeypatch.setattr("groupwise.core.files._SETTLED_S", -1.0)  # as if two seconds had gone by
     first = digest_table(table)
     loaded = load_table(table, tmp_path, seed=0)
     assert (len(parsed), loaded.num_rows) == (1, 8)
+    monkeypatch.setattr("groupwise.core.files._SETTLED_S", 2.0)
     with path.open("a", encoding="utf-8") as stream:
         stream.write("第9个评论好吗？,好评\n")
     assert digest_table(table) != first

@@ -129,6 +129,7 @@ def test_forms_that_are_plain_without_a_label_are_read_where_the_references_have
         '{"bbox_2d": [10, 20, 110, "70"]}',
         '{"bbox_2d": [10, 20, 110, true]}',
         '{"bbox_2d": [10, 20, 110, 1e9]}',
+        f'{{"bbox_2d": [10, 20, 110, 1{"0" * 400}]}}',
         '{"bbox_2d": [[10, 20, 110, 70]]}',
         '{"bbox_2d": [10, 20, 110, 70], "label": 3}',
         '{"bbox_2d": [0, 0, 5, 5], "bbox_2d": [10, 20, 110, 70]}',
@@ -189,8 +190,9 @@ def test_empty_texts_and_floods_of_boxes_are_invalid() -> None:
     "boxes", ["x", [[1, 2, 3]], [[1, 2, 3, "4"]], [[1, 2, 3, 4, "a", "b"]], [3], {"a": 1}]
 )
 def test_reference_boxes_that_cannot_be_used_are_an_error(boxes: object) -> None:
-    with pytest.raises(RewardError, match="reference boxes that cannot be used"):
-        score("[1,2,3,4 a]", boxes)
+    for text in ("[1,2,3,4 a]", " "):
+        with pytest.raises(RewardError, match="reference boxes that cannot be used"):
+            score(text, boxes)
 
 
 def test_reversed_references_and_bad_sizes_are_an_error() -> None:

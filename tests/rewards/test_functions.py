@@ -81,6 +81,8 @@ def test_a_function_of_an_example_and_an_answer_is_a_reward(tmp_path: Path):
         return answer.confidence * (answer.label == example.label)
     def g(example, answer):
         return 1 / (example.fields["number"] - 1)
+    def h(example, answer):
+        return len(answer.text)
     """
     file, parser = write(tmp_path, rewards=code), LabelParser(labels=("好", "坏"))
     reward = load(file, parser=parser)
@@ -90,6 +92,18 @@ def test_a_function_of_an_example_and_an_answer_is_a_reward(tmp_path: Path):
     assert (found.invalid, "more than one label" in found.reason) == (True, True)
     with pytest.raises(RewardError, match=r"g failed on 行\.csv:1 in rewards\.py line 7 .ZeroDiv"):
         score(load(file, "g", parser=parser), "好")
+    with pytest.raises(RewardError, match=r"no attribute 'text'.*name it completion for the text"):
+        score(load(file, "h", parser=parser), "好")
+
+
+def test_a_file_that_changes_while_it_is_imported_is_loaded_again(tmp_path: Path):
+    code = """
+    from pathlib import Path
+    Path(__file__).write_text("def f(example, completion): return 0.25")
+    def f(example, completion): return 0.5
+    """
+    file = write(tmp_path, rewards=code)
+    assert [score(load(file), "a") for _ in range(2)] == [[0.5], [0.25]]
 
 
 def test_messages_and_another_range_are_understood(tmp_path: Path):

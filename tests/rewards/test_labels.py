@@ -251,6 +251,13 @@ def test_a_chinese_description_may_not_hold_a_label() -> None:
     assert parser.parse("照片:可以通过。不通过").label is None
 
 
+@pytest.mark.parametrize("key", ["Root cause", "root - cause", "ＲＯＯＴ\u2011cause"])
+def test_a_key_of_two_words_has_the_spellings_of_labels(key: str) -> None:
+    parser = LabelParser(labels=("on-task", "off-task"), describe=("Root-cause", "Screen"))
+    text = parser.write("on-task", ("a video", "a sheet")).replace("Root-cause", key)
+    assert parser.parse(text) == Parsed("on-task", prefix=text[: -len("on-task")])
+
+
 def test_a_parser_in_a_config_is_refused_in_one_sentence() -> None:
     with pytest.raises(ConfigError, match="two labels cannot be told apart"):
         load_config(LabelParser, {"labels": ["on-task", "on task"]})

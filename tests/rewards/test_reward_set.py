@@ -176,6 +176,13 @@ def test_a_completion_is_parsed_once_for_all_parts(monkeypatch: pytest.MonkeyPat
     assert parsed == []
 
 
+def test_the_lowest_of_parts_that_do_not_apply_has_no_value_and_stops_no_batch() -> None:
+    unlabelled = make_example([Message("user", "?")], cluster="g")
+    rewards = RewardSet({"low": (Lowest("low", [LabelMatch(PARSER)]), 1)})
+    scores = rewards.score_batch([unlabelled, ITEM], [Completion("on-task")] * 2)
+    assert [score.value for score in scores] == [None, 1.0]
+
+
 class Counting:
     name = "counting"
 

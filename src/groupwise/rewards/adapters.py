@@ -385,7 +385,11 @@ def _read_content(content: object) -> str:
 
 def _read_json(value: object) -> object:
     """Return a JSON value with arrays as lists and their numbers plain; _NO_JSON if it is none."""
+
+    def convert(other: Any) -> object:
+        return dict(other) if isinstance(other, Mapping) else other.tolist()
+
     try:
-        return json.loads(json.dumps(value, default=lambda array: array.tolist()))
+        return json.loads(json.dumps(value, default=convert))
     except (AttributeError, TypeError, ValueError, RecursionError):
         return _NO_JSON

@@ -125,7 +125,8 @@ def _make_box(sides: Sequence[float], label: str) -> Box | None:
         return None
     x1, y1, x2, y2 = sides
     is_valid = 0 <= x1 < x2 < _LARGEST and 0 <= y1 < y2 < _LARGEST
-    return Box(x1, y1, x2, y2, label) if is_valid else None
+    # Only now: a whole number may be too large for a float.
+    return Box(float(x1), float(y1), float(x2), float(y2), label) if is_valid else None
 
 
 def _read_object(text: str, start: int) -> tuple[bool, Box | None, int]:
@@ -146,7 +147,7 @@ def _read_object(text: str, start: int) -> tuple[bool, Box | None, int]:
         return False, None, start + 1
     given = read_list(fields["bbox_2d"]) or ()
     label = fields.get("label", "")
-    sides = [float(x) for x in given if isinstance(x, int | float) and not isinstance(x, bool)]
+    sides = [x for x in given if isinstance(x, int | float) and not isinstance(x, bool)]
     is_whole = len(sides) == len(given) and isinstance(label, str)
     return True, _make_box(sides, str(label)) if is_whole else None, end
 
@@ -299,6 +300,10 @@ class BoxIou(AnswerReward):
     def applies_to(self, example: Example) -> bool:
         """Return whether the example has reference boxes, or says that there are none."""
         return example.fields.get(self._boxes.boxes) is not None
+
+    def _explain_unscored(self, example: Example) -> str | None:
+        self._boxes.read_references(example)
+        return super()._explain_unscored(example)
 
     def _score(self, example: Example, label: str, answer: Parsed) -> Score:
         references = self._boxes.read_references(example)

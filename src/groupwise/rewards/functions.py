@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -208,7 +208,11 @@ class FunctionReward(BatchReward, AnswerReward):
 
     def _blame(self, error: Exception, row: str) -> RewardError:
         place = _find_place(error, self._folder)
-        return RewardError(f"the reward {self.name} failed on {row}{place} ({_describe(error)})")
+        fix = None
+        if isinstance(error, AttributeError) and isinstance(error.obj, Parsed):
+            fix = "its argument `answer` is what the parser read; name it completion for the text"
+        problem = f"the reward {self.name} failed on {row}{place} ({_describe(error)})"
+        return RewardError(problem, fix=fix)
 
 
 def _describe(error: Exception) -> str:
@@ -235,13 +239,13 @@ _LOADED: dict[Path, _Loaded] = {}
 
 def _load(file: Path) -> _Loaded:
     """Import a file, unless nothing that it read then has changed."""
-    beside: dict[Path, None] = {}  # itself and the modules beside it that it imports, by any way
+    beside: dict[Path, ast.Module] = {}  # itself and the modules beside it that it imports
     waiting = [file]
     while waiting:
         path = waiting.pop()
         if path not in beside:
-            beside[path] = None
-            for name in _list_imports(_parse(path)):
+            beside[path] = _parse(path)
+            for name in _list_imports(beside[path]):
                 module, package = file.with_name(f"{name}.py"), file.with_name(name)
                 is_package = (package / "__init__.py").is_file() or not module.is_file()
                 waiting += sorted(package.rglob("*.py")) if is_package else [module]
@@ -252,9 +256,10 @@ def _load(file: Path) -> _Loaded:
         or known.digest != _digest(file, known.files)
     ):
         with record_reads() as reads:
-            module = _import(file, digest_json([str(file), *sorted(map(str, beside))]))
+            name = digest_json([str(file), *sorted(map(str, beside))])
+            module = _import(file, beside[file], name)
         files = frozenset(beside) | reads.files
-        trees = {path: _parse(path) for path in files if path.suffix == ".py"}
+        trees = {path: _parse(path) for path in reads.files if path.suffix == ".py"} | beside
         # The user's own modules that were imported long before.
         loaded = [sys.modules.get(name) for tree in trees.values() for name in _list_imports(tree)]
         sources = {Path(getattr(module, "__file__", None) or "") for module in loaded}
@@ -265,13 +270,19 @@ def _load(file: Path) -> _Loaded:
             for line in (find_unnamed_variables(_parse(path)) if path.suffix == ".py" else ())
         }
         elsewhere = frozenset(reads.elsewhere | unnamed)
-        known = _LOADED[file] = _Loaded(module, files, _digest(file, files), elsewhere)
+        known = _LOADED[file] = _Loaded(module, files, _digest(file, files, beside), elsewhere)
     return known
 
 
-def _digest(file: Path, files: Iterable[Path]) -> str:
-    """Return the digest of what a file has read, by names that hold in any folder."""
-    trees = {path: _parse(path) for path in files if path.suffix == ".py" and path.is_file()}
+def _digest(
+    file: Path, files: Iterable[Path], parsed: Mapping[Path, ast.Module] | None = None
+) -> str:
+    """Return the digest of what a file has read, by names that hold in any folder.
+
+    What was ``parsed`` before it ran counts as it was then: a later load sees that it has changed.
+    """
+    there = (path for path in files if path.suffix == ".py" and path.is_file())
+    trees = {path: parsed[path] if parsed and path in parsed else _parse(path) for path in there}
     told: list[list[str | None]] = []
     for path in files:
         is_beside = path.is_relative_to(file.parent)
@@ -283,8 +294,8 @@ def _digest(file: Path, files: Iterable[Path]) -> str:
     return digest_json([sorted(told, key=str), list_variables(trees.values())])
 
 
-def _import(file: Path, name: str) -> ModuleType:
-    """Import a file under a name of its own, and anew the modules that it imports beside it.
+def _import(file: Path, tree: ast.Module, name: str) -> ModuleType:
+    """Import a parsed file under a name of its own, and anew the modules that it imports beside it.
 
     These are forgotten again: another task may have modules of such names.
     """
@@ -298,7 +309,7 @@ def _import(file: Path, name: str) -> ModuleType:
     sys.dont_write_bytecode = True
     try:
         # What was digested is what runs, whatever is written into the file meanwhile.
-        exec(compile(read_once(file), str(file), "exec"), vars(module))
+        exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         place = _find_place(error, folder)
         raise RewardError(f"cannot import {file}{place} ({_describe(error)})") from error

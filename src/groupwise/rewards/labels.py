@@ -184,8 +184,9 @@ def _compile_answer(describe: tuple[str, ...]) -> list[re.Pattern[str]]:
     """Return patterns of folded answers with a lead and without: a label may begin like one."""
     description = ""
     for key in describe:
-        spelled = _SEPARATOR.pattern.join(map(re.escape, _SEPARATOR.split(_fold(key))))
-        description += rf"(?:{spelled}){_SPACE}*:{_WORDS}[.\u3002]\s*"
+        words = map(re.escape, _SEPARATOR.split(_fold(key)))
+        spelled = f"(?:{_SEPARATOR.pattern})".join(words)
+        description += rf"{spelled}{_SPACE}*:{_WORDS}[.\u3002]\s*"
     colon = rf"{_SPACE}*:\s*"
     lead = (
         rf"(?:(?:classification|分类|answer|答案){colon}|答案[是为](?:{colon}|{_SPACE}*)"

@@ -221,6 +221,7 @@ class Lowest(BatchReward):
         for example, row in zip(examples, zip(*columns, strict=True), strict=True):
             pairs = zip(self.parts, row, strict=True)
             there = [(part.name, score) for part, score in pairs if applies_to(part, example)]
+            there = there or [(self.name, Score(None, "none of its parts applies"))]
             unknown = next((pair for pair in there if pair[1].value is None), None)
             name, lowest = unknown or min(there, key=lambda pair: pair[1].value or 0.0)
             is_invalid = any(score.invalid for _, score in there)

@@ -2,6 +2,7 @@ import inspect
 import math
 import os
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -300,13 +301,17 @@ def test_a_part_without_a_value_keeps_its_key() -> None:
     assert math.isnan(got["reward/judge"])
 
 
-def test_what_numpy_brings_is_read() -> None:
+def test_what_numpy_and_other_mappings_bring_is_read() -> None:
     seen, options = Seen(), np.array(["x", "y"], dtype=object)
     extra = {"options": options, "index": np.int64(7), "f": print}
+    extra["more"] = MappingProxyType({"sizes": options})
     VerlScore(RewardSet({"seen": (seen, 1)}))("mmlu", "A", np.int64(3), extra_info=extra)
     [(example, _)] = seen.given
     assert example.label == "3"
-    assert example.fields == {"data_source": "mmlu", "options": ["x", "y"], "index": 7}
+    assert example.fields == {
+        **{"data_source": "mmlu", "options": ["x", "y"], "index": 7},
+        "more": {"sizes": ["x", "y"]},
+    }
 
 
 def test_an_answer_that_cannot_be_scored_is_an_error_or_a_chosen_number() -> None:
