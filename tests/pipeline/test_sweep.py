@@ -41,6 +41,7 @@ def test_cells_have_their_configs_and_know_what_they_share():
     values = [(c.config.model_dump()["factor"], c.config.model_dump()["seed"]) for c in found.cells]
     assert values == [(2, 1), (2, 2), (3, 1), (3, 2)]
     assert {c.config.model_dump()["writer"]["rows"] for c in found.cells} == {7}
+    assert found.cells[0].work == found.cells[1].work != found.cells[2].work
     counts = {"prepare": 1, "audit": 1, "write": 2, "evaluate": 2, "report": 2}
     assert found.count_work() == counts
 
@@ -208,6 +209,7 @@ def read(text: str) -> tuple[str, ...]:
         ("a=['x,y',z],'it''s, too'", ('["x,y", "z"]', "it's, too")),
         ("a=.inf,2024-01-01", (".inf", "2024-01-01")),
         ("a=x=y,z", ("x=y", "z")),
+        (r"a=http://x/y?z=1,x[0-9].csv,\boxed{a}", ("http://x/y?z=1", "x[0-9].csv", r"\boxed{a}")),
     ],
 )
 def test_values_are_yaml_cut_at_the_outer_commas(text: str, values: tuple[str, ...]):
@@ -235,6 +237,7 @@ def test_a_coordinate_reads_as_the_value_that_was_typed(values: list[object]):
         (["a..b=1"], [], "expected key.path=value"),
         (["a=1,,2"], [], "a value is empty"),
         (["a="], [], "a value is empty"),
+        (["a=1,"], [], "a value is empty"),
         (["a=1,2,1"], [], "the value 1 appears twice"),
         (["a=0.1,0.10"], [], "the value 0.1 appears twice"),
         (["a=[1"], [], "or no YAML; got"),
