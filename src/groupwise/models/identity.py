@@ -7,12 +7,11 @@ PEFT's form names its base.
 
 import json
 import os
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
+from groupwise.core import ModelError, digest_file, digest_json, find_state, read_json, write_json
 from groupwise.models.sources import (
     NAMED_MODELS,
     ask_for_commit,
@@ -82,10 +81,6 @@ def name_base(adapter: Path, base: str) -> None:
     write_json(adapter / _FILE, {**config, _BASE: base})
 
 
-# A file changed within one tick of the clock that stamps files looks unchanged.
-_SETTLED_S = 2.0
-
-
 def digest_base(base: str | Path) -> str | None:
     """Return the digest of a model folder, or the commit that a hub id stands for.
 
@@ -153,15 +148,9 @@ def pin_base(base: str | Path, digest: str | None) -> str | Path:
 
 
 def _digest(path: Path) -> str:
-    """Digest a file once in a process: the cells of a sweep share gigabytes of weights.
-
-    Size and time of change decide whether it is still the same; unlike the time of modification,
-    that time cannot be set by who writes the file.
-    """
-    stat = path.stat()
-    if path.is_dir() or time.time() - stat.st_ctime < _SETTLED_S:
-        return digest_file(path)
-    return _digest_once(path.resolve(), (stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime_ns))
+    """Digest a file once in a process: the cells of a sweep share gigabytes of weights."""
+    state = None if path.is_dir() else find_state(path)
+    return digest_file(path) if state is None else _digest_once(path.resolve(), state)
 
 
 @cache
