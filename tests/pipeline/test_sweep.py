@@ -1,6 +1,7 @@
 """What is checked before a sweep begins: every cell, and the folder."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from groupwise.pipeline.sweep import (
     plan_recorded,
     plan_sweep,
     read_sweep,
+    run_sweep,
 )
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -100,6 +102,20 @@ def test_a_config_file_that_was_edited_is_another_sweep():
     config.write_text(config.read_text() + "audit_errors: 2\n")
     with pytest.raises(ConfigError, match="audit_errors was 0 and is 2"):
         plan("factor=2,3,4")
+
+
+def test_processes_of_one_id_may_start_cells_at_once():
+    """As the first processes of several containers, on one file system."""
+    found = plan("factor=2,3")
+    write_json(found.folder / "sweep.json", found.record)
+
+    def start(_: int) -> str:
+        with pytest.raises(GroupwiseError) as caught:
+            run_sweep(found, only=found.cells[0].name)
+        return str(caught.value)
+
+    with RunFolder(found.cells[0].folder).lock(), ThreadPoolExecutor(8) as pool:
+        assert all("another process is working" in said for said in pool.map(start, range(80)))
 
 
 def test_a_cell_is_found_by_its_name():

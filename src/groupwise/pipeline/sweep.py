@@ -47,6 +47,7 @@ from groupwise.core import (
     read_json,
     start_child,
     stop_children,
+    take_lock,
     write_json,
     write_text,
 )
@@ -450,13 +451,23 @@ def run_sweep(
     """
     cells = plan.cells if only is None else [plan.find_cell(only)]
     with RunFolder(plan.folder).lock() if only is None else nullcontext():
-        _check_folder(plan.folder, plan.record)
-        write_json(plan.folder / _RECORD, plan.record)
+        _write_record(plan)
         if only is not None:
             with RunFolder(cells[0].folder).lock():
                 pass
         _run_cells(plan, cells, slots, say)
     return read_sweep(plan.folder)
+
+
+def _write_record(plan: SweepPlan) -> None:
+    """Check the folder and write what the sweep is; of several processes one after the other."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    descriptor = take_lock(plan.folder / f".{_RECORD}.lock", busy=lambda: None)
+    try:
+        _check_folder(plan.folder, plan.record)
+        write_json(plan.folder / _RECORD, plan.record)
+    finally:
+        os.close(descriptor)
 
 
 def _run_cells(
