@@ -76,7 +76,8 @@ def test_a_broken_template_is_described():
         check_template("{{ a")
         == "line 1: unexpected end of template, expected 'end of print statement'."
     )
-    assert check_template("{{ a }}") == ""
+    assert check_template("{{ a }}{{b}}") == check_template("}}") == check_template("a {") == ""
+    assert check_template("{{{ a }}}") == "line 1: expected token ':', got '}'"
 
 
 NESTED = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"

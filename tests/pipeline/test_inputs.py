@@ -64,6 +64,7 @@ def test_models_are_known_or_said_to_be_unknown(tmp_path: Path, monkeypatch) -> 
         ("prompt.txt", "Is it short?\n", {"own_rewards"}),
         ("new.py", "", {"own_rewards"}),
         ("audit/__init__.py", "LEVELS = 3\n", {"own_rewards.audit"}),
+        ("audit.py", "LEVELS = 3\n", {"own_rewards"}),  # Python takes the package of that name
     ],
 )
 def test_code_is_what_it_does_and_texts_are_their_words(

@@ -1,6 +1,7 @@
 """What is checked before a sweep begins: every cell, and the folder."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from groupwise.pipeline.sweep import (
     plan_recorded,
     plan_sweep,
     read_sweep,
+    run_sweep,
 )
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -41,6 +43,7 @@ def test_cells_have_their_configs_and_know_what_they_share():
     values = [(c.config.model_dump()["factor"], c.config.model_dump()["seed"]) for c in found.cells]
     assert values == [(2, 1), (2, 2), (3, 1), (3, 2)]
     assert {c.config.model_dump()["writer"]["rows"] for c in found.cells} == {7}
+    assert found.cells[0].work == found.cells[1].work != found.cells[2].work
     counts = {"prepare": 1, "audit": 1, "write": 2, "evaluate": 2, "report": 2}
     assert found.count_work() == counts
 
@@ -99,6 +102,20 @@ def test_a_config_file_that_was_edited_is_another_sweep():
     config.write_text(config.read_text() + "audit_errors: 2\n")
     with pytest.raises(ConfigError, match="audit_errors was 0 and is 2"):
         plan("factor=2,3,4")
+
+
+def test_processes_of_one_id_may_start_cells_at_once():
+    """As the first processes of several containers, on one file system."""
+    found = plan("factor=2,3")
+    write_json(found.folder / "sweep.json", found.record)
+
+    def start(_: int) -> str:
+        with pytest.raises(GroupwiseError) as caught:
+            run_sweep(found, only=found.cells[0].name)
+        return str(caught.value)
+
+    with RunFolder(found.cells[0].folder).lock(), ThreadPoolExecutor(8) as pool:
+        assert all("another process is working" in said for said in pool.map(start, range(80)))
 
 
 def test_a_cell_is_found_by_its_name():
@@ -208,6 +225,7 @@ def read(text: str) -> tuple[str, ...]:
         ("a=['x,y',z],'it''s, too'", ('["x,y", "z"]', "it's, too")),
         ("a=.inf,2024-01-01", (".inf", "2024-01-01")),
         ("a=x=y,z", ("x=y", "z")),
+        (r"a=http://x/y?z=1,x[0-9].csv,\boxed{a}", ("http://x/y?z=1", "x[0-9].csv", r"\boxed{a}")),
     ],
 )
 def test_values_are_yaml_cut_at_the_outer_commas(text: str, values: tuple[str, ...]):
@@ -235,6 +253,7 @@ def test_a_coordinate_reads_as_the_value_that_was_typed(values: list[object]):
         (["a..b=1"], [], "expected key.path=value"),
         (["a=1,,2"], [], "a value is empty"),
         (["a="], [], "a value is empty"),
+        (["a=1,"], [], "a value is empty"),
         (["a=1,2,1"], [], "the value 1 appears twice"),
         (["a=0.1,0.10"], [], "the value 0.1 appears twice"),
         (["a=[1"], [], "or no YAML; got"),

@@ -161,8 +161,8 @@ def find_state(path: Path) -> tuple[int, ...] | None:
     """Return what tells the present content of a file from any other; None: nothing does yet.
 
     As with git, that is so for two seconds after it was written: another write could leave its time
-    and its size as they are. The time is that of its change: unlike that of its modification, it
-    cannot be set by who writes. An OSError if there is no such file.
+    and its size as they are. The time is that of change: that of modification can be set by who
+    writes the file, as copies and archives do. An OSError if there is no such file.
     """
     now = path.stat()
     is_settled = time.time() - now.st_ctime > _SETTLED_S

@@ -23,7 +23,7 @@ SPLITS = ("train", "validation", "test")
 ALLOWED = Place("pictures are known by their content", "图片以其内容为准")
 """Marks a setting that says where pictures may lie."""
 _ROWS = Place("rows are known by their content", "数据行以其内容为准")
-_PLACE = re.compile(r"\{\{ *([A-Za-z_][A-Za-z_0-9]*) *\}\}")
+_PLACE = re.compile(r"(?<!\{)\{\{ *([A-Za-z_][A-Za-z_0-9]*) *\}\}")
 _OWN_NAMES = frozenset({"row", "_file"})
 # No prompt wants more, and loops in loops would never end.
 _MAX_TURNS = 10_000

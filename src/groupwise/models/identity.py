@@ -11,14 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import (
-    ModelError,
-    digest_file,
-    digest_json,
-    find_state,
-    read_json,
-    write_json,
-)
+from groupwise.core import ModelError, digest_file, digest_json, find_state, read_json, write_json
 from groupwise.models.sources import (
     NAMED_MODELS,
     ask_for_commit,

@@ -61,7 +61,8 @@ def _find_source(name: str) -> Path:
         return Path(spec.origin)
     for folder in (spec and spec.submodule_search_locations) or ():
         place = Path(folder, *rest)
-        if place.with_suffix(".py").is_file():
+        is_package = (place / "__init__.py").is_file()
+        if place.with_suffix(".py").is_file() and not is_package:
             return place.with_suffix(".py")
         if place.is_dir():
             return place

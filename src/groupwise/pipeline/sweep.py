@@ -19,7 +19,7 @@ import reprlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ from groupwise.core import (
     read_json,
     start_child,
     stop_children,
+    take_lock,
     write_json,
     write_text,
 )
@@ -66,6 +67,8 @@ _MAX_NAME_BYTES = 120
 _MAX_SHOWN = 5
 _POLL_S = 0.05
 _UNSAFE = re.compile(r"[^\w.+-]")
+# A quote inside a word is an apostrophe; one behind a quote is an escaped one.
+_BEFORE_QUOTES = "[{,:'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +170,37 @@ def parse_axes(
             if key == other or key.startswith(f"{other}.") or other.startswith(f"{key}."):
                 problems.append(f"--grid {key}: {why}; leave one of them out")
         taken[key] = "there is another axis for it"
-        try:
-            values = [_spell(value) for value in parse_yaml(f"[{rest}]")]
-        except yaml.YAMLError:
-            values = []
-        if not values:
-            got = reprlib.repr(rest)
-            problems.append(f"--grid {key}: a value is empty (write null) or no YAML; got {got}")
+        values: list[str] = []
+        for part in _split(rest):
+            try:
+                if not part:
+                    raise yaml.YAMLError
+                values.append(_spell(parse_yaml(part)))
+            except yaml.YAMLError:
+                got = reprlib.repr(part)
+                problems.append(
+                    f"--grid {key}: a value is empty (write null) or no YAML; got {got}"
+                )
         twice = [value for value, count in Counter(values).items() if count > 1]
         problems += [f"--grid {key}: the value {value} appears twice" for value in twice]
         axes += [Axis(key, tuple(dict.fromkeys(values)))] if values else []
     return tuple(axes), problems
+
+
+def _split(text: str) -> Iterator[str]:
+    """Cut at the commas that stand in no brackets and no quotes."""
+    depth, quote, start = 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and text[start:position].rstrip()[-1:] in _BEFORE_QUOTES:
+            quote = character
+        elif character == "," and depth == 0:
+            yield text[start:position].strip()
+            start = position + 1
+        else:
+            depth += (character in "[{") - (character in "]}")
+    yield text[start:].strip()
 
 
 def _spell(value: Any) -> str:
@@ -428,13 +451,23 @@ def run_sweep(
     """
     cells = plan.cells if only is None else [plan.find_cell(only)]
     with RunFolder(plan.folder).lock() if only is None else nullcontext():
-        _check_folder(plan.folder, plan.record)
-        write_json(plan.folder / _RECORD, plan.record)
+        _write_record(plan)
         if only is not None:
             with RunFolder(cells[0].folder).lock():
                 pass
         _run_cells(plan, cells, slots, say)
     return read_sweep(plan.folder)
+
+
+def _write_record(plan: SweepPlan) -> None:
+    """Check the folder and write what the sweep is; of several processes one after the other."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    descriptor = take_lock(plan.folder / f".{_RECORD}.lock", busy=lambda: None)
+    try:
+        _check_folder(plan.folder, plan.record)
+        write_json(plan.folder / _RECORD, plan.record)
+    finally:
+        os.close(descriptor)
 
 
 def _run_cells(
