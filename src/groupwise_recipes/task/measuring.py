@@ -47,7 +47,13 @@ def score_answers(
             columns[name] = [score.breakdown[name] for score in scores]
     for name, part in config.measures.items():
         if ":" in name and show_name(name) not in columns:
-            measure = FunctionReward(name, kind="other", messages=part.messages, values=part.values)
+            measure = FunctionReward(
+                name,
+                kind="other",
+                messages=part.messages,
+                values=part.values,
+                parser=config.answer,
+            )
             columns[show_name(name)] = [
                 score.value for score in measure.score_batch(examples, answers)
             ]

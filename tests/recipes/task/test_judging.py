@@ -411,8 +411,13 @@ def test_a_measure_sees_whether_an_answer_was_cut_and_leaves_out_what_it_cannot_
     found = score_answers(config, [ask_words(3), ask_words(4)], answers)
     assert [one.get("whole") for one in found] == [1.0, 0.0]
     assert [one.get("unsure") for one in found] == [None, 1.0]
-    much = f"{FOUR_CHECKS}\ndef much(example, completion):\n    return 7\n"
-    (folder / "checks.py").write_text(much)
+    more = (
+        "def much(example, completion): return 7\ndef said(example, answer): return bool(answer)\n"
+    )
+    (folder / "checks.py").write_text(f"{FOUR_CHECKS}\n{more}")
+    config = write_task(folder, CHECKED, measures=["checks.py:said"])
+    found = score_answers(config, [ask_words(3)] * 2, [Completion("yes"), Completion("?")])
+    assert [one["said"] for one in found] == [1.0, 0.0]
     config = write_task(folder, CHECKED, measures=["checks.py:much"])
     with pytest.raises(RewardError, match="much"):
         score_answers(config, [ask_words(3)], [Completion("a")])
