@@ -30,7 +30,7 @@ import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from groupwise.core import describe_machine, read_json, read_jsonl, write_json, write_jsonl
-from groupwise.flow.finished import open_run
+from groupwise.run.predict import open_run
 from serving import start_server
 
 MAX_NEW_TOKENS = 12

@@ -32,7 +32,7 @@ import numpy as np
 from PIL import Image
 
 from groupwise.core import describe_machine, write_json
-from groupwise.flow.finished import open_run
+from groupwise.run.predict import open_run
 from serving import (
     Load,
     ask_offline,

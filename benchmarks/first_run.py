@@ -86,12 +86,12 @@ def train(base: Path, kind: str, method: str) -> dict[str, Any]:
     import transformers
 
     from groupwise.core.memory import read_memory
-    from groupwise.flow.costs import Batch, Place, estimate_memory
     from groupwise.models.policy import load_policy
     from groupwise.models.settings import ModelSettings
     from groupwise.models.sources import find_outline
     from groupwise.models.trainable import TrainableSettings
     from groupwise.rewards import RewardSet
+    from groupwise.run.preview import Batch, Place, estimate_memory
     from groupwise.training.checkpoints import Workspace
     from groupwise.training.grpo import train_grpo
     from groupwise.training.settings import GrpoSettings, SftRow, SftSettings

@@ -44,13 +44,12 @@ from groupwise.feedback import (
     order_by_priority,
     order_for_people,
 )
-from groupwise.flow.finished import open_run
-from groupwise.flow.prediction import answer_requests
 from groupwise.learning.certificate import CANDIDATE, SERVED, read_certificate
 from groupwise.learning.loop import begin_loop
 from groupwise.learning.rounds import Learner
 from groupwise.learning.settings import LoopSettings
-from groupwise.pipeline import StepProgress
+from groupwise.run.predict import answer_requests, open_run
+from groupwise.run.steps import StepProgress
 from groupwise.serving import Request
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_drawn.desktops.tasks import write_task

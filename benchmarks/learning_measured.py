@@ -17,12 +17,12 @@ from typing import Any
 from groupwise.core import read_json, read_jsonl, write_json
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import Prediction, read_predictions
-from groupwise.flow.asking import ask_policy, make_ask, open_policy
-from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.learning.certificate import CANDIDATE, SERVED
 from groupwise.learning.rows import ORIGIN
 from groupwise.models.export import average_policy
-from groupwise.pipeline import StepContext
+from groupwise.run.asking import ask_policy, make_ask, open_policy
+from groupwise.run.predict import FinishedRun, open_run
+from groupwise.run.steps import StepContext
 from learning import SIDE, find_round
 
 

@@ -24,8 +24,9 @@ from groupwise.data.examples import read_examples
 from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy
-from groupwise.pipeline import Recipe, find_recipe, run_steps
-from groupwise.pipeline.reward_audit import plan_steps
+from groupwise.run.recipe import Recipe, find_recipe
+from groupwise.run.running import plan_steps
+from groupwise.run.steps import run_steps
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.programs import check_program
 

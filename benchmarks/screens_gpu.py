@@ -32,8 +32,8 @@ import uvicorn
 from grpo_gpu import JOBS, TINY_JOBS, build_policy, find_device
 
 from groupwise.core import describe_machine, load_config, write_json
-from groupwise.flow.prediction import PolicyPredictor
-from groupwise.pipeline import find_config, find_recipe
+from groupwise.run.predict import PolicyPredictor
+from groupwise.run.recipe import find_config, find_recipe
 from groupwise.serving import Opened, ServeSettings
 from groupwise.serving.app import build_app
 from groupwise.serving.bench import Screens

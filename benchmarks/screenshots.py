@@ -45,11 +45,11 @@ from groupwise.evaluation.baselines import predict_joint, predict_majority, pred
 from groupwise.evaluation.metrics import compare_pairs
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.evaluation.statistics import clustered_ratio
-from groupwise.flow.asking import make_ask, open_policy
-from groupwise.flow.finished import FinishedRun, open_run
 from groupwise.judges import ReplyCache
 from groupwise.models.identity import digest_base
-from groupwise.pipeline import find_config, find_recipe
+from groupwise.run.asking import make_ask, open_policy
+from groupwise.run.predict import FinishedRun, open_run
+from groupwise.run.recipe import find_config, find_recipe
 from groupwise.serving import Request
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.ocr import TextReader, describe_ocr

@@ -29,8 +29,7 @@ import numpy as np
 import psutil
 
 from groupwise.core import describe_machine, write_json
-from groupwise.flow.finished import open_run
-from groupwise.flow.prediction import answer_requests
+from groupwise.run.predict import answer_requests, open_run
 
 KINDS = ("slow", "oversized", "broken", "cancelled")
 MAX_BODY_MIB = 8

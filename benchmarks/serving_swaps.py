@@ -32,9 +32,14 @@ from groupwise.cli.loop import PERSON_KEY_VARIABLE
 from groupwise.core import Example, describe_machine, digest_file, write_json
 from groupwise.data.examples import read_examples
 from groupwise.feedback import FeedbackStore
-from groupwise.flow.finished import FinishedRun, open_run
-from groupwise.flow.prediction import answer_requests, name_version
-from groupwise.flow.served import Served, write_served
+from groupwise.run.predict import (
+    FinishedRun,
+    Served,
+    answer_requests,
+    name_version,
+    open_run,
+    write_served,
+)
 from groupwise.serving import Request
 from serving import count_5xx, read_memory, start_server
 

@@ -28,11 +28,11 @@ from groupwise.core import (
     write_json,
 )
 from groupwise.data.examples import read_examples
-from groupwise.flow.finished import open_run
 from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy
 from groupwise.models.prompts import make_token_counter
+from groupwise.run.predict import open_run
 
 INSTRUCTIONS = Path(__file__).with_name("long_prompt.txt").read_text(encoding="utf-8")
 SIDES = {"as in the run": None, "enlarged": (1280, 960)}

@@ -40,7 +40,7 @@ from groupwise.evaluation.baselines import predict_majority, predict_text_only
 from groupwise.evaluation.predictions import Prediction
 from groupwise.evaluation.statistics import clustered_ratio
 from groupwise.judges import ReplyCache
-from groupwise.pipeline import find_config, find_recipe
+from groupwise.run.recipe import find_config, find_recipe
 from groupwise.serving.flips import FLIP_WINDOW_S, flag_flips
 from groupwise_recipes.on_task.config import OnTaskConfig
 from groupwise_recipes.on_task.ocr import TextReader, describe_ocr

@@ -21,7 +21,7 @@ import groupwise_drawn
 import groupwise_recipes
 from groupwise.cli.main import app
 from groupwise.core import load_config
-from groupwise.pipeline import find_config, find_recipe, find_recipes, list_configs
+from groupwise.run.recipe import find_config, find_recipe, find_recipes, list_configs
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

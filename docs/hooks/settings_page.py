@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from groupwise.core import Config, Effect
-from groupwise.pipeline import find_recipes
+from groupwise.run.recipe import find_recipes
 
 _BOUNDS = {Ge: "≥ {ge}", Gt: "> {gt}", Le: "≤ {le}", Lt: "< {lt}"}
 _LENGTHS = {MinLen: "at least {min_length}", MaxLen: "at most {max_length}"}

@@ -11,10 +11,10 @@ from groupwise.core import Completion, Example, Score, write_json
 from groupwise.data.columns import TableSettings
 from groupwise.data.examples import read_examples, write_examples
 from groupwise.data.tables import digest_table, load_table
-from groupwise.flow.settings import DataSettings, FlowConfig
-from groupwise.flow.task import Estimate, Part, Task
 from groupwise.judges import LogitJudge
 from groupwise.rewards import LabelMatch, LabelParser, RewardCase, RewardSet
+from groupwise.run.settings import DataSettings, FlowConfig
+from groupwise.run.task import Estimate, Part, Task
 from groupwise.training.settings import RowsOfEpoch, SftRow, SftSettings
 
 

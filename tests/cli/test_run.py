@@ -22,7 +22,7 @@ from groupwise.cli.options import Job
 from groupwise.cli.printing import print_headline, print_preview
 from groupwise.core import ConfigError, read_json, read_jsonl
 from groupwise.evaluation.metrics import Metric, read_metrics, write_metrics
-from groupwise.pipeline import Preview, PreviewTable, ShownRow, find_recipe
+from groupwise.run.recipe import Preview, PreviewTable, ShownRow, find_recipe
 
 
 def test_it_runs_to_the_end_and_says_what_came_out(tiny):

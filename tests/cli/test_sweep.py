@@ -18,7 +18,7 @@ from tiny_site import TinyRecipe, install_tiny
 from waiting import wait_until
 
 from groupwise.core import RunFolder, read_jsonl
-from groupwise.pipeline.sweep import read_sweep
+from groupwise.run.sweep import read_sweep
 
 GRID = ("sweep", "tiny", "--grid", "factor=1,2", "--grid", "seed=5,6", "--out", "grid")
 CELLS = [f"factor={factor},seed={seed}" for factor in (1, 2) for seed in (5, 6)]

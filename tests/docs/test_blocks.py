@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assemble import DOCS, ROOT, list_pages
 from groupwise.data.problems import MixSettings
-from groupwise.pipeline import find_recipes
+from groupwise.run.recipe import find_recipes
 from groupwise.serving import ServeSettings
 
 PAGES = [ROOT / "README.md", *list_pages()]

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from assemble import ROOT, assemble, list_pages, relink
 from groupwise.data.augmentation import PictureAugmentation
 from groupwise.evaluation.predictions import find_measure
-from groupwise.flow.settings import EvaluationSettings
-from groupwise.pipeline import find_recipes
+from groupwise.run.recipe import find_recipes
+from groupwise.run.settings import EvaluationSettings
 from groupwise.training.settings import GrpoSettings
 from settings_page import describe_settings, describe_type, read_meanings
 
@@ -60,7 +60,7 @@ def test_the_site_is_built_strictly_and_asks_nobody_for_anything(project: Path):
     styles = "".join(path.read_text("utf-8") for path in site.rglob("*.css"))
     assert re.findall(r"(?:@import|url\()\s*['\"]?https?:", styles) == []
     interface = (site / "api" / "flow.html").read_text(encoding="utf-8")
-    assert 'id="groupwise.flow.task.Task.warmup"' in interface
+    assert 'id="groupwise.run.task.Task.warmup"' in interface
 
 
 def test_the_first_page_lists_all_systems() -> None:

@@ -41,8 +41,8 @@ from groupwise.evaluation.predictions import (
 )
 from groupwise.evaluation.report.page import Section, read_sections
 from groupwise.evaluation.results import Conditions, read_conditions
-from groupwise.flow.asking import predict_each
-from groupwise.flow.evaluating import write_evaluation
+from groupwise.run.asking import predict_each
+from groupwise.run.evaluating import write_evaluation
 
 Make = Callable[..., Prediction]
 

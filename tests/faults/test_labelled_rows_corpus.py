@@ -5,7 +5,7 @@ from typing import Any
 
 from corpora import each_row
 
-from groupwise.flow.task import Task
+from groupwise.run.task import Task
 
 
 @each_row("labelled_rows")

@@ -7,11 +7,11 @@ from corpora import each_row
 from PIL import Image
 
 from groupwise.core import Completion, GroupwiseError, Message, make_example, read_picture
-from groupwise.flow import asking
 from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Sampling
 from groupwise.models.policy import load_policy
 from groupwise.rewards import Parsed
+from groupwise.run import asking
 from groupwise.serving import try_each
 
 SAMPLING = Sampling(max_new_tokens=2)

@@ -8,8 +8,8 @@ from made_once import make_once
 from said_things import LABELS, TEACHING, TESTING, Talk, Taught, advance, find_settings
 from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.flow.running import run
 from groupwise.learning.loop import Loop, begin_loop
+from groupwise.run.running import run
 
 
 @pytest.fixture(scope="session")

@@ -20,11 +20,9 @@ from waiting import find_free_port, start_server
 from groupwise.cli.loop import PERSON_KEY_VARIABLE
 from groupwise.core.runs import digest_files
 from groupwise.feedback import FeedbackStore, name_person
-from groupwise.flow.finished import open_run
-from groupwise.flow.prediction import name_version
-from groupwise.flow.served import open_served
 from groupwise.learning.certificate import read_certificate, verify
 from groupwise.learning.loop import Loop, begin_loop
+from groupwise.run.predict import name_version, open_run, open_served
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

@@ -25,13 +25,13 @@ from groupwise.core import (
 from groupwise.data.audit import check_clusters
 from groupwise.data.examples import read_examples
 from groupwise.feedback import Shown, name_person, order_by_priority, read_items, write_items
-from groupwise.flow.served import open_served, read_served
 from groupwise.learning.certificate import Certificate, read_certificate, verify, write_certificate
 from groupwise.learning.judged import take_verdict
 from groupwise.learning.loop import Loop, begin_loop
 from groupwise.learning.round import prepare_round
 from groupwise.learning.rounds import Learner, Standing, choose_next
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundSettings
+from groupwise.run.predict import open_served, read_served
 
 
 def _find(loop: Loop, number: int = 1) -> Path:

@@ -19,7 +19,6 @@ from run_folders import write_weights
 from transformers import AutoTokenizer
 
 from groupwise.core import Message, ModelError, make_example, read_picture, write_json
-from groupwise.flow.settings import place_base
 from groupwise.models import conversion, sources
 from groupwise.models.base_model import (
     check_base,
@@ -42,6 +41,7 @@ from groupwise.models.sources import (
     list_places,
 )
 from groupwise.models.trainable import count_blocks
+from groupwise.run.settings import place_base
 
 GIVEN = ModelShape(num_parameters=7, num_blocks=2)
 

@@ -58,29 +58,25 @@ from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
 from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import Conditions
-from groupwise.flow.calibrating import Temperature, make_calibration_sections
-from groupwise.flow.evaluating import write_evaluation
-from groupwise.flow.other_data import describe_origin
-from groupwise.flow.rivals import tell_rivals
-from groupwise.flow.settings import RivalSettings
 from groupwise.inference.model import RequestCause
-from groupwise.pipeline import (
-    check_recipe,
-    find_recipe,
-    find_recipes,
-    list_configs,
-    run_steps,
-)
+from groupwise.own_task.config import TaskConfig
+from groupwise.own_task.scoring import list_measures as list_task_measures
 from groupwise.rewards.audit.rows import Evidence, Outcome, point_at
 from groupwise.rewards.audit.rows import read_tables as read_rules
+from groupwise.run.calibrating import Temperature, make_calibration_sections
+from groupwise.run.evaluating import write_evaluation
+from groupwise.run.other_data import describe_origin
+from groupwise.run.recipe import find_recipe, find_recipes, list_configs
+from groupwise.run.rivals import tell_rivals
+from groupwise.run.running import check_recipe
+from groupwise.run.settings import RivalSettings
+from groupwise.run.steps import run_steps
 from groupwise.sandbox.result import Status
 from groupwise_recipes.demo_selection.cells import Cell, CellRow
 from groupwise_recipes.demo_selection.results import list_measures as list_shots
 from groupwise_recipes.demo_selection.results import list_policies
 from groupwise_recipes.demo_selection.results import make_sections as of_demo_selection
 from groupwise_recipes.group_qc import measures as group_qc
-from groupwise_recipes.task.config import TaskConfig
-from groupwise_recipes.task.measuring import list_measures as list_task_measures
 from groupwise_recipes.visual_reasoning.config import AlignmentSettings
 from groupwise_recipes.visual_reasoning.measuring import MEASURES as VISUAL_MEASURES
 from groupwise_recipes.visual_reasoning.sections import make_sections as of_visual_reasoning

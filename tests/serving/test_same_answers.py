@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_task import SmallConfig, SmallTask
 
-from groupwise.flow.prediction import PolicyPredictor, answer_requests
 from groupwise.models.tiny import write_tiny_policy
+from groupwise.run.predict import PolicyPredictor, answer_requests
 from groupwise.serving import Request
 
 ROW = '{"task": "doors"}'

@@ -11,7 +11,6 @@ from training_job import reinforce, teach
 
 from groupwise.core import ProgressLine, Score, TrainingError, read_json, read_jsonl
 from groupwise.evaluation.alarms import History
-from groupwise.flow.training import describe_stop
 from groupwise.models.policy import load_policy
 from groupwise.models.trainable import (
     LoraSettings,
@@ -20,6 +19,7 @@ from groupwise.models.trainable import (
     prepare_trainable,
     tabulate_trainable,
 )
+from groupwise.run.training import describe_stop
 from groupwise.training import callbacks
 from groupwise.training.callbacks import MetricRows, StepProgress, draw_curve
 from groupwise.training.settings import GrpoSettings, SftSettings, ValidationSettings

@@ -29,7 +29,7 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.data.examples import write_examples
-from groupwise.flow.replaying import read_rollouts
+from groupwise.run.other_data import read_rollouts
 from groupwise.training import callbacks, checkpoints
 from groupwise.training.checkpoints import (
     RolloutLog,

@@ -15,15 +15,6 @@ from trl import GRPOConfig, import_utils
 
 from groupwise.core import TrainingError
 from groupwise.data.audit import TokenBudget
-from groupwise.flow.costs import (
-    Batch,
-    Place,
-    check_blocks,
-    check_lengths,
-    estimate_memory,
-    preview_grpo,
-    preview_memory,
-)
 from groupwise.models.base_model import check_base
 from groupwise.models.policy import load_policy
 from groupwise.models.settings import ModelSettings, ModelShape
@@ -33,6 +24,15 @@ from groupwise.models.trainable import (
     PromptSettings,
     TrainableSettings,
     prepare_trainable,
+)
+from groupwise.run.preview import (
+    Batch,
+    Place,
+    check_blocks,
+    check_lengths,
+    estimate_memory,
+    preview_grpo,
+    preview_memory,
 )
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.fast.vllm import build_vllm_arguments, prepare_vllm
@@ -191,7 +191,7 @@ def remember(model, place=CPU, **stages):
 @pytest.fixture
 def free(monkeypatch):
     def set_free(mib):
-        monkeypatch.setattr("groupwise.flow.costs.read_free_memory", lambda: mib << 20)
+        monkeypatch.setattr("groupwise.run.preview.read_free_memory", lambda: mib << 20)
 
     return set_free
 
@@ -236,7 +236,7 @@ def test_memory_of_a_base_that_is_not_at_hand_is_not_known(tmp_path):
 
 def test_what_was_not_measured_is_not_estimated(monkeypatch):
     outline = Outline({"num_experts": 8, "model_type": "other"})
-    monkeypatch.setattr("groupwise.flow.costs.find_outline", lambda _: outline)
+    monkeypatch.setattr("groupwise.run.preview.find_outline", lambda _: outline)
     told = remember(ModelSettings(base="some/experts", max_pixels=784), sft=SftSettings())
     line = "? (no training of experts was held against an estimate)"
     assert told == ([("memory of sft", line)], {})

@@ -36,7 +36,7 @@ from groupwise.core import (
 if TYPE_CHECKING:
     from groupwise.data.problems import SetName
     from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
-    from groupwise.pipeline import StepProgress
+    from groupwise.run.steps import StepProgress
 
 _MAX_SHOWN = 3
 _MAX_CHARACTERS = 200
@@ -93,7 +93,7 @@ def audit(
         if baselines:
             _print_baselines(job.recipe, resolved, folder)
     if has_rewards and only != "data":
-        from groupwise.pipeline import AUDIT_REWARDS
+        from groupwise.run.recipe import AUDIT_REWARDS
 
         _run_until(AUDIT_REWARDS, job.recipe, resolved, folder, num_sampled=sample)
         path = folder / AUDIT_REWARDS / "audit.json"
@@ -104,7 +104,7 @@ def audit(
 
 def _run_until(step: str, recipe: Any, config: Any, folder: Path, *, num_sampled: int = 0) -> None:
     """Run up to an audit; that it stops the run is no failure of the audit itself."""
-    from groupwise.pipeline import run_recipe
+    from groupwise.run.running import run_recipe
 
     reached: list[str] = []
 
@@ -133,7 +133,7 @@ def _stop_at_errors(folder: Path) -> None:
 
 def _print_baselines(recipe: Any, config: Any, folder: Path) -> None:
     """Print what can be learned without a policy, and that no test item was looked at."""
-    from groupwise.flow.preparing import rate_baselines
+    from groupwise.run.training import rate_baselines
 
     if recipe.task is None:
         raise ConfigError(f"the recipe {recipe.name} is made of no Task: it has no baselines")
@@ -169,8 +169,8 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
 
 def _replay(run: Path, settings: list[str]) -> None:
     """Print a line per part, under it the first completions that earn something else now."""
-    from groupwise.flow.finished import open_run
-    from groupwise.flow.replaying import replay_rewards
+    from groupwise.run.other_data import replay_rewards
+    from groupwise.run.predict import open_run
 
     found = open_run(run)
     kind = found.recipe.load_config_type()
@@ -323,7 +323,7 @@ def _print_measures(found: "Calibration") -> None:
 @click.command()
 def doctor() -> None:
     """Check versions, devices, torchvision, disk and memory; exit 1 if something is broken."""
-    from groupwise.pipeline.checkup import check_machine
+    from groupwise.cli.doctor import check_machine
 
     checks = check_machine(Path.cwd())
     width = max(len(check.name) for check in checks)

@@ -9,11 +9,11 @@ import click
 
 from groupwise.cli.options import choose_out, language, option, split_run
 from groupwise.core import ConfigError, EvaluationError, RunFolder, read_json
-from groupwise.pipeline import Recipe, find_recipe
+from groupwise.run.recipe import Recipe, find_recipe
 
 if TYPE_CHECKING:
     from groupwise.evaluation.result_table import ResultTable
-    from groupwise.pipeline.sweep import Sweep
+    from groupwise.run.sweep import Sweep
 
 Language = Literal["en", "zh"]
 
@@ -134,7 +134,7 @@ def _report_sweep(
 ) -> None:
     """Write and print the report of a sweep."""
     from groupwise.evaluation.result_table import Question, Result, read_runs
-    from groupwise.pipeline.sweep import read_sweep
+    from groupwise.run.sweep import read_sweep
 
     sweep = read_sweep(folder)
     done = [cell.folder for cell in sweep.cells if cell.state == "done"]
@@ -232,7 +232,7 @@ def _split_commas(text: str) -> list[Path]:
 
 def _list_seeds(folder: Path) -> list[Path]:
     """Return the finished runs of a sweep over seeds, those in a folder, or the run itself."""
-    from groupwise.pipeline.sweep import read_sweep
+    from groupwise.run.sweep import read_sweep
 
     if (folder / "sweep.json").is_file():
         sweep = read_sweep(folder)
@@ -272,7 +272,7 @@ def _split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
 
 def _find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
     """Return the recipe of runs and sweeps that reports on several runs itself, and the runs."""
-    from groupwise.pipeline.sweep import read_sweep
+    from groupwise.run.sweep import read_sweep
 
     found: list[Path] = []
     for one in targets:

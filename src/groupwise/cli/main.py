@@ -148,7 +148,7 @@ def _join_others() -> AbstractContextManager[None]:
     """Return in what this process works if torchrun or the like has started several."""
     if (os.environ.get("WORLD_SIZE") or "1") == "1" and "LOCAL_RANK" not in os.environ:
         return nullcontext()
-    from groupwise.flow.distributed import join_launched
+    from groupwise.run.distributed import join_launched
 
     return join_launched(trains="run" in sys.argv)
 

@@ -89,7 +89,7 @@ class Job:
     @classmethod
     def choose(cls, name: str, config: str | None, settings: Sequence[str]) -> "Job":
         """Return the recipe called ``name``; a config file names its recipe itself."""
-        from groupwise.pipeline import find_recipe, find_recipe_of
+        from groupwise.run.recipe import find_recipe, find_recipe_of
 
         if Path(name).suffix not in (".yaml", ".yml"):
             return cls(find_recipe(name), config, list(settings))
@@ -100,7 +100,7 @@ class Job:
     @property
     def config_path(self) -> Path:
         """Where the config is."""
-        from groupwise.pipeline import find_config
+        from groupwise.run.recipe import find_config
 
         return find_config(self.recipe, self.config_name)
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from groupwise.core import ConfigError, read_json
-from groupwise.pipeline import Preview, PreviewTable, ShownRow
+from groupwise.run.recipe import Preview, PreviewTable, ShownRow
 
 _INVALID = "invalid_rate"
 

@@ -26,8 +26,8 @@ from groupwise.cli.options import (
 from groupwise.core import ConfigError, GroupwiseError, describe_unknown
 
 if TYPE_CHECKING:
-    from groupwise.pipeline import StepProgress
-    from groupwise.pipeline.sweep import Sweep, SweepPlan
+    from groupwise.run.steps import StepProgress
+    from groupwise.run.sweep import Sweep, SweepPlan
 
 
 @click.command()
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 )
 def new(folder: Path, kind: str, tiny: bool) -> None:
     """Write a task of your own: a config, a few rows, a reward and what to do with them."""
-    from groupwise.pipeline import find_recipes
+    from groupwise.run.recipe import find_recipes
 
     homes = [recipe.template_folder for recipe in find_recipes().values()]
     paths = [path for home in homes if home for path in sorted(home.iterdir())]
@@ -75,7 +75,7 @@ def _list_recipes(context: click.Context, _option: object, is_wanted: bool) -> N
     """Print what is installed, and end."""
     if not is_wanted:
         return
-    from groupwise.pipeline import find_recipes, list_configs
+    from groupwise.run.recipe import find_recipes, list_configs
 
     found = find_recipes()
     if not found:
@@ -131,9 +131,9 @@ def run(
     resolved = job.load(folder if resume else None)
 
     from groupwise.cli.printing import print_headline, print_preview
-    from groupwise.flow.running import help_first
     from groupwise.inference.settings import check_hosts
-    from groupwise.pipeline import Siblings, check_recipe, list_changed_settings, run_recipe
+    from groupwise.run.running import check_recipe, help_first, list_changed_settings, run_recipe
+    from groupwise.run.steps import Siblings
 
     check_hosts(resolved)
     if help_first(job.recipe, resolved, out=folder):
@@ -209,7 +209,7 @@ def sweep(
     A sweep ends with the recipe's own report of several runs, if it has one; a sweep over seeds
     alone with that of its policies as methods.
     """
-    from groupwise.pipeline.sweep import plan_recorded, plan_sweep, run_sweep
+    from groupwise.run.sweep import plan_recorded, plan_sweep, run_sweep
 
     job = Job.choose(recipe, config, settings)
     folder = out or Path(f"{job.folder}-sweep")
@@ -267,7 +267,7 @@ def _report(recipe: Any, result: "Sweep", folder: Path, language: Literal["en", 
 
 
 def _print_plan(plan: "SweepPlan") -> None:
-    from groupwise.pipeline.sweep import read_sweep
+    from groupwise.run.sweep import read_sweep
 
     width = max(len(axis.key) for axis in plan.axes)
     for axis in plan.axes:

@@ -23,8 +23,7 @@ from groupwise.cli.options import (
 from groupwise.core import ConfigError, ProgressLine, load_config
 
 if TYPE_CHECKING:
-    from groupwise.flow.finished import FinishedRun
-    from groupwise.flow.prediction import PredictionSummary
+    from groupwise.run.predict import FinishedRun, PredictionSummary
     from groupwise.serving.settings import ServeSettings
 
 _MAX_NAMED = 10
@@ -44,8 +43,7 @@ def predict(run: str, rows: Path, out: Path, batch_size: int) -> None:
     POLICY is one of the run's: grpo, sft, prompt, … The rows have the columns of the recipe's data,
     or are its folder. Exits with 1 if there is no answer at all.
     """
-    from groupwise.flow.finished import open_run
-    from groupwise.flow.prediction import predict_rows
+    from groupwise.run.predict import open_run, predict_rows
 
     folder, policy = split_run(run)
     shown = ProgressLine("rows", say)
@@ -89,8 +87,8 @@ def evaluate(run: str, data: Path, out: Path) -> None:
     seen; `compare` takes it beside runs and other such folders. Running it again continues.
     """
     from groupwise.cli.printing import print_headline
-    from groupwise.flow.finished import open_run
-    from groupwise.flow.other_data import evaluate_on
+    from groupwise.run.other_data import evaluate_on
+    from groupwise.run.predict import open_run
 
     folder, policy = split_run(run)
     found = evaluate_on(open_run(folder), data, out=out, policy=policy, say=say)
@@ -139,7 +137,7 @@ def export(
     is about. With --format chat: the prompts of new rows, as messages that any chat API takes. With
     --format verl or swift: the rows and rewards of GRPO, and a script that trains on them there.
     """
-    from groupwise.flow.finished import open_run
+    from groupwise.run.predict import open_run
 
     folder, policy = split_run(run)
     if (file_format == "chat") != (rows is not None):
@@ -153,7 +151,7 @@ def export(
         assert push is not None
         _push(opened, policy, push, is_private=private, is_dry=dry_run)
     elif rows is not None:
-        from groupwise.flow.prediction import write_prompts
+        from groupwise.run.predict import write_prompts
 
         click.echo(f"{write_prompts(opened, rows, out=out, policy=policy)} prompts")
         click.echo(f"written: {out}")
@@ -164,7 +162,7 @@ def export(
 
 
 def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
-    from groupwise.flow.exporting import export_run
+    from groupwise.run.export import export_run
 
     exported = export_run(run, out, policy=policy)
     if exported.adapter is not None:
@@ -181,7 +179,7 @@ def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
 
 
 def _export_rows(run: "FinishedRun", out: Path, trainer: Any) -> None:
-    from groupwise.flow.trainers import export_for_trainer
+    from groupwise.run.export import export_for_trainer
 
     done = export_for_trainer(run, out, trainer)
     click.echo(", ".join(f"{count} rows of {name}" for name, count in done.num_rows.items()))
@@ -196,7 +194,7 @@ def _export_rows(run: "FinishedRun", out: Path, trainer: Any) -> None:
 def _push(
     run: "FinishedRun", policy: str | None, name: str, *, is_private: bool, is_dry: bool
 ) -> None:
-    from groupwise.flow.exporting import check_pushable, export_run, list_uploads, upload
+    from groupwise.run.export import check_pushable, export_run, list_uploads, upload
 
     check_pushable(run, policy)
     with TemporaryDirectory() as folder:
@@ -230,7 +228,7 @@ def serve(run: str, settings: Sequence[str], dry_run: bool) -> None:
         raise ConfigError(
             f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
         ) from error
-    from groupwise.flow.served import find_source, open_judge
+    from groupwise.run.predict import find_source, open_judge
     from groupwise.serving import ServeSettings
     from groupwise.serving.bench import Screens
 

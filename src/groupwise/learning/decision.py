@@ -8,9 +8,6 @@ from groupwise.data.audit import find_seen
 from groupwise.data.examples import read_examples, write_examples
 from groupwise.evaluation.predictions import Prediction, read_predictions, write_predictions
 from groupwise.feedback import FeedbackItem, read_items
-from groupwise.flow.asking import ask_policy, open_policy, predict_each
-from groupwise.flow.prediction import name_version
-from groupwise.flow.task import Task
 from groupwise.learning.certificate import (
     CANDIDATE,
     FILE,
@@ -25,7 +22,10 @@ from groupwise.learning.certificate import (
 )
 from groupwise.learning.promotion import find_level, judge_candidate
 from groupwise.learning.rows import LEARNED, ORIGIN, RowMaker, open_origin
-from groupwise.pipeline import StepContext
+from groupwise.run.asking import ask_policy, open_policy, predict_each
+from groupwise.run.predict import name_version
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Task
 
 AUDITS = ("audit", "audit_rewards")
 

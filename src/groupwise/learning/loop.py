@@ -32,10 +32,8 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.feedback.sides import Sides
-from groupwise.flow.finished import open_run
-from groupwise.flow.prediction import name_version
-from groupwise.flow.served import Served, write_served
 from groupwise.learning.settings import LoopSettings
+from groupwise.run.predict import Served, name_version, open_run, write_served
 
 _FIXED = ("seed", "test_share", "asked_per_session", "level", "margin")
 """Settings that hold for the whole loop: certificates rest on them."""

@@ -25,19 +25,19 @@ from groupwise.core import (
 from groupwise.data.audit import find_seen
 from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.feedback import read_items, write_items
-from groupwise.flow.asking import make_ask, open_policy
-from groupwise.flow.finished import FinishedRun
-from groupwise.flow.stages import ASKED, Stage, keep_stages, list_usual_stages
-from groupwise.flow.task import Estimate, Part, Task
-from groupwise.flow.training import run_grpo
 from groupwise.learning.judged import is_judged
 from groupwise.learning.rows import LEARNED, ORIGIN, RowMaker, copy_pictures, open_origin
 from groupwise.learning.settings import RoundConfig
 from groupwise.learning.variants import make_variants
 from groupwise.models.export import average_policy, keep_policy
-from groupwise.pipeline import StepContext
-from groupwise.pipeline.plans import digest_code
 from groupwise.rewards import Parser, RewardCase, RewardSet
+from groupwise.run.asking import make_ask, open_policy
+from groupwise.run.plans import digest_code
+from groupwise.run.predict import FinishedRun
+from groupwise.run.stages import ASKED, Stage, keep_stages, list_usual_stages
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Estimate, Part, Task
+from groupwise.run.training import run_grpo
 from groupwise.serving import Predictor, Request
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.sft import train_sft
@@ -45,7 +45,7 @@ from groupwise.training.sft import train_sft
 if TYPE_CHECKING:
     from groupwise.core import Message
     from groupwise.evaluation.predictions import Prediction, RunPolicy
-    from groupwise.flow.task import Ask, Judging
+    from groupwise.run.task import Ask, Judging
     from groupwise.training.settings import RowsOfEpoch
 
 REPLAYED = "replayed"

@@ -17,8 +17,6 @@ from groupwise.feedback import (
     write_items,
 )
 from groupwise.feedback.sides import list_complete, name_session
-from groupwise.flow.finished import open_run
-from groupwise.flow.served import Served, read_served
 from groupwise.learning.certificate import CANDIDATE, FILE, Certificate, read_certificate
 from groupwise.learning.judged import is_judged, take_verdict
 from groupwise.learning.loop import LogLine, Loop
@@ -26,7 +24,10 @@ from groupwise.learning.rows import LEARNED
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundData
 from groupwise.models.export import export_policy
 from groupwise.models.identity import is_adapter
-from groupwise.pipeline import StepProgress, find_recipe, run_recipe
+from groupwise.run.predict import Served, open_run, read_served
+from groupwise.run.recipe import find_recipe
+from groupwise.run.running import run_recipe
+from groupwise.run.steps import StepProgress
 
 RECIPE = "round"
 Next = Literal["finish", "look", "train", "wait"]

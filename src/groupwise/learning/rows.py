@@ -11,7 +11,7 @@ from groupwise.core import DataError, Example, Picture, make_example
 from groupwise.data.examples import DropLog
 from groupwise.feedback import FeedbackItem
 from groupwise.feedback.sides import Side, Sides, name_session
-from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.run.predict import FinishedRun, open_run
 from groupwise.serving import Request
 
 ORIGIN = "answer"

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from groupwise.core import Config, Place, Seed, Source
 from groupwise.data.augmentation import PictureAugmentation
 from groupwise.feedback.sides import Sides
-from groupwise.flow.settings import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.learning.promotion import LEVEL, MARGIN
+from groupwise.run.settings import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.training.settings import GrpoSettings, SftSettings
 
 SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY, TRAINED_SHARE = 10, 0.01, 3.0, 0.5

@@ -6,9 +6,9 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
-from groupwise.flow.settings import RunConfig
 from groupwise.inference.settings import ServerSettings
 from groupwise.models.settings import ModelSettings
+from groupwise.run.settings import RunConfig
 from groupwise_recipes.demo_selection.answerer import AnswererSettings
 from groupwise_recipes.demo_selection.candidate_audit import CandidateLimits
 from groupwise_recipes.demo_selection.pools import Sampler

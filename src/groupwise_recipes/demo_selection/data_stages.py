@@ -17,7 +17,7 @@ from groupwise.data.audit import audit_data, write_audit
 from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.inference.local import LocalModel
 from groupwise.models.policy import load_policy
-from groupwise.pipeline import StepContext
+from groupwise.run.steps import StepContext
 from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import teach_answerer
 from groupwise_recipes.demo_selection.config import (

@@ -18,13 +18,13 @@ from groupwise.evaluation.metrics import Metric, compare_pairs, compute_metrics
 from groupwise.evaluation.predictions import METRIC_VERSIONS, NEAR_DUPLICATE, SEEN, mark_items
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.results import Conditions, record_look
-from groupwise.flow.evaluating import (
+from groupwise.run.evaluating import (
     collect_prompts,
     describe_examples,
     digest_prompts,
     write_evaluation,
 )
-from groupwise.pipeline import StepContext
+from groupwise.run.steps import StepContext
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.cells import (
     Base,
@@ -64,7 +64,7 @@ from groupwise_recipes.demo_selection.results import (
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
 if TYPE_CHECKING:
-    from groupwise.flow.other_data import Labelled
+    from groupwise.run.other_data import Labelled
 
 
 def run_evaluate(task: Any, context: StepContext) -> None:

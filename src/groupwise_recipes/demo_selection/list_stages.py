@@ -25,7 +25,7 @@ from groupwise.inference.stream import ServerStream, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy
-from groupwise.pipeline import StepContext
+from groupwise.run.steps import StepContext
 from groupwise.training.checkpoints import Workspace
 from groupwise_recipes.demo_selection.asking import Answerer
 from groupwise_recipes.demo_selection.candidate_audit import (

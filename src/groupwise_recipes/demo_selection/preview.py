@@ -4,7 +4,7 @@ from pathlib import Path
 
 from groupwise.core import GroupwiseError
 from groupwise.models.base_model import check_base
-from groupwise.pipeline import Preview, PreviewTable
+from groupwise.run.recipe import Preview, PreviewTable
 from groupwise_recipes.demo_selection.candidate_audit import audit_candidates
 from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.data_stages import load_files, split_vqa

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from groupwise.flow.recipe import make_recipe
+from groupwise.run.recipe import make_recipe
 
 
 def _report_study(

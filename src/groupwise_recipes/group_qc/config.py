@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Source
-from groupwise.flow.settings import DataSettings, FlowConfig
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ServerSettings
 from groupwise.inference.stream import RaySettings, StreamSettings
+from groupwise.run.settings import DataSettings, FlowConfig
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import LabelFolders

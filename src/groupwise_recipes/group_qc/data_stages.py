@@ -17,10 +17,10 @@ from groupwise.core import (
 )
 from groupwise.data.audit import DataAudit, audit_data, find_near_pictures, write_audit
 from groupwise.data.examples import DropLog, write_examples
-from groupwise.flow.preparing import build_base
-from groupwise.flow.task import Task
 from groupwise.models.base_model import open_token_counter
-from groupwise.pipeline import StepContext
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Task
+from groupwise.run.training import build_base
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import (
     GIVEN,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from groupwise.data.splits import split_by_shares
-from groupwise.flow.preview import estimate_picture
-from groupwise.flow.task import Estimate
+from groupwise.run.preview import estimate_picture
+from groupwise.run.task import Estimate
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.groups import find_root, list_taught, load_groups, split_loaded
 

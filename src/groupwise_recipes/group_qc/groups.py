@@ -24,7 +24,7 @@ from groupwise.data.examples import DropLog
 from groupwise.data.files import read_table_rows
 from groupwise.data.near import Sight, drop_near, join_by_files, join_near_duplicates
 from groupwise.data.splits import split_by_shares
-from groupwise.pipeline import StepContext
+from groupwise.run.steps import StepContext
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc.config import GroupData, GroupQcConfig, PhotoLabels
 from groupwise_recipes.group_qc.photos import (

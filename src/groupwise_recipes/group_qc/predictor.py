@@ -11,12 +11,12 @@ from typing import Any
 
 from groupwise.core import DataError, Example, Message, dump_config, make_example, read_jsonl
 from groupwise.data.examples import DropLog
-from groupwise.flow.prediction import PolicyPredictor
-from groupwise.flow.task import Task
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.stream import ServerStream, Stream
-from groupwise.pipeline import StepContext
+from groupwise.run.predict import PolicyPredictor
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Task
 from groupwise.serving import Answer, Request
 from groupwise_recipes.group_qc.config import GroupQcConfig
 from groupwise_recipes.group_qc.missions import describe_unknown

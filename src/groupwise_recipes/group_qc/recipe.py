@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from groupwise.flow.recipe import make_recipe
+from groupwise.run.recipe import make_recipe
 from groupwise_recipes.group_qc.verdicts import MISSED
 
 recipe = make_recipe(

@@ -31,7 +31,6 @@ from groupwise.core import (
     write_json,
     write_jsonl,
 )
-from groupwise.flow.asking import open_policy
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.many_machines import RayStream
@@ -43,7 +42,8 @@ from groupwise.inference.stream import (
     WorkGroup,
     generate_groups,
 )
-from groupwise.pipeline import StepContext
+from groupwise.run.asking import open_policy
+from groupwise.run.steps import StepContext
 from groupwise_recipes.group_qc.config import GroupQcConfig, SummarySettings
 from groupwise_recipes.group_qc.groups import TEACH, find_root, read_groups
 from groupwise_recipes.group_qc.missions import MissionTable

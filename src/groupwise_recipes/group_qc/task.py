@@ -13,11 +13,11 @@ from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.flow.calibrating import read_temperatures
-from groupwise.flow.stages import POLICY, Stage, list_usual_stages
-from groupwise.flow.task import Ask, Estimate, Part, Task
-from groupwise.pipeline import StepContext
 from groupwise.rewards import RewardSet
+from groupwise.run.calibrating import read_temperatures
+from groupwise.run.stages import POLICY, Stage, list_usual_stages
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Ask, Estimate, Part, Task
 from groupwise.serving import Request
 from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.config import GroupQcConfig
@@ -155,7 +155,7 @@ class GroupQc(Task[GroupQcConfig]):
         test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the majority, the summaries' words and the photos' thumbnails."""
-        from groupwise.flow.probing import Probes
+        from groupwise.run.rivals import Probes
 
         shown = [self.show(config, context, rows) for rows in (train, test)]
         base = self.find_base(config, context.run)

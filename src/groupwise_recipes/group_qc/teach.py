@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 
 from groupwise.core import derive_seed, make_example, read_picture
-from groupwise.flow.asking import open_policy
-from groupwise.flow.settings import place_base
 from groupwise.models.export import keep_policy
 from groupwise.models.tiny import write_tiny_policy
-from groupwise.pipeline import StepContext
+from groupwise.run.asking import open_policy
+from groupwise.run.settings import place_base
+from groupwise.run.steps import StepContext
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.processes import ask_first, is_first_process
 from groupwise.training.settings import SftRow

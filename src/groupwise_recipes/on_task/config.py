@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
 from groupwise.data.columns import ALLOWED, find_place_problem
-from groupwise.flow.settings import DataSettings, FlowConfig
 from groupwise.inference.settings import ModelSource
 from groupwise.judges import JudgeSettings
 from groupwise.rewards import LabelParser
+from groupwise.run.settings import DataSettings, FlowConfig
 from groupwise.training.settings import SftSettings
 from groupwise_drawn.desktops.activities import ACTIVITIES
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from groupwise.core import Example
 from groupwise.data.splits import split_by_shares
-from groupwise.flow.preview import estimate_picture
-from groupwise.flow.task import Estimate
+from groupwise.run.preview import estimate_picture
+from groupwise.run.task import Estimate
 from groupwise_recipes.on_task.config import DRAWN, OnTaskConfig
 from groupwise_recipes.on_task.prompt import make_pair_example, write_target
 from groupwise_recipes.on_task.screens import (

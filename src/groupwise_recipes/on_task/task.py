@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from groupwise.core import Example, Finding, Message, digest_json, report_places
 from groupwise.data.examples import DropLog
 from groupwise.data.rows import PICTURE_COLUMNS
-from groupwise.flow.task import Ask, Estimate, Part, Task
 from groupwise.judges import Judge
-from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
+from groupwise.run.plans import digest_models
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Ask, Estimate, Part, Task
 from groupwise.serving import Request
 from groupwise_recipes.on_task.agreement import list_agreements
 from groupwise_recipes.on_task.config import BOOTSTRAP, OnTaskConfig

@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Config, Harmless, Source
 from groupwise.data.columns import find_place_problem
-from groupwise.flow.settings import DataSettings, FlowConfig
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ModelSource, RetrySettings
 from groupwise.judges import JudgeSettings, StopSettings
+from groupwise.run.settings import DataSettings, FlowConfig
 from groupwise.training.settings import SftSettings
 from groupwise_recipes.visual_reasoning.rows import FALSE, TRUE
 from groupwise_recipes.visual_reasoning.sources import (

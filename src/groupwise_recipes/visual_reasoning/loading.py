@@ -7,8 +7,8 @@ from pathlib import Path
 
 from groupwise.core import DataError, Finding, derive_seed, digest_file, digest_json
 from groupwise.data.examples import DropLog
-from groupwise.flow.preview import estimate_picture
-from groupwise.flow.task import Estimate
+from groupwise.run.preview import estimate_picture
+from groupwise.run.task import Estimate
 from groupwise_recipes.visual_reasoning.boxes import Size
 from groupwise_recipes.visual_reasoning.config import VisualConfig, choose_alignment
 from groupwise_recipes.visual_reasoning.probe import find_shared_pictures

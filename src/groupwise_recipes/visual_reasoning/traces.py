@@ -28,10 +28,10 @@ def find_traced(run: Path) -> Path:
 
 def sample_traces(run: Path, folder: Path, *, seed: int) -> None:
     """Give each example of a warm-up one trace, sampled as the run's GRPO samples."""
-    from groupwise.flow.asking import open_policy
-    from groupwise.flow.finished import open_run
     from groupwise.inference.local import LocalModel
     from groupwise.inference.model import Sampling
+    from groupwise.run.asking import open_policy
+    from groupwise.run.predict import open_run
 
     config = open_run(run).config
     sampling = Sampling(

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from groupwise.flow.task import Estimate
+from groupwise.run.task import Estimate
 from groupwise_recipes.workflows.bill import describe_bill
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.forms import list_sound_forms

@@ -7,9 +7,9 @@ from typing import Any
 
 from groupwise.core import ConfigError, DataError, Example, dump_config, load_config
 from groupwise.data.problem_sets import Problem, letter_options
-from groupwise.flow.prediction import PolicyPredictor
-from groupwise.flow.task import Task
 from groupwise.inference.model import Usage
+from groupwise.run.predict import PolicyPredictor
+from groupwise.run.task import Task
 from groupwise.serving import Answer, Request
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.executor_stub import STUB_NAME

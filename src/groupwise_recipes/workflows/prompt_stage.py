@@ -22,11 +22,11 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import Prediction, RunPolicy
-from groupwise.flow.asking import ask_policy, make_ask, open_policy, predict_each
-from groupwise.flow.task import Ask, Task
 from groupwise.inference.opening import open_model
 from groupwise.models.base_model import open_token_counter
-from groupwise.pipeline import StepContext
+from groupwise.run.asking import ask_policy, make_ask, open_policy, predict_each
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Ask, Task
 from groupwise_recipes.workflows.measuring import GEPA, OPTIMISE_PROMPT, refuse_faults
 from groupwise_recipes.workflows.problems import ask_about_problem
 from groupwise_recipes.workflows.prompt_search import FoundPrompt, PromptSearch, Trial, import_gepa

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from groupwise.flow.recipe import make_recipe
+from groupwise.run.recipe import make_recipe
 
 recipe = make_recipe(
     "groupwise_recipes.workflows.task:TASK",

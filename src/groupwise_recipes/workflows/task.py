@@ -18,10 +18,11 @@ from groupwise.core import (
 )
 from groupwise.data.examples import DropLog, read_examples
 from groupwise.data.problems import ProblemSource, load_problems
-from groupwise.flow.stages import ASKED, Stage, keep_stages, list_usual_stages
-from groupwise.flow.task import Estimate, Part, Task
-from groupwise.pipeline import StepContext, digest_models
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
+from groupwise.run.plans import digest_models
+from groupwise.run.stages import ASKED, Stage, keep_stages, list_usual_stages
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Estimate, Part, Task
 from groupwise_recipes.workflows.config import RewardSettings, ScoringSettings, WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Mode
 from groupwise_recipes.workflows.estimate import estimate_run

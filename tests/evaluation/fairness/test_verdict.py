@@ -29,7 +29,7 @@ from groupwise.evaluation.fairness import (
     read_facts,
 )
 from groupwise.evaluation.predictions import Prediction, RunPolicy
-from groupwise.pipeline import find_recipes
+from groupwise.run.recipe import find_recipes
 
 Judge = Callable[..., FairnessVerdict]
 CORPUS = Path(__file__).parents[2] / "faults" / "fairness.jsonl"

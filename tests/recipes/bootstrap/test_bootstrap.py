@@ -25,10 +25,11 @@ from groupwise.core import (
 )
 from groupwise.data.examples import DropLog
 from groupwise.evaluation.report.phrases import Phrases
-from groupwise.flow import training
 from groupwise.inference.model import LabelShares, RequestError
 from groupwise.judges import NoVerdict, Verdict
-from groupwise.pipeline import StepContext, find_config, find_recipe
+from groupwise.run import training
+from groupwise.run.recipe import find_config, find_recipe
+from groupwise.run.steps import StepContext
 from groupwise_recipes.on_task.bootstrap.rows import choose_rows, describe_verdict
 from groupwise_recipes.on_task.bootstrap.scenarios import (
     MAX_CHARACTERS,

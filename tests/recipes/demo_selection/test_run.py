@@ -28,7 +28,7 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.flow.running import run as run_task
+from groupwise.run.running import run as run_task
 from groupwise_recipes.demo_selection import list_stages
 from groupwise_recipes.demo_selection.candidate_files import read_candidates
 from groupwise_recipes.demo_selection.candidates import Recording

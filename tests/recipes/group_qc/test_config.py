@@ -23,14 +23,12 @@ from tables import read_tables
 from tile_photos import MISSION, list_photos
 
 from groupwise.core import Completion, ConfigError, DataError, write_jsonl
-from groupwise.flow import prediction
-from groupwise.pipeline import (
-    StepContext,
-    check_recipe,
-    find_recipe,
-)
 from groupwise.rewards import RewardCase, describe_weights
 from groupwise.rewards.audit.audit import audit_rewards
+from groupwise.run import predict
+from groupwise.run.recipe import find_recipe
+from groupwise.run.running import check_recipe
+from groupwise.run.steps import StepContext
 from groupwise.serving import Request
 from groupwise_recipes.group_qc import predictor
 from groupwise_recipes.group_qc.predictor import GroupQcPredictor
@@ -138,8 +136,8 @@ def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(root, tmp_path,
     policy.mkdir(parents=True)
     adapter = {"base_model_name_or_path": "../../../base"}
     (policy / "adapter_config.json").write_text(json.dumps(adapter))
-    monkeypatch.setattr(prediction, "open_policy", lambda *_: None)
-    monkeypatch.setattr(prediction, "make_ask", lambda *_: None)
+    monkeypatch.setattr(predict, "open_policy", lambda *_: None)
+    monkeypatch.setattr(predict, "make_ask", lambda *_: None)
     monkeypatch.setattr(predictor, "LocalStream", lambda _: None)
     config = load("tile-tiny", f"data.root={root}")
 
@@ -221,7 +219,7 @@ def make_line(name, **changes):
 @pytest.fixture
 def asked(monkeypatch):
     for name in ("open_policy", "make_ask", "digest_base"):
-        monkeypatch.setattr(prediction, name, lambda *_: None)
+        monkeypatch.setattr(predict, name, lambda *_: None)
     return GroupQcPredictor(
         TASK, load("demo", "teach=null", "data={summaries: [a.jsonl]}"), "policy"
     )

@@ -16,8 +16,8 @@ from tile_photos import NUM_GROUPS, TEXTS, list_photos, name_defect, write_table
 from groupwise.core import ConfigError, DataError, read_json, read_jsonl, write_text
 from groupwise.data import near
 from groupwise.data.examples import write_examples
-from groupwise.flow import training
-from groupwise.pipeline import StepContext
+from groupwise.run import training
+from groupwise.run.steps import StepContext
 from groupwise_drawn.cabinets import CABINET_MISSIONS
 from groupwise_recipes.group_qc.data_stages import audit_photos, report_orders
 from groupwise_recipes.group_qc.groups import SPLITS, TEACH, prepare_groups, read_groups

@@ -27,10 +27,10 @@ from groupwise.core import (
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_predictions
-from groupwise.flow.asking import open_policy
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.stream import Failure
+from groupwise.run.asking import open_policy
 from groupwise_drawn.cabinets import write_cabinets
 from groupwise_recipes.group_qc import stage_a
 from groupwise_recipes.group_qc.groups import find_root, read_groups

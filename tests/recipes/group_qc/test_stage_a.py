@@ -33,7 +33,7 @@ from groupwise.core import (
 )
 from groupwise.evaluation.predictions import Prediction
 from groupwise.inference.stream import Failure, StreamSettings
-from groupwise.pipeline import StepContext
+from groupwise.run.steps import StepContext
 from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.groups import prepare_groups, read_groups
 from groupwise_recipes.group_qc.photo_lines import ALL, OTHERS, make_line_sections, measure_lines

@@ -25,7 +25,7 @@ from groupwise.core import (
     read_jsonl,
     write_jsonl,
 )
-from groupwise.flow.asking import draw_items
+from groupwise.run.asking import draw_items
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.config import LABELS
 from groupwise_recipes.on_task.prompt import make_warmup_rows

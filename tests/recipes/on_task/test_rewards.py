@@ -26,9 +26,9 @@ from groupwise.core import (
 from groupwise.data.examples import write_examples
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.inference.model import LabelShares, RequestError
-from groupwise.pipeline import find_config, list_configs
 from groupwise.rewards import AnswerFormat
 from groupwise.rewards.audit.audit import audit_rewards
+from groupwise.run.recipe import find_config, list_configs
 from groupwise_recipes.on_task.config import LABELS, OnTaskConfig
 from groupwise_recipes.on_task.recipe import recipe
 from groupwise_recipes.on_task.rewards import Judges, make_judge, make_rewards

@@ -37,11 +37,10 @@ from groupwise.evaluation.predictions import (
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import read_conditions
-from groupwise.flow.finished import FinishedRun, open_run
-from groupwise.flow.other_data import evaluate_on
-from groupwise.flow.served import open_judge
 from groupwise.judges import LogitJudge, NoVerdict, Question, judge_all
-from groupwise.pipeline import StepContext
+from groupwise.run.other_data import evaluate_on
+from groupwise.run.predict import FinishedRun, open_judge, open_run
+from groupwise.run.steps import StepContext
 from groupwise.serving import Request
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.prompt import TIME

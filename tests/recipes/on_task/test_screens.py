@@ -28,9 +28,9 @@ from groupwise.core import (
 )
 from groupwise.data.columns import FillError
 from groupwise.data.examples import read_examples
-from groupwise.flow.finished import FinishedRun, open_run
-from groupwise.pipeline import StepContext
-from groupwise.pipeline.reward_audit import plan_steps
+from groupwise.run.predict import FinishedRun, open_run
+from groupwise.run.running import plan_steps
+from groupwise.run.steps import StepContext
 from groupwise.serving import Request
 from groupwise_drawn.desktops.sets import write_desktops
 from groupwise_recipes.on_task.pairs import Pair

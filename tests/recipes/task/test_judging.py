@@ -36,21 +36,24 @@ from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import PairedComparison, read_metrics
 from groupwise.evaluation.predictions import read_as, read_policies, read_predictions
 from groupwise.evaluation.results import read_headline
-from groupwise.flow.rivals import Drawn, show_before, tell_rivals
-from groupwise.flow.settings import RivalSettings
 from groupwise.inference.settings import check_hosts
 from groupwise.judges import Question
 from groupwise.models.policy import load_policy
-from groupwise.pipeline import run_recipe
-from groupwise.pipeline.reward_audit import plan_steps
+from groupwise.own_task.config import TaskConfig
+from groupwise.own_task.recipe import recipe
+from groupwise.own_task.scoring import (
+    Judges,
+    list_measures,
+    make_rewards,
+    open_judges,
+    score_answers,
+)
+from groupwise.own_task.task import TASK
 from groupwise.rewards import Judged, average_log_probs
 from groupwise.rewards.audit.audit import audit_rewards
-from groupwise_recipes.task.config import TaskConfig
-from groupwise_recipes.task.judging import Judges, open_judges
-from groupwise_recipes.task.measuring import list_measures, score_answers
-from groupwise_recipes.task.recipe import recipe
-from groupwise_recipes.task.rewards import make_rewards
-from groupwise_recipes.task.task import TASK
+from groupwise.run.rivals import Drawn, show_before, tell_rivals
+from groupwise.run.running import plan_steps, run_recipe
+from groupwise.run.settings import RivalSettings
 
 TABLES = read_tables(__file__)
 ONCE = {"retry": {"max_attempts": 1}, "stop": {"max_no_verdict_rate": 1.0}}

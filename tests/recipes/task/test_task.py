@@ -31,16 +31,17 @@ from groupwise.core import (
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import read_metrics
-from groupwise.flow.preparing import run_prepare
-from groupwise.pipeline import StepContext, find_config, find_recipe_of, run_recipe
-from groupwise.pipeline.reward_audit import plan_steps
+from groupwise.own_task.config import TaskConfig
+from groupwise.own_task.recipe import recipe
+from groupwise.own_task.rows import prepare_rows, read_findings, read_warmup
+from groupwise.own_task.task import TASK
 from groupwise.rewards import ChoiceParser, FunctionReward, LabelParser, TextParser
 from groupwise.rewards.audit.audit import audit_rewards
+from groupwise.run.recipe import find_config, find_recipe_of
+from groupwise.run.running import plan_steps, run_recipe
+from groupwise.run.steps import StepContext
+from groupwise.run.training import run_prepare
 from groupwise.serving import Request
-from groupwise_recipes.task.config import TaskConfig
-from groupwise_recipes.task.recipe import recipe
-from groupwise_recipes.task.rows import prepare_rows, read_findings, read_warmup
-from groupwise_recipes.task.task import TASK
 
 TABLES = read_tables(__file__)
 KINDS = ["labels", "choice", "number", "text", "json", "code", "pictures"]

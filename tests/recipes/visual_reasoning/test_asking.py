@@ -28,8 +28,8 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.models.tiny import write_tiny_policy
-from groupwise.pipeline import StepContext
 from groupwise.rewards import BoxParser
+from groupwise.run.steps import StepContext
 from groupwise_recipes.visual_reasoning.answers import PARSER, QUESTION_PARSER
 from groupwise_recipes.visual_reasoning.asking import (
     ask_about_row,

@@ -20,7 +20,7 @@ from groupwise.data.problem_sets import Problem
 from groupwise.inference.opening import open_model
 from groupwise.inference.server import ServerModel
 from groupwise.inference.settings import RetrySettings, ServerSettings
-from groupwise.pipeline import find_recipe
+from groupwise.run.recipe import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems
 from groupwise_recipes.workflows import estimate

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupwise.pipeline import Preview, Recipe, Step
+from groupwise.run.recipe import Preview, Recipe
+from groupwise.run.steps import Step
 
 if TYPE_CHECKING:
     from groupwise_recipes.on_task.bootstrap.config import BootstrapConfig

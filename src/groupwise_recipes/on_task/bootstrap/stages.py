@@ -15,8 +15,10 @@ from groupwise.core import (
 )
 from groupwise.data.examples import DropLog
 from groupwise.judges import Question, judge_all
-from groupwise.pipeline import Planner, Preview, Step, StepContext, digest_models
 from groupwise.rewards import LabelParser
+from groupwise.run.plans import Planner, digest_models
+from groupwise.run.recipe import Preview
+from groupwise.run.steps import Step, StepContext
 from groupwise_recipes.on_task.bootstrap.captioner import (
     Captioner,
     caption_in_batches,

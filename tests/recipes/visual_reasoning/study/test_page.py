@@ -18,7 +18,7 @@ from groupwise.cli.main import app
 from groupwise.core import EvaluationError, dump_config, list_effects, load_config
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Prediction
-from groupwise.pipeline.steps import describe_plan
+from groupwise.run.steps import describe_plan
 from groupwise_recipes.visual_reasoning.box_rivals import ONE_PLACE, OTHER_SCENE
 from groupwise_recipes.visual_reasoning.config import LABELS, VisualConfig
 from groupwise_recipes.visual_reasoning.recipe import recipe

@@ -1,0 +1,427 @@
+"""What GRPO is held against: the same base with the same rewards, and a head on what it sees.
+
+Three rivals need no training on rewards: the best of several samples, the base's own best answers
+shown as demonstrations, and SFT on the base's own best samples (rejection sampling). The joint
+baseline learns on what published models see of examples (the base's hidden states, sentence
+embeddings, features of pictures, each where its model is here); none of these is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from groupwise.core import (
+    Completion,
+    Example,
+    Message,
+    ProgressLine,
+    Score,
+    TrainingError,
+    derive_seed,
+    digest_json,
+    open_picture,
+    read_json,
+    write_json,
+    write_jsonl,
+)
+from groupwise.data.examples import read_splits
+from groupwise.evaluation.baselines import Candidate, read_text
+from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
+from groupwise.evaluation.report.page import Section
+from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
+from groupwise.inference.local import LocalModel
+from groupwise.models.base_model import find_num_blocks
+from groupwise.models.embedders import SENTENCES, TOWER, embed_pictures, embed_texts, find_embedder
+from groupwise.rewards import RewardSet
+from groupwise.run.asking import RANKED, make_policy, open_policy
+from groupwise.run.settings import RivalSettings
+from groupwise.run.stages import Stage
+from groupwise.run.steps import StepContext
+
+if TYPE_CHECKING:
+    from groupwise.models.policy import Policy
+    from groupwise.run.task import Task
+
+
+MAX_STATES = 1000
+"""Examples, asked and learned from, whose hidden states are read: a pass of the base for each."""
+MAX_EMBEDDED = 4000
+"""Examples that are embedded: their models are small."""
+_SHARES = (0.25, 0.5, 0.75, 1.0)
+_POOLINGS = ("mean", "last token")
+Rows = NDArray[np.float32]
+
+
+class Probes:
+    """Features of examples, as ``predict_joint`` takes them.
+
+    Args:
+        config: of the run.
+        base: folder or hub id of the untrained policy.
+        context: of the step, in whose folder features are kept.
+        train: what is learned from.
+        test: what is asked.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        base: str | Path,
+        context: StepContext,
+        train: Sequence[Example],
+        test: Sequence[Example] = (),
+    ) -> None:
+        self._config, self._base, self._context = config, base, context
+        self._num_pictures = max(len(example.pictures) for example in train)
+        self._has_texts = len({read_text(example) for example in train}) > 1
+        self.left_out = dict(self._list_left_out(len(train) + len(test)))
+
+    def _list_left_out(self, num_examples: int) -> Iterator[tuple[str, str]]:
+        """Yield what the joint baseline does not see, with the reason."""
+        if self._config.model.is_tiny:
+            yield "hidden states", "the base is tiny and random"
+        elif num_examples > MAX_STATES:
+            yield "hidden states", f"{num_examples:,} examples are more than {MAX_STATES:,}"
+        for title, name in (("sentence embeddings", SENTENCES), ("picture features", TOWER)):
+            if name == TOWER and not self._num_pictures:
+                yield title, "there are no pictures"
+            elif name == SENTENCES and not self._has_texts:
+                yield title, "the texts do not differ"
+            elif num_examples > MAX_EMBEDDED:
+                yield title, f"{num_examples:,} examples are more than {MAX_EMBEDDED:,}"
+            elif find_embedder(name) is None:
+                yield title, f"{name} is not here: groupwise models fetch {name}"
+
+    def __call__(self, examples: Sequence[Example]) -> dict[str, Rows]:
+        """Return features (examples, width) by what they are."""
+        found: dict[str, Rows] = {}
+        if "hidden states" not in self.left_out:
+            states = self._keep("states", examples, self._read_states)
+            found |= {
+                f"hidden states of block {block}, {pooling}": states[:, i, j]
+                for i, block in enumerate(self._blocks)
+                for j, pooling in enumerate(_POOLINGS)
+            }
+        if "sentence embeddings" not in self.left_out:
+            found["sentence embeddings"] = self._keep("sentences", examples, self._embed_texts)
+        if "picture features" not in self.left_out:
+            found["picture features"] = self._keep("pictures", examples, self._embed_pictures)
+        if {"sentence embeddings", "picture features"} <= found.keys():
+            both = (found["picture features"], found["sentence embeddings"])
+            found["picture features and sentence embeddings"] = np.hstack(both)
+        return found
+
+    def record(self, candidates: Sequence[Candidate]) -> None:
+        """Write how the candidates were ranked, and what none of them saw."""
+        ranked = [{"name": one.name, "accuracy": one.accuracy} for one in candidates]
+        write_json(self._context.folder / RANKED, {"ranked": ranked, "left_out": self.left_out})
+
+    def _keep(
+        self, name: str, examples: Sequence[Example], read: Callable[[Sequence[Example]], Rows]
+    ) -> Rows:
+        """Return what is kept, or what is read now."""
+        digest = digest_json([example.id for example in examples])
+        path = self._context.folder / "probes" / f"{name}-{digest}.npy"
+        if not path.is_file():
+            path.parent.mkdir(exist_ok=True)
+            part = path.with_suffix(".part.npy")
+            np.save(part, read(examples))
+            part.replace(path)
+        return np.load(path)
+
+    @property
+    def _blocks(self) -> list[int]:
+        num_blocks = find_num_blocks(str(self._base)) or 1
+        return sorted({max(1, int(share * num_blocks)) for share in _SHARES})
+
+    def _read_states(self, examples: Sequence[Example]) -> Rows:
+        policy = open_policy(self._config, self._base)
+        engine = LocalModel(policy, batch_size=self._config.evaluation.batch_size)
+        # Rows of one batch are padded to the longest of them.
+        order = sorted(range(len(examples)), key=lambda i: len(read_text(examples[i])))
+        found = engine.hidden_states(
+            [examples[i] for i in order],
+            blocks=self._blocks,
+            report_progress=ProgressLine("prompts read for the joint baseline", self._context.say),
+        ).numpy()
+        rows = np.empty_like(found)
+        rows[order] = found
+        return rows
+
+    def _embed_texts(self, examples: Sequence[Example]) -> Rows:
+        report = ProgressLine("texts embedded", self._context.say)
+        return embed_texts(_find(SENTENCES), [read_text(one) for one in examples], report)
+
+    def _embed_pictures(self, examples: Sequence[Example]) -> Rows:
+        """Return the mean over an example's pictures; of several mean, lowest and highest."""
+        paths = {one.digest: one.path for example in examples for one in example.pictures}
+        opened = (open_picture(Path(path)) for path in paths.values())
+        report = ProgressLine("pictures embedded", self._context.say)
+        rows = embed_pictures(_find(TOWER), opened, report, num_pictures=len(paths))
+        known = dict(zip(paths, rows, strict=True))
+        own = [np.stack([known[p.digest] for p in e.pictures] or [0 * rows[0]]) for e in examples]
+        num_parts = 1 if self._num_pictures == 1 else 3
+        return np.stack([np.hstack((o.mean(0), o.min(0), o.max(0))[:num_parts]) for o in own])
+
+
+def _find(name: str) -> Path:
+    folder = find_embedder(name)
+    if folder is None:  # it was there when the stage began
+        raise FileNotFoundError(name)
+    return folder
+
+
+BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
+SAMPLES_FILE = "samples.json"
+_PHRASES = Path(__file__).with_name("phrases.yaml")
+_NUM_TRIED = 8
+"""Training questions that are sampled for each demonstration."""
+_SAMPLES_EACH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Sampled answers to one question, in the order of sampling, each scored by the rewards."""
+
+    example: Example
+    answers: Sequence[Completion]
+    scores: Sequence[Score]
+
+    @property
+    def values(self) -> list[float]:
+        """What each answer earns; what cannot be scored stands below all others."""
+        return [-1.0 if score.value is None else score.value for score in self.scores]
+
+    @property
+    def best(self) -> Completion:
+        """The first of the answers that earn most."""
+        return self.answers[self.values.index(max(self.values))]
+
+
+def list_rivals(
+    settings: RivalSettings, policies: Sequence[RunPolicy], context: StepContext
+) -> list[RunPolicy]:
+    """Return a run's policies with the rivals that are run, before the last one."""
+    *before, last = policies
+    num, shown = settings.best_of, settings.demonstrations
+    found: list[RunPolicy] = []
+    if shown:
+        found.append(make_policy(DEMONSTRATIONS, numbers={"shown": shown}))
+    if num:
+        found.append(make_policy(BEST_OF, numbers={"num": num}))
+    if REJECTION in context.uses:
+        counts = read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
+        numbers = {"kept": counts["num_kept"], "drawn": counts["num_samples"]}
+        origin = {"trained_from": last.trained_from, "trained_on": ("train",)}
+        found.append(make_policy(REJECTION, numbers=numbers, **origin))
+    return [*before, *found, last]
+
+
+def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) -> list[Stage]:
+    """Return the stages with that of rejection sampling behind GRPO, if it is to be run.
+
+    ``reads`` is what decides how answers are drawn and scored.
+    """
+    if not settings.rejection_sampling:
+        return list(stages)
+    found: list[Stage] = []
+    for stage in stages:
+        if stage.name in ("evaluate", "report"):
+            stage = replace(stage, uses=f"{stage.uses} {REJECTION}")
+        found.append(stage)
+        if stage.name == "grpo":
+            found.append(
+                Stage(
+                    name=REJECTION,
+                    work="rivals:run_rejection",
+                    summary="rival: SFT on the best of as many samples",
+                    reads=f"{reads} sft grpo",
+                    parts=("parser", "rewards"),
+                    uses=f"{stage.uses} grpo",
+                )
+            )
+    return found
+
+
+def tell_rivals(settings: RivalSettings, policies: Sequence[RunPolicy]) -> list[Section]:
+    """Return what the report says of the rivals that were not run, by language."""
+    names = (
+        *([] if settings.demonstrations else [DEMONSTRATIONS]),
+        *([] if settings.best_of else [BEST_OF]),
+        *([] if settings.rejection_sampling else [REJECTION]),
+    )
+    if not names:
+        return []
+    known = Policies(tuple(policies))
+    phrases = [Phrases(name, policies=known, own=_PHRASES) for name in LANGUAGES]
+    return [
+        Section(
+            one.say("rivals"),
+            one.say("rivals_absent", names=one.join(map(one.say, names))),
+            language=one.language,
+        )
+        for one in phrases
+    ]
+
+
+def draw(
+    policy: Policy,
+    examples: Sequence[Example],
+    rewards: RewardSet,
+    config: Any,
+    *,
+    num_samples: int,
+    purpose: str,
+    report_progress: Callable[[int, int], None] | None = None,
+) -> list[Drawn]:
+    """Return sampled answers to each question, scored; drawn as GRPO draws."""
+    from groupwise.inference.local import LocalModel
+    from groupwise.inference.model import Sampling
+
+    grpo = config.grpo
+    sampling = Sampling(
+        temperature=grpo.temperature,
+        top_p=grpo.top_p,
+        max_new_tokens=grpo.max_new_tokens,
+        seed=derive_seed(config.seed, purpose),
+    )
+    engine = LocalModel(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
+    groups = engine.generate(
+        examples, sampling=sampling, num_completions=num_samples, report_progress=report_progress
+    )
+    asked = [example for example in examples for _ in range(num_samples)]
+    scores = rewards.score_batch(asked, [answer for group in groups for answer in group])
+    return [
+        Drawn(example, group, scores[n * num_samples : (n + 1) * num_samples])
+        for n, (example, group) in enumerate(zip(examples, groups, strict=True))
+    ]
+
+
+def ask_best_of(
+    task: Task[Any], policy: Policy, test: Sequence[Example], context: StepContext, *, num: int
+) -> list[Prediction]:
+    """Return the answers that earn most of several samples: ``num`` times the work of one."""
+    from groupwise.run.asking import ask_policy
+
+    config = context.config
+    rewards = task.rewards(config, task.judge(config, context.folder))
+
+    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
+        found = draw(policy, examples, rewards, config, num_samples=num, purpose=BEST_OF, **named)
+        return [one.best for one in found]
+
+    return ask_policy(task, policy, test, context, name=BEST_OF, answer=answer)
+
+
+def ask_with_demonstrations(
+    task: Task[Any],
+    policy: Policy,
+    train: Sequence[Example],
+    test: Sequence[Example],
+    context: StepContext,
+    *,
+    num: int,
+) -> list[Prediction]:
+    """Return greedy answers behind ``num`` training questions with their best sampled answers.
+
+    Raises:
+        TrainingError: if there are fewer training questions.
+    """
+    from groupwise.run.asking import answer_greedily, ask_policy
+
+    config = context.config
+    if len(train) < num:
+        raise TrainingError("too few training questions", got=len(train), expected=f"{num} or more")
+    rewards = task.rewards(config, task.judge(config, context.folder))
+    tried = _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED]
+    found = draw(
+        policy,
+        tried,
+        rewards,
+        config,
+        num_samples=_SAMPLES_EACH,
+        purpose=DEMONSTRATIONS,
+        report_progress=ProgressLine("questions sampled for demonstrations", context.say),
+    )
+    shown = sorted(found, key=lambda one: -max(one.values))[:num]
+    write_jsonl(
+        context.folder / "demonstrations.jsonl",
+        ({"id": one.example.id, "text": one.best.text, "reward": max(one.values)} for one in shown),
+    )
+
+    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
+        asked = [show_before(example, shown) for example in examples]
+        return answer_greedily(policy, config, asked, **named)
+
+    return ask_policy(task, policy, test, context, name=DEMONSTRATIONS, answer=answer)
+
+
+def show_before(example: Example, shown: Sequence[Drawn]) -> Example:
+    """Return a question behind solved ones, each a turn of the user's and its answer."""
+
+    def drop_system(prompt: Sequence[Message]) -> Sequence[Message]:
+        return prompt[1:] if prompt[0].role == "system" else prompt
+
+    question = drop_system(example.prompt)
+    turns = [*example.prompt[: len(example.prompt) - len(question)]]
+    for one in shown:
+        turns += [*drop_system(one.example.prompt), Message("assistant", one.best.text)]
+    return replace(example, prompt=(*turns, *question))
+
+
+def run_rejection(task: Task[Any], context: StepContext) -> None:
+    """Teach what GRPO starts from its own best samples, of as many as GRPO has drawn.
+
+    Of each question's samples the best is taught, where another one earned less.
+    """
+    from groupwise.run.training import keep_trained, open_start
+    from groupwise.training.checkpoints import Workspace
+    from groupwise.training.settings import SftRow, SftSettings
+    from groupwise.training.sft import train_sft
+
+    config = context.config
+    policy = open_start(task, context)
+    train = read_splits(context.output_of(task.data_stage), "train")["train"]
+    rewards = task.rewards(config, task.judge(config, context.folder))
+    num_drawn = int(read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
+    size = config.grpo.group_size
+    found: list[Drawn] = []
+    num_asked = num_drawn // size
+    for epoch, start in enumerate(range(0, num_asked, len(train))):
+        # Each question at most once in a pass, every pass in an order of its own.
+        questions = _shuffle(train, config.seed, f"{REJECTION} {start}")[: num_asked - start]
+        what = f"questions sampled for rejection, pass {epoch + 1}"
+        found += draw(
+            policy,
+            questions,
+            rewards,
+            config,
+            num_samples=size,
+            purpose=f"{REJECTION} {epoch}",
+            report_progress=ProgressLine(what, context.say),
+        )
+    kept = [one for one in found if max(one.values) > min(one.values)]
+    if not kept:
+        raise TrainingError(
+            "there is nothing to teach: all samples of every question earn the same",
+            got=f"{len(found)} questions",
+            fix="leave rivals.rejection_sampling out",
+        )
+    rows = [SftRow(one.example, one.best.text) for one in kept]
+    settings = config.sft or SftSettings(trainable=config.grpo.trainable)
+    workspace = Workspace(context.folder, derive_seed(config.seed, REJECTION))
+    keep_trained(train_sft(policy, lambda _: rows, settings, workspace=workspace), context)
+    counts = {"num_samples": len(found) * size, "num_kept": len(kept)}
+    write_json(context.folder / SAMPLES_FILE, counts)
+    budget = context.folder / "budget.json"
+    write_json(budget, {**read_json(budget, dict), "num_samples": counts["num_samples"]})
+
+
+def _shuffle(examples: Sequence[Example], seed: int, purpose: str) -> list[Example]:
+    return sorted(examples, key=lambda example: derive_seed(seed, purpose, example.id))

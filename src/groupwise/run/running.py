@@ -1,0 +1,548 @@
+"""Running a recipe in a run folder: checks first, then the lock, the manifest and the steps.
+
+Between data and training a step of its own audits the rewards and refuses to go on with a fault. A
+fault can be accepted by its name, and all that an audit has shown by the audit's digest, so that
+another audit is not accepted with it. Either is recorded in the step's files and reported.
+"""
+
+import socket
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from groupwise.core import (
+    Config,
+    ConfigError,
+    GroupwiseError,
+    RewardError,
+    RunError,
+    RunFolder,
+    Say,
+    describe_unknown,
+    dump_config,
+    explain_disk,
+    flatten_settings,
+    list_effects,
+    read_json,
+    write_json,
+    write_text,
+)
+from groupwise.run.distributed import find_team, introduce, join_launched
+from groupwise.run.plans import UNKNOWN, Planner, collect_settings, digest_code, view_config
+from groupwise.run.recipe import (
+    AUDIT_REWARDS,
+    Preview,
+    PreviewTable,
+    Recipe,
+    RewardSource,
+    find_recipe,
+)
+from groupwise.run.settings import RunConfig
+from groupwise.run.stages import make_step
+from groupwise.run.steps import (
+    Siblings,
+    Step,
+    StepContext,
+    StepProgress,
+    check_plan,
+    describe_plan,
+    find_other_packages,
+    judge_steps,
+    run_steps,
+)
+from groupwise.run.task import Task
+
+if TYPE_CHECKING:
+    from groupwise.rewards import RewardCase
+    from groupwise.rewards.audit.audit import RewardAudit
+
+
+_ALL = "audit"
+_BY_DIGEST = f"{_ALL}:"
+
+
+def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
+    """Refuse names that no audit of this recipe's rewards can find."""
+    if not accepted:
+        return
+    if recipe.rewards is None:
+        raise ConfigError(
+            f"the recipe {recipe.name} has no rewards that are audited", fix="leave out --accept"
+        )
+    from groupwise.rewards.audit.rows import list_reward_findings
+
+    known = list_reward_findings()
+    for name in accepted:
+        if name != _ALL and not name.startswith(_BY_DIGEST) and name not in known:
+            raise ConfigError(f"--accept: {describe_unknown('finding', name, known)}")
+
+
+def resolve_accepted(accepted: Sequence[str], out: Path) -> list[str]:
+    """Return what is accepted, with ``audit`` as the digest of what this run's audit has shown."""
+    shown = _read_audit(out).get("digest")
+    if _ALL in accepted and shown is None:
+        raise ConfigError(
+            f"--accept audit accepts what an audit has shown, and {out} holds none",
+            fix="run it without first, or give --accept audit:DIGEST as the dry run prints it",
+        )
+    return [f"{_BY_DIGEST}{shown}" if name == _ALL else name for name in accepted]
+
+
+def _read_audit(out: Path) -> dict[str, Any]:
+    """Return the audit that a run's folder has; empty if it has none."""
+    path = out / AUDIT_REWARDS / "audit.json"
+    return read_json(path, dict) if path.is_file() else {}
+
+
+def plan_steps(
+    recipe: Recipe[Any],
+    config: Config,
+    out: Path,
+    *,
+    accepted: Sequence[str] = (),
+    kept: Sequence[str] = (),
+    num_sampled: int = 0,
+) -> list[Step]:
+    """Return the recipe's steps, with the reward audit behind the steps that it uses."""
+    steps = recipe.plan(config, out)
+    if recipe.rewards is None:
+        return steps
+    source = recipe.rewards()
+    names = [step.name for step in steps]
+    place = max(map(names.index, source.uses), default=-1) + 1
+    accepted = resolve_accepted(accepted, out)
+    num_sampled = num_sampled or _read_audit(out).get("num_sampled", 0)
+    sampler = source.sampler if num_sampled else None
+    reads = [*dict.fromkeys(f"{source.reads} {sampler.reads if sampler else ''}".split())]
+
+    def work(context: StepContext) -> None:
+        (context.folder / "audit.json").unlink(missing_ok=True)
+        case = source.collect(context.config, context.run)
+        audit = audit_case(
+            source, case, context.config, context.run, num_sampled=num_sampled, say=context.say
+        )
+        every = [*accepted, *kept]
+        write_reward_audit(audit, context.folder, accepted=every, num_sampled=num_sampled)
+        refuse_faults(audit, accepted=accepted, kept=kept)
+
+    step = Step(
+        name=AUDIT_REWARDS,
+        run=work,
+        uses=source.uses,
+        settings={
+            **collect_settings(config, reads),
+            "accepted": sorted({*accepted, *kept}),
+            **({"num_sampled": num_sampled} if num_sampled else {}),
+        },
+        config=view_config(config, reads, step=AUDIT_REWARDS),
+        reads=tuple(reads),
+        inputs={
+            **digest_code("groupwise.rewards.audit", *source.code.split()),
+            **(source.inputs(config) if source.inputs else {}),
+            **(sampler.inputs(config) if sampler else {}),
+        },
+        summary="what the rewards pay for",
+    )
+    return [*steps[:place], step, *steps[place:]]
+
+
+def audit_case(
+    source: RewardSource[Any],
+    case: "RewardCase",
+    config: Any,
+    run: Path,
+    *,
+    num_sampled: int,
+    say: Say,
+) -> "RewardAudit":
+    """Audit a case, with so many answers of the base where some are asked for."""
+    from groupwise.rewards.audit.audit import audit_rewards
+
+    if num_sampled and source.sampler is not None:
+        samples = source.sampler.draw(config, run, case.examples, num_sampled, say)
+        case = replace(case, samples=samples)
+    return audit_rewards(case)
+
+
+def write_reward_audit(
+    audit: "RewardAudit", folder: Path, *, accepted: Sequence[str] = (), num_sampled: int = 0
+) -> None:
+    """Write ``audit.json`` for programs and ``audit.md`` for people."""
+    from groupwise.rewards.audit.audit import render_reward_audit
+
+    names = _list_accepted(audit, accepted)
+    values = {**audit.to_json(), "num_sampled": num_sampled}
+    for finding in values["findings"]:
+        finding["accepted"] = finding["name"] in names
+    write_json(folder / "audit.json", values)
+    write_text(folder / "audit.md", render_reward_audit(audit, accepted=names))
+
+
+def _list_accepted(audit: "RewardAudit", accepted: Collection[str]) -> list[str]:
+    """Return the names of findings that are accepted: all of them by the audit's own digest."""
+    is_all = f"{_BY_DIGEST}{audit.digest}" in accepted
+    return [finding.name for finding in audit.findings if is_all or finding.name in accepted]
+
+
+def refuse_faults(
+    audit: "RewardAudit",
+    *,
+    accepted: Sequence[str] = (),
+    kept: Sequence[str] = (),
+    is_written: bool = True,
+) -> None:
+    """Stop unless every error is accepted or kept, and nothing that is not there is accepted."""
+    names, own = _list_accepted(audit, {*accepted, *kept}), f"{_BY_DIGEST}{audit.digest}"
+    refused = [finding for finding in audit.errors if finding.name not in names]
+    others = [name for name in {*accepted, *kept} if name.startswith(_BY_DIGEST) and name != own]
+    if refused:
+        lines = "".join(f"\n  {f.name}: {f.message}\n    {f.where[0]}" for f in refused)
+        other = f", and {others[0]} that was accepted is another" if others else ""
+        whole = _ALL if is_written else own
+        how = refused[0].name if len(refused) == 1 else whole
+        raise RewardError(
+            f"the reward audit found {len(refused)} fault(s){other}, so nothing is trained:{lines}"
+            f"\nfix the rewards, or go on all the same with --accept {how}"
+        )
+    found = [*names, own]
+    unfounded = [name for name in accepted if name not in found]
+    if unfounded:
+        faults = [finding.name for finding in audit.errors]
+        raise ConfigError(
+            f"--accept names what the reward audit did not find: {', '.join(unfounded)}",
+            got=f"the faults {', '.join(faults)} in {own}" if faults else f"no faults in {own}",
+            fix="leave it out, so that it cannot hide a later fault",
+        )
+
+
+def preview_audit(
+    recipe: Recipe[Any],
+    preview: Preview,
+    config: Config,
+    out: Path,
+    *,
+    accepted: Sequence[str],
+    kept: Sequence[str],
+    num_sampled: int,
+    say: Say,
+) -> tuple[Preview, list[str]]:
+    """Return a preview with the audit that a run would begin with, and what that would stop.
+
+    Only where the examples are known before a run has prepared its data.
+    """
+    source = recipe.rewards() if recipe.rewards is not None else None
+    earlier = _read_audit(out).get("num_sampled", 0)
+    why = None
+    if source is None or preview.case is None:
+        why = "when the run has prepared its data; groupwise audit --only rewards does no more"
+    elif earlier and not num_sampled:
+        why = f"with {earlier} answers of the base as before; --sample {earlier} shows it"
+    if why or source is None or preview.case is None:
+        return replace(preview, facts=[*preview.facts, ("reward audit", str(why))]), []
+    problems: list[str] = []
+    try:
+        case = preview.case()
+        audit = audit_case(source, case, config, out, num_sampled=num_sampled, say=say)
+    except GroupwiseError as error:
+        return preview, [str(error)]
+    try:
+        refuse_faults(audit, accepted=accepted, kept=kept, is_written=False)
+    except GroupwiseError as error:
+        problems.append(str(error))
+    # A row for each finding, and one for all others.
+    rows: list[tuple[str, str, str, str]] = []
+    for row in audit.rows:
+        if not row.is_passed:
+            shown = row.evidence[0].show_answer() if row.evidence else ""
+            counted = f"{row.level}: {row.num_failed} of {row.num_tried}"
+            rows.append((row.name, row.title, shown, counted))
+    num_passed = sum(row.is_passed for row in audit.rows)
+    tried = f"{audit.num_scored:,} answers to {audit.num_examples} rows were scored"
+    rows.append((f"{num_passed} {'others' if rows else 'kinds'}", tried, "", "passed"))
+    columns = ("finding", "what was tried", "such as", "result")
+    table = PreviewTable(f"Reward audit ({_BY_DIGEST}{audit.digest})", columns, rows)
+    return replace(preview, tables=[*preview.tables, table]), problems
+
+
+def run_recipe(
+    recipe: Recipe[Any],
+    config: Config,
+    *,
+    out: Path,
+    is_resume: bool = False,
+    until: str | None = None,
+    accepted: Sequence[str] = (),
+    num_sampled: int = 0,
+    siblings: Siblings | None = None,
+    report_progress: Callable[[StepProgress], None] = lambda _: None,
+    say: Say = lambda _: None,
+) -> list[StepProgress]:
+    """Run a recipe into ``out``, or continue the run that is there.
+
+    Args:
+        recipe: what to run.
+        config: its resolved config.
+        out: the run folder; made if it does not exist.
+        is_resume: refuse to start anything new.
+        until: the last step to run; all if None.
+        accepted: names of faults of the rewards to go on with, ``audit`` for all that the audit
+            in ``out`` has shown; a resumed run keeps those that it was started with.
+        num_sampled: how many answers of the base the audit of rewards looks at.
+        siblings: other runs; a step that one of them has finished with the same key is taken
+            over.
+        report_progress: see ``run_steps``.
+        say: see ``run_steps``.
+
+    Raises:
+        ConfigError: if the preview finds problems, the recipe has no step ``until``, or
+            something is accepted that cannot be found.
+        RunError: if the folder cannot be used for this, or its disk is full or read-only.
+    """
+    check_accepted(recipe, accepted)
+    _check_folder(recipe, out, is_resume=is_resume)
+    accepted = resolve_accepted(accepted, out)
+    preview = recipe.preview(config)
+    _refuse(preview.problems)
+    kept = _list_kept(out) if is_resume else ()
+    steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept, num_sampled=num_sampled)
+    names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
+    done_again = [name for name in names if states[name] != "reused"]
+    _refuse([*preview.list_problems(done_again), *_list_unknown(steps, names)])
+    folder = RunFolder(out)
+    others, told = find_other_packages(out)
+    if told:
+        say(told)
+    # What steps that measure name in their settings, so that they redo it with others.
+    settings = [step.settings for step in steps if isinstance(step.settings, Mapping)]
+    versions = {k: v for one in settings for k, v in one.get("metric_versions", {}).items()}
+    with explain_disk(out), folder.lock():
+        folder.write_manifest(
+            recipe=recipe.name,
+            config=dump_config(config),
+            inputs={name: digest for step in steps for name, digest in step.inputs.items()},
+            seed=config.model_dump()["seed"],
+            accepted=sorted({*accepted, *kept}),
+            plan=describe_plan(steps),
+            effects={
+                path: asdict(effect)
+                for path, effect in list_effects(type(config)).items()
+                if effect.kind != "counts"
+            },
+            metric_versions=versions,
+            other_packages=others,
+        )
+        return run_steps(
+            steps, out, until=until, siblings=siblings, report_progress=report_progress, say=say
+        )
+
+
+def check_recipe(
+    recipe: Recipe[Any],
+    config: Config,
+    *,
+    out: Path,
+    is_resume: bool = False,
+    until: str | None = None,
+    accepted: Sequence[str] = (),
+    num_sampled: int = 0,
+    say: Say = lambda _: None,
+) -> Preview:
+    """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
+    problems: list[str] = []
+    preview = Preview()
+    try:
+        check_accepted(recipe, accepted)
+        _check_folder(recipe, out, is_resume=is_resume)
+        accepted = resolve_accepted(accepted, out)
+    except GroupwiseError as error:
+        problems.append(str(error))
+    try:
+        preview = recipe.preview(config)
+        if problems or preview.problems:
+            return replace(preview, problems=problems + preview.list_problems(preview.later))
+        kept = _list_kept(out) if is_resume else ()
+        choices: Any = {"accepted": accepted, "kept": kept, "num_sampled": num_sampled}
+        steps = plan_steps(recipe, config, out, **choices)
+        check_plan(steps)
+        names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
+        # Nothing stops what is only read again.
+        problems = preview.list_problems([name for name in names if states[name] != "reused"])
+        later = [
+            (f"later, in {step}", clause)
+            for step, clauses in preview.later.items()
+            if step not in names
+            for clause in clauses
+        ]
+        words = {"reused": "reused", "resumed": "continued", "run": "run"}
+        rows = [(one.name, one.summary, words[states[one.name]]) for one in steps[: len(names)]]
+        stages = PreviewTable("Stages", ("stage", "what it does", "will be"), rows)
+        unknown = [("at its start", line) for line in _list_unknown(steps, names)]
+        preview = replace(
+            preview,
+            facts=[*preview.facts, *unknown, *later],
+            tables=[*preview.tables, stages],
+        )
+        if AUDIT_REWARDS in names and states[AUDIT_REWARDS] != "reused":
+            preview, found = preview_audit(recipe, preview, config, out, say=say, **choices)
+            problems += found
+    except GroupwiseError as error:
+        problems.append(str(error))
+    return replace(preview, problems=problems)
+
+
+def _list_kept(out: Path) -> Sequence[str]:
+    """Return the findings that an earlier start of a run accepted."""
+    return RunFolder(out).read_manifest().get("accepted_findings", ())
+
+
+def _list_unknown(steps: Sequence[Step], names: Sequence[str]) -> list[str]:
+    """Return a clause about each model that steps read and of which nobody can say which it is."""
+    inputs = {
+        name: found for step in steps if step.name in names for name, found in step.inputs.items()
+    }
+    return [
+        f"{name}: it is neither a folder nor in the local cache, and the hub cannot be asked which "
+        "commit it stands for; download it first (hf download), or give a folder"
+        # Without its tokenizer a served judge's labels are found by their spelling.
+        f"{', or leave it out' if name.endswith('.tokenizer') else ''}"
+        for name, found in inputs.items()
+        if found == UNKNOWN
+    ]
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
+
+
+def _list_names(recipe: Recipe[Any], steps: Sequence[Step], until: str | None) -> list[str]:
+    """Return the names of the steps to run; ``until`` is the last of them."""
+    names = [step.name for step in steps]
+    if until is None:
+        return names
+    if until not in names:
+        raise ConfigError(
+            f"the recipe {recipe.name} has no step {until!r} with this configuration",
+            expected=", ".join(names),
+        )
+    return names[: names.index(until) + 1]
+
+
+def list_changed_settings(config: Config, *, out: Path) -> list[str]:
+    """Return the keys whose values differ from what the run in ``out`` recorded, sorted."""
+    if not RunFolder(out).manifest_path.is_file():
+        return []
+    return sorted(compare_settings(RunFolder(out).read_manifest()["config"], dump_config(config)))
+
+
+def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``old and is new`` by key for all settings of two configs that differ."""
+    old, new = dict(flatten_settings(before)), dict(flatten_settings(after))
+    missing = object()
+    return {
+        key: f"{old.get(key, 'not there')} and is {new.get(key, 'not there')}"
+        for key in old | new
+        if old.get(key, missing) != new.get(key, missing)
+    }
+
+
+def _check_folder(recipe: Recipe[Any], out: Path, *, is_resume: bool) -> None:
+    folder = RunFolder(out)
+    if folder.manifest_path.is_file():
+        owner = folder.read_manifest()["recipe"]
+        if owner != recipe.name:
+            raise RunError(
+                f"{out} holds a run of the recipe {owner}, not of {recipe.name}",
+                fix="use another --out",
+            )
+        return
+    if is_resume:
+        raise RunError(f"{out} holds no run to resume", fix="check --out, or leave out --resume")
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is not a folder", fix="use another --out")
+    if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
+        raise RunError(f"{out} has files but holds no run", fix="use an empty or new --out")
+
+
+def run(
+    task: type[Task[Any]],
+    config: RunConfig,
+    *,
+    out: Path | str,
+    until: str | None = None,
+    accepted: Sequence[str] = (),
+    say: Say = print,
+) -> Path:
+    """Run a task into ``out``, or continue the run that is there; return the folder.
+
+    Where ``torchrun`` has started the program several times, all call this, and train together.
+    Numbers are in ``evaluate/metrics.json``, the report in ``report.html``. Other processes
+    (``groupwise serve``, workers) find the task again by its import path; one that has none, as
+    in a notebook, is known to this process alone, and ``say`` is told so.
+    """
+    address = find_address(task)
+    recipe = find_recipe(address) if address else task.make_recipe(task.__name__)
+    with join_launched():
+        if help_first(recipe, config, out=Path(out)):
+            return Path(out)
+        if address is None:
+            say(
+                f"{task.__name__} has no import path, so only this process can ask or serve its "
+                "run; put it into a module"
+            )
+        run_recipe(
+            recipe,
+            config,
+            out=Path(out),
+            until=until,
+            accepted=accepted,
+            report_progress=lambda progress: say(progress.describe()),
+            say=lambda line: say(f"  {line}"),
+        )
+    return Path(out)
+
+
+def help_first(recipe: Recipe[Any], config: Config, *, out: Path) -> bool:
+    """Train with the first process whenever it does, until it has ended; False: this is the first.
+
+    All find the run folder ``out``. A RunError if this process was started with other settings or
+    packages than the first one, or that is gone.
+    """
+    team = find_team()
+    if team is None or team.rank == 0:
+        return False
+    while told := team.hear():
+        assert recipe.task is not None
+        task = recipe.task()
+        planner = Planner(config, facts=task.facts(config, out), inputs=told["inputs"])
+        stage = next((one for one in task.stages(config) if one.name == told["step"]), None)
+        step = None if stage is None else make_step(stage, task, planner)
+        own = {} if step is None else introduce(config, step.inputs)
+        if step is None or (others := [name for name in own if own[name] != told[name]]):
+            raise RunError(
+                f"process {team.rank} on {socket.gethostname()} was started with other "
+                f"{' and '.join(others) if step else 'settings'} than the first one",
+                fix="start the same command everywhere, from the same installation",
+            )
+        step.run(
+            StepContext(
+                run=out,
+                folder=out / step.name,
+                name=step.name,
+                is_resumed=told["is_resumed"],
+                uses=step.uses,
+                config=step.config,
+                inputs=step.inputs,
+            )
+        )
+    return True
+
+
+def find_address(task: Callable[..., Any]) -> str | None:
+    """Return ``module:name`` by which another process can import a class, or None."""
+    module = sys.modules.get(task.__module__)
+    if task.__module__ == "__main__" or getattr(module, task.__name__, None) is not task:
+        return None
+    return f"{task.__module__}:{task.__qualname__}"

@@ -1,0 +1,569 @@
+"""A grid of runs: a loop over run folders, each filled by a ``groupwise run`` of its own.
+
+    DIR/sweep.json      recipe, axes, and every cell with its coordinates and resolved config
+    DIR/cells/NAME/     run folders, which take over finished steps from one another
+    DIR/configs/NAME.json, DIR/logs/NAME.log
+    DIR/failed/NAME.txt how a cell has failed, until it is started again
+
+The cells' folders are the truth about what is done, so a sweep goes on after any end. A folder
+belongs to one grid. It may grow by values; with other axes or other settings its cells would
+differ in more than their coordinates.
+"""
+
+import itertools
+import json
+import math
+import os
+import re
+import reprlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any, Literal
+
+import yaml
+
+from groupwise.core import (
+    ChildProcess,
+    Config,
+    ConfigError,
+    DataError,
+    GroupwiseError,
+    RunError,
+    RunFolder,
+    Say,
+    describe_duration,
+    describe_unknown,
+    digest_json,
+    dump_config,
+    is_locked,
+    load_config,
+    parse_yaml,
+    read_json,
+    start_child,
+    stop_children,
+    take_lock,
+    write_json,
+    write_text,
+)
+from groupwise.run.recipe import Recipe
+from groupwise.run.running import check_accepted, compare_settings, plan_steps
+from groupwise.run.steps import DONE, Step, are_done, check_plan, describe_now
+
+CellState = Literal["done", "failed", "running", "waiting"]
+
+_RECORD = "sweep.json"
+_CELLS = "cells"
+_FORMAT = 1
+_MAX_CELLS = 10_000
+_MAX_NAME_BYTES = 120
+_MAX_SHOWN = 5
+_POLL_S = 0.05
+_UNSAFE = re.compile(r"[^\w.+-]")
+# A quote inside a word is an apostrophe; one behind a quote is an escaped one.
+_BEFORE_QUOTES = "[{,:'"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A setting that varies, ``section.name``, and the texts of its values, as cells have them."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCell:
+    """One run of a sweep, as the sweep's files say it."""
+
+    name: str  # of its folder
+    coordinates: Mapping[str, str]  # the text of its value on each axis
+    folder: Path  # its run folder, which may not exist yet
+    state: CellState  # waiting: it was never run, or was interrupted
+    error: str = ""  # how it failed
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A grid of runs of one recipe, as far as it is; among cells the last axis varies fastest."""
+
+    axes: tuple[Axis, ...]
+    cells: tuple[SweepCell, ...]
+    recipe: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A cell that can be run: its place, its resolved config, and what a run of it does.
+
+    ``work`` has, of each step, a digest of all that is known to decide its outputs beforehand: the
+    same in two cells if one can take it over from the other.
+    """
+
+    name: str
+    coordinates: Mapping[str, str]
+    folder: Path
+    config: Config
+    steps: Sequence[Step]
+    work: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """A grid whose cells can all be run, each going on with the same accepted findings."""
+
+    recipe: Recipe[Any]
+    folder: Path
+    axes: tuple[Axis, ...]
+    cells: tuple[PlannedCell, ...]
+    accepted: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What ``sweep.json`` says."""
+        cells: list[dict[str, Any]] = []
+        for cell in self.cells:
+            config = dump_config(cell.config)
+            known = {"name": cell.name, "folder": f"{_CELLS}/{cell.name}", "config": config}
+            own = {"config_digest": digest_json(config), "coordinates": dict(cell.coordinates)}
+            cells.append(known | own)
+        axes = [{"key": axis.key, "values": list(axis.values)} for axis in self.axes]
+        return {"format": _FORMAT, "recipe": self.recipe.name, "axes": axes, "cells": cells}
+
+    def find_cell(self, name: str) -> PlannedCell:
+        """Return a cell by its name; a ConfigError has the nearest one, if there is none."""
+        cells = {cell.name: cell for cell in self.cells}
+        if name not in cells:
+            raise ConfigError(describe_unknown("cell", name, list(cells)))
+        return cells[name]
+
+    def count_work(self) -> dict[str, int]:
+        """Return how many different pieces of work each step has over all cells."""
+        pairs = {pair for cell in self.cells for pair in cell.work.items()}
+        counts = Counter(step for step, _ in pairs)
+        return {step.name: counts[step.name] for cell in self.cells for step in cell.steps}
+
+
+def parse_axes(
+    grids: Sequence[str], *, settings: Sequence[str] = ()
+) -> tuple[tuple[Axis, ...], list[str]]:
+    """Read ``key=value,value`` texts, whose values are YAML as with ``--set``.
+
+    Returns the axes that could be read, and a clause for everything that is wrong.
+    """
+    axes: list[Axis] = []
+    problems: list[str] = []
+    taken = {text.partition("=")[0].strip(): "it is in --set, too" for text in settings}
+    for text in grids:
+        key, equals, rest = (part.strip() for part in text.partition("="))
+        if not equals or not all(part.strip() for part in key.split(".")):
+            problems.append(f"--grid {text}: expected key.path=value,value")
+            continue
+        for other, why in taken.items():
+            if key == other or key.startswith(f"{other}.") or other.startswith(f"{key}."):
+                problems.append(f"--grid {key}: {why}; leave one of them out")
+        taken[key] = "there is another axis for it"
+        values: list[str] = []
+        for part in _split(rest):
+            try:
+                if not part:
+                    raise yaml.YAMLError
+                values.append(_spell(parse_yaml(part)))
+            except yaml.YAMLError:
+                got = reprlib.repr(part)
+                problems.append(
+                    f"--grid {key}: a value is empty (write null) or no YAML; got {got}"
+                )
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        problems += [f"--grid {key}: the value {value} appears twice" for value in twice]
+        axes += [Axis(key, tuple(dict.fromkeys(values)))] if values else []
+    return tuple(axes), problems
+
+
+def _split(text: str) -> Iterator[str]:
+    """Cut at the commas that stand in no brackets and no quotes."""
+    depth, quote, start = 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and text[start:position].rstrip()[-1:] in _BEFORE_QUOTES:
+            quote = character
+        elif character == "," and depth == 0:
+            yield text[start:position].strip()
+            start = position + 1
+        else:
+            depth += (character in "[{") - (character in "]}")
+    yield text[start:].strip()
+
+
+def _spell(value: Any) -> str:
+    """Return the one spelling of a value that ``--set`` reads as this value again.
+
+    So ``0.10`` and ``0.1`` are the same cell.
+    """
+    texts = [value] if isinstance(value, str) else []
+    as_yaml: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=2**31)
+    # YAML folds some characters that JSON leaves as they are, such as U+0085.
+    texts += [json.dumps(value, ensure_ascii=is_ascii, default=str) for is_ascii in (False, True)]
+    texts += [as_yaml.removesuffix("...\n").strip()]  # an infinity, which JSON has not
+    for text in texts:
+        try:
+            found = parse_yaml(text)
+        except yaml.YAMLError:
+            continue
+        if type(found) is type(value) and found == value:
+            return text
+    return texts[-1]
+
+
+def list_coordinates(axes: Sequence[Axis]) -> list[dict[str, str]]:
+    """Return all combinations of values; the last axis varies fastest."""
+    num_cells = math.prod(len(axis.values) for axis in axes)
+    if num_cells > _MAX_CELLS:
+        raise ConfigError(
+            "the grid is too large", got=f"{num_cells} cells", expected=f"at most {_MAX_CELLS}"
+        )
+    keys = [axis.key for axis in axes]
+    values = itertools.product(*(axis.values for axis in axes))
+    return [dict(zip(keys, combination, strict=True)) for combination in values]
+
+
+def name_cell(coordinates: Mapping[str, str]) -> str:
+    """Return ``key=value,key=value`` as the name of a folder.
+
+    Where characters had to be replaced or the end to be cut, a digest keeps names apart.
+    """
+    whole = ",".join(f"{key}={text}" for key, text in coordinates.items())
+    safe = {_UNSAFE.sub("_", key): _UNSAFE.sub("_", text) for key, text in coordinates.items()}
+    name = ",".join(f"{key}={text}" for key, text in safe.items())
+    if name == whole and len(name.encode()) <= _MAX_NAME_BYTES:
+        return name
+    short = name.encode()[: _MAX_NAME_BYTES - 9].decode(errors="ignore")
+    return f"{short}-{digest_json(dict(coordinates))[:8]}"
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return the sweep in a folder, as its files say it; nothing is digested.
+
+    A RunError if there is none, a DataError if ``sweep.json`` is damaged.
+    """
+    record = _read_record(folder)
+    cells = [
+        SweepCell(cell["name"], cell["coordinates"], folder / cell["folder"], *state)
+        for cell in record["cells"]
+        for state in [_read_state(folder, cell)]
+    ]
+    return Sweep(_read_axes(record), tuple(cells), record["recipe"])
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / _RECORD
+    if not path.exists():
+        raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid")
+    record = read_json(path, dict)
+    if record.get("format") != _FORMAT:
+        raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
+    return record
+
+
+def _read_axes(record: Mapping[str, Any]) -> tuple[Axis, ...]:
+    return tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"])
+
+
+def _read_state(folder: Path, cell: Mapping[str, Any]) -> tuple[CellState, str]:
+    run, failed = folder / cell["folder"], folder / "failed" / f"{cell['name']}.txt"
+    if is_locked(run / ".lock"):
+        return "running", ""
+    if failed.is_file():
+        return "failed", failed.read_text(encoding="utf-8")
+    try:
+        manifest = read_json(run / "manifest.json", dict)
+    except DataError:
+        return "waiting", ""
+    if manifest.get("config_digest") != cell["config_digest"]:
+        return "waiting", "its folder no longer holds the run that was done"
+    steps = manifest.get("plan") or {"": {}}
+    is_done = all((run / step / DONE).is_file() for step in steps)
+    return "done" if is_done else "waiting", ""
+
+
+def plan_sweep(
+    recipe: Recipe[Any],
+    config: Path,
+    grids: Sequence[str],
+    *,
+    out: Path,
+    settings: Sequence[str] = (),
+    accepted: Sequence[str] = (),
+) -> SweepPlan:
+    """Return the cells of a grid, ready to run; nothing is written.
+
+    All start from the YAML file ``config`` and the ``key=value`` texts ``settings``; ``grids`` are
+    ``key=value,value`` texts, one per axis. If ``out`` holds a sweep already, that one goes on or
+    grows. ``accepted`` are findings of the reward audit to go on with. A ConfigError has every
+    problem of the grid, of any cell, and of ``out``.
+    """
+    axes, problems = parse_axes(grids, settings=settings)
+    try:
+        check_accepted(recipe, accepted)
+    except GroupwiseError as error:
+        problems.append(str(error))
+    coordinates = {name_cell(place): place for place in list_coordinates(axes)}
+    loaded: dict[str, Config] = {}
+    for name, place in coordinates.items():
+        overrides = [*settings, *(f"{key}={text}" for key, text in place.items())]
+        try:
+            loaded[name] = load_config(recipe.load_config_type(), config, overrides=overrides)
+        except ConfigError as error:
+            first, *lines = str(error).split("\n")
+            if any(f"--set {key}" in first for key in place):
+                first = first.replace("--set", "--grid", 1)
+            # What many cells have is told once.
+            found = [line.strip() for line in lines] or [first]
+            problems += [line for line in found if line not in problems]
+    _refuse(problems)
+    return _make_plan(recipe, out, axes, coordinates, loaded, accepted)
+
+
+def plan_recorded(recipe: Recipe[Any], out: Path, *, accepted: Sequence[str] = ()) -> SweepPlan:
+    """Return the cells of the sweep that ``out`` holds, with the configs recorded there.
+
+    A ConfigError if it is of another recipe, or a config no longer fits; a RunError if there is
+    none.
+    """
+    record = _read_record(out)
+    if record["recipe"] != recipe.name:
+        raise ConfigError(f"{out} holds a sweep of {record['recipe']}, not of {recipe.name}")
+    check_accepted(recipe, accepted)
+    coordinates = {cell["name"]: cell["coordinates"] for cell in record["cells"]}
+    config_type = recipe.load_config_type()
+    loaded = {c["name"]: load_config(config_type, c["config"]) for c in record["cells"]}
+    return _make_plan(recipe, out, _read_axes(record), coordinates, loaded, accepted)
+
+
+def _make_plan(
+    recipe: Recipe[Any],
+    out: Path,
+    axes: tuple[Axis, ...],
+    coordinates: Mapping[str, Mapping[str, str]],
+    loaded: Mapping[str, Config],
+    accepted: Sequence[str],
+) -> SweepPlan:
+    """Check all cells, and the folder."""
+    first: dict[str, str] = {}
+    problems: list[str] = []
+    stopped: dict[str, list[str]] = {}
+    for name, config in loaded.items():
+        twin = first.setdefault(digest_json(dump_config(config)), name)
+        if twin != name:  # they differ in how a value is written only
+            problems.append(f"the cells {twin} and {name} have the same configuration")
+        try:
+            found = recipe.preview(config).problems
+        except GroupwiseError as error:
+            found = [str(error)]
+        for problem in found:
+            stopped.setdefault(problem, []).append(name)
+    for problem, names in stopped.items():
+        more = f" and {len(names) - 1} more cell{'s' if len(names) > 2 else ''}"
+        told = f" ({names[0]}{more if len(names) > 1 else ''})"
+        problems.append(problem if len(names) == len(loaded) else f"{problem}{told}")
+    _refuse(problems)
+    cells: list[PlannedCell] = []
+    for name, config in loaded.items():
+        folder = out / _CELLS / name
+        steps = plan_steps(recipe, config, folder, accepted=accepted)
+        check_plan(steps)
+        work: dict[str, str] = {}
+        for step in steps:
+            uses = [work[used] for used in step.uses]
+            work[step.name] = digest_json([step.name, step.settings, {**step.inputs}, uses])
+        cells.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
+    plan = SweepPlan(recipe, out, axes, tuple(cells), tuple(accepted))
+    _check_folder(out, plan.record)
+    return plan
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        lines = "".join(f"\n  {line}" for line in problems)
+        raise ConfigError(f"{len(problems)} problem(s) stop this sweep:{lines}")
+
+
+def _check_folder(folder: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds something else than this sweep, or a part of it."""
+    if (folder / _RECORD).is_file():
+        conflicts = _list_conflicts(_read_record(folder), record)
+        if conflicts:
+            lines = "".join(f"\n  {line}" for line in conflicts)
+            raise ConfigError(
+                f"{folder} holds another sweep:{lines}\n"
+                "use another --out, or what it was started with (an axis may get more values)"
+            )
+    elif folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder", fix="use another --out")
+    elif folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise ConfigError(f"{folder} has files but holds no sweep", fix="use another --out")
+
+
+def _list_conflicts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what keeps a folder with the record ``before`` from going on with ``after``."""
+    if before["recipe"] != after["recipe"]:
+        return [f"its recipe is {before['recipe']}, not {after['recipe']}"]
+    old, new = ({axis["key"]: axis["values"] for axis in r["axes"]} for r in (before, after))
+    if list(old) != list(new):
+        return [f"its axes are {', '.join(old)}, not {', '.join(new)}"]
+    problems = [
+        f"it has {key}={value}, which is missing now"
+        for key, values in old.items()
+        for value in values
+        if value not in new[key]
+    ]
+    configs = {cell["name"]: cell["config"] for cell in after["cells"]}
+    changed: dict[str, str] = {}
+    for cell in before["cells"]:
+        if cell["name"] in configs:
+            changed |= compare_settings(cell["config"], configs[cell["name"]])
+    lines = [f"{key} was {values}" for key, values in changed.items()]
+    more = [f"and {len(lines) - _MAX_SHOWN} more settings"] if len(lines) > _MAX_SHOWN else []
+    return problems + lines[:_MAX_SHOWN] + more
+
+
+def run_sweep(
+    plan: SweepPlan,
+    *,
+    only: str | None = None,
+    slots: Sequence[str | None] = (None,),
+    say: Say = lambda _: None,
+) -> Sweep:
+    """Run all cells that are not done yet; one that fails is recorded and the others go on.
+
+    ``only`` is the name of the one cell to run; others may be run elsewhere at the same time. A
+    cell runs in each of ``slots``: on the GPU of that name, or, if None, on whatever is there.
+    ``say`` is told a line when something happens to a cell: how far all are, and what it is.
+    Returns the sweep as it is afterwards. A RunError if another process runs this sweep, or works
+    on the one cell; a ConfigError if the folder holds another sweep, or there is no such cell.
+    """
+    cells = plan.cells if only is None else [plan.find_cell(only)]
+    with RunFolder(plan.folder).lock() if only is None else nullcontext():
+        _write_record(plan)
+        if only is not None:
+            with RunFolder(cells[0].folder).lock():
+                pass
+        _run_cells(plan, cells, slots, say)
+    return read_sweep(plan.folder)
+
+
+def _write_record(plan: SweepPlan) -> None:
+    """Check the folder and write what the sweep is; of several processes one after the other."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    descriptor = take_lock(plan.folder / f".{_RECORD}.lock", busy=lambda: None)
+    try:
+        _check_folder(plan.folder, plan.record)
+        write_json(plan.folder / _RECORD, plan.record)
+    finally:
+        os.close(descriptor)
+
+
+def _run_cells(
+    plan: SweepPlan, cells: Sequence[PlannedCell], slots: Sequence[str | None], say: Say
+) -> None:
+    """Run cells until all are done or have failed, as many at once as there are slots."""
+    waiting, free, counts = [*cells], [*slots], Counter[str]()
+    running: dict[str, tuple[ChildProcess, str | None]] = {}
+    took, busy, ended = list[float](), set[str](), set[str]()
+
+    def tell(cell: PlannedCell, event: str, what: str) -> None:
+        counts[event] += 1
+        num_done, num_open = counts["kept"] + counts["done"], len(waiting) + len(running)
+        numbers = {"failed": counts["failed"], "running": len(running), "left": len(waiting)}
+        parts = [f"{num_done} of {len(cells)} done"]
+        parts += [f"{number} {name}" for name, number in numbers.items() if number]
+        if took and num_open:
+            left_s = mean(took) * num_open / min(len(slots), num_open)
+            parts.append(f"{describe_duration(left_s)} to go")
+        say(f"[{', '.join(parts)}] {cell.name} {what}")
+
+    states = {cell.name: cell.state for cell in read_sweep(plan.folder).cells}
+    for cell in cells:
+        if _is_done(cell, plan.recipe):
+            waiting.remove(cell)
+            ended.add(cell.name)
+            (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
+            tell(cell, "kept", "kept")
+        elif states[cell.name] == "done":
+            tell(cell, "damaged", "was done, but its files have changed: it is run again")
+    # What was started before comes first: it can be continued.
+    waiting.sort(key=lambda cell: not cell.folder.is_dir())
+    try:
+        while waiting or running:
+            startable: list[PlannedCell] = []
+            for cell in waiting if free else ():
+                if not is_locked(cell.folder / ".lock"):
+                    startable.append(cell)
+                elif cell.name not in busy:
+                    busy.add(cell.name)
+                    tell(cell, "busy", "is another process's work: looked at later")
+            while free and startable:
+                # The one that shares least unfinished work with those that run: it need not wait.
+                done = {key for cell in cells if cell.name in ended for key in cell.work.values()}
+                theirs = {key for c in cells if c.name in running for key in c.work.values()} - done
+                cell = min(startable, key=lambda one: len(theirs & {*one.work.values()}))
+                startable.remove(cell)
+                waiting.remove(cell)
+                slot = free.pop(0)
+                running[cell.name] = _start(plan, cell, slot), slot
+                tell(cell, "started", "started")
+            time.sleep(_POLL_S)
+            for cell in [cell for cell in cells if cell.name in running]:
+                child, slot = running[cell.name]
+                if child.process.poll() is None:
+                    continue
+                del running[cell.name]
+                free.append(slot)
+                if child.process.returncode:
+                    error = child.describe_failure()
+                    (plan.folder / "failed").mkdir(exist_ok=True)
+                    write_text(plan.folder / "failed" / f"{cell.name}.txt", error)
+                    tell(cell, "failed", "failed: " + error.replace("\n", "\n    "))
+                else:
+                    took.append(child.duration_s)
+                    ended.add(cell.name)
+                    tell(cell, "done", f"done in {took[-1]:.1f} s")
+    finally:
+        stop_children([child for child, _ in running.values()])
+
+
+def _is_done(cell: PlannedCell, recipe: Recipe[Any]) -> bool:
+    """Return whether a cell's folder holds its whole run, digesting all of its outputs."""
+    if not RunFolder(cell.folder).manifest_path.is_file():
+        return False
+    manifest = RunFolder(cell.folder).read_manifest()
+    if manifest.get("config_digest") != digest_json(dump_config(cell.config)):
+        return False
+    steps, accepted = cell.steps, manifest.get("accepted_findings", ())
+    if accepted:
+        steps = plan_steps(recipe, cell.config, cell.folder, accepted=accepted)
+    return are_done(steps, cell.folder)
+
+
+def _start(plan: SweepPlan, cell: PlannedCell, slot: str | None) -> ChildProcess:
+    """Start ``groupwise run`` for a cell; its config is written beside the cells first."""
+    (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
+    config = plan.folder / "configs" / f"{cell.name}.json"
+    write_json(config, cell.config.model_dump(mode="json"))
+    accepted = [part for finding in plan.accepted for part in ("--accept", finding)]
+    places = ["--config", str(config), "--out", str(cell.folder)]
+    shared = ["--share-with", str(plan.folder / _CELLS)]
+    words = ["-m", "groupwise.cli", "run", plan.recipe.name, *places, *shared, *accepted]
+    return start_child(
+        # -P: the working folder is no place to import from, as with the installed command.
+        [sys.executable, "-P", *words],
+        log=plan.folder / "logs" / f"{cell.name}.log",
+        title=f"{describe_now()} {' '.join(words)}",
+        env={**os.environ, **({} if slot is None else {"CUDA_VISIBLE_DEVICES": slot})},
+    )

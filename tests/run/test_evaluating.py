@@ -1,0 +1,455 @@
+"""What the evaluation of a run leaves for its report."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+from small_task import LORA, PARSER, SmallConfig, SmallTask
+from transformers import BertConfig, BertModel, BertTokenizerFast, Dinov2Config, Dinov2Model
+
+from groupwise.cli.main import app
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    Example,
+    Message,
+    RunError,
+    Score,
+    make_example,
+    read_json,
+    read_jsonl,
+    read_picture,
+)
+from groupwise.data.examples import read_examples
+from groupwise.evaluation.baselines import JOINT, Candidate
+from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.predictions import Measure, Prediction, Prompts, read_as
+from groupwise.evaluation.report.phrases import format_share
+from groupwise.evaluation.results import list_looks
+from groupwise.models.embedders import SENTENCES, TOWER
+from groupwise.models.identity import digest_base
+from groupwise.models.policy import load_policy
+from groupwise.rewards import LabelMatch, LabelParser, Parsed, RewardSet
+from groupwise.run import asking, other_data, rivals
+from groupwise.run.asking import RunPolicy
+from groupwise.run.calibrating import (
+    Temperature,
+    make_calibration_sections,
+    read_temperatures,
+    temper,
+)
+from groupwise.run.evaluating import (
+    describe_examples,
+    digest_prompts,
+    list_slices,
+)
+from groupwise.run.other_data import read_rollouts, replay_rewards
+from groupwise.run.predict import PolicyPredictor, answer_requests, name_version, open_run
+from groupwise.run.rivals import Probes
+from groupwise.run.steps import StepContext
+from groupwise.run.task import Task
+from groupwise.serving import Request
+
+
+def test_the_shown_prompt_is_what_the_trained_policy_was_asked(finished: Path) -> None:
+    asked = read_as(finished / "evaluate" / "prompts.json", Prompts)
+    examples = {one.id: one for one in read_examples(finished / "prepare" / "test.jsonl")}
+    assert asked.shown == load_policy(finished / "grpo" / "policy").render_prompt(
+        examples[asked.item]
+    )
+    assert asked.turns == {name: one.prompt[-1].text for name, one in examples.items()}
+    page = (finished / "report.md").read_text(encoding="utf-8")
+    assert "## Mistakes" in page
+    assert "## The prompt as the model sees it" in page
+
+
+def test_the_measurement_of_the_test_split_is_one_look_at_the_items_it_is_of(
+    finished: Path,
+) -> None:
+    (digest,) = {one.split_digest for one in read_metrics(finished / "evaluate/metrics.json")}
+    (look,) = list_looks(finished, digest)
+    assert (look.run, look.seed) == ("run", 0)
+    assert "has been looked at 1\N{NO-BREAK SPACE}time by runs in" in (
+        finished / "report.md"
+    ).read_text("utf-8")
+
+
+def test_only_commands_that_a_task_can_do_are_told(finished: Path) -> None:
+    class NoRows(SmallTask):
+        read_labelled = Task.read_labelled
+
+    every = ["predict", "serve", "evaluate", "export"]
+    assert read_json(finished / "evaluate" / "verbs.json", list) == every
+    assert NoRows().list_verbs() == ["predict", "serve", "export"]
+    # The report offers none of them: a policy that learned nothing is not for use.
+    report = (finished / "report.md").read_text("utf-8")
+    assert "GRPO is not offered for use" in report
+    assert "groupwise evaluate run ROWS" not in report
+
+
+def test_a_field_of_too_many_values_is_no_slice() -> None:
+    class Sliced(SmallTask):
+        slices = ("part", "kind", "absent")
+
+    def make(number: int) -> Example:
+        fields = {"part": number % 20, "kind": number}
+        return make_example([Message("user", "?")], cluster=str(number), fields=fields)
+
+    assert list_slices(Sliced(), [make(n) for n in range(21)]) == ["part"]
+    assert list_slices(Sliced(), [make(n) for n in range(20)]) == ["part", "kind"]
+
+
+@pytest.mark.parametrize(("is_higher_better", "first"), [(True, "length"), (False, "accuracy")])
+def test_the_headline_measure_chooses_a_checkpoint_where_more_is_better(
+    is_higher_better: bool, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Headed(SmallTask):
+        headline = "length"
+        measures = (Measure("length", "Length", "长度", is_higher_better=is_higher_better),)
+
+        def measure_heldout(self, config, examples, texts):
+            return {"length": 3.0}
+
+    answers = [Completion("x", token_ids=(1,), finish_reason="stop")]
+    monkeypatch.setattr(asking, "answer_greedily", lambda *_: answers)
+    example = make_example([Message("user", ["A?"])], cluster="1", label="yes")
+    values = asking.check_heldout(Headed(), None, [example], SmallConfig(**LORA), run=Path())
+    assert next(iter(values)) == first
+    own = {"accuracy": 0.0, "invalid": 1.0, "length": 3.0}
+    assert values == own | {"commonest": 0.0, "majority": 1.0, "n": 1}
+
+
+@pytest.mark.parametrize("name", ["sft", "sft_control"])
+def test_sft_is_looked_at_on_held_out_items(finished: Path, name: str) -> None:
+    looks = [row for row in read_jsonl(finished / name / "metrics.jsonl") if "heldout/n" in row]
+    assert [(row["step"], row["heldout/n"]) for row in looks] == [(1, 2), (2, 2)]
+    assert all(row["heldout/accuracy"] + row["heldout/invalid"] <= 1 for row in looks)
+    assert "num_looks" not in read_json(finished / name / "budget.json", dict)
+    page = (finished / "report.md").read_text()
+    assert "(report/loss.svg)" in page
+    assert "(report/heldout-accuracy.svg)" in page
+    shown = CliRunner().invoke(app, ["watch", str(finished), "--once", "--step", name])
+    assert shown.exit_code == 0
+    assert "Held-out accuracy" in shown.stdout
+
+
+FILE = Path("evaluate", "calibration.json")
+
+
+def test_a_run_fits_one_for_each_policy_on_validation_items_alone(finished: Path) -> None:
+    rows = read_json(finished / FILE, dict)
+    assert list(rows) == ["prompt", "sft", "sft_control", "grpo"]
+    for name, row in rows.items():
+        assert row["weights"] == digest_base(open_run(finished).find_policy(name))
+        assert row["num_items"] <= 8
+        assert (row["value"], row["reason"]) == (None, "fewer than 20 items")
+    report = (finished / "report.md").read_text("utf-8")
+    assert "Is the policy as sure as it should be?" in report
+    assert "not fitted: fewer than 20 items" in report
+
+
+def write(run: Path, **rows: object) -> Path:
+    path = run / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(rows))
+    return run
+
+
+def test_confidence_is_that_of_the_temperature_of_these_weights(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Parsed(PARSER.labels[0])  # an untrained policy says nothing that is a label
+    monkeypatch.setattr(LabelParser, "parse", lambda *given: said)
+    run = open_run(finished)
+    weights = str(digest_base(run.find_policy("grpo")))
+    rows = {
+        "grpo": {"weights": weights, "value": 4.0},
+        "sft": {"weights": "other", "value": 0.1},
+        "prompt": {"weights": None, "value": 2.0},
+        "none": {"weights": "x", "value": None},
+    }
+    found = read_temperatures(write(tmp_path, **rows))
+    assert found == {weights: 4.0, "other": 0.1}
+    asked = [Request(str(n), {"question": f"第{n}个螺栓，合格还是不合格？"}) for n in range(6)]
+
+    def ask(temperatures):
+        place = run.find_policy("grpo")
+        predictor = PolicyPredictor(SmallTask(), run.config, place, temperatures=temperatures)
+        return predictor, answer_requests(predictor, asked)
+
+    (plain, before), (other, untouched), (calibrated, after) = map(ask, ({}, {"other": 0.1}, found))
+    assert untouched == before
+    assert name_version(other) == name_version(plain) != name_version(calibrated)
+    assert "temperature" not in plain.describe()
+    assert calibrated.describe()["temperature"] == 4.0
+    for one, two in zip(before, after, strict=True):
+        assert one.answer
+        assert replace(one, confidence=None) == replace(two, confidence=None)
+        shares = {"said": one.confidence, "other": 1 - one.confidence}
+        assert two.confidence == pytest.approx(temper(shares, 4.0)["said"], abs=1e-6)
+
+
+def test_a_run_without_the_file_has_none(tmp_path: Path) -> None:
+    assert read_temperatures(tmp_path) == {}
+
+
+@pytest.mark.parametrize("row", [{"weights": 1, "value": 1}, {"weights": "w", "value": -1}])
+def test_a_damaged_file_is_told(tmp_path: Path, row) -> None:
+    with pytest.raises(DataError, match="has no temperature of grpo"):
+        read_temperatures(write(tmp_path, grpo=row))
+
+
+def make_prediction(number: int, confidence: float, policy: str = "grpo") -> Prediction:
+    labels = PARSER.labels
+    shares = {labels[0]: confidence, labels[1]: 1 - confidence}
+    truth = labels[number % 10 >= 7]
+    return Prediction(
+        f"{number}", f"{number}", "test", policy, truth, labels[0], probabilities=shares
+    )
+
+
+def test_the_report_tells_the_error_before_and_after_in_both_languages() -> None:
+    rows = [make_prediction(number, 0.99) for number in range(100)]
+    rows += [make_prediction(number, 0.7, "majority") for number in range(100)]
+    policy = RunPolicy(name="grpo", title="GRPO", title_zh="强化", kind="trained")
+    english, chinese = make_calibration_sections(
+        rows,
+        {"grpo": Temperature(5.4, 96, 30)},
+        labels=PARSER.labels,
+        policies=[policy],
+        seed=0,
+    )
+    (row,) = english.tables[0].rows
+    assert row[:4] == ("GRPO", "5.4", "96", "30")
+    assert str(row[4]).startswith("0.290")
+    assert str(row[5]).startswith("0.00")
+    assert "100 items of the split test" in english.text
+    assert chinese.tables[0].rows[0][0] == "强化"
+    assert (english.language, chinese.language) == ("en", "zh")
+    assert not make_calibration_sections(rows, {}, labels=PARSER.labels, policies=[], seed=0)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache with tiny random embedders."""
+    monkeypatch.setenv("GROUPWISE_CACHE", str(tmp_path / "cache"))
+    torch.manual_seed(0)
+    words = tmp_path / "vocab.txt"
+    words.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog"]))
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    for name, model in (
+        (SENTENCES, BertModel(BertConfig(vocab_size=7, intermediate_size=8, **sizes))),
+        (TOWER, Dinov2Model(Dinov2Config(mlp_ratio=1, image_size=28, patch_size=14, **sizes))),
+    ):
+        folder = tmp_path / "cache" / "models" / f"{name}-abc"
+        model.save_pretrained(folder)
+        if name == SENTENCES:
+            BertTokenizerFast(str(words)).save_pretrained(folder)
+    return tmp_path / "cache"
+
+
+def open_probes(folder, train, *, test=(), base="tiny-qwen2"):
+    config = SimpleNamespace(
+        model=SimpleNamespace(
+            is_tiny=base.startswith("tiny"), dtype="float32", max_pixels=None, quantization=None
+        ),
+        evaluation=SimpleNamespace(batch_size=4),
+    )
+    folder.mkdir(exist_ok=True)
+    context = StepContext(folder, folder, "baselines", is_resumed=False)
+    return Probes(config, base, context, train, test)
+
+
+def paint(path, colour):
+    Image.new("RGB", (30, 20), colour).save(path)
+    return read_picture(path)
+
+
+def ask(*parts):
+    return Example(str(parts[-1]), (Message("user", parts),), "yes", "a", {})
+
+
+def test_what_is_left_out_has_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("GROUPWISE_CACHE", str(tmp_path / "empty"))
+    rows = [ask("cat"), ask("dog")]
+    assert open_probes(tmp_path / "a", rows).left_out == {
+        "hidden states": "the base is tiny and random",
+        "sentence embeddings": f"{SENTENCES} is not here: groupwise models fetch {SENTENCES}",
+        "picture features": "there are no pictures",
+    }
+    monkeypatch.setattr(rivals, "MAX_STATES", 2)
+    assert "hidden states" not in open_probes(tmp_path / "a", rows, base="real").left_out
+    many = open_probes(tmp_path / "a", rows, test=rows, base="real").left_out
+    assert many["hidden states"] == "4 examples are more than 2"
+    assert open_probes(tmp_path / "a", rows)(rows) == {}
+
+
+def test_features_are_read_once_and_belong_to_their_examples(tmp_path, cache, monkeypatch):
+    rows = [ask(text) for text in ("cat", "dog", "cat dog", "dog dog")]
+    found = open_probes(tmp_path / "a", rows)(rows)["sentence embeddings"]
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    again = open_probes(tmp_path / "b", rows)(rows[::-1])["sentence embeddings"]
+    assert np.allclose(again[::-1], found, atol=1e-5)
+    assert not np.allclose(found[0], found[1], atol=1e-3)
+    monkeypatch.setattr(rivals, "embed_texts", None)
+    kept = open_probes(tmp_path / "a", rows)(rows)["sentence embeddings"]
+    assert np.array_equal(kept, found)
+
+
+def test_several_pictures_are_joined_and_texts_stand_beside_them(tmp_path, cache):
+    one, two = (paint(tmp_path / f"{colour}.png", colour) for colour in ("red", "blue"))
+    rows = [ask(one, two, "cat"), ask(two, "dog")]
+    found = open_probes(tmp_path / "a", rows)(rows)
+    pictures = found["picture features"]
+    assert pictures.shape == (2, 3 * 16)
+    mean, low, high = np.split(pictures, 3, axis=1)
+    assert np.allclose(mean[1], low[1])
+    assert np.allclose(mean[1], high[1])
+    assert (low[0] <= mean[0]).all()
+    assert (mean[0] <= high[0]).all()
+    assert found["picture features and sentence embeddings"].shape == (2, 3 * 16 + 8)
+    alone = open_probes(tmp_path / "b", rows[1:])(rows[1:])["picture features"]
+    assert np.allclose(alone[0], mean[1], atol=1e-4)
+
+
+def test_hidden_states_of_blocks_and_poolings_are_told_apart(
+    tmp_path, monkeypatch, text_folder, text_examples
+):
+    monkeypatch.setenv("GROUPWISE_CACHE", str(tmp_path / "empty"))
+    found = open_probes(tmp_path / "a", text_examples, base=str(text_folder))(text_examples)
+    names = [name for name in found if name.startswith("hidden states of block ")]
+    assert len(names) == len(found) >= 4
+    assert len({rows.tobytes() for rows in found.values()}) == len(found)
+    swapped = list(text_examples)[::-1]
+    again = open_probes(tmp_path / "b", swapped, base=str(text_folder))(swapped)
+    for name, rows in found.items():
+        assert np.allclose(again[name][::-1], rows, atol=1e-3)
+    policy = load_policy(text_folder)
+    prompt = policy.tokenizer(policy.render_prompt(text_examples[0]), return_tensors="pt")
+    with torch.inference_mode():
+        states = policy.model(**prompt, output_hidden_states=True).hidden_states[1][0]
+    mean, last = (found[f"hidden states of block 1, {how}"][0] for how in ("mean", "last token"))
+    assert np.allclose(mean, states.mean(0), atol=1e-4)
+    assert np.allclose(last, states[-1], atol=1e-4)
+
+
+def test_the_winner_is_told_with_the_policy(tmp_path):
+    rows = [ask("cat"), ask("dog")]
+    probes = open_probes(tmp_path / "baselines", rows)
+    probes.record([Candidate("words", 0.75, print), Candidate("nothing", 0.5, print)])
+    told = asking._tell_winner(JOINT, tmp_path)
+    assert told.note.endswith(
+        f"; here words ({format_share(0.75)} in cross-validation on training rows)"
+    )
+    assert "此处为文字" in told.note_zh
+    assert asking._tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
+    assert read_json(tmp_path / "baselines" / "joint.json", dict)["left_out"] == probes.left_out
+
+
+class Length:
+    """Pays for short answers; does not know every question."""
+
+    name = "length"
+
+    def __call__(self, example, completion):
+        known = int(example.id, 16) % 2
+        return Score(1 / (1 + len(completion.token_ids)) if known else None, "counted")
+
+
+def test_the_same_rewards_pay_the_same(finished):
+    found = open_run(finished)
+    replayed = replay_rewards(found, found.config)
+    assert [part.name for part in replayed.list_parts()] == ["reward", "label"]
+    for part in replayed.list_parts():
+        assert part.num_same == len(part.before) == 8 * 2  # prompts, completions of each
+        assert part.before == part.after
+    assert {rollout.step for rollout in replayed.rollouts} == {0, 1}
+    assert replayed.num_unknown == 0
+
+
+def test_other_rewards_are_told_part_by_part(finished, monkeypatch):
+    parts = {"label": (LabelMatch(PARSER), 1.0), "length": (Length(), 1.0)}
+    monkeypatch.setattr(SmallTask, "rewards", lambda *_: RewardSet(parts))
+    found = open_run(finished)
+    _, label, length = replay_rewards(found, found.config).list_parts()
+    assert label.num_same == len(label.before)
+    assert length.count_unscored()[0] == len(length.before)
+    assert 0 < length.count_unscored()[1] < len(length.before)
+    before, after = length.average()
+    assert before is None
+    assert after is not None
+    assert 0 < after <= 0.5
+
+
+def test_the_command_prints_a_table_and_what_differs(finished, monkeypatch):
+    same = CliRunner().invoke(app, ["audit", "--replay", str(finished)])
+    assert same.exit_code == 0
+    row = next(line.split() for line in same.stdout.splitlines() if line.split()[0] == "reward")
+    assert row[1:7] == ["16", "16", "0", "0", "->", "0"]
+    assert "step" not in same.stdout
+    monkeypatch.setattr(SmallTask, "rewards", lambda *_: RewardSet({"length": (Length(), 1.0)}))
+    other = CliRunner().invoke(app, ["audit", "--replay", str(finished)])
+    assert other.exit_code == 0
+    assert "step 0, example " in other.stdout
+    assert other.stdout.count("counted") == 3
+
+
+def test_a_setting_that_is_not_there_is_named(finished):
+    asked = CliRunner().invoke(app, ["audit", "--replay", str(finished), "--set", "rewadrs.x=1"])
+    assert isinstance(asked.exception, ConfigError)
+
+
+def test_a_run_without_a_record_says_how_to_get_one(finished, monkeypatch):
+    monkeypatch.setattr(other_data, "ROLLOUTS", "absent.jsonl")
+    found = open_run(finished)
+    with pytest.raises(RunError, match=r"no recorded completions; train with .*record_rollouts"):
+        replay_rewards(found, found.config)
+
+
+def test_completions_of_other_data_are_counted(finished, monkeypatch):
+    known = other_data.read_splits
+    found = open_run(finished)
+    monkeypatch.setattr(
+        other_data, "read_splits", lambda *names: {"train": known(*names)["train"][1:]}
+    )
+    assert replay_rewards(found, found.config).num_unknown == 2
+    monkeypatch.setattr(other_data, "read_splits", lambda *_: {"train": []})
+    with pytest.raises(RunError, match=r"no recorded completion is of the run's data; got 16"):
+        replay_rewards(found, found.config)
+
+
+@pytest.mark.parametrize("row", [{"step": 1}, {"step": 1, "rollouts": [{"text": "a"}]}])
+def test_a_file_that_no_training_wrote_is_one_sentence(tmp_path, row):
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(DataError, match="not what a training with"):
+        list(read_rollouts(path))
+
+
+def make_items(question: str = "Is it on-task?") -> list[Example]:
+    return [
+        make_example(
+            [Message("user", f"任务 {n}: {question}")], cluster=f"g{n // 2}", label="yn"[n % 2]
+        )
+        for n in range(4)
+    ]
+
+
+def test_examples_are_counted_with_their_clusters():
+    few = describe_examples(make_items())
+    assert few == {"digest": few["digest"], "num_rows": 4, "num_clusters": 2}
+
+
+def test_order_counts_for_data_and_not_for_prompts():
+    items = make_items()
+    assert describe_examples(items)["digest"] != describe_examples(items[::-1])["digest"]
+    assert digest_prompts(items) == digest_prompts(items[::-1])
+    assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
+    assert digest_prompts(items) != digest_prompts(items[:3])

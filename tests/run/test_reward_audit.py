@@ -1,0 +1,210 @@
+"""Where the reward audit stands in a plan, and what it stops."""
+
+from pathlib import Path
+
+import pytest
+
+from groupwise.core import Config, ConfigError, Message, RewardError, make_example, read_json
+from groupwise.rewards import RewardCase, TextParser
+from groupwise.rewards.audit.audit import RewardAudit
+from groupwise.rewards.audit.rows import AuditRow, Evidence
+from groupwise.run.recipe import Preview, Recipe, RewardSource, Sampler
+from groupwise.run.running import (
+    check_accepted,
+    plan_steps,
+    preview_audit,
+    refuse_faults,
+    resolve_accepted,
+    write_reward_audit,
+)
+from groupwise.run.steps import Step
+
+
+class AnyConfig(Config):
+    seed: int = 0
+    rewards: str = "a"
+    other: str = "b"
+
+
+def draw_nothing_but_yes(config, run, examples, number, say):
+    say(f"{number} answers")
+    return {example.id: ["yes"] for example in examples}
+
+
+def make_recipe(*uses: str, has_rewards: bool = True) -> Recipe[AnyConfig]:
+    names = ("prepare", "audit", "train", "report")
+    sampler = Sampler(draw_nothing_but_yes, reads="other", inputs=lambda config: {"base": "b"})
+    source = RewardSource(lambda config, run: None, uses=uses, reads="rewards", sampler=sampler)
+    return Recipe(
+        name="any",
+        summary="",
+        config_type=AnyConfig,
+        config_folder=Path(),
+        plan=lambda config, run: [Step(name, lambda context: None) for name in names],
+        preview=lambda config: Preview(),
+        rewards=(lambda: source) if has_rewards else None,
+    )
+
+
+def make_audit(*names: str, level: str = "error") -> RewardAudit:
+    shown = Evidence("ab", "yes", "no", 1.0, "it is wrong")
+    rows = [AuditRow(name, level, "t", "must", 3, 1.0, 1, (shown,)) for name in names]
+    return RewardAudit(tuple(rows), 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("uses", "place"),
+    [(("prepare",), 1), (("prepare", "audit"), 2), (("audit", "prepare"), 2), ((), 0)],
+)
+def test_it_stands_behind_the_steps_that_it_uses(uses: tuple[str, ...], place: int):
+    steps = plan_steps(make_recipe(*uses), AnyConfig(), Path())
+    assert [step.name for step in steps].index("audit_rewards") == place
+    assert steps[place].uses == uses
+
+
+def test_a_recipe_without_rewards_has_no_such_step():
+    steps = plan_steps(make_recipe(has_rewards=False), AnyConfig(), Path())
+    assert "audit_rewards" not in [step.name for step in steps]
+
+
+def test_a_use_of_no_step_is_a_bug_of_the_recipe():
+    with pytest.raises(ValueError, match="gone"):
+        plan_steps(make_recipe("gone"), AnyConfig(), Path())
+
+
+def test_it_depends_on_its_sections_and_on_what_is_accepted():
+    def read(config: AnyConfig, **accepted: object) -> object:
+        return plan_steps(make_recipe("prepare"), config, Path(), **accepted)[1].settings
+
+    first = read(AnyConfig())
+    assert read(AnyConfig(other="c")) == first
+    assert read(AnyConfig(rewards="c")) != first
+    assert read(AnyConfig(), accepted=["x"]) == read(AnyConfig(), kept=["x"]) != first
+
+
+def test_errors_are_refused_with_an_answer_that_shows_them():
+    with pytest.raises(RewardError) as refused:
+        refuse_faults(make_audit("reward/a", "reward/b"), accepted=["reward/a"])
+    message = str(refused.value)
+    assert "found 1 fault(s)" in message
+    assert "reward/b: t: must; 1 of 3 break this." in message
+    assert "'no' earns 1 on ab: it is wrong" in message
+    assert message.endswith("go on all the same with --accept reward/b")
+
+
+def test_what_is_accepted_or_kept_or_a_warning_is_let_through():
+    audit = make_audit("reward/a", "reward/b")
+    refuse_faults(audit, accepted=["reward/a"], kept=["reward/b"])
+    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+        refuse_faults(audit, kept=["reward/b"])
+    refuse_faults(make_audit(), kept=["reward/gone"])
+    refuse_faults(make_audit("reward/a", level="warning"))
+    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+        refuse_faults(make_audit("reward/a"))
+
+
+@pytest.mark.parametrize("level", ["warning", "error"])
+def test_accepting_what_is_no_fault_is_refused(level: str):
+    with pytest.raises(ConfigError, match="did not find: reward/b"):
+        refuse_faults(make_audit("reward/a", level=level), accepted=["reward/b"], kept=["reward/a"])
+
+
+def test_names_are_checked_before_anything_runs():
+    check_accepted(make_recipe("prepare"), ["reward/pays-empty", "audit", "audit:0123456789ab"])
+    check_accepted(make_recipe(has_rewards=False), [])
+    with pytest.raises(ConfigError, match="did you mean 'reward/pays-echo'"):
+        check_accepted(make_recipe("prepare"), ["reward/pays-ecko"])
+    with pytest.raises(ConfigError, match="no rewards that are audited"):
+        check_accepted(make_recipe(has_rewards=False), ["reward/pays-empty"])
+
+
+class TestAcceptingAnAudit:
+    """``audit`` is what the run's folder has shown; another audit is not accepted with it."""
+
+    def test_nothing_is_accepted_that_was_not_shown(self, tmp_path: Path):
+        with pytest.raises(ConfigError, match="holds none"):
+            resolve_accepted(["audit"], tmp_path)
+        assert resolve_accepted(["reward/pays-empty", "audit:12"], tmp_path) == [
+            "reward/pays-empty",
+            "audit:12",
+        ]
+
+    def test_what_was_shown_is_accepted_and_nothing_else(self, tmp_path: Path):
+        audit = make_audit("reward/a", "reward/b")
+        folder = tmp_path / "audit_rewards"
+        folder.mkdir()
+        write_reward_audit(audit, folder)
+        accepted = resolve_accepted(["audit"], tmp_path)
+        assert accepted == [f"audit:{audit.digest}"]
+        refuse_faults(audit, accepted=accepted)
+        refuse_faults(audit, kept=accepted)
+        write_reward_audit(audit, folder, accepted=accepted)
+        marks = [one["accepted"] for one in read_json(folder / "audit.json", dict)["findings"]]
+        assert marks == [True, True]
+        for other in (make_audit("reward/a"), make_audit("reward/a", "reward/c")):
+            with pytest.raises(RewardError, match="that was accepted is another"):
+                refuse_faults(other, accepted=accepted)
+            with pytest.raises(RewardError, match="that was accepted is another"):
+                refuse_faults(other, kept=accepted)
+        with pytest.raises(ConfigError, match="did not find: audit:"):
+            refuse_faults(make_audit(), accepted=accepted)
+
+    def test_several_faults_are_accepted_together(self):
+        audit = make_audit("reward/a", "reward/b")
+        with pytest.raises(RewardError, match=r"--accept audit$"):
+            refuse_faults(audit)
+        with pytest.raises(RewardError, match=rf"--accept audit:{audit.digest}$"):
+            refuse_faults(audit, is_written=False)
+
+
+def test_samples_are_part_of_the_step_and_remembered(tmp_path: Path):
+    def read(**given: object) -> Step:
+        return plan_steps(make_recipe("prepare"), AnyConfig(), tmp_path, **given)[1]
+
+    assert "num_sampled" not in read().settings
+    assert (read().reads, read().inputs.get("base")) == (("rewards",), None)
+    sampled = read(num_sampled=8)
+    assert (sampled.settings["num_sampled"], sampled.inputs["base"]) == (8, "b")
+    assert sampled.reads == ("rewards", "other")
+    (tmp_path / "audit_rewards").mkdir()
+    write_reward_audit(make_audit(), tmp_path / "audit_rewards", num_sampled=8)
+    assert read().settings == sampled.settings
+
+
+class TestDryRun:
+    """The audit in a dry run."""
+
+    def preview(self, tmp_path: Path, reward, said=lambda line: None, **given):
+        examples = [make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(4)]
+        case = RewardCase(lambda e, c: reward(c.text), examples, TextParser())
+        given = {"accepted": (), "kept": (), "num_sampled": 0, **given}
+        recipe, preview = make_recipe("prepare"), Preview(case=lambda: case)
+        return preview_audit(recipe, preview, AnyConfig(), tmp_path, say=said, **given)
+
+    def test_faults_stop_it_unless_this_audit_is_accepted(self, tmp_path: Path):
+        found, problems = self.preview(tmp_path, lambda text: 1.0)
+        assert "reward/pays-empty" in [row[0] for row in found.tables[-1].rows]
+        assert "go on all the same with --accept audit:" in problems[0]
+        own = problems[0].rpartition(" ")[2]
+        assert own in found.tables[-1].title
+        assert self.preview(tmp_path, lambda text: 1.0, accepted=[own])[1] == []
+        assert self.preview(tmp_path, lambda text: 0.99 * (text == ""), accepted=[own])[1] != []
+
+    def test_sound_rewards_have_one_row(self, tmp_path: Path):
+        found, problems = self.preview(tmp_path, lambda text: 0.0)
+        assert (problems, len(found.tables[-1].rows)) == ([], 1)
+
+    def test_samples_are_drawn_when_asked_for(self, tmp_path: Path):
+        said: list[str] = []
+        found, _ = self.preview(tmp_path, lambda text: 0.0, said.append, num_sampled=4)
+        assert said == ["4 answers"]
+        assert "reward/samples-earn-the-same" in [row[0] for row in found.tables[-1].rows]
+
+    def test_it_says_when_it_is_not_known_or_was_made_with_samples(self, tmp_path: Path):
+        given = {"accepted": (), "kept": (), "num_sampled": 0, "say": lambda line: None}
+        found, _ = preview_audit(make_recipe("prepare"), Preview(), AnyConfig(), tmp_path, **given)
+        assert "prepared its data" in found.facts[-1][1]
+        (tmp_path / "audit_rewards").mkdir()
+        write_reward_audit(make_audit(), tmp_path / "audit_rewards", num_sampled=8)
+        found, _ = self.preview(tmp_path, lambda text: 1.0)
+        assert "--sample 8" in found.facts[-1][1]
