@@ -19,8 +19,8 @@ from typing import Any
 
 from groupwise.core import describe_machine, digest_json, write_json, write_jsonl
 from groupwise.evaluation.compare import compare_results
-from groupwise.evaluation.metrics import METRIC_VERSIONS
 from groupwise.evaluation.predictions import (
+    METRIC_VERSIONS,
     Prediction,
     RunPolicy,
     write_policies,

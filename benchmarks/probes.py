@@ -33,7 +33,7 @@ from agreement import revision
 from groupwise.core import Example, Message, describe_machine, read_jsonl, read_picture, write_json
 from groupwise.evaluation.baselines import Candidate, predict_joint, read_features
 from groupwise.models.settings import ModelSettings
-from groupwise.run.rivals import Probes
+from groupwise.run.probing import Probes
 from groupwise.run.steps import StepContext
 
 NUM_SUBJECTS, NUM_QUESTIONS, NUM_LABELS, MAX_CHARACTERS = 10, 500, 300, 250

@@ -37,7 +37,7 @@ from groupwise.models.embedders import SENTENCES, TOWER
 from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy
 from groupwise.rewards import LabelMatch, LabelParser, Parsed, RewardSet
-from groupwise.run import asking, other_data, rivals
+from groupwise.run import asking, other_data, probing
 from groupwise.run.asking import RunPolicy
 from groupwise.run.calibrating import (
     Temperature,
@@ -52,7 +52,7 @@ from groupwise.run.evaluating import (
 )
 from groupwise.run.other_data import read_rollouts, replay_rewards
 from groupwise.run.predict import PolicyPredictor, answer_requests, name_version, open_run
-from groupwise.run.rivals import Probes
+from groupwise.run.probing import Probes
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Task
 from groupwise.serving import Request
@@ -284,7 +284,7 @@ def test_what_is_left_out_has_a_reason(tmp_path, monkeypatch):
         "sentence embeddings": f"{SENTENCES} is not here: groupwise models fetch {SENTENCES}",
         "picture features": "there are no pictures",
     }
-    monkeypatch.setattr(rivals, "MAX_STATES", 2)
+    monkeypatch.setattr(probing, "MAX_STATES", 2)
     assert "hidden states" not in open_probes(tmp_path / "a", rows, base="real").left_out
     many = open_probes(tmp_path / "a", rows, test=rows, base="real").left_out
     assert many["hidden states"] == "4 examples are more than 2"
@@ -298,7 +298,7 @@ def test_features_are_read_once_and_belong_to_their_examples(tmp_path, cache, mo
     again = open_probes(tmp_path / "b", rows)(rows[::-1])["sentence embeddings"]
     assert np.allclose(again[::-1], found, atol=1e-5)
     assert not np.allclose(found[0], found[1], atol=1e-3)
-    monkeypatch.setattr(rivals, "embed_texts", None)
+    monkeypatch.setattr(probing, "embed_texts", None)
     kept = open_probes(tmp_path / "a", rows)(rows)["sentence embeddings"]
     assert np.array_equal(kept, found)
 

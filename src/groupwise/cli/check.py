@@ -93,7 +93,7 @@ def audit(
         if baselines:
             _print_baselines(job.recipe, resolved, folder)
     if has_rewards and only != "data":
-        from groupwise.run.recipe import AUDIT_REWARDS
+        from groupwise.run.steps import AUDIT_REWARDS
 
         _run_until(AUDIT_REWARDS, job.recipe, resolved, folder, num_sampled=sample)
         path = folder / AUDIT_REWARDS / "audit.json"

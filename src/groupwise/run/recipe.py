@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 GROUP = "groupwise.recipes"
-AUDIT_REWARDS = "audit_rewards"
-"""The step between data and training that looks for what the rewards should not pay for."""
 
 C = TypeVar("C", bound=Config)
 

@@ -1,20 +1,15 @@
-"""What GRPO is held against: the same base with the same rewards, and a head on what it sees.
+"""Rivals of GRPO where rewards score samples: what the same base reaches with the same rewards.
 
-Three rivals need no training on rewards: the best of several samples, the base's own best answers
-shown as demonstrations, and SFT on the base's own best samples (rejection sampling). The joint
-baseline learns on what published models see of examples (the base's hidden states, sentence
-embeddings, features of pictures, each where its model is here); none of these is trained.
+Three need no training on rewards: the best of several samples, the base's own best answers shown
+as demonstrations, and SFT on the base's own best samples (rejection sampling).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from groupwise.core import (
     Completion,
@@ -24,22 +19,16 @@ from groupwise.core import (
     Score,
     TrainingError,
     derive_seed,
-    digest_json,
-    open_picture,
     read_json,
     write_json,
     write_jsonl,
 )
 from groupwise.data.examples import read_splits
-from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import LANGUAGES, Phrases
-from groupwise.inference.local import LocalModel
-from groupwise.models.base_model import find_num_blocks
-from groupwise.models.embedders import SENTENCES, TOWER, embed_pictures, embed_texts, find_embedder
 from groupwise.rewards import RewardSet
-from groupwise.run.asking import RANKED, make_policy, open_policy
+from groupwise.run.asking import make_policy
 from groupwise.run.settings import RivalSettings
 from groupwise.run.stages import Stage
 from groupwise.run.steps import StepContext
@@ -47,135 +36,6 @@ from groupwise.run.steps import StepContext
 if TYPE_CHECKING:
     from groupwise.models.policy import Policy
     from groupwise.run.task import Task
-
-
-MAX_STATES = 1000
-"""Examples, asked and learned from, whose hidden states are read: a pass of the base for each."""
-MAX_EMBEDDED = 4000
-"""Examples that are embedded: their models are small."""
-_SHARES = (0.25, 0.5, 0.75, 1.0)
-_POOLINGS = ("mean", "last token")
-Rows = NDArray[np.float32]
-
-
-class Probes:
-    """Features of examples, as ``predict_joint`` takes them.
-
-    Args:
-        config: of the run.
-        base: folder or hub id of the untrained policy.
-        context: of the step, in whose folder features are kept.
-        train: what is learned from.
-        test: what is asked.
-    """
-
-    def __init__(
-        self,
-        config: Any,
-        base: str | Path,
-        context: StepContext,
-        train: Sequence[Example],
-        test: Sequence[Example] = (),
-    ) -> None:
-        self._config, self._base, self._context = config, base, context
-        self._num_pictures = max(len(example.pictures) for example in train)
-        self._has_texts = len({read_text(example) for example in train}) > 1
-        self.left_out = dict(self._list_left_out(len(train) + len(test)))
-
-    def _list_left_out(self, num_examples: int) -> Iterator[tuple[str, str]]:
-        """Yield what the joint baseline does not see, with the reason."""
-        if self._config.model.is_tiny:
-            yield "hidden states", "the base is tiny and random"
-        elif num_examples > MAX_STATES:
-            yield "hidden states", f"{num_examples:,} examples are more than {MAX_STATES:,}"
-        for title, name in (("sentence embeddings", SENTENCES), ("picture features", TOWER)):
-            if name == TOWER and not self._num_pictures:
-                yield title, "there are no pictures"
-            elif name == SENTENCES and not self._has_texts:
-                yield title, "the texts do not differ"
-            elif num_examples > MAX_EMBEDDED:
-                yield title, f"{num_examples:,} examples are more than {MAX_EMBEDDED:,}"
-            elif find_embedder(name) is None:
-                yield title, f"{name} is not here: groupwise models fetch {name}"
-
-    def __call__(self, examples: Sequence[Example]) -> dict[str, Rows]:
-        """Return features (examples, width) by what they are."""
-        found: dict[str, Rows] = {}
-        if "hidden states" not in self.left_out:
-            states = self._keep("states", examples, self._read_states)
-            found |= {
-                f"hidden states of block {block}, {pooling}": states[:, i, j]
-                for i, block in enumerate(self._blocks)
-                for j, pooling in enumerate(_POOLINGS)
-            }
-        if "sentence embeddings" not in self.left_out:
-            found["sentence embeddings"] = self._keep("sentences", examples, self._embed_texts)
-        if "picture features" not in self.left_out:
-            found["picture features"] = self._keep("pictures", examples, self._embed_pictures)
-        if {"sentence embeddings", "picture features"} <= found.keys():
-            both = (found["picture features"], found["sentence embeddings"])
-            found["picture features and sentence embeddings"] = np.hstack(both)
-        return found
-
-    def record(self, candidates: Sequence[Candidate]) -> None:
-        """Write how the candidates were ranked, and what none of them saw."""
-        ranked = [{"name": one.name, "accuracy": one.accuracy} for one in candidates]
-        write_json(self._context.folder / RANKED, {"ranked": ranked, "left_out": self.left_out})
-
-    def _keep(
-        self, name: str, examples: Sequence[Example], read: Callable[[Sequence[Example]], Rows]
-    ) -> Rows:
-        """Return what is kept, or what is read now."""
-        digest = digest_json([example.id for example in examples])
-        path = self._context.folder / "probes" / f"{name}-{digest}.npy"
-        if not path.is_file():
-            path.parent.mkdir(exist_ok=True)
-            part = path.with_suffix(".part.npy")
-            np.save(part, read(examples))
-            part.replace(path)
-        return np.load(path)
-
-    @property
-    def _blocks(self) -> list[int]:
-        num_blocks = find_num_blocks(str(self._base)) or 1
-        return sorted({max(1, int(share * num_blocks)) for share in _SHARES})
-
-    def _read_states(self, examples: Sequence[Example]) -> Rows:
-        policy = open_policy(self._config, self._base)
-        engine = LocalModel(policy, batch_size=self._config.evaluation.batch_size)
-        # Rows of one batch are padded to the longest of them.
-        order = sorted(range(len(examples)), key=lambda i: len(read_text(examples[i])))
-        found = engine.hidden_states(
-            [examples[i] for i in order],
-            blocks=self._blocks,
-            report_progress=ProgressLine("prompts read for the joint baseline", self._context.say),
-        ).numpy()
-        rows = np.empty_like(found)
-        rows[order] = found
-        return rows
-
-    def _embed_texts(self, examples: Sequence[Example]) -> Rows:
-        report = ProgressLine("texts embedded", self._context.say)
-        return embed_texts(_find(SENTENCES), [read_text(one) for one in examples], report)
-
-    def _embed_pictures(self, examples: Sequence[Example]) -> Rows:
-        """Return the mean over an example's pictures; of several mean, lowest and highest."""
-        paths = {one.digest: one.path for example in examples for one in example.pictures}
-        opened = (open_picture(Path(path)) for path in paths.values())
-        report = ProgressLine("pictures embedded", self._context.say)
-        rows = embed_pictures(_find(TOWER), opened, report, num_pictures=len(paths))
-        known = dict(zip(paths, rows, strict=True))
-        own = [np.stack([known[p.digest] for p in e.pictures] or [0 * rows[0]]) for e in examples]
-        num_parts = 1 if self._num_pictures == 1 else 3
-        return np.stack([np.hstack((o.mean(0), o.min(0), o.max(0))[:num_parts]) for o in own])
-
-
-def _find(name: str) -> Path:
-    folder = find_embedder(name)
-    if folder is None:  # it was there when the stage began
-        raise FileNotFoundError(name)
-    return folder
-
 
 BEST_OF, DEMONSTRATIONS, REJECTION = "best_of", "demonstrations", "rejection"
 SAMPLES_FILE = "samples.json"

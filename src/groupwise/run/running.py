@@ -31,17 +31,11 @@ from groupwise.core import (
 )
 from groupwise.run.distributed import find_team, introduce, join_launched
 from groupwise.run.plans import UNKNOWN, Planner, collect_settings, digest_code, view_config
-from groupwise.run.recipe import (
-    AUDIT_REWARDS,
-    Preview,
-    PreviewTable,
-    Recipe,
-    RewardSource,
-    find_recipe,
-)
+from groupwise.run.recipe import Preview, PreviewTable, Recipe, RewardSource, find_recipe
 from groupwise.run.settings import RunConfig
 from groupwise.run.stages import make_step
 from groupwise.run.steps import (
+    AUDIT_REWARDS,
     Siblings,
     Step,
     StepContext,

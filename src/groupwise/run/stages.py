@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupwise.run.plans import Planner, digest_models
-from groupwise.run.recipe import AUDIT_REWARDS
 from groupwise.run.settings import place_base
-from groupwise.run.steps import Step, StepContext
+from groupwise.run.steps import AUDIT_REWARDS, Step, StepContext
 
 if TYPE_CHECKING:
     from groupwise.run.task import PartName, Task

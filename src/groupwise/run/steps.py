@@ -126,6 +126,8 @@ def check_plan(steps: Sequence[Step]) -> None:
         seen.add(step.name)
 
 
+AUDIT_REWARDS = "audit_rewards"
+"""The step between data and training that looks for what the rewards should not pay for."""
 StepState = Literal["reused", "resumed", "run", "shared", "waiting"]
 
 _STARTED = "started.json"

@@ -356,7 +356,7 @@ class Task(Generic[C]):
             predict_picture_only,
             predict_text_only,
         )
-        from groupwise.run.rivals import Probes
+        from groupwise.run.probing import Probes
 
         told = {"split": "test", "seed": config.seed}
         found = predict_majority(train, test, **told)

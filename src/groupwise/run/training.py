@@ -162,7 +162,7 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     stages. A ConfigError if answers are no labels, an EvaluationError if the training labels do
     not differ or are of one cluster.
     """
-    from groupwise.run.rivals import Probes
+    from groupwise.run.probing import Probes
 
     if not task.parser(config).labels:
         raise ConfigError("the baselines are rated where answers are labels")

@@ -35,7 +35,7 @@ from groupwise_recipes.group_qc.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from groupwise.run.rivals import Probes
+    from groupwise.run.probing import Probes
 
 MEASURES = (
     Measure(MISSED, "Missed defects", "漏检率", is_higher_better=False),

@@ -155,7 +155,7 @@ class GroupQc(Task[GroupQcConfig]):
         test: Sequence[Example],
     ) -> list[Prediction]:
         """Return the majority, the summaries' words and the photos' thumbnails."""
-        from groupwise.run.rivals import Probes
+        from groupwise.run.probing import Probes
 
         shown = [self.show(config, context, rows) for rows in (train, test)]
         base = self.find_base(config, context.run)
