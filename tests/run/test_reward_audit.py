@@ -14,7 +14,6 @@ from groupwise.run.running import (
     plan_steps,
     preview_audit,
     refuse_faults,
-    resolve_accepted,
     write_reward_audit,
 )
 from groupwise.run.steps import Step
@@ -110,7 +109,7 @@ def test_accepting_what_is_no_fault_is_refused(level: str):
 
 
 def test_names_are_checked_before_anything_runs():
-    check_accepted(make_recipe("prepare"), ["reward/pays-empty", "audit", "audit:0123456789ab"])
+    check_accepted(make_recipe("prepare"), ["reward/pays-empty"])
     check_accepted(make_recipe(has_rewards=False), [])
     with pytest.raises(ConfigError, match="did you mean 'reward/pays-echo'"):
         check_accepted(make_recipe("prepare"), ["reward/pays-ecko"])
@@ -118,43 +117,13 @@ def test_names_are_checked_before_anything_runs():
         check_accepted(make_recipe(has_rewards=False), ["reward/pays-empty"])
 
 
-class TestAcceptingAnAudit:
-    """``audit`` is what the run's folder has shown; another audit is not accepted with it."""
-
-    def test_nothing_is_accepted_that_was_not_shown(self, tmp_path: Path):
-        with pytest.raises(ConfigError, match="holds none"):
-            resolve_accepted(["audit"], tmp_path)
-        assert resolve_accepted(["reward/pays-empty", "audit:12"], tmp_path) == [
-            "reward/pays-empty",
-            "audit:12",
-        ]
-
-    def test_what_was_shown_is_accepted_and_nothing_else(self, tmp_path: Path):
-        audit = make_audit("reward/a", "reward/b")
-        folder = tmp_path / "audit_rewards"
-        folder.mkdir()
-        write_reward_audit(audit, folder)
-        accepted = resolve_accepted(["audit"], tmp_path)
-        assert accepted == [f"audit:{audit.digest}"]
-        refuse_faults(audit, accepted=accepted)
-        refuse_faults(audit, kept=accepted)
-        write_reward_audit(audit, folder, accepted=accepted)
-        marks = [one["accepted"] for one in read_json(folder / "audit.json", dict)["findings"]]
-        assert marks == [True, True]
-        for other in (make_audit("reward/a"), make_audit("reward/a", "reward/c")):
-            with pytest.raises(RewardError, match="that was accepted is another"):
-                refuse_faults(other, accepted=accepted)
-            with pytest.raises(RewardError, match="that was accepted is another"):
-                refuse_faults(other, kept=accepted)
-        with pytest.raises(ConfigError, match="did not find: audit:"):
-            refuse_faults(make_audit(), accepted=accepted)
-
-    def test_several_faults_are_accepted_together(self):
-        audit = make_audit("reward/a", "reward/b")
-        with pytest.raises(RewardError, match=r"--accept audit$"):
-            refuse_faults(audit)
-        with pytest.raises(RewardError, match=rf"--accept audit:{audit.digest}$"):
-            refuse_faults(audit, is_written=False)
+def test_what_is_accepted_is_written_and_several_faults_are_accepted_together(tmp_path: Path):
+    audit = make_audit("reward/a", "reward/b")
+    with pytest.raises(RewardError, match="with --accept reward/a --accept reward/b$"):
+        refuse_faults(audit)
+    write_reward_audit(audit, tmp_path, accepted=["reward/b"])
+    marks = [one["accepted"] for one in read_json(tmp_path / "audit.json", dict)["findings"]]
+    assert marks == [False, True]
 
 
 def test_samples_are_part_of_the_step_and_remembered(tmp_path: Path):
@@ -181,14 +150,13 @@ class TestDryRun:
         recipe, preview = make_recipe("prepare"), Preview(case=lambda: case)
         return preview_audit(recipe, preview, AnyConfig(), tmp_path, say=said, **given)
 
-    def test_faults_stop_it_unless_this_audit_is_accepted(self, tmp_path: Path):
+    def test_faults_stop_it_unless_they_are_accepted(self, tmp_path: Path):
         found, problems = self.preview(tmp_path, lambda text: 1.0)
         assert "reward/pays-empty" in [row[0] for row in found.tables[-1].rows]
-        assert "go on all the same with --accept audit:" in problems[0]
-        own = problems[0].rpartition(" ")[2]
-        assert own in found.tables[-1].title
-        assert self.preview(tmp_path, lambda text: 1.0, accepted=[own])[1] == []
-        assert self.preview(tmp_path, lambda text: 0.99 * (text == ""), accepted=[own])[1] != []
+        assert "go on all the same with --accept reward/" in problems[0]
+        own = problems[0].rpartition(" with ")[2].split()[1::2]
+        assert self.preview(tmp_path, lambda text: 1.0, accepted=own)[1] == []
+        assert self.preview(tmp_path, lambda text: 0.99 * (text == ""), accepted=own)[1] != []
 
     def test_sound_rewards_have_one_row(self, tmp_path: Path):
         found, problems = self.preview(tmp_path, lambda text: 0.0)

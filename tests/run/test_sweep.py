@@ -1,7 +1,6 @@
 """What is checked before a sweep begins: every cell, and the folder."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,6 @@ from groupwise.run.sweep import (
     plan_recorded,
     plan_sweep,
     read_sweep,
-    run_sweep,
 )
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -38,14 +36,11 @@ def plan(*grids: str, out: str = "grid", **options: list[str]) -> SweepPlan:
     return plan_sweep(recipe, find_config(recipe), grids, out=Path(out), **options)
 
 
-def test_cells_have_their_configs_and_know_what_they_share():
+def test_cells_have_their_configs():
     found = plan("factor=2,3", "seed=1,2", settings=["writer.rows=7"])
     values = [(c.config.model_dump()["factor"], c.config.model_dump()["seed"]) for c in found.cells]
     assert values == [(2, 1), (2, 2), (3, 1), (3, 2)]
     assert {c.config.model_dump()["writer"]["rows"] for c in found.cells} == {7}
-    assert found.cells[0].work == found.cells[1].work != found.cells[2].work
-    counts = {"prepare": 1, "audit": 1, "write": 2, "evaluate": 2, "report": 2}
-    assert found.count_work() == counts
 
 
 @pytest.mark.parametrize(
@@ -102,27 +97,6 @@ def test_a_config_file_that_was_edited_is_another_sweep():
     config.write_text(config.read_text() + "audit_errors: 2\n")
     with pytest.raises(ConfigError, match="audit_errors was 0 and is 2"):
         plan("factor=2,3,4")
-
-
-def test_processes_of_one_id_may_start_cells_at_once():
-    """As the first processes of several containers, on one file system."""
-    found = plan("factor=2,3")
-    write_json(found.folder / "sweep.json", found.record)
-
-    def start(_: int) -> str:
-        with pytest.raises(GroupwiseError) as caught:
-            run_sweep(found, only=found.cells[0].name)
-        return str(caught.value)
-
-    with RunFolder(found.cells[0].folder).lock(), ThreadPoolExecutor(8) as pool:
-        assert all("another process is working" in said for said in pool.map(start, range(80)))
-
-
-def test_a_cell_is_found_by_its_name():
-    found = plan("writer.wait_s=0.1,1e-5", "factor=2,3")
-    assert found.find_cell("writer.wait_s=1e-05,factor=2") is found.cells[2]
-    with pytest.raises(ConfigError, match=r"did you mean 'writer.wait_s=1e-05,factor=."):
-        found.find_cell("writer.wait_s=1e-5")
 
 
 CONFIG = {"a": 1}

@@ -159,10 +159,9 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
         console.print(f"\n{finding['level']} {finding['name']}: {finding['message']}")
         for place in finding["where"][:_MAX_SHOWN]:
             console.print(f"  {place}")
-    console.print(f"\nthis is audit:{audit['digest']}")
     levels = [finding["level"] for finding in audit["findings"]]
     console.print(
-        f"{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
+        f"\n{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
         f"{audit['num_scored']} answers to {audit['num_examples']} examples were scored"
     )
 

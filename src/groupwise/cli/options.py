@@ -49,8 +49,7 @@ accept = option(
     "--accept",
     metavar="FINDING",
     multiple=True,
-    help="Train although the reward audit finds this; the report says so. Repeatable. audit: all "
-    "that the audit in the run folder has shown; audit:DIGEST: an audit.",
+    help="Train although the reward audit finds this; the report says so. Repeatable.",
 )
 sample = option(
     "--sample",

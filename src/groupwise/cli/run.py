@@ -185,7 +185,6 @@ def print_progress(progress: "StepProgress") -> None:
 @choose_out("runs/<recipe>-<config name>-sweep", what="Folder.")
 @option("--jobs", type=COUNT, show_default="1", help="Cells at once.")
 @option("--devices", metavar="N,N", help="GPUs of this machine, dealt out one to a cell.")
-@option("--cell", metavar="NAME", help="Run this cell only.")
 @accept
 @language
 @dry_run
@@ -199,7 +198,6 @@ def sweep(
     out: Path | None,
     jobs: int | None,
     devices: str | None,
-    cell: str | None,
     accept: Sequence[str],
     language: Literal["en", "zh"],
     dry_run: bool,
@@ -228,12 +226,10 @@ def sweep(
         click.echo(f"{len(slots)} at once")
         click.echo("ready: nothing was written")
         return
-    result = run_sweep(plan, only=cell, slots=slots, say=say)
-    if cell is None:
-        click.echo(f"{folder}: {_count_states(result)}")
-        _report(job.recipe, result, folder, language)
-    chosen = {one.name for one in plan.cells} if cell is None else {plan.find_cell(cell).name}
-    failed = [c.name for c in result.cells if c.name in chosen and c.state == "failed"]
+    result = run_sweep(plan, slots=slots, say=say)
+    click.echo(f"{folder}: {_count_states(result)}")
+    _report(job.recipe, result, folder, language)
+    failed = [cell.name for cell in result.cells if cell.state == "failed"]
     if failed:
         kept = "the same command runs them again and keeps what is done"
         say(f"failed: {', '.join(failed)}; {kept}")
@@ -272,8 +268,7 @@ def _print_plan(plan: "SweepPlan") -> None:
     width = max(len(axis.key) for axis in plan.axes)
     for axis in plan.axes:
         click.echo(f"{axis.key:<{width}}  {', '.join(axis.values)}")
-    work = ", ".join(f"{step} {number}" for step, number in plan.count_work().items())
-    click.echo(f"{len(plan.cells)} cells; different work over all of them: {work}")
+    click.echo(f"{len(plan.cells)} cells")
     if (plan.folder / "sweep.json").is_file():
         click.echo(f"{plan.folder} has {_count_states(read_sweep(plan.folder))}")
 

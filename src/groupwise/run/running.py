@@ -1,13 +1,12 @@
 """Running a recipe in a run folder: checks first, then the lock, the manifest and the steps.
 
-Between data and training a step of its own audits the rewards and refuses to go on with a fault. A
-fault can be accepted by its name, and all that an audit has shown by the audit's digest, so that
-another audit is not accepted with it. Either is recorded in the step's files and reported.
+Between data and training a step of its own audits the rewards and refuses to go on with a fault,
+unless that is accepted by its name, which is recorded in the step's files and reported.
 """
 
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,10 +52,6 @@ if TYPE_CHECKING:
     from groupwise.rewards.audit.audit import RewardAudit
 
 
-_ALL = "audit"
-_BY_DIGEST = f"{_ALL}:"
-
-
 def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
     """Refuse names that no audit of this recipe's rewards can find."""
     if not accepted:
@@ -69,19 +64,8 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
 
     known = list_reward_findings()
     for name in accepted:
-        if name != _ALL and not name.startswith(_BY_DIGEST) and name not in known:
+        if name not in known:
             raise ConfigError(f"--accept: {describe_unknown('finding', name, known)}")
-
-
-def resolve_accepted(accepted: Sequence[str], out: Path) -> list[str]:
-    """Return what is accepted, with ``audit`` as the digest of what this run's audit has shown."""
-    shown = _read_audit(out).get("digest")
-    if _ALL in accepted and shown is None:
-        raise ConfigError(
-            f"--accept audit accepts what an audit has shown, and {out} holds none",
-            fix="run it without first, or give --accept audit:DIGEST as the dry run prints it",
-        )
-    return [f"{_BY_DIGEST}{shown}" if name == _ALL else name for name in accepted]
 
 
 def _read_audit(out: Path) -> dict[str, Any]:
@@ -106,7 +90,6 @@ def plan_steps(
     source = recipe.rewards()
     names = [step.name for step in steps]
     place = max(map(names.index, source.uses), default=-1) + 1
-    accepted = resolve_accepted(accepted, out)
     num_sampled = num_sampled or _read_audit(out).get("num_sampled", 0)
     sampler = source.sampler if num_sampled else None
     reads = [*dict.fromkeys(f"{source.reads} {sampler.reads if sampler else ''}".split())]
@@ -166,47 +149,32 @@ def write_reward_audit(
     """Write ``audit.json`` for programs and ``audit.md`` for people."""
     from groupwise.rewards.audit.audit import render_reward_audit
 
-    names = _list_accepted(audit, accepted)
     values = {**audit.to_json(), "num_sampled": num_sampled}
     for finding in values["findings"]:
-        finding["accepted"] = finding["name"] in names
+        finding["accepted"] = finding["name"] in accepted
     write_json(folder / "audit.json", values)
-    write_text(folder / "audit.md", render_reward_audit(audit, accepted=names))
-
-
-def _list_accepted(audit: "RewardAudit", accepted: Collection[str]) -> list[str]:
-    """Return the names of findings that are accepted: all of them by the audit's own digest."""
-    is_all = f"{_BY_DIGEST}{audit.digest}" in accepted
-    return [finding.name for finding in audit.findings if is_all or finding.name in accepted]
+    write_text(folder / "audit.md", render_reward_audit(audit, accepted=accepted))
 
 
 def refuse_faults(
-    audit: "RewardAudit",
-    *,
-    accepted: Sequence[str] = (),
-    kept: Sequence[str] = (),
-    is_written: bool = True,
+    audit: "RewardAudit", *, accepted: Sequence[str] = (), kept: Sequence[str] = ()
 ) -> None:
     """Stop unless every error is accepted or kept, and nothing that is not there is accepted."""
-    names, own = _list_accepted(audit, {*accepted, *kept}), f"{_BY_DIGEST}{audit.digest}"
-    refused = [finding for finding in audit.errors if finding.name not in names]
-    others = [name for name in {*accepted, *kept} if name.startswith(_BY_DIGEST) and name != own]
+    refused = [finding for finding in audit.errors if finding.name not in {*accepted, *kept}]
     if refused:
         lines = "".join(f"\n  {f.name}: {f.message}\n    {f.where[0]}" for f in refused)
-        other = f", and {others[0]} that was accepted is another" if others else ""
-        whole = _ALL if is_written else own
-        how = refused[0].name if len(refused) == 1 else whole
+        how = " ".join(f"--accept {finding.name}" for finding in refused)
         raise RewardError(
-            f"the reward audit found {len(refused)} fault(s){other}, so nothing is trained:{lines}"
-            f"\nfix the rewards, or go on all the same with --accept {how}"
+            f"the reward audit found {len(refused)} fault(s), so nothing is trained:{lines}\n"
+            f"fix the rewards, or go on all the same with {how}"
         )
-    found = [*names, own]
+    found = [finding.name for finding in audit.findings]
     unfounded = [name for name in accepted if name not in found]
     if unfounded:
         faults = [finding.name for finding in audit.errors]
         raise ConfigError(
             f"--accept names what the reward audit did not find: {', '.join(unfounded)}",
-            got=f"the faults {', '.join(faults)} in {own}" if faults else f"no faults in {own}",
+            got=f"the faults {', '.join(faults)}" if faults else "no faults",
             fix="leave it out, so that it cannot hide a later fault",
         )
 
@@ -242,7 +210,7 @@ def preview_audit(
     except GroupwiseError as error:
         return preview, [str(error)]
     try:
-        refuse_faults(audit, accepted=accepted, kept=kept, is_written=False)
+        refuse_faults(audit, accepted=accepted, kept=kept)
     except GroupwiseError as error:
         problems.append(str(error))
     # A row for each finding, and one for all others.
@@ -256,7 +224,7 @@ def preview_audit(
     tried = f"{audit.num_scored:,} answers to {audit.num_examples} rows were scored"
     rows.append((f"{num_passed} {'others' if rows else 'kinds'}", tried, "", "passed"))
     columns = ("finding", "what was tried", "such as", "result")
-    table = PreviewTable(f"Reward audit ({_BY_DIGEST}{audit.digest})", columns, rows)
+    table = PreviewTable("Reward audit", columns, rows)
     return replace(preview, tables=[*preview.tables, table]), problems
 
 
@@ -281,8 +249,8 @@ def run_recipe(
         out: the run folder; made if it does not exist.
         is_resume: refuse to start anything new.
         until: the last step to run; all if None.
-        accepted: names of faults of the rewards to go on with, ``audit`` for all that the audit
-            in ``out`` has shown; a resumed run keeps those that it was started with.
+        accepted: names of faults of the rewards to go on with; a resumed run keeps those that it
+            was started with.
         num_sampled: how many answers of the base the audit of rewards looks at.
         siblings: other runs; a step that one of them has finished with the same key is taken
             over.
@@ -296,7 +264,6 @@ def run_recipe(
     """
     check_accepted(recipe, accepted)
     _check_folder(recipe, out, is_resume=is_resume)
-    accepted = resolve_accepted(accepted, out)
     preview = recipe.preview(config)
     _refuse(preview.problems)
     kept = _list_kept(out) if is_resume else ()
@@ -349,7 +316,6 @@ def check_recipe(
     try:
         check_accepted(recipe, accepted)
         _check_folder(recipe, out, is_resume=is_resume)
-        accepted = resolve_accepted(accepted, out)
     except GroupwiseError as error:
         problems.append(str(error))
     try:

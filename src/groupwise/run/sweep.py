@@ -20,7 +20,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -38,7 +37,6 @@ from groupwise.core import (
     RunFolder,
     Say,
     describe_duration,
-    describe_unknown,
     digest_json,
     dump_config,
     is_locked,
@@ -47,7 +45,6 @@ from groupwise.core import (
     read_json,
     start_child,
     stop_children,
-    take_lock,
     write_json,
     write_text,
 )
@@ -99,18 +96,13 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A cell that can be run: its place, its resolved config, and what a run of it does.
-
-    ``work`` has, of each step, a digest of all that is known to decide its outputs beforehand: the
-    same in two cells if one can take it over from the other.
-    """
+    """A cell that can be run: its place, its resolved config, and the steps of its run."""
 
     name: str
     coordinates: Mapping[str, str]
     folder: Path
     config: Config
     steps: Sequence[Step]
-    work: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +126,6 @@ class SweepPlan:
             cells.append(known | own)
         axes = [{"key": axis.key, "values": list(axis.values)} for axis in self.axes]
         return {"format": _FORMAT, "recipe": self.recipe.name, "axes": axes, "cells": cells}
-
-    def find_cell(self, name: str) -> PlannedCell:
-        """Return a cell by its name; a ConfigError has the nearest one, if there is none."""
-        cells = {cell.name: cell for cell in self.cells}
-        if name not in cells:
-            raise ConfigError(describe_unknown("cell", name, list(cells)))
-        return cells[name]
-
-    def count_work(self) -> dict[str, int]:
-        """Return how many different pieces of work each step has over all cells."""
-        pairs = {pair for cell in self.cells for pair in cell.work.items()}
-        counts = Counter(step for step, _ in pairs)
-        return {step.name: counts[step.name] for cell in self.cells for step in cell.steps}
 
 
 def parse_axes(
@@ -378,11 +357,7 @@ def _make_plan(
         folder = out / _CELLS / name
         steps = plan_steps(recipe, config, folder, accepted=accepted)
         check_plan(steps)
-        work: dict[str, str] = {}
-        for step in steps:
-            uses = [work[used] for used in step.uses]
-            work[step.name] = digest_json([step.name, step.settings, {**step.inputs}, uses])
-        cells.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
+        cells.append(PlannedCell(name, coordinates[name], folder, config, steps))
     plan = SweepPlan(recipe, out, axes, tuple(cells), tuple(accepted))
     _check_folder(out, plan.record)
     return plan
@@ -434,54 +409,33 @@ def _list_conflicts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 
 
 def run_sweep(
-    plan: SweepPlan,
-    *,
-    only: str | None = None,
-    slots: Sequence[str | None] = (None,),
-    say: Say = lambda _: None,
+    plan: SweepPlan, *, slots: Sequence[str | None] = (None,), say: Say = lambda _: None
 ) -> Sweep:
     """Run all cells that are not done yet; one that fails is recorded and the others go on.
 
-    ``only`` is the name of the one cell to run; others may be run elsewhere at the same time. A
-    cell runs in each of ``slots``: on the GPU of that name, or, if None, on whatever is there.
+    A cell runs in each of ``slots``: on the GPU of that name, or, if None, on whatever is there.
     ``say`` is told a line when something happens to a cell: how far all are, and what it is.
-    Returns the sweep as it is afterwards. A RunError if another process runs this sweep, or works
-    on the one cell; a ConfigError if the folder holds another sweep, or there is no such cell.
+    Returns the sweep as it is afterwards. A RunError if another process runs this sweep; a
+    ConfigError if the folder holds another one.
     """
-    cells = plan.cells if only is None else [plan.find_cell(only)]
-    with RunFolder(plan.folder).lock() if only is None else nullcontext():
-        _write_record(plan)
-        if only is not None:
-            with RunFolder(cells[0].folder).lock():
-                pass
-        _run_cells(plan, cells, slots, say)
+    with RunFolder(plan.folder).lock():
+        _check_folder(plan.folder, plan.record)
+        write_json(plan.folder / _RECORD, plan.record)
+        _run_cells(plan, slots, say)
     return read_sweep(plan.folder)
 
 
-def _write_record(plan: SweepPlan) -> None:
-    """Check the folder and write what the sweep is; of several processes one after the other."""
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    descriptor = take_lock(plan.folder / f".{_RECORD}.lock", busy=lambda: None)
-    try:
-        _check_folder(plan.folder, plan.record)
-        write_json(plan.folder / _RECORD, plan.record)
-    finally:
-        os.close(descriptor)
-
-
-def _run_cells(
-    plan: SweepPlan, cells: Sequence[PlannedCell], slots: Sequence[str | None], say: Say
-) -> None:
+def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
     """Run cells until all are done or have failed, as many at once as there are slots."""
-    waiting, free, counts = [*cells], [*slots], Counter[str]()
+    waiting, free, counts = [*plan.cells], [*slots], Counter[str]()
     running: dict[str, tuple[ChildProcess, str | None]] = {}
-    took, busy, ended = list[float](), set[str](), set[str]()
+    took = list[float]()
 
     def tell(cell: PlannedCell, event: str, what: str) -> None:
         counts[event] += 1
         num_done, num_open = counts["kept"] + counts["done"], len(waiting) + len(running)
         numbers = {"failed": counts["failed"], "running": len(running), "left": len(waiting)}
-        parts = [f"{num_done} of {len(cells)} done"]
+        parts = [f"{num_done} of {len(plan.cells)} done"]
         parts += [f"{number} {name}" for name, number in numbers.items() if number]
         if took and num_open:
             left_s = mean(took) * num_open / min(len(slots), num_open)
@@ -489,10 +443,9 @@ def _run_cells(
         say(f"[{', '.join(parts)}] {cell.name} {what}")
 
     states = {cell.name: cell.state for cell in read_sweep(plan.folder).cells}
-    for cell in cells:
+    for cell in plan.cells:
         if _is_done(cell, plan.recipe):
             waiting.remove(cell)
-            ended.add(cell.name)
             (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
             tell(cell, "kept", "kept")
         elif states[cell.name] == "done":
@@ -501,25 +454,12 @@ def _run_cells(
     waiting.sort(key=lambda cell: not cell.folder.is_dir())
     try:
         while waiting or running:
-            startable: list[PlannedCell] = []
-            for cell in waiting if free else ():
-                if not is_locked(cell.folder / ".lock"):
-                    startable.append(cell)
-                elif cell.name not in busy:
-                    busy.add(cell.name)
-                    tell(cell, "busy", "is another process's work: looked at later")
-            while free and startable:
-                # The one that shares least unfinished work with those that run: it need not wait.
-                done = {key for cell in cells if cell.name in ended for key in cell.work.values()}
-                theirs = {key for c in cells if c.name in running for key in c.work.values()} - done
-                cell = min(startable, key=lambda one: len(theirs & {*one.work.values()}))
-                startable.remove(cell)
-                waiting.remove(cell)
-                slot = free.pop(0)
+            while free and waiting:
+                cell, slot = waiting.pop(0), free.pop(0)
                 running[cell.name] = _start(plan, cell, slot), slot
                 tell(cell, "started", "started")
             time.sleep(_POLL_S)
-            for cell in [cell for cell in cells if cell.name in running]:
+            for cell in [cell for cell in plan.cells if cell.name in running]:
                 child, slot = running[cell.name]
                 if child.process.poll() is None:
                     continue
@@ -532,7 +472,6 @@ def _run_cells(
                     tell(cell, "failed", "failed: " + error.replace("\n", "\n    "))
                 else:
                     took.append(child.duration_s)
-                    ended.add(cell.name)
                     tell(cell, "done", f"done in {took[-1]:.1f} s")
     finally:
         stop_children([child for child, _ in running.values()])
