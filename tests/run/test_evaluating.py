@@ -43,6 +43,8 @@ from groupwise.run.calibrating import (
     temper,
 )
 from groupwise.run.evaluating import (
+    describe_examples,
+    digest_prompts,
     list_slices,
 )
 from groupwise.run.predict import PolicyPredictor, answer_requests, name_version, open_run
@@ -345,3 +347,25 @@ def test_the_winner_is_told_with_the_policy(tmp_path):
     assert "此处为文字" in told.note_zh
     assert asking._tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
     assert read_json(tmp_path / "baselines" / "joint.json", dict)["left_out"] == probes.left_out
+
+
+def make_items(question: str = "Is it on-task?") -> list[Example]:
+    return [
+        make_example(
+            [Message("user", f"任务 {n}: {question}")], cluster=f"g{n // 2}", label="yn"[n % 2]
+        )
+        for n in range(4)
+    ]
+
+
+def test_examples_are_counted_with_their_clusters():
+    few = describe_examples(make_items())
+    assert few == {"digest": few["digest"], "num_rows": 4, "num_clusters": 2}
+
+
+def test_order_counts_for_data_and_not_for_prompts():
+    items = make_items()
+    assert describe_examples(items)["digest"] != describe_examples(items[::-1])["digest"]
+    assert digest_prompts(items) == digest_prompts(items[::-1])
+    assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
+    assert digest_prompts(items) != digest_prompts(items[:3])

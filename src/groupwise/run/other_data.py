@@ -1,4 +1,8 @@
-"""A finished run's policy, measured on other labelled data as the run measured it."""
+"""A finished policy on other labelled data: asked, measured and reported as its run was.
+
+What comes of it is a folder like that of a run, without weights, so that ``compare``
+and ``export`` read it as they read a run.
+"""
 
 from __future__ import annotations
 
