@@ -4,7 +4,7 @@ Rewards, metrics and reports all read a completion through the answer parser of 
 """
 
 from groupwise.rewards.answer_settings import AnswerSettings
-from groupwise.rewards.audit.case import ASKED_ONCE, JudgeSeat, RewardCase
+from groupwise.rewards.audit.rows import ASKED_ONCE, JudgeSeat, RewardCase
 from groupwise.rewards.boxes import Box, BoxIou, BoxParser
 from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code import CodeParser, CodeTests
