@@ -114,7 +114,11 @@ def test_messages_and_another_range_are_understood(tmp_path: Path):
 
 def test_functions_of_trl_are_given_what_trl_would_give_them(tmp_path: Path):
     code = """
-    from trl.rewards import accuracy_reward, think_format_reward
+    from trl.rewards import (
+        accuracy_reward, get_soft_overlong_punishment, think_format_reward
+    )
+
+    short = get_soft_overlong_punishment(10, 5)
 
     def f(prompts, completions, completion_ids, number, label, **_):
         assert (prompts, completions, label) == (["q1"], ["two"], ["好"])
@@ -125,6 +129,9 @@ def test_functions_of_trl_are_given_what_trl_would_give_them(tmp_path: Path):
         return accuracy_reward(completions=completions, solution=label)
     """
     file = write(tmp_path, rewards=code)
+    short = load(file, "short", values=(-1.0, 0.0))
+    found = [short(ask(1), Completion("x", tuple(range(n)))).value for n in (5, 8, 12)]
+    assert found == pytest.approx([1.0, 0.4, 0.0])
     assert load(file)(ask(1), Completion("two", (5, 6))) == Score(None, "f gave no value")
     form = load(file, "think_format_reward", messages=True)
     assert score(form, "<think>a</think>b", "b") == [1.0, 0.0]

@@ -19,7 +19,7 @@ from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.sources import find_place
 from groupwise.pipeline import find_recipe
 from groupwise.rewards import RewardSet
-from groupwise.rewards.adapters import EXAMPLE_ID, VerlScore
+from groupwise.rewards.adapters import EXAMPLE_ID
 
 TrainerName = Literal["verl", "swift"]
 
@@ -74,8 +74,6 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
     if why := run.task.explain_bound_rewards(config):
         raise ConfigError(f"the rewards of this run cannot be built again elsewhere: {why}")
     rewards: RewardSet = run.task.rewards(config)  # without their judge
-    if trainer == "verl":
-        VerlScore(rewards)  # refuses what verl cannot score
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} is in use", expected="a new or empty folder")
     if stage not in run.steps:

@@ -12,7 +12,6 @@ from typing import Any, cast
 from groupwise.core import Completion, Example, Message, RewardError, make_example
 from groupwise.rewards.reward import read_list, read_mapping
 from groupwise.rewards.reward_set import RewardSet
-from groupwise.rewards.shaping import SoftOverlong
 
 EXAMPLE_ID = "example_id"
 """What rows call the id of the example that they were made of."""
@@ -21,6 +20,8 @@ _NO_JSON = object()
 
 class VerlScore:
     """A RewardSet as verl's ``compute_score``; it may be called from several threads.
+
+    verl says nothing of tokens: a reward that counts them has no value there.
 
     verl loads it from a file by ``reward.custom_reward_function.path`` and ``.name``; there stands
     ``compute_score = VerlScore(RewardSet(...))``. It returns a dict with ``score``, ``invalid`` and
@@ -34,8 +35,7 @@ class VerlScore:
             ``extra_info``. None: an example is made of each row.
 
     Raises:
-        RewardError: if ``unscored`` is outside [0, 1], or a reward counts tokens, of which verl
-            says nothing.
+        RewardError: if ``unscored`` is outside [0, 1].
     """
 
     __name__ = "compute_score"
@@ -49,12 +49,6 @@ class VerlScore:
     ) -> None:
         if unscored is not None and not 0.0 <= unscored <= 1.0:
             raise RewardError("unscored is out of range", got=unscored, expected="[0, 1]")
-        counting = [n for n, part in rewards.rewards.items() if isinstance(part, SoftOverlong)]
-        if counting:
-            raise RewardError(
-                f"the reward {counting[0]!r} counts tokens, and verl gives texts alone",
-                fix="leave it out",
-            )
         self.rewards = rewards
         self.unscored = unscored
         self.examples = examples

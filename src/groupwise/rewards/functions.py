@@ -134,18 +134,19 @@ class FunctionReward(BatchReward, AnswerReward):
         taken = [p.name for p in parameters]
         by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [p for p in parameters if p.default is p.empty and p.kind in by_place]
-        if "completions" not in taken and len(needed) != 2:
+        self._takes_lists = not {"completions", "completion_ids"}.isdisjoint(taken)
+        if not self._takes_lists and len(needed) != 2:
             raise RewardError(
                 f"the reward {name} takes other arguments", got=", ".join(taken), expected=_SHAPES
             )
-        self.takes_answers = "completions" not in taken and needed[1].name == "answer"
+        self.takes_answers = not self._takes_lists and needed[1].name == "answer"
         if self.takes_answers and parser is None:
             raise RewardError(
                 f"the reward {name} takes an answer, and nothing says how answers are read",
                 fix="give it a parser, or let it take an example and a completion",
             )
         self.parser = cast("Parser", parser)
-        self._takes_lists, self._takes_messages = "completions" in taken, messages
+        self._takes_messages = messages
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
