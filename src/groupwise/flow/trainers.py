@@ -35,14 +35,14 @@ from groupwise.rewards.adapters import VerlScore
 # needs a number, so with None such an answer stops the training.
 UNSCORED = None
 rewards, examples = open_rewards(Path(__file__).parent)
-compute_score = VerlScore(rewards, unscored=UNSCORED, examples=examples)
+compute_score = VerlScore(rewards, examples, unscored=UNSCORED)
 """,
     "swift": """\
 from groupwise.rewards.adapters import make_swift_orm
 from swift.rewards import orms
 
 rewards, examples = open_rewards(Path(__file__).parent)
-orms["groupwise"] = make_swift_orm(rewards, examples=examples)
+orms["groupwise"] = make_swift_orm(rewards, examples)
 """,
 }
 
