@@ -92,7 +92,7 @@ class _Worker:
         self._link, theirs = socket.socketpair()
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, str(cpu_limit_s), str(memory_mib)],
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             process_group=0,

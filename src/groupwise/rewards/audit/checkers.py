@@ -146,7 +146,8 @@ def write_texts(row: Row) -> dict[str, list[str]]:
     joint = " " if row.language == "en" else ""
     fitted = texts["pays-fitted-form"] = list[str]()
     for number in row.numbers:
-        first = joint.join(islice(cycle(prose.split() if joint else prose), number))
+        signs: Sequence[str] = prose.split() if joint else prose
+        first = joint.join(islice(cycle(signs), number))
         first = first.rstrip(",.，。")
         fitted += [first, f"{first}.", "Word" + " word" * (number - 1) + "."]
         fitted += [between.join([word] * number) for word, between in tables["fitted"]]
