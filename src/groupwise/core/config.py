@@ -34,54 +34,6 @@ _MAX_LEVELS = 64
 _MAX_PROBLEMS = 50
 _MAX_WHOLE = 10**9
 _MAX_NUMBER = 10**12
-# Names of settings here, and what other trainers and servers call them.
-_OTHER_NAMES: dict[str, tuple[str, ...]] = {
-    "alpha": ("lora_alpha",),
-    "answer": ("label", "label_column", "answer_column", "ground_truth", "reference"),
-    "allow_longer": ("allow_rejecting",),
-    "base": ("model", "model_name", "model_name_or_path", "model_path"),
-    "batch_size": (
-        *("per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
-        *("per_device_eval_batch_size", "eval_batch_size"),
-    ),
-    "beta": ("kl_beta", "kl_coef", "kl_loss_coef", "init_kl_coef"),
-    "clip_high": ("epsilon_high", "clip_ratio_high", "eps_clip_high"),
-    "clip_low": ("epsilon", "clip_ratio", "clip_ratio_low", "clip_range", "eps_clip"),
-    "dtype": ("torch_dtype", "bf16", "fp16", "precision"),
-    "entropy_bonus": ("entropy_coef", "entropy_coeff"),
-    "cluster": ("group", "group_column", "group_by"),
-    "epochs": ("num_train_epochs", "num_epochs", "total_epochs"),
-    "files": ("data_files", "train_file", "train_files", "dataset", "dataset_path"),
-    "gpu_memory_share": ("gpu_memory_utilization", "vllm_gpu_memory_utilization"),
-    "gradient_accumulation": ("gradient_accumulation_steps",),
-    "group_size": ("num_generations", "rollout_n", "n_samples_per_prompt"),
-    "heldout_every_steps": ("eval_steps", "test_freq"),
-    "hub": ("dataset_name", "dataset_id"),
-    "label_smoothing": ("label_smoothing_factor",),
-    "learning_rate": ("lr",),
-    "log_every_steps": ("logging_steps",),
-    "loss": ("loss_type", "loss_agg_mode"),
-    "max_grad_norm": ("grad_clip", "gradient_clipping", "clip_grad"),
-    "max_model_length": ("max_model_len", "vllm_max_model_length"),
-    "max_new_tokens": ("max_completion_length", "max_response_length", "max_tokens"),
-    "max_prompt_tokens": ("max_prompt_length", "max_length"),
-    "modules": ("target_modules", "lora_target_modules"),
-    "num_iterations": ("ppo_epochs", "mu"),
-    "max_rows": ("max_train_samples", "max_samples"),
-    "patience": ("early_stopping_patience", "early_stopping"),
-    "pictures": ("images", "image", "image_column"),
-    "prompt": ("question", "query", "prompt_column", "text_column"),
-    "prompts_per_step": ("per_device_train_batch_size", "train_batch_size", "rollout_batch_size"),
-    "rank": ("r", "lora_r", "lora_rank"),
-    "rewards": ("reward_funcs", "reward_functions", "reward_weights"),
-    "save_every_steps": ("save_steps", "save_freq"),
-    "scheduler": ("lr_scheduler_type", "lr_scheduler"),
-    "select": ("load_best_model_at_end",),
-    "system": ("system_prompt", "system_message"),
-    "target": ("completion", "response", "chosen"),
-    "tensor_parallel_size": ("vllm_tensor_parallel_size",),
-    "warmup_share": ("warmup_ratio", "lr_warmup_steps_ratio"),
-}
 
 
 class Config(BaseModel):
@@ -150,7 +102,7 @@ def load_config(
         ConfigError: listing every problem of the file and the overrides.
     """
     is_file = isinstance(source, Path)
-    layers = read_layers(source) if is_file else [(Path("config"), _copy(source))]
+    layers = read_layers(source) if is_file else [(Path("config"), dict(source))]
     values = join_layers(layers)
     for override in overrides:
         _apply_override(values, override)
@@ -185,13 +137,6 @@ def flatten_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tu
             yield from flatten_settings(section, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _copy(source: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _copy(value) if isinstance(value, Mapping) else value  # pyright: ignore
-        for key, value in source.items()
-    }
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:
@@ -382,9 +327,16 @@ def _find_sections(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
             yield inner, f"*.{key}" if is_mapping else key
 
 
+@cache
+def read_other_names() -> Mapping[str, Sequence[str]]:
+    """Return what other trainers and servers call the settings that have a name here."""
+    path = Path(__file__).with_name("other_names.yaml")
+    return parse_yaml(path.read_text(encoding="utf-8"))
+
+
 def is_called(setting: str, name: str) -> bool:
     """Return whether ``name`` is that of a setting, here or in other trainers and servers."""
-    return name == setting or name in _OTHER_NAMES.get(setting, ())
+    return name == setting or name in read_other_names().get(setting, ())
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
