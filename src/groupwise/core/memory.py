@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 _STATUS = Path("/proc/self/status")
 _MIB = 2**20
 _OWN_GROUP = Path("/proc/self/cgroup")
@@ -22,11 +20,15 @@ _BYTES = 1 << 30
 
 def read_total_memory() -> int:
     """Return the bytes this process may use: the machine's, or its control group's if less."""
+    import psutil  # not for whoever only reads a config
+
     return min([psutil.virtual_memory().total, *(limit for limit, _ in _read_groups())])
 
 
 def read_free_memory() -> int:
     """Return the bytes that are free for this process."""
+    import psutil
+
     free = psutil.virtual_memory().available
     return min([free, *(max(0, limit - used) for limit, used in _read_groups())])
 
@@ -66,6 +68,7 @@ class Memory:
 
 def read_memory() -> Memory | None:
     """Return what this process takes; None on a CPU whose system does not say (not Linux)."""
+    import psutil
     import torch
 
     cuda: Any = torch.cuda
