@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user c
 """
 
 import atexit
-import multiprocessing
 import os
 import select
 import signal
@@ -209,8 +208,9 @@ def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     """End at once when it was told already that the process stops."""
-    for child in multiprocessing.active_children():
-        child.kill()
+    if "multiprocessing" in sys.modules:  # else there are none
+        for child in sys.modules["multiprocessing"].active_children():
+            child.kill()
     os._exit(130)
 
 

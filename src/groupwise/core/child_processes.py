@@ -1,6 +1,5 @@
 """Child processes with a log, which die with the process that started them, however it ends."""
 
-import ctypes
 import math
 import os
 import signal
@@ -75,6 +74,8 @@ def stop_children(children: Sequence[ChildProcess], *, patience_s: float = 60.0)
 
 def make_dependent(parent: int) -> Callable[[], None]:
     """Return what a new process does first: on Linux, ask to be killed when its parent dies."""
+    import ctypes
+
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
     def depend() -> None:

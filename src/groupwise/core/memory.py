@@ -1,6 +1,5 @@
 """How much memory this machine has, what is free for this process, what it takes and keeps."""
 
-import ctypes
 import os
 import platform
 from dataclasses import dataclass
@@ -100,5 +99,7 @@ def keep_freed_memory() -> bool:
     is_set = any(name in os.environ for name in _SETTINGS)
     if is_set or platform.libc_ver()[0] != "glibc":
         return False
+    import ctypes
+
     library = ctypes.CDLL(None)
     return all([library.mallopt(name, _BYTES) for name in (_TRIM_THRESHOLD, _MMAP_THRESHOLD)])
