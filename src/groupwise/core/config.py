@@ -186,25 +186,16 @@ def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) ->
     _, owner = _follow(location[:-1], config_type)
     allowed = sorted(owner.model_fields) if owner else []
     near = find_nearest(name, allowed)
-    meant = [near] if near else _find_elsewhere(name, config_type)
-    hint = f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+    # Else the settings of all sections that are called so.
+    paths = ((path, path.rpartition(".")[2]) for path, _ in _walk(config_type))
+    meant = [near] if near else [path for path, own in paths if is_called(own, name)]
+    hint = f"; did you mean {' or '.join(map(repr, dict.fromkeys(meant)))}?" if meant else ""
     return f"{hint} (allowed: {', '.join(allowed)})" if allowed else hint
-
-
-def _find_elsewhere(name: str, config_type: type[Config], prefix: str = "") -> list[str]:
-    """Return the paths of the settings of all sections that are called so."""
-    found: list[str] = []
-    for field, info in config_type.model_fields.items():
-        if is_called(field, name):
-            found.append(f"{prefix}{field}")
-        for section in _list_sections(info.annotation):
-            found += _find_elsewhere(name, section, f"{prefix}{field}.")
-    return list(dict.fromkeys(found))
 
 
 def _follow(
     location: tuple[int | str, ...], config_type: type[Config]
-) -> tuple[str, type[Config] | None]:
+) -> tuple[str, type[BaseModel] | None]:
     """Return the key of a place and the section that it is, if it is one.
 
     Where a section is of one of several kinds, its kind is a part of the location and not of the
@@ -212,8 +203,8 @@ def _follow(
     """
     keys: list[str] = []
     is_named = False
-    section: type[Config] | None = config_type
-    kinds: dict[str, type[Config]] = {}
+    section: type[BaseModel] | None = config_type
+    kinds: dict[str, type[BaseModel]] = {}
     for part in map(str, location):
         if part in kinds:
             section, kinds = kinds[part], {}
@@ -223,17 +214,24 @@ def _follow(
             is_named = False
             continue
         field = section.model_fields.get(part) if section else None
-        sections = _list_sections(field.annotation) if field else []
+        sections = [one for one, _ in _find_sections(field.annotation)] if field else []
         section = sections[0] if sections else None
         is_named = field is not None and get_origin(field.annotation) is Mapping
         kinds = {s.model_fields["kind"].default: s for s in sections if "kind" in s.model_fields}
     return ".".join(keys), section
 
 
-def _list_sections(annotation: Any) -> list[type[Config]]:
-    if isinstance(annotation, type) and issubclass(annotation, Config):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _list_sections(part)]
+def _find_sections(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
+    """Yield the sections in an annotation, each with what stands between it and its fields."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, ""
+        return
+    origin: Any = get_origin(annotation)
+    if origin in (list, tuple, set, frozenset):
+        return  # A list is one value.
+    key = "*." if isinstance(origin, type) and issubclass(origin, Mapping) else ""
+    for part in get_args(annotation):
+        yield from ((inner, f"{key}{rest}") for inner, rest in _find_sections(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +253,7 @@ class Effect:
     is_place: bool = False
 
 
+_COUNTS = Effect()
 BUDGET = Effect("budget")
 """Marks a field that decides how much is trained."""
 
@@ -272,8 +271,7 @@ def Place(reason: str, reason_zh: str) -> Effect:  # noqa: N802 (reads as a mark
 def Source(aspect: str) -> Effect:  # noqa: N802 (reads as a mark)
     """Return the mark of a field that says where something comes from.
 
-    Args:
-        aspect: what the content is recorded as: ``data``, ``base_weights``, ``items``.
+    ``aspect`` is what the content is recorded as: ``data``, ``base_weights``, ``items``.
     """
     return Effect("source", aspect, aspect)
 
@@ -287,8 +285,8 @@ def list_effects(config_type: type[BaseModel]) -> dict[str, Effect]:
     agree.
     """
     found: dict[str, Effect] = {}
-    for path, effect in _walk(config_type, "", Effect()):
-        found[path] = effect if found.get(path, effect) == effect else Effect()
+    for path, effect in _walk(config_type):
+        found[path] = effect if found.get(path, effect) == effect else _COUNTS
     return found
 
 
@@ -300,31 +298,18 @@ def find_effect(effects: Mapping[str, Effect], path: str) -> Effect:
             names = known.split(".")
             if len(names) == end and all(n in ("*", p) for n, p in zip(names, parts, strict=False)):
                 return effect
-    return Effect()
+    return _COUNTS
 
 
 def _walk(
-    config_type: type[BaseModel], prefix: str, inherited: Effect
+    config_type: type[BaseModel], prefix: str = "", inherited: Effect = _COUNTS
 ) -> Iterator[tuple[str, Effect]]:
+    """Yield the path and the effect of every field, of sections and their fields alike."""
     for name, field in config_type.model_fields.items():
         own = next((one for one in field.metadata if isinstance(one, Effect)), inherited)
         yield f"{prefix}{name}", own
         for inner, key in _find_sections(field.annotation):
             yield from _walk(inner, f"{prefix}{name}.{key}", own)
-
-
-def _find_sections(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
-    """Yield the sections in an annotation, each with what stands between it and its fields."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation, ""
-        return
-    origin: Any = get_origin(annotation)
-    if origin in (list, tuple, set, frozenset):
-        return  # A list is one value.
-    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
-    for part in get_args(annotation):
-        for inner, key in _find_sections(part):
-            yield inner, f"*.{key}" if is_mapping else key
 
 
 @cache

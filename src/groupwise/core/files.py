@@ -178,7 +178,7 @@ def _read_bytes(path: Path) -> bytes:
 def _parse_object(line: bytes) -> dict[str, Any] | None:
     try:
         value: object = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 

@@ -5,7 +5,7 @@ import re
 import struct
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice, repeat
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -155,28 +155,20 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
 def _check_pieces(content: bytes | mmap) -> None:
     """Refuse a file of too many pieces, whatever is wrong with it otherwise."""
     most = _NUM_FREE + len(content) // _PIECE_BYTES
-    num_pieces = num_scans = 0
-    for piece in islice(_list_pieces(content), most + 1):
-        num_pieces += 1
-        num_scans += piece == _JPEG_SCAN
-        if num_scans > _MAX_SCANS:
-            raise ValueError(f"it passes over its pixels more than {_MAX_SCANS} times")
-    if num_pieces > most:
-        raise ValueError(f"it is made of more than {most} pieces")
-
-
-def _list_pieces(content: bytes | mmap) -> Iterator[int]:
-    """Give a number for each piece, of a JPEG that of its marker; a broken file ends early."""
     kinds = {b"\xff\xd8": _list_jpeg, b"\x89P": _list_png, b"GI": _list_gif}
     kinds |= {b"II": _list_tiff, b"MM": _list_tiff}
     list_pieces = kinds.get(content[:2])
-    try:
-        yield from list_pieces(content) if list_pieces else ()
-    except (IndexError, struct.error):
-        return
+    found: list[int] = []
+    with suppress(IndexError, struct.error):  # a broken file ends early
+        found.extend(islice(list_pieces(content) if list_pieces else (), most + 1))
+    if found.count(_JPEG_SCAN) > _MAX_SCANS:
+        raise ValueError(f"it passes over its pixels more than {_MAX_SCANS} times")
+    if len(found) > most:
+        raise ValueError(f"it is made of more than {most} pieces")
 
 
 def _list_jpeg(content: bytes | mmap) -> Iterator[int]:
+    """Give the marker of each piece."""
     at = 2
     while (found := _JPEG_MARKER.search(content, at)) is not None:
         marker = content[found.end() - 1]
