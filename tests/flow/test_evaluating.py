@@ -16,7 +16,6 @@ from transformers import BertConfig, BertModel, BertTokenizerFast, Dinov2Config,
 from groupwise.cli.main import app
 from groupwise.core import (
     Completion,
-    ConfigError,
     DataError,
     Example,
     Message,
@@ -387,24 +386,6 @@ def test_other_rewards_are_told_part_by_part(finished, monkeypatch):
     assert before is None
     assert after is not None
     assert 0 < after <= 0.5
-
-
-def test_the_command_prints_a_table_and_what_differs(finished, monkeypatch):
-    same = CliRunner().invoke(app, ["audit", "--replay", str(finished)])
-    assert same.exit_code == 0
-    row = next(line.split() for line in same.stdout.splitlines() if line.split()[0] == "reward")
-    assert row[1:7] == ["16", "16", "0", "0", "->", "0"]
-    assert "step" not in same.stdout
-    monkeypatch.setattr(SmallTask, "rewards", lambda *_: RewardSet({"length": (Length(), 1.0)}))
-    other = CliRunner().invoke(app, ["audit", "--replay", str(finished)])
-    assert other.exit_code == 0
-    assert "step 0, example " in other.stdout
-    assert other.stdout.count("counted") == 3
-
-
-def test_a_setting_that_is_not_there_is_named(finished):
-    asked = CliRunner().invoke(app, ["audit", "--replay", str(finished), "--set", "rewadrs.x=1"])
-    assert isinstance(asked.exception, ConfigError)
 
 
 def test_a_run_without_a_record_says_how_to_get_one(finished, monkeypatch):

@@ -50,7 +50,6 @@ _MOVED = {
     "roll-back": "learn --roll-back LOOP",
     "audit data": "audit RECIPE --only data",
     "audit rewards": "audit RECIPE --only rewards",
-    "audit replay": "audit RUN --replay",
     "judge calibrate": "judge --judge CONFIG --data FILE",
     "feedback show": "feedback DIR",
     "feedback export": "feedback DIR --export FILE",

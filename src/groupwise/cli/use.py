@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupwise.cli.options import (
-    COUNT,
     PATH,
     TOKEN_VARIABLE,
     allow_judge,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from groupwise.serving.settings import ServeSettings
 
 _MAX_NAMED = 10
+_ROWS_AT_ONCE = 8
 _MAX_ANSWERS = 10
 _MAX_REASONS = 5
 
@@ -36,9 +36,8 @@ _MAX_REASONS = 5
 @click.argument("run", metavar="RUN[:POLICY]")
 @click.argument("rows", metavar="FILE|FOLDER", type=PATH)
 @option("--out", metavar="FILE", type=PATH, required=True, help="JSONL of answers.")
-@option("--batch-size", type=COUNT, default=8, help="Rows asked together.")
 @allow_judge
-def predict(run: str, rows: Path, out: Path, batch_size: int) -> None:
+def predict(run: str, rows: Path, out: Path) -> None:
     """Answer every row of a file or folder. Running it again continues: answers are kept.
 
     POLICY is one of the run's: grpo, sft, prompt, … The rows have the columns of the recipe's data,
@@ -49,7 +48,7 @@ def predict(run: str, rows: Path, out: Path, batch_size: int) -> None:
 
     folder, policy = split_run(run)
     shown = ProgressLine("rows", say)
-    how: Any = {"out": out, "policy": policy, "batch_size": batch_size, "report_progress": shown}
+    how: Any = {"out": out, "policy": policy, "batch_size": _ROWS_AT_ONCE, "report_progress": shown}
     summary = predict_rows(open_run(folder), rows, **how)
     _print_summary(summary)
     click.echo(f"answers: {out}")
