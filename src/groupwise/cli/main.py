@@ -125,7 +125,9 @@ def main(command: click.Command = app) -> NoReturn:
     except click.exceptions.Exit as leaving:
         code = leaving.exit_code
     except click.ClickException as error:
-        click.echo(f"error: {_describe_usage(error)}", err=True)
+        path = getattr(getattr(error, "ctx", None), "command_path", None)
+        see = "" if path is None else f" (see {path} --help)"
+        click.echo(f"error: {error.format_message()}{see}", err=True)
         code = error.exit_code
     except Exception as error:  # the outermost boundary: fixable or a bug
         if isinstance(error, BrokenPipeError) and _is_cut_off():
@@ -174,13 +176,6 @@ def _is_cut_off() -> bool:
     if is_closed:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return is_closed
-
-
-def _describe_usage(error: click.ClickException) -> str:
-    """Return one sentence about words that no verb takes."""
-    context = getattr(error, "ctx", None)
-    said = error.format_message()
-    return said if context is None else f"{said} (see {context.command_path} --help)"
 
 
 def describe_failure(error: BaseException) -> str | None:

@@ -163,7 +163,7 @@ def run(
     if until is not None:
         click.echo(f"ended after {until}: {folder / until}")
         return
-    print_headline(folder, first=job.recipe.headline)
+    print_headline(folder)
     if (folder / "report.html").is_file():
         click.echo(f"report: {folder / 'report.html'}")
 

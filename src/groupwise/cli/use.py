@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from groupwise.flow.prediction import PredictionSummary
     from groupwise.serving.settings import ServeSettings
 
-_MAX_NAMED = 10
 _ROWS_AT_ONCE = 8
-_MAX_ANSWERS = 10
-_MAX_REASONS = 5
+_MAX_SHOWN = 10
 
 
 @click.command()
@@ -60,18 +58,18 @@ def _print_summary(summary: "PredictionSummary") -> None:
     answers = summary.answers
     kept = f" ({summary.num_kept} from before)" if summary.num_kept else ""
     counts = ", ".join(f"{name} {count}" for name, count in sorted(answers.items()))
-    if len(answers) > _MAX_ANSWERS:
+    if len(answers) > _MAX_SHOWN:
         counts = f"{sum(answers.values())} answered"
     click.echo(f"{summary.num_rows} rows{kept}: {counts or 'no answer at all'}")
     if summary.num_again:
         say(f"{summary.num_again} not asked: the same command tries them again")
     reasons = sorted(summary.failures.items(), key=lambda pair: -pair[1])
-    for reason, count in reasons[:_MAX_REASONS]:
+    for reason, count in reasons[:_MAX_SHOWN]:
         say(f"no answer: {count} {reason}")
     if summary.for_people:
-        named = ", ".join(summary.for_people[:_MAX_NAMED])
-        more = ", …" if len(summary.for_people) > _MAX_NAMED else ""
-        click.echo(f"{len(summary.for_people)} for a person: {named}{more}")
+        more = ", …" if len(summary.for_people) > _MAX_SHOWN else ""
+        named = ", ".join(summary.for_people[:_MAX_SHOWN]) + more
+        click.echo(f"{len(summary.for_people)} for a person: {named}")
     print_drops(summary.drops)
 
 

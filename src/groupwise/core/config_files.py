@@ -71,7 +71,8 @@ def parse_yaml(text: str) -> Any:
         if num_values > _MAX_VALUES:
             raise _refuse(f"more than {_MAX_VALUES} values, aliases written out", first)
         if isinstance(one, dict | list):
-            inner: Any = cast("Any", one).values() if isinstance(one, dict) else one
+            held: Any = one
+            inner = held.values() if isinstance(one, dict) else held
             waiting += [(item, level + 1) for item in inner]
     return value
 
@@ -143,11 +144,12 @@ def read_layers(path: Path, *, seen: Sequence[Path] = ()) -> list[Layer]:
     ``seen`` are files that were read before.
     """
     values, layers = _read_file(path), list[Layer]()
-    names = values.pop(_INCLUDE, cast("list[object]", []))
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        got = repr(names)[:200]
+    given: Any = values.pop(_INCLUDE, [])
+    names: list[Any] = given if isinstance(given, list) else [None]
+    if not all(isinstance(name, str) and name for name in names):
+        got = repr(given)[:200]
         raise ConfigError(f"{path}: include is wrong", got=got, expected="a list of files")
-    for name in cast("list[str]", names):
+    for name in names:
         file = path.parent / name
         if not is_below(file, path.parent):
             raise ConfigError(f"{path}: {file} is outside the folder {path.parent}")
@@ -198,9 +200,9 @@ def _join(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any
     joined = dict(earlier)
     for key, value in later.items():
         if isinstance(value, Mapping):
-            known = joined.get(key)
-            sections = known if isinstance(known, Mapping) else {}, value
-            value = _join(*cast("tuple[Mapping[str, Any], ...]", sections))
+            known: Any = joined.get(key)
+            own = cast("Mapping[str, Any]", value)
+            value = _join(known if isinstance(known, Mapping) else {}, own)
         joined[key] = value
     return joined
 

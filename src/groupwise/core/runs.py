@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -268,13 +268,10 @@ def check_records(run: Path, *steps: str) -> None:
         known = _read_outputs(run, name)
         if not known or not all(path.startswith(f"{name}/") for path in known):
             continue
-        here = sorted((run / name).iterdir())  # records in the folder itself, without its markers
-        found = [f"{name}/{p.name}" for p in here if p.name[0] != "." and p.name != STEP_DONE]
-        for path in dict.fromkeys((*found, *known)):
-            file = run / path
-            is_record = file.suffix in _RECORDS and ".." not in file.parts[len(run.parts) :]
-            if is_record and file.is_file() and known.get(path) != digest_file(file):
-                _refuse(run, path, "was changed" if path in known else "was added")
+        here = (p.name for p in (run / name).iterdir() if p.name[0] != "." and p.name != STEP_DONE)
+        paths = (run / path for path in {*known, *(f"{name}/{one}" for one in here)})
+        inside = (path for path in paths if ".." not in path.parts[len(run.parts) :])
+        _check(run, known, [path for path in inside if path.suffix in _RECORDS and path.is_file()])
 
 
 def check_folder(run: Path, folder: str) -> None:
@@ -288,11 +285,19 @@ def check_folder(run: Path, folder: str) -> None:
     if not known:
         return
     here = {path: digest for path, digest in known.items() if path.startswith(f"{folder}/")}
-    found = {f"{folder}/{path}": digest for path, digest in digest_files(run / folder).items()}
-    for path in sorted(here.keys() | found.keys()):
-        if here.get(path) != found.get(path):
-            missing = "is gone" if path in here else "was added"
-            _refuse(run, path, "was changed" if path in here.keys() & found.keys() else missing)
+    found = [path for path in (run / folder).rglob("*") if path.is_file()]
+    _check(run, here, {*found, *(run / path for path in here)})
+
+
+def _check(run: Path, known: Mapping[str, str], paths: Iterable[Path]) -> None:
+    """Refuse the first of these files that has another digest than is known of it."""
+    for path in sorted(paths):
+        name = path.relative_to(run).as_posix()
+        digest = digest_file(path) if path.is_file() else None
+        if known.get(name) != digest:
+            how = "is gone" if digest is None else "was changed" if name in known else "was added"
+            what = f"{run} is not what its steps wrote"
+            raise RunError(what, got=f"{name}, which {how}", fix=_TAKE)
 
 
 def digest_files(folder: Path) -> dict[str, str]:
@@ -329,7 +334,3 @@ def _read_outputs(run: Path, step: str) -> dict[str, str]:
     return parse_value(
         done.get("outputs", {}), _DIGESTS, f"{path} is damaged", error=RunError, fix=_TAKE
     )
-
-
-def _refuse(run: Path, path: str, how: str) -> None:
-    raise RunError(f"{run} is not what its steps wrote", got=f"{path}, which {how}", fix=_TAKE)
