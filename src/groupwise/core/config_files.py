@@ -145,9 +145,9 @@ def read_layers(path: Path, *, seen: Sequence[Path] = ()) -> list[Layer]:
     """
     values, layers = _read_file(path), list[Layer]()
     given: Any = values.pop(_INCLUDE, [])
-    names: list[Any] = given if isinstance(given, list) else [None]
+    got = repr(given)[:200]
+    names = cast("list[Any]", given) if isinstance(given, list) else [None]
     if not all(isinstance(name, str) and name for name in names):
-        got = repr(given)[:200]
         raise ConfigError(f"{path}: include is wrong", got=got, expected="a list of files")
     for name in names:
         file = path.parent / name
@@ -200,9 +200,9 @@ def _join(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any
     joined = dict(earlier)
     for key, value in later.items():
         if isinstance(value, Mapping):
-            known: Any = joined.get(key)
-            own = cast("Mapping[str, Any]", value)
-            value = _join(known if isinstance(known, Mapping) else {}, own)
+            known = joined.get(key)
+            above = cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}
+            value = _join(above, cast("Mapping[str, Any]", value))
         joined[key] = value
     return joined
 
