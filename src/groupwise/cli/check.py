@@ -1,6 +1,5 @@
 """Before training: ``groupwise audit``, ``judge``, ``doctor``, ``data`` and ``models``."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +16,7 @@ from groupwise.cli.options import (
     choose_out,
     dry_run,
     option,
+    print_progress,
     sample,
     say,
     say_of_step,
@@ -28,7 +28,6 @@ from groupwise.core import (
     GroupwiseError,
     ProgressLine,
     describe_unknown,
-    dump_config,
     load_config,
     read_json,
 )
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from groupwise.run.steps import StepProgress
 
 _MAX_SHOWN = 3
-_MAX_CHARACTERS = 200
 _BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
 
 
@@ -57,12 +55,6 @@ def _open_console(*, is_wrapped: bool = False) -> Console:
     help="Also say how much simple models learn from the training split.",
 )
 @sample
-@option(
-    "--replay",
-    is_flag=True,
-    help="RECIPE is a run with grpo.record_rollouts: run the rewards of its config, changed by "
-    "--set, or of edited code, on what it has sampled. No model is loaded but a judge's.",
-)
 @allow_judge
 def audit(
     recipe: str,
@@ -72,63 +64,49 @@ def audit(
     only: str | None,
     baselines: bool,
     sample: int,
-    replay: bool,
 ) -> None:
     """Look for what would make a result wrong: in a recipe's data, and in what its rewards pay for.
 
     Exits with 1 if an audit has errors.
     """
-    if replay:
-        _replay(Path(recipe), list(settings))
-        return
+    from groupwise.run.running import run_recipe
+    from groupwise.run.steps import AUDIT_REWARDS
+
     job = Job.choose(recipe, config, settings)
-    has_rewards = job.recipe.rewards is not None
-    if only == "rewards" and not has_rewards:
+    steps = [] if only == "rewards" else ["audit"]
+    if job.recipe.rewards is not None and only != "data":
+        steps.append(AUDIT_REWARDS)
+    elif only == "rewards":
         raise ConfigError(f"the recipe {job.recipe.name} has no rewards that can be audited")
     resolved, folder = job.load(), out or job.folder
-    if only != "rewards":
-        _run_until("audit", job.recipe, resolved, folder)
-        click.echo((folder / "audit/audit.md").read_text(encoding="utf-8"))
-        _stop_at_errors(folder / "audit")
-        if baselines:
+    for step in steps:
+        reached: list[str] = []
+
+        def note_progress(progress: "StepProgress", reached: list[str] = reached) -> None:
+            reached.append(progress.name)
+            print_progress(progress)
+
+        how: Any = {"out": folder, "until": step, "num_sampled": sample}
+        path = folder / step / "audit.json"
+        try:
+            run_recipe(job.recipe, resolved, report_progress=note_progress, say=say_of_step, **how)
+        except GroupwiseError:  # that it stops the run is no failure of the audit itself
+            if step not in reached or not _has_errors(path):
+                raise
+        if step == "audit":
+            click.echo(path.with_name("audit.md").read_text(encoding="utf-8"))
+        else:
+            _print_reward_audit(read_json(path, dict))
+            click.echo(f"written: {path}")
+        if _has_errors(path):
+            raise click.exceptions.Exit(1)
+        if baselines and step == "audit":
             _print_baselines(job.recipe, resolved, folder)
-    if has_rewards and only != "data":
-        from groupwise.run.steps import AUDIT_REWARDS
-
-        _run_until(AUDIT_REWARDS, job.recipe, resolved, folder, num_sampled=sample)
-        path = folder / AUDIT_REWARDS / "audit.json"
-        _print_reward_audit(read_json(path, dict))
-        click.echo(f"written: {path}")
-        _stop_at_errors(path.parent)
 
 
-def _run_until(step: str, recipe: Any, config: Any, folder: Path, *, num_sampled: int = 0) -> None:
-    """Run up to an audit; that it stops the run is no failure of the audit itself."""
-    from groupwise.run.running import run_recipe
-
-    reached: list[str] = []
-
-    def note_progress(progress: "StepProgress") -> None:
-        reached.append(progress.name)
-        say(progress.describe())
-
-    how: Any = {"out": folder, "until": step, "num_sampled": num_sampled}
-    try:
-        run_recipe(recipe, config, report_progress=note_progress, say=say_of_step, **how)
-    except GroupwiseError:
-        if step not in reached or not _has_errors(folder / step):
-            raise
-
-
-def _has_errors(folder: Path) -> bool:
-    path = folder / "audit.json"
+def _has_errors(path: Path) -> bool:
     found = read_json(path, dict)["findings"] if path.is_file() else []
     return any(finding["level"] == "error" for finding in found)
-
-
-def _stop_at_errors(folder: Path) -> None:
-    if _has_errors(folder):
-        raise click.exceptions.Exit(1)
 
 
 def _print_baselines(recipe: Any, config: Any, folder: Path) -> None:
@@ -164,40 +142,6 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
         f"\n{levels.count('error')} error(s), {levels.count('warning')} warning(s); "
         f"{audit['num_scored']} answers to {audit['num_examples']} examples were scored"
     )
-
-
-def _replay(run: Path, settings: list[str]) -> None:
-    """Print a line per part, under it the first completions that earn something else now."""
-    from groupwise.run.other_data import replay_rewards
-    from groupwise.run.predict import open_run
-
-    found = open_run(run)
-    kind = found.recipe.load_config_type()
-    config = load_config(kind, dump_config(found.config), overrides=settings)
-    replayed = replay_rewards(found, config)
-    if replayed.num_unknown:
-        say(f"left out: {replayed.num_unknown:,} of other data")
-    table = Table("part", "n", "same", "different", "unscored", "mean", box=None)
-    for part in replayed.list_parts():
-        num = len(part.before)
-        pairs = (part.count_unscored(), map(_show, part.average()))
-        changes = ("{} -> {}".format(*pair) for pair in pairs)
-        counts = map(str, (num, part.num_same, num - part.num_same))
-        table.add_row(part.name, *counts, *changes)
-    console = _open_console()
-    console.print(table)
-    pairs = zip(replayed.rollouts, replayed.scores, strict=True)
-    unlike = [(old, new) for old, new in pairs if old.score.value != new.value]
-    for old, new in unlike[:_MAX_SHOWN]:
-        change = f"{_show(old.score.value)} -> {_show(new.value)}"
-        text = json.dumps(old.completion.text, ensure_ascii=False)[:_MAX_CHARACTERS]
-        console.print(f"\nstep {old.step}, example {old.example}: {change}\n  {text}")
-        if new.reason:
-            console.print(f"  {new.reason}")
-
-
-def _show(value: float | None) -> str:
-    return "unscored" if value is None else f"{value:.4g}"
 
 
 @click.command()
