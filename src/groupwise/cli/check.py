@@ -1,9 +1,9 @@
-"""Before training: ``groupwise audit``, ``judge``, ``doctor``, ``data`` and ``models``."""
+"""Before training: ``groupwise audit``, ``judge``, ``doctor`` and ``models``."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -27,14 +27,12 @@ from groupwise.core import (
     ConfigError,
     GroupwiseError,
     ProgressLine,
-    describe_unknown,
     dump_config,
     load_config,
     read_json,
 )
 
 if TYPE_CHECKING:
-    from groupwise.data.problems import SetName
     from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
     from groupwise.pipeline import StepProgress
 
@@ -332,63 +330,6 @@ def doctor() -> None:
         click.echo(f"{check.level:<7}  {check.name:<{width}}  {check.found}{fix}")
     if any(check.level == "broken" for check in checks):
         raise click.exceptions.Exit(1)
-
-
-@click.group()
-def data() -> None:
-    """Fetch and mix public problems."""
-
-
-@data.command("fetch")
-@click.argument("name", metavar="NAME|all")
-@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
-def fetch_set(name: str, out: Path) -> None:
-    """Download a public set from the hub, a JSONL file per part."""
-    from groupwise.data.problems import SET_NAMES, fetch_problems
-
-    if name not in (*SET_NAMES, "all"):
-        raise ConfigError(describe_unknown("set", name, (*SET_NAMES, "all")))
-    for chosen in SET_NAMES if name == "all" else (cast("SetName", name),):
-        for path, number in fetch_problems(chosen, out):
-            click.echo(f"{path}: {number:,} rows")
-
-
-@data.command()
-@option("--config", metavar="FILE", type=PATH, help="YAML of a mix.")
-@option(
-    "--source",
-    metavar="NAME[=PATH]",
-    multiple=True,
-    help="A set and its folder; without one, the hub. own=FILE: your own.",
-)
-@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
-@settings
-def mix(config: Path | None, source: Sequence[str], out: Path, settings: Sequence[str]) -> None:
-    """Mix public sets into train, validation and test without leaks, and say what was dropped."""
-    from groupwise.data.problems import MixSettings, load_problems, mix_problems, write_mix
-
-    if (config is None) == (not source):
-        raise ConfigError("say what is mixed by either --config or --source")
-    pairs = [one.partition("=") for one in source]
-    values = {"sources": [{"name": name, "path": path or None} for name, _, path in pairs]}
-    chosen: MixSettings = load_config(MixSettings, config or values, overrides=list(settings))
-    loaded = [load_problems(one, seed=chosen.seed) for one in chosen.sources]
-    mixed = mix_problems(loaded, chosen)
-    write_mix(mixed, out)
-    console = _open_console()
-    for finding in mixed.findings:
-        console.print(f"{finding.level} {finding.name}: {finding.message}")
-        console.print(f"  {', '.join(finding.where)}")
-    counts = mixed.count()
-    table = Table("set", *counts, box=None)
-    for name in sorted({name for found in counts.values() for name in found}):
-        table.add_row(name, *(f"{found.get(name, 0):,}" for found in counts.values()))
-    console.print(table)
-    for reason, number in mixed.drops.counts.items():
-        console.print(f"dropped {number:,}: {reason}")
-    used = sum(map(len, mixed.splits.values()))
-    console.print(f"{mixed.num_rows:,} rows: {used:,} used, {mixed.drops.total:,} dropped")
-    click.echo(f"written: {out}")
 
 
 @click.group(invoke_without_command=True)
