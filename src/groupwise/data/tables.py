@@ -195,17 +195,12 @@ def _read_items(
                 by_folder[row.folder].append((row.where, path))
         for root, places in by_folder.items():
             refuse_outside(places, root)
-    reader, items, names = RowReader(settings, folder, read_answer), list[Item](), set[str]()
+    reader, items = RowReader(settings, folder, read_answer), list[Item]()
     for row in rows:
         try:
-            item = reader.read(row)
-            if item.name is not None and item.name in names:
-                raise UnusableRowError("id of another row", item.name)
+            items.append(reader.read(row))
         except UnusableRowError as error:
             drops.add(error.reason, f"{row.where} ({error.detail})")
-            continue
-        names |= {item.name} if item.name else set()
-        items.append(item)
     if not items:
         counts = ", ".join(f"{number} x {reason}" for reason, number in drops.counts.items())
         raise DataError("no row can be used", got=counts, fix=f"the first: {drops.rows[0].where}")
