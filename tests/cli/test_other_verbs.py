@@ -31,7 +31,7 @@ def test_recipes_are_listed_with_their_configs_and_there_is_a_version(tiny):
         (["run"], ["demo, or the recipe's only one", "runs/<recipe>-<config name>"]),
         (["sweep"], ["runs/<recipe>-<config name>-sweep", "1"]),
         (["watch"], ["2 on a terminal, else 30", "the one that runs, or the last", "en"]),
-        (["judge"], ["by its name", "runs/judge-<config or file name>", "3"]),
+        (["judge"], ["runs/judge-<config or file name>"]),
         (["compare"], ["runs/compare-<run>-<run>, or the sweep's folder", "what heads the report"]),
         (["predict"], ["8"]),
     ],
@@ -226,10 +226,9 @@ def test_recorded_verdicts_are_measured_without_a_judge(work_judge):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--set", "rule=coin"], "rule: Input should be 'always_first', 'longer' or 'shorter'"),
-        (["--data", "none.jsonl"], "there is no none.jsonl; give a file"),
+        (["--set", "rule=coin"], "rule: Input should be 'always_first' or 'longer'"),
+        (["--data", "none.jsonl"], "cannot read none.jsonl"),
         (["--judge", "none.yaml"], "cannot read the configuration none.yaml"),
-        (["--format", "llmbar"], "pairs.jsonl is not JSON"),
         (["--verdicts", "said.jsonl"], "nobody is asked"),
     ],
 )

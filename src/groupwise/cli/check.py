@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from groupwise.cli.options import (
-    COUNT,
     PATH,
     Job,
     allow_judge,
@@ -33,7 +32,7 @@ from groupwise.core import (
 )
 
 if TYPE_CHECKING:
-    from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
+    from groupwise.judge_calibration.calibration import Calibration, CalibrationPlan
     from groupwise.pipeline import StepProgress
 
 _MAX_SHOWN = 3
@@ -201,34 +200,22 @@ def _show(value: float | None) -> str:
 
 @click.command()
 @option("--judge", metavar="CONFIG", type=PATH, help="YAML of the judge.")
-@option("--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA.")
+@option("--data", metavar="FILE", type=PATH, help="JSONL, or LLMBar's folder.")
 @option(
     "--verdicts",
     metavar="FILE",
     type=PATH,
     help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
 )
-@option(
-    "--format",
-    "data_format",
-    type=click.Choice(["llmbar", "jsonl"]),
-    show_default="by its name",
-    help="Of the data.",
-)
 @choose_out("runs/judge-<config or file name>", what="Folder.")
-@option(
-    "--repeats", type=COUNT, default=3, help="Askings of each question at a temperature above 0."
-)
 @settings
 @dry_run
 @allow_judge
 def judge(
     judge: Path | None,
-    data: str | None,
+    data: Path | None,
     verdicts: Path | None,
-    data_format: Any,
     out: Path | None,
-    repeats: int,
     settings: Sequence[str],
     dry_run: bool,
 ) -> None:
@@ -237,7 +224,7 @@ def judge(
     Running it again continues: what was answered is not asked again. With --verdicts, those of a
     file are measured and nobody is asked.
     """
-    from groupwise.judge_calibration.calibrate import (
+    from groupwise.judge_calibration.calibration import (
         calibrate_judge,
         measure_recorded,
         plan_calibration,
@@ -264,17 +251,15 @@ def judge(
             got="--judge and --data are not both given",
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
-    from groupwise.judge_calibration.rated import find_rated, load_rated
+    from groupwise.judge_calibration.verdicts import load_rated
     from groupwise.judges import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=list(settings))
-    source = find_rated(data)
-    rated = load_rated(source, source_format=data_format)
-    _print_plan(plan_calibration(config, rated, num_repeats=repeats), is_all=dry_run)
+    rated = load_rated(data)
+    _print_plan(plan_calibration(config, rated), is_all=dry_run)
     if not dry_run:
         shown, folder = ProgressLine("verdicts", say), out or Path("runs") / f"judge-{judge.stem}"
-        how: Any = {"out": folder, "num_repeats": repeats, "report_progress": shown}
-        _print_measures(calibrate_judge(config, rated, source, **how))
+        _print_measures(calibrate_judge(config, rated, data, out=folder, report_progress=shown))
 
 
 def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
@@ -296,7 +281,7 @@ def _print_measures(found: "Calibration") -> None:
     """Print all numbers of the whole data with intervals, and a few of every subset."""
     from groupwise.evaluation.report.phrases import format_metric
 
-    console, metrics = _open_console(is_wrapped=True), found.measures.metrics
+    console, metrics = _open_console(is_wrapped=True), found.metrics
     table = Table("measure", "all", "95 % interval", "n", box=None)
     for metric in metrics:
         if metric.split == "all":
