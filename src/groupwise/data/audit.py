@@ -19,6 +19,7 @@ from groupwise.core import (
     DataError,
     Example,
     Finding,
+    FindingLevel,
     Picture,
     make_example,
     read_json,
@@ -256,7 +257,7 @@ def _check_shared(splits: Splits) -> Iterator[Finding]:
 
     clusters = _find_owners(splits, lambda example: [example.cluster])
     pictures = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
-    for level, kind, message, places in (
+    found: tuple[tuple[FindingLevel, str, str, list[str]], ...] = (
         (
             "error",
             "cluster_in_two_splits",
@@ -287,7 +288,8 @@ def _check_shared(splits: Splits) -> Iterator[Finding]:
             "task texts stand in more than one split.",
             tell(_find_owners(splits, list_tasks)),
         ),
-    ):
+    )
+    for level, kind, message, places in found:
         yield from report_places(level, kind, f"{{count}} {message}", places)
 
 

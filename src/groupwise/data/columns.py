@@ -118,10 +118,11 @@ def _refuse_missing(value: Any) -> Any:
 
 
 def _check_splits(value: Any) -> Any:
-    for name in cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ():
+    by_split = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    for name in by_split:
         if name not in SPLITS:
             raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
-    return value
+    return by_split or cast("Any", value)
 
 
 _BY_SPLIT = BeforeValidator(_check_splits)
@@ -172,10 +173,10 @@ class TableColumns(Config):
 
     def list_texts(self) -> list[tuple[str, str]]:
         """Return each entry with the name of its setting."""
+        named: dict[str, Any] = {**dict[str, Any](self), "fields": list(self.fields.values())}
         found: list[tuple[str, str]] = []
-        for name, value in dict[str, Any](self).items():
-            texts = value.values() if isinstance(value, Mapping) else value or ()
-            found += [(name, text) for text in ([value] if isinstance(value, str) else texts)]
+        for name, value in named.items():
+            found += [(name, text) for text in ([value] if isinstance(value, str) else value or ())]
         return found
 
 
@@ -223,7 +224,8 @@ class TableSettings(Config):
     @classmethod
     def _place_files(cls, value: Any, info: ValidationInfo) -> Any:
         """Return the files by split, with paths that do not depend on where they are read."""
-        by_split: Any = value if isinstance(value, Mapping) else {"train": value}
+        is_mapping = isinstance(value, Mapping)
+        by_split = cast("Mapping[str, Any]", value if is_mapping else {"train": value})
         return {name: _place(files, info) for name, files in by_split.items()}
 
     @field_validator("hub")

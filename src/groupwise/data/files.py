@@ -229,7 +229,8 @@ class _Fault(str):
     """What is wrong with a line, in the place of its values."""
 
 
-def _decode(content: bytes, path: Path) -> str:
+def _decode(content: bytes, path: Path, *, by_line: bool = False) -> str:
+    """Return the text of a file; of one that has a row per line, a bad line spoils no other."""
     try:
         return content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -239,6 +240,8 @@ def _decode(content: bytes, path: Path) -> str:
             codes = [ord(c.encode("gb2312", "ignore")[:1] or b"\0") for c in rest]
             if sum(0 < code <= _LAST_COMMON for code in codes) >= _MIN_COMMON_SHARE * len(rest):
                 return text
+        if by_line:
+            return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
         raise DataError(f"{path} is not UTF-8 ({error})", fix="save it as UTF-8") from error
 
 
@@ -252,12 +255,13 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_jsonl(content: bytes, path: Path) -> _Found:
-    for number, line in enumerate(_decode(content, path).split("\n"), start=1):
+    for number, line in enumerate(_decode(content, path, by_line=True).split("\n"), 1):
         if not line.strip(string.whitespace):
             continue
         try:
+            line.encode()
             values: object = json.loads(line, object_pairs_hook=_refuse_repeated)
-        except (json.JSONDecodeError, RecursionError):
+        except (json.JSONDecodeError, UnicodeEncodeError, RecursionError):
             values = _Fault("not JSON")
         except ValueError as error:
             values = _Fault(error)

@@ -84,23 +84,22 @@ def _decode(content: bytes, name: str) -> tuple[int, int, str]:
         raise UnusableRowError("unreadable picture", str(error)) from None
 
 
-def refuse_outside(places: Iterable[tuple[str, Path]], root: Path) -> None:
+def refuse_outside(places: Iterable[tuple[str, Path, Path]]) -> None:
     """Refuse rows that name files outside a folder; what is no file is dropped with its row.
 
     Args:
-        places: each with the row that names it.
-        root: the folder.
+        places: the row that names it, the file, and the folder.
 
     Raises:
         DataError: if there are some, with the setting ``data.allow_outside`` that takes them.
     """
-    outside: list[tuple[str, Path]] = []
-    for where, path in places:
+    outside: list[tuple[str, Path, Path]] = []
+    for where, path, root in places:
         with suppress(OSError, ValueError):  # a name that no file can have
             if not is_below(path, root) and path.is_file():
-                outside.append((where, path))
+                outside.append((where, path, root))
     if outside:
-        where, path = outside[0]
+        where, path, root = outside[0]
         raise DataError(
             f"{len(outside)} pictures that rows name lie outside of {root}",
             got=f"{path} in {where}",
@@ -224,7 +223,9 @@ def _read_chat(turns: Sequence[Any], pictures: Sequence[Picture]) -> tuple[list[
             raise UnusableRowError(_NO_CHAT, f"a turn of {role!r}, not of {', '.join(_ROLES)}")
         content: Any = said.get("content")
         shown: list[str | Picture] = []
-        for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+        alone = [{"type": "text", "text": content}]
+        parts = cast("list[Any]", content) if isinstance(content, list) else alone
+        for part in parts:
             given = as_mapping(part) or {}
             text: Any = given.get("text")
             if given.get("type") == "text" and isinstance(text, str):

@@ -235,7 +235,7 @@ def list_askings(rated: RatedItems) -> list[tuple[RatedItem, Order, Question]]:
         if not rated.are_pairs:
             askings.append((item, "", Question(texts | {"answer": item.answers[0]})))
             continue
-        answers = dict(zip(SIDES, item.answers, strict=True))
+        answers: Mapping[str, str] = dict(zip(SIDES, item.answers, strict=True))
         for order in _ORDERS:
             seen = {place: answers[side] for place, side in zip(_PLACES, order, strict=True)}
             askings.append((item, order, Question(texts | seen)))

@@ -1,8 +1,7 @@
 """Which judge is asked, as written in a config: a rule, or a model here or behind a server."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -45,11 +44,10 @@ class JudgeConfig(ModelSource):
         language: of the package's prompt and of the report.
         labels: of the verdicts; None: ``first`` and ``second`` for pairs (a generative judge may
             also say ``tie``), else ``True`` and ``False``.
+        tag: of a generative judge's verdict; None: ``better`` for pairs, else ``true_false``.
         sampling: of a generative judge.
         settings: retries, and when too many questions without a verdict stop the run.
     """
-
-    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"tag": (None,)}
 
     kind: Literal["rule", "logit", "generative"]
     name: str | None = Field(default=None, pattern="^[^/]+$")
@@ -57,6 +55,7 @@ class JudgeConfig(ModelSource):
     prompt: str | None = None
     language: Literal["en", "zh"] = "en"
     labels: tuple[str, ...] | None = None
+    tag: str | None = None
     sampling: Sampling = Sampling(max_new_tokens=512)
     settings: JudgeSettings = JudgeSettings()
 
@@ -147,7 +146,7 @@ def build_judge(
         "cache": cache,
     }
     if config.kind == "generative":
-        tag = "better" if are_pairs else "true_false"
+        tag = config.tag or ("better" if are_pairs else "true_false")
         return GenerativeJudge(model, prompt, tag=tag, sampling=config.sampling, **shared)
     texts = _OPTION_TEXTS[config.language] if are_pairs else {}
     option_texts = [texts.get(label, label) for label in labels]
