@@ -19,7 +19,6 @@ from groupwise.core import (
     DataError,
     Example,
     Finding,
-    FindingLevel,
     Picture,
     make_example,
     read_json,
@@ -255,42 +254,21 @@ def _check_shared(splits: Splits) -> Iterator[Finding]:
         shared = {key: found for key, found in owners.items() if len(found) > 1}
         return sorted(f"{name(key)} in {' and '.join(found)}" for key, found in shared.items())
 
-    clusters = _find_owners(splits, lambda example: [example.cluster])
+    clusters = tell(_find_owners(splits, lambda example: [example.cluster]))
+    message = "{count} clusters stand in more than one split; split by cluster."
+    yield from report_places("error", "cluster_in_two_splits", message, clusters)
+    message = "{count} examples stand in more than one split."
+    yield from report_places("error", "example_in_two_splits", message, tell(ids))
     pictures = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
-    found: tuple[tuple[FindingLevel, str, str, list[str]], ...] = (
-        (
-            "error",
-            "cluster_in_two_splits",
-            "clusters stand in more than one split; split by cluster.",
-            tell(clusters),
-        ),
-        (
-            "error",
-            "example_in_two_splits",
-            "examples stand in more than one split.",
-            tell(ids),
-        ),
-        (
-            "error",
-            "picture_in_two_splits",
-            "pictures stand with the same bytes in more than one split.",
-            tell(pictures, names.__getitem__),
-        ),
-        (
-            "warning",
-            "text_in_two_splits",
-            "prompts stand in more than one split, but for case, width and white space.",
-            tell(_find_owners(splits, list_texts), lambda text: text[-_MAX_SHOWN:]),
-        ),
-        (
-            "info",
-            "task_in_two_splits",
-            "task texts stand in more than one split.",
-            tell(_find_owners(splits, list_tasks)),
-        ),
-    )
-    for level, kind, message, places in found:
-        yield from report_places(level, kind, f"{{count}} {message}", places)
+    message = "{count} pictures stand with the same bytes in more than one split."
+    places = tell(pictures, names.__getitem__)
+    yield from report_places("error", "picture_in_two_splits", message, places)
+    texts = tell(_find_owners(splits, list_texts), lambda text: text[-_MAX_SHOWN:])
+    message = "{count} prompts stand in more than one split, but for case, width and white space."
+    yield from report_places("warning", "text_in_two_splits", message, texts)
+    message = "{count} task texts stand in more than one split."
+    tasks = tell(_find_owners(splits, list_tasks))
+    yield from report_places("info", "task_in_two_splits", message, tasks)
 
 
 def _check_repeated(splits: Splits) -> Iterator[Finding]:
@@ -328,18 +306,20 @@ def _check_repeated(splits: Splits) -> Iterator[Finding]:
 def _check_lengths(
     tokens: Mapping[str, list[tuple[str, int]]], budget: TokenBudget
 ) -> Iterator[Finding]:
-    limit = budget.max_prompt_tokens
     for split, lengths in tokens.items():
-        over = [name for name, length in lengths if length > limit]
-        share = len(over) / len(lengths)
+        over = [name for name, length in lengths if length > budget.max_prompt_tokens]
+        if not over:
+            continue
+        share, longest = len(over) / len(lengths), max(length for _, length in lengths)
         is_error = share > MAX_LONGER_SHARE and not budget.allow_longer
-        message = (
-            f"{{count}} rows ({share:.1%}) of split {split} are longer than the prompt budget of "
-            f"{limit} tokens; the longest has {max(length for _, length in lengths)}"
-        )
         advice = ", raise it, or set allow_longer or drop_longer."
-        message += advice if is_error else ". They are used whole."
-        yield from report_places("error" if is_error else "warning", "over_budget", message, over)
+        message = (
+            f"{len(over)} rows ({share:.1%}) of split {split} are longer than the "
+            f"prompt budget of {budget.max_prompt_tokens} tokens; the longest has {longest}"
+            + (advice if is_error else ". They are used whole.")
+        )
+        level = "error" if is_error else "warning"
+        yield Finding(level, "over_budget", message, len(over), tuple(over[:MAX_PLACES]))
 
 
 def _count(examples: Sequence[Example], tokens: list[tuple[str, int]]) -> dict[str, Any]:
