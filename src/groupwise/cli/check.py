@@ -1,15 +1,14 @@
-"""Before training: ``groupwise audit``, ``judge``, ``doctor``, ``data`` and ``models``."""
+"""Before training: ``groupwise audit``, ``judge``, ``doctor`` and ``models``."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Column, Table
 
 from groupwise.cli.options import (
-    COUNT,
     PATH,
     Job,
     allow_judge,
@@ -27,14 +26,12 @@ from groupwise.core import (
     ConfigError,
     GroupwiseError,
     ProgressLine,
-    describe_unknown,
     load_config,
     read_json,
 )
 
 if TYPE_CHECKING:
-    from groupwise.data.problems import SetName
-    from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
+    from groupwise.judge_calibration.calibration import Calibration, CalibrationPlan
     from groupwise.run.steps import StepProgress
 
 _MAX_SHOWN = 3
@@ -146,34 +143,22 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
 
 @click.command()
 @option("--judge", metavar="CONFIG", type=PATH, help="YAML of the judge.")
-@option("--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA.")
+@option("--data", metavar="FILE", type=PATH, help="JSONL, or LLMBar's folder.")
 @option(
     "--verdicts",
     metavar="FILE",
     type=PATH,
     help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
 )
-@option(
-    "--format",
-    "data_format",
-    type=click.Choice(["llmbar", "jsonl"]),
-    show_default="by its name",
-    help="Of the data.",
-)
 @choose_out("runs/judge-<config or file name>", what="Folder.")
-@option(
-    "--repeats", type=COUNT, default=3, help="Askings of each question at a temperature above 0."
-)
 @settings
 @dry_run
 @allow_judge
 def judge(
     judge: Path | None,
-    data: str | None,
+    data: Path | None,
     verdicts: Path | None,
-    data_format: Any,
     out: Path | None,
-    repeats: int,
     settings: Sequence[str],
     dry_run: bool,
 ) -> None:
@@ -182,7 +167,7 @@ def judge(
     Running it again continues: what was answered is not asked again. With --verdicts, those of a
     file are measured and nobody is asked.
     """
-    from groupwise.judge_calibration.calibrate import (
+    from groupwise.judge_calibration.calibration import (
         calibrate_judge,
         measure_recorded,
         plan_calibration,
@@ -209,17 +194,15 @@ def judge(
             got="--judge and --data are not both given",
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
-    from groupwise.judge_calibration.rated import find_rated, load_rated
+    from groupwise.judge_calibration.verdicts import load_rated
     from groupwise.judges import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=list(settings))
-    source = find_rated(data)
-    rated = load_rated(source, source_format=data_format)
-    _print_plan(plan_calibration(config, rated, num_repeats=repeats), is_all=dry_run)
+    rated = load_rated(data)
+    _print_plan(plan_calibration(config, rated), is_all=dry_run)
     if not dry_run:
         shown, folder = ProgressLine("verdicts", say), out or Path("runs") / f"judge-{judge.stem}"
-        how: Any = {"out": folder, "num_repeats": repeats, "report_progress": shown}
-        _print_measures(calibrate_judge(config, rated, source, **how))
+        _print_measures(calibrate_judge(config, rated, data, out=folder, report_progress=shown))
 
 
 def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
@@ -241,7 +224,7 @@ def _print_measures(found: "Calibration") -> None:
     """Print all numbers of the whole data with intervals, and a few of every subset."""
     from groupwise.evaluation.report.phrases import format_metric
 
-    console, metrics = _open_console(is_wrapped=True), found.measures.metrics
+    console, metrics = _open_console(is_wrapped=True), found.metrics
     table = Table("measure", "all", "95 % interval", "n", box=None)
     for metric in metrics:
         if metric.split == "all":
@@ -275,63 +258,6 @@ def doctor() -> None:
         click.echo(f"{check.level:<7}  {check.name:<{width}}  {check.found}{fix}")
     if any(check.level == "broken" for check in checks):
         raise click.exceptions.Exit(1)
-
-
-@click.group()
-def data() -> None:
-    """Fetch and mix public problems."""
-
-
-@data.command("fetch")
-@click.argument("name", metavar="NAME|all")
-@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
-def fetch_set(name: str, out: Path) -> None:
-    """Download a public set from the hub, a JSONL file per part."""
-    from groupwise.data.problems import SET_NAMES, fetch_problems
-
-    if name not in (*SET_NAMES, "all"):
-        raise ConfigError(describe_unknown("set", name, (*SET_NAMES, "all")))
-    for chosen in SET_NAMES if name == "all" else (cast("SetName", name),):
-        for path, number in fetch_problems(chosen, out):
-            click.echo(f"{path}: {number:,} rows")
-
-
-@data.command()
-@option("--config", metavar="FILE", type=PATH, help="YAML of a mix.")
-@option(
-    "--source",
-    metavar="NAME[=PATH]",
-    multiple=True,
-    help="A set and its folder; without one, the hub. own=FILE: your own.",
-)
-@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
-@settings
-def mix(config: Path | None, source: Sequence[str], out: Path, settings: Sequence[str]) -> None:
-    """Mix public sets into train, validation and test without leaks, and say what was dropped."""
-    from groupwise.data.problems import MixSettings, load_problems, mix_problems, write_mix
-
-    if (config is None) == (not source):
-        raise ConfigError("say what is mixed by either --config or --source")
-    pairs = [one.partition("=") for one in source]
-    values = {"sources": [{"name": name, "path": path or None} for name, _, path in pairs]}
-    chosen: MixSettings = load_config(MixSettings, config or values, overrides=list(settings))
-    loaded = [load_problems(one, seed=chosen.seed) for one in chosen.sources]
-    mixed = mix_problems(loaded, chosen)
-    write_mix(mixed, out)
-    console = _open_console()
-    for finding in mixed.findings:
-        console.print(f"{finding.level} {finding.name}: {finding.message}")
-        console.print(f"  {', '.join(finding.where)}")
-    counts = mixed.count()
-    table = Table("set", *counts, box=None)
-    for name in sorted({name for found in counts.values() for name in found}):
-        table.add_row(name, *(f"{found.get(name, 0):,}" for found in counts.values()))
-    console.print(table)
-    for reason, number in mixed.drops.counts.items():
-        console.print(f"dropped {number:,}: {reason}")
-    used = sum(map(len, mixed.splits.values()))
-    console.print(f"{mixed.num_rows:,} rows: {used:,} used, {mixed.drops.total:,} dropped")
-    click.echo(f"written: {out}")
 
 
 @click.group(invoke_without_command=True)

@@ -37,7 +37,6 @@ COMMANDS = {
     "judge": ("check", "", "measure how far a judge can be trusted"),
     "watch": ("watch", "", "follow a run: its steps, its training's values, alarms"),
     "doctor": ("check", "", "check versions, devices, disk and memory"),
-    "data": ("check", "", "fetch and mix public problems"),
     "models": ("check", "", "list the models that have a name here; fetch one"),
 }
 """The module of each verb, its usual arguments for a newcomer's first three, and what it does."""
@@ -56,6 +55,7 @@ _MOVED = {
     "feedback import": "feedback DIR --import FILE",
     "feedback delete-person": "feedback DIR --delete-person USER",
     "feedback delete-pictures": "feedback DIR --delete-pictures DAYS",
+    "data": "python -m groupwise_recipes.workflows.problem_mixes",
     "biased-variants": "python -m groupwise_recipes.visual_reasoning.biased_variants",
     "judge-reasoning": "python -m groupwise_recipes.visual_reasoning.human_labels",
     "executor-stub": "python -m groupwise_recipes.workflows.executor_stub",

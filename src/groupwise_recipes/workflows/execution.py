@@ -15,7 +15,6 @@ from groupwise.core import (
     dump_config,
     make_example,
 )
-from groupwise.data.problem_sets import Problem
 from groupwise.inference.model import (
     Model,
     RequestError,
@@ -36,6 +35,7 @@ from groupwise_recipes.workflows.operators import (
     publish,
 )
 from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
+from groupwise_recipes.workflows.problem_sets import Problem
 
 _HOST = "call_operator"
 # Names that programs see; the host trusts nothing of it.

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupwise.core import dump_config
-from groupwise.data.problem_sets import Problem
-from groupwise.data.problems import read_problems
 from groupwise.inference.opening import open_model
 from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
@@ -21,6 +19,8 @@ from groupwise_recipes.workflows.config import (
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, Abilities, ExecutorStub
+from groupwise_recipes.workflows.problem_loading import read_problems
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.problems import PROBLEMS
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
