@@ -126,7 +126,7 @@ def make_example(
     if not prompt or prompt[-1].role != "user":
         raise DataError("a prompt must end with a user turn", got=[m.role for m in prompt])
     given = dict(fields or {})
-    whole = _open_with(pictures, prompt)
+    whole = _open_with(pictures, prompt) if pictures else tuple(prompt)
     opening, rest = split_opening(whole)
 
     def describe(message: Message) -> str | list[str | dict[str, str]]:
@@ -150,6 +150,8 @@ def split_opening(
     place = _find_first_user(prompt)
     parts = prompt[place].parts
     num_opening = next((n for n, part in enumerate(parts) if isinstance(part, str)), len(parts))
+    if not num_opening:
+        return (), tuple(prompt)
     rest = Message("user", parts[num_opening:])
     return prompt[place].pictures[:num_opening], (*prompt[:place], rest, *prompt[place + 1 :])
 

@@ -15,7 +15,6 @@ from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.model import Sampling
 from groupwise.inference.stream import LOOK_AHEAD, Outcome, RaySettings, StreamSettings, WorkItem
 from groupwise.models.policy import Policy, load_policy
-from groupwise.models.settings import Quantization
 
 
 class RayStream:
@@ -40,13 +39,10 @@ class RayStream:
         *,
         dtype: str = "auto",
         max_pixels: int | None = None,
-        quantization: Quantization | None = None,
     ) -> None:
         self.settings = settings
         name = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
-        self._load = partial(
-            load_policy, name, dtype=dtype, max_pixels=max_pixels, quantization=quantization
-        )
+        self._load = partial(load_policy, name, dtype=dtype, max_pixels=max_pixels)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports nothing home
         try:
             self._ray: Any = import_module("ray")

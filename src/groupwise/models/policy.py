@@ -29,14 +29,6 @@ from groupwise.models.identity import (
 )
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
-from groupwise.models.quantization import (
-    choose_quantized_device,
-    compute_alike,
-    name_loading,
-    note_quantization,
-    read_quantization,
-)
-from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_cache
 from groupwise.models.trainable import (
@@ -144,7 +136,6 @@ class Policy:
             self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
         if is_adapter(folder):
-            note_quantization(self.model, folder)
             base = Path(read_base(folder)).resolve()
             if base.is_dir() and not base.is_relative_to(find_cache()):
                 name_base(folder, os.path.relpath(base, folder.resolve()))
@@ -183,7 +174,6 @@ def load_policy(
     max_pixels: int | None = None,
     device: torch.device | None = None,
     device_map: str | Mapping[str, Any] | None = None,
-    quantization: Quantization | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
 
@@ -197,8 +187,6 @@ def load_policy(
         device: of the weights; None: ``choose_device``.
         device_map: what is on which device, as Transformers takes it, instead of one ``device``;
             ``auto`` fills the GPUs first, then memory, then the disk. Such a policy only answers.
-        quantization: what linear layers are held in; None: in ``dtype``. An adapter that trained on
-            4 bits is put on the same ones, whatever is given.
 
     Raises:
         ModelError: if it cannot be found or loaded, or is an adapter and has a ``device_map``.
@@ -213,14 +201,9 @@ def load_policy(
     named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
     with refuse_missing(name_or_path):
         if device_map is not None:
-            return _load_base(name_or_path, place=device_map, quantization=quantization, **named)
-        if is_adapter(path):
-            quantization = read_quantization(path) or quantization
+            return _load_base(name_or_path, place=device_map, **named)
         load = _load_adapter if is_adapter(path) else _load_base
-        if quantization is not None:
-            device = device or choose_quantized_device()
-        place = None if quantization is None else {"": device}
-        policy = load(name_or_path, place=place, quantization=quantization, **named)
+        policy = load(name_or_path, **named)
         policy.model.to(device or choose_device())
         return policy
 
@@ -230,8 +213,7 @@ def _load_base(
     *,
     dtype: str,
     max_pixels: int | None,
-    place: Any,
-    quantization: Quantization | None,
+    place: Any = None,
 ) -> Policy:
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
@@ -245,10 +227,8 @@ def _load_base(
         use_safetensors=True if Path(name_or_path).is_dir() else None,
         trust_remote_code=False,
         device_map=place,
-        **(name_loading(quantization, config, dtype=dtype) if quantization else {}),
     )
     model.generation_config = _keep_tokens(model.generation_config)
-    compute_alike(model)
     project_patches_fast(model)
     processor = load_processor(
         name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels

@@ -117,10 +117,11 @@ def open_answerer(
             dtype=model.dtype,
             max_pixels=model.max_pixels,
             device=place,
-            quantization=model.quantization,
         )
         backend = LocalStream(LocalModel(policy))
-        identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
+        identity = digest_json(
+            [str(digest_base(base)), model.dtype, None]
+        )  # as kept answers name it
     return Answerer(
         backend,
         identity=identity,
