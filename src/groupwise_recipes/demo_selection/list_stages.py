@@ -119,9 +119,8 @@ def open_answerer(
             device=place,
         )
         backend = LocalStream(LocalModel(policy))
-        identity = digest_json(
-            [str(digest_base(base)), model.dtype, None]
-        )  # as kept answers name it
+        # As kept answers name it: there once was a third.
+        identity = digest_json([str(digest_base(base)), model.dtype, None])
     return Answerer(
         backend,
         identity=identity,
