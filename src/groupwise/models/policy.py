@@ -1,7 +1,7 @@
 """Loading a policy: a model with its processor, from a folder or the hub."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,7 +173,6 @@ def load_policy(
     dtype: str = "float32",
     max_pixels: int | None = None,
     device: torch.device | None = None,
-    device_map: str | Mapping[str, Any] | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
 
@@ -185,25 +184,14 @@ def load_policy(
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
             where a processor scales every picture to the sides of its configuration.
         device: of the weights; None: ``choose_device``.
-        device_map: what is on which device, as Transformers takes it, instead of one ``device``;
-            ``auto`` fills the GPUs first, then memory, then the disk. Such a policy only answers.
 
     Raises:
-        ModelError: if it cannot be found or loaded, or is an adapter and has a ``device_map``.
+        ModelError: if it cannot be found or loaded.
     """
     name_or_path = bring_base(name_or_path)
-    path = Path(name_or_path)
-    if device_map is not None and is_adapter(path):
-        raise ModelError(  # what lies on the disk would silently go without its part of it
-            f"{path} is an adapter, which no base over several devices takes",
-            fix="give its merged weights (groupwise export), or leave device_map out",
-        )
-    named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
+    load = _load_adapter if is_adapter(Path(name_or_path)) else _load_base
     with refuse_missing(name_or_path):
-        if device_map is not None:
-            return _load_base(name_or_path, place=device_map, **named)
-        load = _load_adapter if is_adapter(path) else _load_base
-        policy = load(name_or_path, **named)
+        policy = load(name_or_path, dtype=dtype, max_pixels=max_pixels)
         policy.model.to(device or choose_device())
         return policy
 
@@ -213,7 +201,6 @@ def _load_base(
     *,
     dtype: str,
     max_pixels: int | None,
-    place: Any = None,
 ) -> Policy:
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
@@ -226,7 +213,6 @@ def _load_base(
         # A hub's older models have pickles alone, of which Transformers takes only weights.
         use_safetensors=True if Path(name_or_path).is_dir() else None,
         trust_remote_code=False,
-        device_map=place,
     )
     model.generation_config = _keep_tokens(model.generation_config)
     project_patches_fast(model)

@@ -117,15 +117,9 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
     Raises:
         ConfigError: if more blocks are asked for than the model has, an adapter is to be
             continued that does not fit the settings.
-        ModelError: if no parameter is left to train, a PEFT model was made around the model, it
-            was loaded with a ``device_map``, or an adapter is to stand on weights that are in no
-            folder.
+        ModelError: if no parameter is left to train, a PEFT model was made around the model, its
+            weights are quantised, or an adapter is to stand on weights that are in no folder.
     """
-    if getattr(model, "hf_device_map", None) is not None:
-        raise ModelError(
-            "a model that is loaded with a device_map only answers",
-            fix="load it without; compute.sharding fsdp trains what is larger than one device",
-        )
     if (held := getattr(model.config, "quantization_config", None)) is not None:
         values = held if isinstance(held, dict) else held.to_dict()
         raise ModelError(
