@@ -127,7 +127,8 @@ def make_example(
         raise DataError("a prompt must end with a user turn", got=[m.role for m in prompt])
     given = dict(fields or {})
     whole = _open_with(pictures, prompt) if pictures else tuple(prompt)
-    opening, rest = split_opening(whole)
+    has_pictures = any(isinstance(part, Picture) for turn in whole for part in turn.parts)
+    opening, rest = split_opening(whole) if has_pictures else ((), whole)
 
     def describe(message: Message) -> str | list[str | dict[str, str]]:
         if not message.pictures:
@@ -150,8 +151,6 @@ def split_opening(
     place = _find_first_user(prompt)
     parts = prompt[place].parts
     num_opening = next((n for n, part in enumerate(parts) if isinstance(part, str)), len(parts))
-    if not num_opening:
-        return (), tuple(prompt)
     rest = Message("user", parts[num_opening:])
     return prompt[place].pictures[:num_opening], (*prompt[:place], rest, *prompt[place + 1 :])
 
