@@ -1,6 +1,6 @@
 """The tests whose models go to a GPU where there is one, counted.
 
-They hold shared passes and decoding against plain ones with the tolerances that
+They hold shared passes, decoding and 4 bits against plain ones with the tolerances that
 they have on a CPU; what differs is named.
 
     python benchmarks/gpu_tests.py --json build/gpu_tests.json
@@ -19,6 +19,7 @@ from groupwise.core import describe_machine, write_json
 ROOT = Path(__file__).parents[1]
 TESTS = (
     "tests/training/fast/test_decoding.py",
+    "tests/models/test_quantization.py",
     "tests/inference/test_local.py",
     "tests/training/test_policies.py",
     "tests/training/fast/test_exactness.py",

@@ -258,7 +258,9 @@ def cache(tmp_path, monkeypatch):
 
 def open_probes(folder, train, *, test=(), base="tiny-qwen2"):
     config = SimpleNamespace(
-        model=SimpleNamespace(is_tiny=base.startswith("tiny"), dtype="float32", max_pixels=None),
+        model=SimpleNamespace(
+            is_tiny=base.startswith("tiny"), dtype="float32", max_pixels=None, quantization=None
+        ),
         evaluation=SimpleNamespace(batch_size=4),
     )
     folder.mkdir(exist_ok=True)

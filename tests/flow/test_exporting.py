@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from command_line import CommandLine
 from loopback_hub import LoopbackHub, serve_hub
 from run_folders import restate
+from small_task import LORA, SmallConfig, SmallTask
 
 from groupwise.core import Message, RunError, read_json, read_jsonl, write_jsonl, write_text
 from groupwise.data.examples import read_examples
@@ -24,7 +26,9 @@ from groupwise.flow.exporting import (
     render_card,
     upload,
 )
-from groupwise.flow.finished import open_run
+from groupwise.flow.finished import FinishedRun, open_run
+from groupwise.flow.trainers import export_for_trainer
+from groupwise.models import quantization
 from groupwise.models.export import ExportedPolicy
 from groupwise.models.policy import load_policy
 
@@ -196,3 +200,51 @@ def test_a_hub_that_takes_nothing_is_told_in_a_sentence(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(RunError, match=r"the hub http://127\.0\.0\.1:9 did not take"):
         upload(files, NAME)
+
+
+MODEL: dict[str, Any] = LORA["model"] | {"quantization": "nf4"}
+GRPO: dict[str, Any] = LORA["grpo"] | {"entropy_bonus": 0.0}
+FULL, SOFT = ({"trainable": {"method": method}} for method in ("full", "prompt"))
+SPREAD = {"compute": {"sharding": "fsdp"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"grpo": GRPO | FULL}, "only a LoRA trains on 4 bits; set grpo.trainable.method to lora"),
+        ({"sft": FULL}, "only a LoRA trains on 4 bits; set sft.trainable.method to lora"),
+        ({"grpo": GRPO | SOFT}, "only a LoRA trains on 4 bits; set grpo.trainable.method to lora"),
+        (SPREAD, "weights in 4 bits are not spread; set compute.sharding to none"),
+        ({"grpo": GRPO | {"vllm": {}}}, "leave grpo.vllm out"),
+    ],
+)
+def test_a_config_that_does_not_go_with_bits_is_refused(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    usual = LORA | {"grpo": GRPO}
+    with pytest.raises(ValueError, match=f"model.quantization nf4: .*{sentence}"):
+        SmallConfig(**usual | {"model": MODEL} | changes)
+    SmallConfig(**usual | changes)
+    SmallConfig(**usual | {"model": MODEL})
+
+
+@pytest.mark.parametrize("ending", [(), ("--dry-run",)])
+def test_without_bitsandbytes_a_run_ends_before_it_begins(
+    ending: tuple[str, ...], command_line: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quantization, "find_spec", lambda _: None)
+    lora = [f"{stage}.trainable.method=lora" for stage in ("sft", "grpo")]
+    told = [word for one in ("model.quantization=nf4", *lora) for word in ("--set", one)]
+    said = command_line.refuse("run", "on_task", "--out", "run", *told, *ending)
+    assert "model.quantization: nf4 needs bitsandbytes, which is not installed" in said
+    assert "pip install 'groupwise[quantization]'" in said
+    assert not Path("run", "sft").exists()
+
+
+@pytest.mark.parametrize("trainer", ["verl", "swift"])
+def test_other_trainers_are_not_told_of_bits(trainer: Any, tmp_path: Path) -> None:
+    config = SmallConfig(**LORA | {"model": MODEL})
+    task = SmallTask()
+    run = FinishedRun(tmp_path, task.make_recipe("small"), task, config)
+    with pytest.raises(Exception, match=f"{trainer} is not told of weights in 4 bits"):
+        export_for_trainer(run, tmp_path / "out", trainer)

@@ -1,5 +1,6 @@
-"""Policies of every kind go through both trainings: pictures, virtual tokens."""
+"""Policies of every kind go through both trainings: pictures, virtual tokens, 4 bits."""
 
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,7 @@ from groupwise.inference.model import Sampling
 from groupwise.models.export import export_policy
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.prompts import build_messages, make_token_counter
+from groupwise.models.quantization import find_quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import (
     LoraSettings,
@@ -36,11 +38,14 @@ from groupwise.models.trainable import (
     TrainableSettings,
     find_vectors,
     list_trainable,
+    prepare_trainable,
 )
 from groupwise.training import grpo_trainer
+from groupwise.training.fast.vllm import prepare_vllm
 from groupwise.training.on_policy import score_alone
-from groupwise.training.settings import GrpoSettings, SftRow, SpeedSettings
+from groupwise.training.settings import GrpoSettings, SftRow, SpeedSettings, VllmSettings
 from groupwise.training.sft import RowCollator
+from groupwise.training.sharding import refuse_quantized
 
 LORA = TrainableSettings(lora=LoraSettings(rank=2, alpha=4, modules=("q_proj",)))
 
@@ -382,3 +387,79 @@ def test_several_pictures_of_a_model_that_trl_gives_one(load, picture_examples, 
     example = make_example([Message("user", "Which?")], cluster="0", pictures=pictures)
     with pytest.raises(TrainingError, match="one picture a prompt"):
         reinforce(policy, [example], tmp_path, prompts_per_step=1)
+
+
+pytestmark = pytest.mark.skipif(
+    find_spec("bitsandbytes") is None,
+    reason="bitsandbytes is not installed: pip install 'groupwise[quantization]'",
+)
+QLORA = TrainableSettings(lora=LoraSettings(rank=4))
+
+
+@pytest.fixture
+def policy(text_folder):
+    return load_policy(text_folder, quantization="nf4")
+
+
+@pytest.fixture
+def sft_on_bits(text_examples, text_folder):
+    """Teach 4 bits for three steps; a look at what was taught may end it before."""
+
+    def run(folder, *, look=None):
+        policy = load_policy(text_folder, quantization="nf4")
+        settings = {"batch_size": 8, "epochs": 3, "learning_rate": 1e-5, "trainable": QLORA}
+        settings |= {"save_every_steps": 1, "heldout_every_steps": 1}
+        return teach(policy, text_examples, folder, look=look, **settings)
+
+    return run
+
+
+def list_trained(model):
+    return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+
+
+def test_a_training_goes_on_from_its_checkpoint_on_the_same_bits(sft_on_bits, tmp_path):
+    """What trains is exact: in bfloat16, as TRL would have it, steps of 1e-5 are lost on 0.1."""
+    expected = list_trained(sft_on_bits(tmp_path / "whole").model)
+    assert {value.dtype for value in expected.values()} == {torch.float32}
+    assert all((value.bfloat16() != value).any() for value in expected.values())
+    looks = []
+
+    def end():
+        looks.append(len(looks))
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        sft_on_bits(tmp_path / "torn", look=end)
+    checkpoint = tmp_path / "torn" / "checkpoint-1"
+    assert find_quantization(load_policy(checkpoint).model) == "nf4"
+    found = list_trained(sft_on_bits(tmp_path / "torn").model)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert [row["step"] for row in read_jsonl(tmp_path / "torn" / "metrics.jsonl")][-1] == 3
+
+
+@pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_grpo_shares_prompts_on_four_bits(checkpointing, policy, text_examples, tmp_path):
+    settings = {"prompts_per_step": 2, "group_size": 3, "max_new_tokens": 6, "max_steps": 2}
+    settings |= {"beta": 0.1, "trainable": QLORA, "speed": {"shared_prefix": "on"}}
+    reinforce(policy, text_examples, tmp_path, gradient_checkpointing=checkpointing, **settings)
+    checked = read_json(tmp_path / "on_policy.json", dict)
+    assert checked["max_kl"] == 0
+    assert checked["max_log_ratio"] <= checked["tolerance"] < 1e-4
+    assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == [1, 2]
+
+
+def test_weights_in_four_bits_are_neither_spread_nor_sent_to_vllm(policy, text_folder):
+    with pytest.raises(TrainingError, match="FSDP"):
+        refuse_quantized(SimpleNamespace(model=policy.model, is_fsdp_enabled=True))
+    whole = load_policy(text_folder).model
+    refuse_quantized(SimpleNamespace(model=whole, is_fsdp_enabled=True))
+    refuse_quantized(SimpleNamespace(model=policy.model, is_fsdp_enabled=False))
+    policy.model = prepare_trainable(policy.model, QLORA)
+    with pytest.raises(TrainingError, match="weights in 4 bits"):
+        prepare_vllm(VllmSettings(), policy).__enter__()
+    with prepare_vllm(None, policy):
+        pass

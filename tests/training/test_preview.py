@@ -337,10 +337,12 @@ def test_several_processes_hold_copies_or_parts():
     assert parts.optimizer == one.optimizer // 2
 
 
-def test_half_precision_is_smaller():
+def test_half_precision_and_four_bits_are_smaller():
     full = estimate(teach()).weights
     adapter = estimate(teach()).gradients
     assert estimate(teach(), dtype="bfloat16").weights - adapter == (full - adapter) // 2
+    bits = estimate(teach(), quantization="nf4").weights
+    assert adapter < bits < full / 2
 
 
 def test_a_gpu_holds_no_libraries_and_samples_with_vllm_elsewhere():

@@ -173,6 +173,8 @@ def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
         f"merged: {exported.merged} ({exported.dtype}, as the base), log-probabilities within "
         f"{exported.max_difference:.1g} of the policy's; rounding alone gives {exported.noise:.1g}"
     )
+    if exported.quantization is not None:
+        click.echo(f"its base is in {exported.quantization}: merged has what these bits stand for")
     click.echo(f"card: {out / 'README.md'}")
     for command in exported.list_commands():
         click.echo(command)

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 def open_policy(config: Any, name: str | Path) -> Policy:
     """Load a policy as ``model`` says; an adapter brings its base along."""
     model = config.model
-    return load_policy(name, dtype=model.dtype, max_pixels=model.max_pixels)
+    return load_policy(
+        name, dtype=model.dtype, max_pixels=model.max_pixels, quantization=model.quantization
+    )
 
 
 @cache

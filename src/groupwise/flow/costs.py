@@ -24,6 +24,7 @@ _TOWER_BLOCK = re.compile(r"(?:layers|layer|blocks)\.(\d+)\.(?:.+\.)?(\w+)\.weig
 _VISION = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model)\.")
 _MIB = 2**20
 _FLOAT = 4
+_NF4 = 0.516  # bytes of a weight in 4 bits, with its scales
 # Python with torch, Transformers and TRL, in the same memory on a CPU.
 _LIBRARIES = 620 * _MIB
 # What a backward pass needs of a token, over what its linear layers take and give.
@@ -141,7 +142,7 @@ def preview_memory(
     outline = find_outline(model.base)
     if outline is None:
         unknown = f"? (the configuration of {model.base} is not on this machine"
-        if model.shape is not None and model.dtype != "auto":
+        if model.shape is not None and model.dtype != "auto" and model.quantization is None:
             size = model.shape.num_parameters * (4 if model.dtype == "float32" else 2) >> 20
             unknown += f"; its weights alone take {size:,} MiB"
         return [("memory", f"{unknown})")], {}
@@ -231,7 +232,8 @@ def estimate_memory(
         trained = lora.rank * sum(map(sum, shapes))
     else:
         trained = trainable.prompt.num_tokens * sizes.hidden
-    base = weights = sizes.num_parameters * size
+    bits = _NF4 if model.quantization else size
+    base = weights = sizes.num_in_blocks * (bits - size) + sizes.num_parameters * size
     if not is_full:
         weights += trained * _FLOAT
     elif isinstance(settings, GrpoSettings) and settings.beta > 0:

@@ -93,6 +93,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
             for name, known in conditions.data.items()
         ],
         base_weights=conditions.base_weights,
+        quantization=exported.quantization,
         commands=exported.list_commands(from_inside=True),
     )
 

@@ -58,12 +58,16 @@ class PolicyPredictor:
     ) -> None:
         self._task, self._config = task, config
         self._parser = task.parser(config)
-        self.labels: tuple[str, ...] = self._parser.labels
         self._weights = digest_base(policy)
         self._temperature = (temperatures or {}).get(self._weights or "")
         self._policy = open_policy(config, policy)
         self._model = LocalModel(self._policy, batch_size=config.evaluation.batch_size)
         self._sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The parser's."""
+        return self._parser.labels
 
     def describe(self) -> Mapping[str, Any]:
         """Return the weights, how they are loaded and asked, and how answers are read.
@@ -75,6 +79,7 @@ class PolicyPredictor:
         return {
             **({} if value is None else {"temperature": value}),
             **({"tools": tools} if tools else {}),
+            **({"quantization": model.quantization} if model.quantization else {}),
             "base": model.base,
             "weights": self._weights,
             "dtype": model.dtype,

@@ -152,7 +152,8 @@ class FlowConfig(RunConfig):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        """Refuse weights in parts with what they do not go with."""
+        """Refuse weights in parts, or in 4 bits, with what they do not go with."""
+        bits = f"model.quantization {self.model.quantization}"
         for name, stage in self.list_trainings().items():
             method = stage.trainable.method
             if self.compute.sharding == "fsdp" and method == "prompt":
@@ -160,6 +161,18 @@ class FlowConfig(RunConfig):
                     f"compute.sharding fsdp: {name}.trainable.method prompt was not tried; take "
                     "lora or full"
                 )
+            if self.model.quantization is not None and method != "lora":
+                raise ValueError(
+                    f"{bits}: only a LoRA trains on 4 bits; set {name}.trainable.method to lora"
+                )
+        if self.model.quantization is not None and self.compute.sharding != "none":
+            raise ValueError(
+                f"{bits}: weights in 4 bits are not spread; set compute.sharding to none"
+            )
+        if self.model.quantization is not None and self.grpo.vllm is not None:
+            raise ValueError(
+                f"{bits}: weights in 4 bits cannot be sent to vLLM; leave grpo.vllm out"
+            )
         return self
 
     def list_trainings(self) -> dict[str, SftSettings | GrpoSettings]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BASELINES = "groupwise.evaluation.baselines groupwise.flow.probing groupwise.models.embedders"
 TRAINED = ("sft", "grpo", "sft_control")
-POLICY = "model.base model.dtype model.max_pixels"
+POLICY = "model.base model.dtype model.quantization model.max_pixels"
 """What loading a policy reads."""
 ASKED = f"seed {POLICY} grpo.max_new_tokens evaluation.batch_size"
 """What loading a policy and asking it reads."""

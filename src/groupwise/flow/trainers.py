@@ -69,6 +69,8 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
         raise ConfigError(problem)
     if config.grpo.trainable.method == "prompt":
         raise ConfigError(f"{trainer} trains no virtual tokens", got="grpo.trainable.method")
+    if config.model.quantization is not None:
+        raise ConfigError(f"{trainer} is not told of weights in 4 bits", got="model.quantization")
     if why := run.task.explain_bound_rewards(config):
         raise ConfigError(f"the rewards of this run cannot be built again elsewhere: {why}")
     rewards: RewardSet = run.task.rewards(config)  # without their judge

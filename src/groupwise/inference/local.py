@@ -358,18 +358,13 @@ class LocalModel:
         """Return the completions of one batch, no longer than the model takes, row after row."""
         policy, inputs = self.policy, batch.inputs
         ends, tokenizer = policy.end_token_ids, policy.tokenizer
-        given: dict[str, Any] = {
+        given = {
             "max_new_tokens": sampling.max_new_tokens,
             "num_return_sequences": num_completions,
             "eos_token_id": list(ends),
             "pad_token_id": tokenizer.pad_token_id,
-            "logits_processor": LogitsProcessorList(),
+            "logits_processor": _penalise_repetition(inputs, sampling, num_completions),
         }
-        if sampling.repetition_penalty != 1.0:
-            # What a row repeats is penalised, but not its padding, which may be an end token.
-            num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
-            penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
-            given["logits_processor"].append(penalty)
         if sampling.seed is not None:
             seeds = [derive_seed(sampling.seed, example.id) for example in batch.examples]
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]
@@ -412,6 +407,17 @@ class Encoded:
     texts: Sequence[str]  # as the chat template writes them
     inputs: Mapping[str, Any]  # tensors by name, on the model's device
     lengths: Sequence[int]  # tokens of each prompt, pictures included, without padding
+
+
+def _penalise_repetition(
+    inputs: Mapping[str, Any], sampling: Sampling, num_completions: int
+) -> LogitsProcessorList:
+    """Penalise what a row repeats, but not its padding, which may be an end token."""
+    if sampling.repetition_penalty == 1.0:
+        return LogitsProcessorList()
+    num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
+    penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
+    return LogitsProcessorList([penalty])
 
 
 def _digest_weights(model: Any) -> str:

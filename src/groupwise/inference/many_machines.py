@@ -15,6 +15,7 @@ from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.model import Sampling
 from groupwise.inference.stream import LOOK_AHEAD, Outcome, RaySettings, StreamSettings, WorkItem
 from groupwise.models.policy import Policy, load_policy
+from groupwise.models.settings import Quantization
 
 _SLICE = 20_000
 """Items handed to Ray at once, which holds them; the policy is loaded for every slice."""
@@ -42,10 +43,13 @@ class RayStream:
         *,
         dtype: str = "auto",
         max_pixels: int | None = None,
+        quantization: Quantization | None = None,
     ) -> None:
         self.settings = settings
         name = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
-        self._load = partial(load_policy, name, dtype=dtype, max_pixels=max_pixels)
+        self._load = partial(
+            load_policy, name, dtype=dtype, max_pixels=max_pixels, quantization=quantization
+        )
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports nothing home
         try:
             self._ray: Any = import_module("ray")

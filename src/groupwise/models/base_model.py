@@ -8,6 +8,7 @@ from typing import Any
 from groupwise.core import Example, GroupwiseError, ModelError
 from groupwise.models.identity import find_revision
 from groupwise.models.prompts import make_token_counter
+from groupwise.models.quantization import explain_no_quantization
 from groupwise.models.settings import (
     TINY_MODELS,
     TINY_VISION_MODEL,
@@ -150,4 +151,7 @@ def check_base(model: ModelSettings) -> list[str]:
                 f"model.base: {model.base} holds no whole model; "
                 "where it is an adapter, take what `groupwise export` merges"
             )
+    has_experts = known is not None and known.has_experts
+    if model.quantization and (problem := explain_no_quantization(has_experts=has_experts)):
+        problems.append(f"model.quantization: {model.quantization} {problem}")
     return problems

@@ -16,6 +16,12 @@ from groupwise.core import ModelError, read_json, write_json, write_text
 from groupwise.models.base_model import find_weights
 from groupwise.models.identity import is_adapter, name_base, read_base
 from groupwise.models.policy import Policy, load_policy
+from groupwise.models.quantization import (
+    dequantize_adapted,
+    find_quantization,
+    read_quantization,
+)
+from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import (
     KIND,
@@ -49,6 +55,8 @@ class ExportedPolicy:
             place, drawn at random.
         has_vision: whether the policy takes pictures.
         name: how vLLM is to call the adapter.
+        quantization: what the base of the adapter is held in; ``merged`` has the numbers that these
+            bits stand for, and the base itself has others.
     """
 
     base: str
@@ -59,11 +67,12 @@ class ExportedPolicy:
     noise: float
     has_vision: bool
     name: str
+    quantization: Quantization | None = None
 
     def list_commands(self, *, from_inside: bool = False) -> list[str]:
         """Return command lines that serve the policy with vLLM.
 
-        Of virtual tokens the merged weights alone are served.
+        Of virtual tokens, or of an adapter on 4 bits, the merged weights alone are served.
 
         Args:
             from_inside: as they are typed in the folder itself, also on another machine; of an
@@ -72,6 +81,7 @@ class ExportedPolicy:
         merged = Path(self.merged.name) if from_inside else self.merged
         lines = [["vllm", "serve", str(merged)]]
         is_known = not from_inside or not Path(self.base).is_dir()
+        is_known = is_known and self.quantization is None
         settings = read_json(self.adapter / "adapter_config.json", dict) if self.adapter else {}
         own = settings.get("r")  # virtual tokens have no rank
         if self.adapter is not None and own is not None and is_known:
@@ -122,6 +132,7 @@ def export_policy(
             noise=noise,
             has_vision=has_vision,
             name=name,
+            quantization=read_quantization(source),
         )
         if write_card is not None:
             write_text(draft / CARD, write_card(exported))
@@ -208,6 +219,8 @@ def merge_adapter(policy: Policy) -> Policy:
     if adapters:
         if any(one.peft_type == KIND for one in adapters.values()):
             separate_head(model)
+        if find_quantization(model) is not None:
+            model = dequantize_adapted(model)
         model = model.merge_and_unload(safe_merge=True)
     return Policy(model, policy.processor, policy.has_vision)
 
@@ -269,6 +282,8 @@ def average_policy(
             if ".lora_B." in name:
                 weights.mul_(share)
         return policy
+    if find_quantization(policy.model) is not None:
+        raise ModelError(f"{trained} is on a base in 4 bits, and {before} is not: no average")
     policy = merge_adapter(policy)
     # Parameters, not the state: that has tied weights under both names, and once is enough.
     own, ends = (

@@ -30,6 +30,14 @@ from groupwise.models.identity import (
 )
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
+from groupwise.models.quantization import (
+    choose_quantized_device,
+    compute_alike,
+    name_loading,
+    note_quantization,
+    read_quantization,
+)
+from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_cache
 from groupwise.models.trainable import (
@@ -137,6 +145,7 @@ class Policy:
             self.model.save_pretrained(folder)
         self.processor.save_pretrained(folder)
         if is_adapter(folder):
+            note_quantization(self.model, folder)
             base = Path(read_base(folder)).resolve()
             if base.is_dir() and not base.is_relative_to(find_cache()):
                 name_base(folder, os.path.relpath(base, folder.resolve()))
@@ -174,6 +183,7 @@ def load_policy(
     dtype: str = "float32",
     max_pixels: int | None = None,
     device: torch.device | None = None,
+    quantization: Quantization | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
 
@@ -185,6 +195,8 @@ def load_policy(
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
             where a processor scales every picture to the sides of its configuration.
         device: of the weights; None: ``choose_device``.
+        quantization: what linear layers are held in; None: in ``dtype``. An adapter that trained on
+            4 bits is put on the same ones, whatever is given.
 
     Raises:
         ModelError: if it cannot be found or loaded.
@@ -192,7 +204,13 @@ def load_policy(
     name_or_path = bring_base(name_or_path)
     load = _load_adapter if is_adapter(Path(name_or_path)) else _load_base
     with refuse_missing(name_or_path):
-        policy = load(name_or_path, dtype=dtype, max_pixels=max_pixels)
+        if is_adapter(Path(name_or_path)):
+            quantization = read_quantization(Path(name_or_path)) or quantization
+        if quantization is not None:
+            device = device or choose_quantized_device()
+        place = None if quantization is None else {"": device}
+        named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
+        policy = load(name_or_path, place=place, quantization=quantization, **named)
         policy.model.to(device or choose_device())
         return policy
 
@@ -202,6 +220,8 @@ def _load_base(
     *,
     dtype: str,
     max_pixels: int | None,
+    place: Any,
+    quantization: Quantization | None,
 ) -> Policy:
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
@@ -214,8 +234,11 @@ def _load_base(
         # A hub's older models have pickles alone, of which Transformers takes only weights.
         use_safetensors=True if Path(name_or_path).is_dir() else None,
         trust_remote_code=False,
+        device_map=place,
+        **(name_loading(quantization, config, dtype=dtype) if quantization else {}),
     )
     model.generation_config = _keep_tokens(model.generation_config)
+    compute_alike(model)
     project_patches_fast(model)
     processor = load_processor(
         name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
-_CHATTY_LOGGER = "transformers.trainer_utils"
+_CHATTY_LOGGERS = ("transformers.trainer_utils", "transformers.integrations.bitsandbytes")
 # A completion without a score is counted as unscored; TRL would print its prompt and reference.
 _UNSCORED_LOGGER, _UNSCORED_NOTE = (
     "trl.trainer.grpo_trainer",
@@ -27,12 +27,13 @@ def silence_libraries() -> Iterator[None]:
     from huggingface_hub import utils as hub
     from transformers.utils import logging as transformers
 
-    chatty = logging.getLogger(_CHATTY_LOGGER)
-    level = chatty.level
+    chatty = [logging.getLogger(name) for name in _CHATTY_LOGGERS]
+    levels = [logger.level for logger in chatty]
     scores = logging.getLogger(_UNSCORED_LOGGER)
     was_shown = transformers.is_progress_bar_enabled()
     has_downloads = not hub.are_progress_bars_disabled()
-    chatty.setLevel(logging.ERROR)
+    for logger in chatty:
+        logger.setLevel(logging.ERROR)
     scores.addFilter(_is_no_note_of_unscored)
     transformers.disable_progress_bar()  # which hides downloads, too
     if has_downloads:
@@ -42,7 +43,8 @@ def silence_libraries() -> Iterator[None]:
             warnings.filterwarnings("ignore", message=_OWN_DEPRECATIONS, category=FutureWarning)
             yield
     finally:
-        chatty.setLevel(level)
+        for logger, level in zip(chatty, levels, strict=True):
+            logger.setLevel(level)
         scores.removeFilter(_is_no_note_of_unscored)
         if was_shown:
             transformers.enable_progress_bar()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from groupwise.core import Config, ConfigError, ModelError
+from groupwise.models.quantization import count_weights, find_quantization
 from groupwise.models.silence import silence_libraries
 
 _TOKEN = "<|virtual_token_{}|>"
@@ -115,16 +116,16 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
 
     Raises:
         ConfigError: if more blocks are asked for than the model has, an adapter is to be
-            continued that does not fit the settings.
-        ModelError: if no parameter is left to train, a PEFT model was made around the model, its
-            weights are quantised, or an adapter is to stand on weights that are in no folder.
+            continued that does not fit the settings, or other weights in 4 bits than a LoRA's base.
+        ModelError: if no parameter is left to train, a PEFT model was made around the model, or an
+            adapter is to stand on weights that are in no folder.
     """
-    if (held := getattr(model.config, "quantization_config", None)) is not None:
-        values = held if isinstance(held, dict) else held.to_dict()
-        raise ModelError(
-            "a model with quantised weights only answers",
-            got=str(values.get("quant_method")),
-            fix="take the whole weights",
+    if find_quantization(model) is not None and settings.method != "lora":
+        raise ConfigError(
+            "weights in 4 bits cannot be trained, only a LoRA on them",
+            got=f"method: {settings.method}",
+            expected="method: lora",
+            fix="load the model without model.quantization, or take the whole weights",
         )
     has_adapter = bool(getattr(model, "peft_config", None))
     if has_adapter and not hasattr(model, "get_base_model"):
@@ -196,7 +197,7 @@ def tabulate_trainable(model: Any) -> list[TrainableRow]:
     counts: dict[str, list[int]] = {}
     for name, parameter in model.named_parameters():
         row = counts.setdefault(_name_part(name), [0, 0])
-        row[0 if parameter.requires_grad else 1] += parameter.numel()
+        row[0 if parameter.requires_grad else 1] += count_weights(parameter)
     return [TrainableRow(part, *counts[part]) for part in sorted(counts, key=_sort_key)]
 
 

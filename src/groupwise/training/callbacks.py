@@ -22,6 +22,7 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 
 from groupwise.core import ProgressLine, TrainingError, append_jsonl, hush, read_jsonl, write_json
 from groupwise.core.memory import read_memory
+from groupwise.models.quantization import note_quantization
 from groupwise.models.trainable import (
     format_trainable,
     list_trainable,
@@ -322,11 +323,12 @@ class WholeCheckpoints(TrainerCallback):
         if control.should_save or state.global_step >= state.max_steps:
             control.should_log = True
 
-    def on_save(self, args, state, control, **_: Any) -> None:
+    def on_save(self, args, state, control, model=None, **_: Any) -> None:
         PartialState().wait_for_everyone()
         if is_first_process():
             folder = Path(args.output_dir)
             checkpoint = folder / f"checkpoint-{state.global_step}"
+            note_quantization(model, checkpoint)
             mark_complete(checkpoint)
             remove_checkpoints(folder, num_kept=_NUM_CHECKPOINTS)
 

@@ -11,9 +11,11 @@ from accelerate.utils import gather_object
 from groupwise.core import Example, TrainingError, derive_seed, open_picture, write_json
 from groupwise.models.policy import Policy, project_patches_fast
 from groupwise.models.prompts import build_messages
+from groupwise.models.quantization import keep_adapter_dtype
 from groupwise.models.trainable import list_trainable, restore_trainable
 from groupwise.training.on_policy import check_on_policy, join_results
 from groupwise.training.settings import GrpoSettings
+from groupwise.training.sharding import refuse_quantized
 
 
 def make_prompt_rows(
@@ -90,8 +92,9 @@ def make_grpo_trainer(
                     write_json(Path(self.args.output_dir) / "on_policy.json", vars(result))
             return batch
 
-    with prepare_vllm(settings.vllm, policy):
+    with prepare_vllm(settings.vllm, policy), keep_adapter_dtype(policy.model):
         trainer = _Trainer(speed=settings.speed, **named)
+    refuse_quantized(trainer)
     if trainer.ref_model is not None:
         project_patches_fast(trainer.ref_model)
     trainer.remove_callback(PrinterCallback)

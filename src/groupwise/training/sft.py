@@ -27,6 +27,7 @@ from groupwise.data.augmentation import PictureAugmentation, augment_picture
 from groupwise.models.encoding import encode_words
 from groupwise.models.policy import Policy
 from groupwise.models.processor import TOKEN_TYPES
+from groupwise.models.quantization import keep_adapter_dtype
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import prepare_trainable
 from groupwise.training import sharding
@@ -180,7 +181,9 @@ def make_sft_trainer(**named: Any) -> Any:
             self._signature_columns = ["place"]
 
     keep_inputs_without_gradient(named["model"], named["args"])
-    trainer = _Trainer(**named)
+    with keep_adapter_dtype(named["model"]):
+        trainer = _Trainer(**named)
+    sharding.refuse_quantized(trainer)
     trainer.remove_callback(PrinterCallback)
     # A loss is a mean over the tokens of a step. Some models (Qwen2.5-VL) say that their own loss
     # cannot be told how many these are; TRL's can, and would be a mean of means without.

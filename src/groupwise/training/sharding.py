@@ -14,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from groupwise.core import TrainingError
+from groupwise.models.quantization import find_quantization
 from groupwise.training.checkpoints import load_weights
 from groupwise.training.processes import is_first_process, spreads_weights
 
@@ -68,6 +69,15 @@ class ShardedTraining:
         if resume_from_checkpoint and self.is_fsdp_enabled:
             self._load_from_checkpoint(resume_from_checkpoint)
         return cast("Any", super()).train(resume_from_checkpoint=resume_from_checkpoint, **named)
+
+
+def refuse_quantized(trainer: Any) -> None:
+    if trainer.is_fsdp_enabled and find_quantization(trainer.model) is not None:
+        raise TrainingError(
+            "weights in 4 bits are not spread over processes",
+            got="FSDP",
+            fix="leave it out, and each process holds all of them; or set model.quantization null",
+        )
 
 
 class WholeModel:

@@ -171,7 +171,10 @@ def run_answerer(task: Any, context: StepContext) -> None:
     folder = context.folder / "policy"
     teach_answerer(folder, config.teach, seed=derive_seed(config.seed, "teach"))
     figures = measure_demonstration_use(
-        LocalModel(load_policy(folder), batch_size=config.asking.batch_size),
+        LocalModel(
+            load_policy(folder, quantization=config.model.quantization),
+            batch_size=config.asking.batch_size,
+        ),
         read_dialects(context.output_of("prepare") / _WORLD / "items.jsonl"),
         form=config.form.make(),
         seed=config.seed,

@@ -117,10 +117,10 @@ def open_answerer(
             dtype=model.dtype,
             max_pixels=model.max_pixels,
             device=place,
+            quantization=model.quantization,
         )
         backend = LocalStream(LocalModel(policy))
-        # As kept answers name it: there once was a third.
-        identity = digest_json([str(digest_base(base)), model.dtype, None])
+        identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
     return Answerer(
         backend,
         identity=identity,

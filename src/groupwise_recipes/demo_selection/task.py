@@ -138,7 +138,7 @@ def _list_data_stages(*, is_taught: bool) -> list[Stage]:
         name="answerer",
         work=run_answerer,
         summary="teach a tiny model to look words up in demonstrations",
-        reads="seed model.base teach form asking",
+        reads="seed model.base model.quantization teach form asking",
         uses="prepare",
         code=f"{_OWN}.answerer {_OWN}.episodes {_OWN}.demonstration_use",
     )

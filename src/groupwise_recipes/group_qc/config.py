@@ -246,6 +246,8 @@ class GroupQcConfig(FlowConfig):
                     "or another model.base"
                 )
             return ""
+        if self.model.quantization is not None:
+            return "teach makes a base, which 4 bits would round again; set model.quantization null"
         if self.data.summaries:
             return "teach and data.summaries: Stage A is not run, nor taught; leave one out"
         if self.summaries.server is not None:

@@ -122,6 +122,7 @@ def open_backend(config: GroupQcConfig, run: Path) -> Stream:
             base,
             dtype=model.dtype,
             max_pixels=model.max_pixels,
+            quantization=model.quantization,
         )
     policy = open_policy(config, base)
     return LocalStream(LocalModel(policy, batch_size=settings.stream.batch_size))
@@ -201,7 +202,7 @@ def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
         taught = context.output_of(TEACH_STEP) / "policy" if config.teach else None
         weights = taught and digest_file(taught)
         model = config.model
-        policy = [weights, model.dtype, None, model.max_pixels]  # as kept folders name it
+        policy = [weights, model.dtype, model.quantization, model.max_pixels]
     depends = {
         "inputs": inputs,
         "words": [dump_config(config.words), config.prompts.photo],

@@ -12,6 +12,7 @@ from groupwise.rewards import Fluency, find_threshold
 
 if TYPE_CHECKING:
     from groupwise.models.policy import Policy
+    from groupwise.models.settings import Quantization
 
 STAGE = "fluency"
 PERCENTILE, NUM_ANSWERS = 5, 128
@@ -40,15 +41,17 @@ def open_fluency(task: Task[Any], config: Any, run: Path) -> Fluency:
 
 
 def _open_base(name: str | Path, model: Any) -> "Policy":
-    return _load_base(str(name), model.dtype, model.max_pixels)
+    return _load_base(str(name), model.dtype, model.max_pixels, model.quantization)
 
 
 @lru_cache(maxsize=1)
-def _load_base(name: str, dtype: str, max_pixels: int | None) -> "Policy":
+def _load_base(
+    name: str, dtype: str, max_pixels: int | None, quantization: "Quantization | None"
+) -> "Policy":
     """Load the base once: it reads samples, held-out answers and those of every policy.
 
     It is a copy of its own, so what trains never touches it, whatever ``trainable`` says.
     """
     from groupwise.models.policy import load_policy
 
-    return load_policy(name, dtype=dtype, max_pixels=max_pixels)
+    return load_policy(name, dtype=dtype, max_pixels=max_pixels, quantization=quantization)

@@ -32,6 +32,7 @@ from peft.utils.other import AuxiliaryTrainingWrapper, ModulesToSaveWrapper
 
 from groupwise.core import TrainingError
 from groupwise.models.policy import Policy
+from groupwise.models.quantization import find_quantization
 from groupwise.training.fast.guard import pick_rows
 from groupwise.training.on_policy import PICTURE_NAMES
 from groupwise.training.settings import VllmSettings
@@ -79,6 +80,11 @@ def prepare_vllm(settings: VllmSettings | None, policy: Policy) -> Iterator[None
     """Within this context a trainer is made whose vLLM is as the settings and the processor say."""
     import trl.generation.vllm_generation
 
+    if settings is not None and find_quantization(policy.model) is not None:
+        raise TrainingError(
+            "weights in 4 bits are none that vLLM could be sent, merged with their adapter",
+            fix="leave grpo.vllm out, or set model.quantization to null",
+        )
     module: Any = trl.generation.vllm_generation
     own = getattr(module, "LLM", None)
     size = getattr(getattr(policy.processor, "image_processor", None), "size", None) or {}
