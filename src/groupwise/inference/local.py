@@ -179,8 +179,8 @@ class LocalModel:
         except ValueError as error:
             # Such as for a picture of 300:1, or a text that writes the token of a picture.
             if len(texts) > 1:
-                for row in zip(batch.examples, batch.pictures, texts, strict=True):
-                    self._tokenize(Encoded(*([one] for one in row), {}, []), [row[2]])
+                for example, shown, text in zip(batch.examples, batch.pictures, texts, strict=True):
+                    self._tokenize(Encoded([example], [shown], [text], {}, []), [text])
             what = f"example {batch.examples[0].id} cannot be asked ({error})"
             raise DataError(what) from error
         inputs = {name: value.to(self.policy.model.device) for name, value in inputs.items()}
