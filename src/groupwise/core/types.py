@@ -119,8 +119,9 @@ def make_example(
     if not prompt or prompt[-1].role != "user":
         raise DataError("a prompt must end with a user turn", got=[m.role for m in prompt])
     given = dict(fields or {})
-    whole = _open_with(pictures, prompt)
-    opening, rest = split_opening(whole)
+    whole = _open_with(pictures, prompt) if pictures else tuple(prompt)
+    has_pictures = any(isinstance(part, Picture) for turn in whole for part in turn.parts)
+    opening, rest = split_opening(whole) if has_pictures else ((), whole)
 
     def describe(message: Message) -> str | list[str | dict[str, str]]:
         if not message.pictures:

@@ -66,7 +66,7 @@ class JudgeConfig(ModelSource):
             raise ValueError(f"a rule judge needs rule and nothing else; got {given or 'none'}")
         if self.kind != "rule" and given not in (["model"], ["server"]):
             raise ValueError(f"a {self.kind} judge needs model or server; got {given or 'none'}")
-        return self._check_device_map()
+        return self
 
     @property
     def title(self) -> str:

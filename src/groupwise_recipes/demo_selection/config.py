@@ -1,7 +1,7 @@
 """Settings of the demo_selection recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -129,12 +129,12 @@ class AskingSettings(Config):
     Attributes:
         max_new_tokens: of an answer.
         batch_size: prompts per forward pass.
-        picture_mib: memory for what pictures were encoded to, in this process; 0 keeps nothing.
     """
+
+    retired: ClassVar = {"picture_mib": (0, 1024)}
 
     max_new_tokens: int = Field(default=5, ge=1, le=1_000_000)
     batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1, le=65_536)
-    picture_mib: Annotated[float, _AT_ONCE] = Field(default=1024, ge=0)
 
 
 class FeatureSettings(Config):

@@ -119,7 +119,7 @@ def open_answerer(
             device=place,
             quantization=model.quantization,
         )
-        backend = LocalStream(LocalModel(policy), picture_mib=config.asking.picture_mib)
+        backend = LocalStream(LocalModel(policy))
         identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
     return Answerer(
         backend,
