@@ -226,7 +226,8 @@ class AnswerChecks:
             for text in _spell(item):
                 texts.setdefault(self._sort_spelling(item, text), []).append(text)
             for rule, listed in texts.items():
-                kept = [t for t in dict.fromkeys(listed) if t != item.reference or "refer" in rule]
+                is_about_it = rule.startswith("reference-")
+                kept = [t for t in dict.fromkeys(listed) if is_about_it or t != item.reference]
                 tried.setdefault(rule, []).extend((item, (text,)) for text in kept)
             for rule, both in _write_orders(item):
                 tried.setdefault(rule, []).append((item, both))

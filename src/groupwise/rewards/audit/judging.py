@@ -66,10 +66,11 @@ class StandIn(Model):
         """Return the reply that gives the decided label."""
         if self.label is None:
             raise RequestError("timeout", "the stand-in never answers")
-        outside = remove_fenced(prompt) if self.obeys else ""
-        orders = read_tables()["texts"]["pays-injection"]
-        is_fooled = self.obeys is not None and any(order in outside for order in orders)
-        return self.replies[self.obeys if is_fooled and self.obeys else self.label]
+        if self.obeys is not None:
+            outside = remove_fenced(prompt)
+            if any(order in outside for order in read_tables()["texts"]["pays-injection"]):
+                return self.replies[self.obeys]
+        return self.replies[self.label]
 
     async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
         del sampling
