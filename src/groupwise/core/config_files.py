@@ -70,10 +70,10 @@ def parse_yaml(text: str) -> Any:
             raise _refuse(f"more than {_MAX_LEVELS} levels", first)
         if num_values > _MAX_VALUES:
             raise _refuse(f"more than {_MAX_VALUES} values, aliases written out", first)
-        if isinstance(one, dict | list):
-            held: Any = one
-            inner = held.values() if isinstance(one, dict) else held
-            waiting += [(item, level + 1) for item in inner]
+        if isinstance(one, dict):
+            waiting += [(item, level + 1) for item in cast("dict[Any, Any]", one).values()]
+        elif isinstance(one, list):
+            waiting += [(item, level + 1) for item in cast("list[Any]", one)]
     return value
 
 
@@ -146,8 +146,8 @@ def read_layers(path: Path, *, seen: Sequence[Path] = ()) -> list[Layer]:
     values, layers = _read_file(path), list[Layer]()
     given: Any = values.pop(_INCLUDE, [])
     got = repr(given)[:200]
-    names = cast("list[Any]", given) if isinstance(given, list) else [None]
-    if not all(isinstance(name, str) and name for name in names):
+    names = cast("list[Any]", given)
+    if not isinstance(given, list) or not all(one and isinstance(one, str) for one in names):
         raise ConfigError(f"{path}: include is wrong", got=got, expected="a list of files")
     for name in names:
         file = path.parent / name
@@ -201,7 +201,7 @@ def _join(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any
     for key, value in later.items():
         if isinstance(value, Mapping):
             known = joined.get(key)
-            above = cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}
+            above = cast("dict[str, Any]", known if isinstance(known, Mapping) else {})
             value = _join(above, cast("Mapping[str, Any]", value))
         joined[key] = value
     return joined
