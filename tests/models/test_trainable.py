@@ -126,6 +126,18 @@ def test_an_adapter_is_continued_in_the_blocks_asked_for(model, tmp_path):
     assert all("layers.2." in name and ".default." in name for name in names)
 
 
+def test_an_adapter_on_a_base_that_was_named_by_a_relative_path_loads_from_elsewhere(
+    text_folder, tmp_path, monkeypatch
+):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "base").symlink_to(text_folder)
+    monkeypatch.chdir(tmp_path / "inner")
+    trained = prepare_trainable(load_policy("../base").model, TrainableSettings())
+    trained.save_pretrained(tmp_path / "adapter")
+    monkeypatch.chdir(tmp_path)
+    assert load_policy("adapter").model.peft_config
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -202,6 +202,9 @@ def load_policy(
         ModelError: if it cannot be found or loaded.
     """
     name_or_path = bring_base(name_or_path)
+    if Path(name_or_path).is_dir():
+        # An adapter names its base, and may be loaded from another working folder.
+        name_or_path = Path(name_or_path).absolute()
     load = _load_adapter if is_adapter(Path(name_or_path)) else _load_base
     with refuse_missing(name_or_path):
         if is_adapter(Path(name_or_path)):
