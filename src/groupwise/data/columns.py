@@ -118,11 +118,11 @@ def _refuse_missing(value: Any) -> Any:
 
 
 def _check_splits(value: Any) -> Any:
-    by_split = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-    for name in by_split:
+    given, names = value, cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ()
+    for name in names:
         if name not in SPLITS:
             raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
-    return by_split or cast("Any", value)
+    return given
 
 
 _BY_SPLIT = BeforeValidator(_check_splits)
