@@ -133,9 +133,9 @@ def test_an_adapter_on_a_base_that_was_named_by_a_relative_path_loads_from_elsew
     (tmp_path / "base").symlink_to(text_folder)
     monkeypatch.chdir(tmp_path / "inner")
     trained = prepare_trainable(load_policy("../base").model, TrainableSettings())
-    trained.save_pretrained(tmp_path / "adapter")
+    trained.save_pretrained(tmp_path / "runs" / "one" / "adapter")
     monkeypatch.chdir(tmp_path)
-    assert load_policy("adapter").model.peft_config
+    assert load_policy("runs/one/adapter").model.peft_config
 
 
 @pytest.mark.parametrize(
