@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from groupwise.core import Example, Finding, RewardError, digest_json
+from groupwise.core import Example, Finding, RewardError
 from groupwise.rewards.audit.answers import AnswerChecks
 from groupwise.rewards.audit.checkers import CheckerChecks
 from groupwise.rewards.audit.judging import StandIn, check_judge, find_seat, score_agreeing
@@ -57,11 +57,6 @@ class RewardAudit:
         return tuple(sorted(failed, key=lambda finding: finding.level != "error"))
 
     @property
-    def digest(self) -> str:
-        """What these findings are known by: the first twelve digits of their digest."""
-        return digest_json([finding.to_json() for finding in self.findings])[:12]
-
-    @property
     def errors(self) -> tuple[Finding, ...]:
         """What training must not start with."""
         return tuple(finding for finding in self.findings if finding.level == "error")
@@ -69,7 +64,6 @@ class RewardAudit:
     def to_json(self) -> dict[str, Any]:
         """Return the audit as JSON values."""
         return {
-            "digest": self.digest,
             "findings": [finding.to_json() for finding in self.findings],
             "rows": [row.to_json() for row in self.rows],
             "num_examples": self.num_examples,
