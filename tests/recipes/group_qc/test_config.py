@@ -139,7 +139,6 @@ def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(root, tmp_path,
     adapter = {"base_model_name_or_path": "../../../base"}
     (policy / "adapter_config.json").write_text(json.dumps(adapter))
     monkeypatch.setattr(prediction, "open_policy", lambda *_: None)
-    monkeypatch.setattr(prediction, "make_ask", lambda *_: None)
     monkeypatch.setattr(predictor, "LocalStream", lambda _: None)
     config = load("tile-tiny", f"data.root={root}")
 
@@ -220,7 +219,7 @@ def make_line(name, **changes):
 
 @pytest.fixture
 def asked(monkeypatch):
-    for name in ("open_policy", "make_ask", "digest_base"):
+    for name in ("open_policy", "digest_base"):
         monkeypatch.setattr(prediction, name, lambda *_: None)
     return GroupQcPredictor(
         TASK, load("demo", "teach=null", "data={summaries: [a.jsonl]}"), "policy"
