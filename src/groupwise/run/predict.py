@@ -220,7 +220,8 @@ class PolicyPredictor:
         """Return greedy answers; where there are labels, each with its probability."""
         model, labels = self._model, self.labels
         encoded = list(model.encode(questions))  # once for the answers and the labels' shares
-        texts = self._ask(questions, encoded=encoded)
+        said = model.generate(questions, sampling=self._sampling, encoded=encoded)
+        texts = [completion.text for [completion] in said]
         found = [
             self._parser.parse(text, question)
             for text, question in zip(texts, questions, strict=True)
@@ -242,8 +243,8 @@ class PolicyPredictor:
             answers.append(Answer(text, one.label, confidence=confidence))
         return answers
 
-    def _ask(self, questions: Sequence[Example], **named: Any) -> list[str]:
-        said = self._model.generate(questions, sampling=self._sampling, **named)
+    def _ask(self, questions: Sequence[Example]) -> list[str]:
+        said = self._model.generate(questions, sampling=self._sampling)
         return [completion.text for [completion] in said]
 
 

@@ -137,7 +137,6 @@ def test_verdicts_on_new_groups_name_the_base_behind_the_adapter(root, tmp_path,
     adapter = {"base_model_name_or_path": "../../../base"}
     (policy / "adapter_config.json").write_text(json.dumps(adapter))
     monkeypatch.setattr(predict, "open_policy", lambda *_: None)
-    monkeypatch.setattr(predict, "make_ask", lambda *_: None)
     monkeypatch.setattr(predictor, "LocalStream", lambda _: None)
     config = load("tile-tiny", f"data.root={root}")
 
@@ -218,7 +217,7 @@ def make_line(name, **changes):
 
 @pytest.fixture
 def asked(monkeypatch):
-    for name in ("open_policy", "make_ask", "digest_base"):
+    for name in ("open_policy", "digest_base"):
         monkeypatch.setattr(predict, name, lambda *_: None)
     return GroupQcPredictor(
         TASK, load("demo", "teach=null", "data={summaries: [a.jsonl]}"), "policy"
