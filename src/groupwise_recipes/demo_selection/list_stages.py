@@ -54,6 +54,8 @@ from groupwise_recipes.demo_selection.training import (
 SELECTOR = "selector.safetensors"
 ANSWERS = "answers.sqlite"
 """All answers of a run. It is in no stage's folder: what a finished stage wrote must not change."""
+_PICTURE_MIB = 1024
+"""Memory for what pictures were encoded to, in this process."""
 TRAINED_ON = ("anchors", "validation")
 
 
@@ -92,7 +94,6 @@ def draw_run_pools(config: Any, queries: FeatureTable, train: FeatureTable) -> A
         train,
         sampler=settings.sampler,
         size=settings.size,
-        num_near=settings.num_near,
         seed=config.seed,
     )
 
@@ -119,7 +120,7 @@ def open_answerer(
             device=place,
             quantization=model.quantization,
         )
-        backend = LocalStream(LocalModel(policy), picture_mib=config.asking.picture_mib)
+        backend = LocalStream(LocalModel(policy), picture_mib=_PICTURE_MIB)
         identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
     return Answerer(
         backend,
@@ -220,12 +221,12 @@ def _take_weights(
 
 
 def run_grpo(task: Any, context: StepContext) -> None:
-    """Train the selector of RCE, after its last epoch or a chosen one, by GRPO."""
+    """Train the selector of RCE by GRPO."""
     del task
     config = context.config
     material = read_material(config, context.run)
     groups = _read_groups(context.run / find_recorded(context), material, config)
-    start = find_start(context.output_of("rce"), config.grpo_from_epoch)
+    start = context.output_of("rce") / "policy" / SELECTOR
     selector = train_selector_grpo(
         PointerSelector.load(start),
         groups["anchors"],
@@ -245,14 +246,6 @@ def run_pointwise(task: Any, context: StepContext) -> None:
     recorded = [name for name in ("candidates", "candidates_again") if name in context.uses]
     groups = [_read_groups(context.output_of(one), material, config) for one in recorded]
     write_pointwise(fit_pointwise(one["anchors"] for one in groups), context.folder)
-
-
-def find_start(rce: Path, epoch: int | None) -> Path:
-    """Return the selector that GRPO starts from."""
-    path = rce / "policy" / SELECTOR if epoch is None else rce / f"epoch-{epoch}.safetensors"
-    if not path.is_file():
-        raise ConfigError(f"grpo_from_epoch: RCE has no epoch {epoch}")
-    return path
 
 
 def find_recorded(context: StepContext) -> str:

@@ -27,7 +27,7 @@ def estimate_run(config: OnTaskConfig) -> Estimate:
     """Go the way of the stage ``prepare`` without writing: what stops it is raised."""
     if config.data.root is None:
         return _estimate_drawn(config)
-    loaded = load_screenshots(config.data.root, allow_outside=config.data.allow_outside)
+    loaded = load_screenshots(config.data.root)
     splits = split_screens(loaded, config.data, seed=config.seed)
     num_items = len(cross_screens(splits["test"], config, split="test"))
     cross_screens(splits["validation"], config, split="validation")
@@ -136,4 +136,4 @@ def _count_sft_rows(config: OnTaskConfig, num_screens: int) -> int:
     share = config.data.warmup_share or _find_trained_share(config)
     num_rows = round(num_screens * share) * config.sft.pairs_per_screen
     is_joined = config.data.root is not None
-    return num_rows + (_count_drawn(config) * config.sft.drawn_pairs_per_screen if is_joined else 0)
+    return num_rows + (_count_drawn(config) if is_joined else 0)

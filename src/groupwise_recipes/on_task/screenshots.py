@@ -73,7 +73,7 @@ class LoadedScreens:
     num_rows: int
 
 
-def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreens:
+def load_screenshots(root: Path) -> LoadedScreens:
     """Load a screenshot set.
 
     The folder has ``index.jsonl`` or exactly one CSV or JSONL file, with the columns ``image``
@@ -88,7 +88,6 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
 
     Args:
         root: the folder.
-        allow_outside: take pictures that lie elsewhere, too.
 
     Raises:
         DataError: if there is no index or no usable row, or a row names a picture outside the
@@ -108,9 +107,8 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
             expected=", ".join(" or ".join(keys) for keys in needed.values()),
             fix="rename them",
         )
-    if not allow_outside:
-        named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
-        refuse_outside(named, root)
+    named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
+    refuse_outside(named, root)
     sizes: dict[Path, tuple[Picture, int, int]] = {}
     read: dict[int, Screenshot] = {}
     for number, row in enumerate(rows):

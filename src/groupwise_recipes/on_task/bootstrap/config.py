@@ -1,7 +1,7 @@
 """Settings of the bootstrap recipe."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -49,14 +49,13 @@ class BootstrapConfig(Config):
         stored_pixels: pictures are stored scaled down to at most this many pixels.
         captioner: writes the captions; None: those that come with the pictures in shards.
         judge: as in on_task; it gives the labels.
-        easy_from: judge's confidence from which a row is ``easy``; the others are ``hard``.
         min_rows: with fewer rows in the end the run stops.
     """
 
+    retired: ClassVar = {"easy_from": (0.8,)}
     seed: Seed = 0
     pictures: Annotated[Path, Source("data")]
     stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
     captioner: CaptionerSettings | None = None
     judge: OnTaskJudgeSettings
-    easy_from: float = Field(default=0.8, ge=0.5, le=1)
     min_rows: int = Field(default=1000, ge=1)

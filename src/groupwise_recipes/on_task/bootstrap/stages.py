@@ -94,7 +94,7 @@ def plan_stages(config: BootstrapConfig) -> list[Step]:
         planner.make_step(
             "rows",
             run_rows,
-            reads="easy_from min_rows",
+            reads="min_rows",
             uses="pictures captions scenarios judge",
             code=f"{_OWN}.rows",
             summary="rows for on_task, easy first",
@@ -179,7 +179,7 @@ def run_judge(context: StepContext) -> None:
 def run_rows(context: StepContext) -> None:
     """Write ``index.jsonl``, ``pictures``, ``summary.json``, ``README.md`` and its Chinese one."""
     judged, drops, config = _read(context, "judge"), DropLog(), context.config
-    rows = choose_rows(judged, drops, easy_from=config.easy_from)
+    rows = choose_rows(judged, drops)
     check_number(rows, drops, min_rows=config.min_rows)
     copy_pictures(rows, context.output_of("pictures"), context.folder)
     write_jsonl(context.folder / "index.jsonl", rows)
