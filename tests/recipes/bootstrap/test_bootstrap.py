@@ -103,7 +103,6 @@ def words(pictures, blip):
     values = {
         "pictures": pictures,
         "captioner.model": blip,
-        "captioner.max_new_tokens": 6,
         "judge": "{server: {url: 'http://127.0.0.1:9/v1', model: stand-in}, "
         "settings: {retry: {max_attempts: 1}}}",
         "min_rows": 5,

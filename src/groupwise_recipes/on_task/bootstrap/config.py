@@ -16,14 +16,12 @@ class CaptionerSettings(Config):
     Attributes:
         model: a model folder or hub id of BLIP, such as ``Salesforce/blip-image-captioning-base``.
         server: where a chat model that sees pictures is served instead.
-        max_new_tokens: of a caption; a served one that is cut off is asked for anew, with twice as
-            many.
         batch_size: pictures per forward pass, or that a server is asked about at once.
     """
 
+    retired: ClassVar = {"max_new_tokens": (30,)}
     model: str | None = None
     server: ServerSettings | None = None
-    max_new_tokens: int = Field(default=30, ge=1, le=1024)
     batch_size: int = Field(default=8, ge=1, le=65_536)
 
     @model_validator(mode="after")
