@@ -42,7 +42,7 @@ def describe_settings() -> str:
 
 def describe_section(section: type[BaseModel]) -> str:
     """Return the table of one section, inherited settings included, for another page."""
-    table = "\n".join(_tabulate(section, list(section.model_fields)))
+    table = "\n".join([*_tabulate(section, list(section.model_fields)), ""])
     return re.sub(r"\[(\w+)\]\(#[^)]*\)", r"`\1`", table)
 
 

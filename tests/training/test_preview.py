@@ -453,11 +453,10 @@ def configure(folder, **settings):
     ("settings", "expected"),
     [
         (
-            {"gpu_memory_share": 0.5, "tensor_parallel_size": 2},
+            {"gpu_memory_share": 0.5},
             {
                 "mode": "colocate",
                 "gpu_memory_utilization": 0.5,
-                "tensor_parallel_size": 2,
                 "importance_sampling_correction": True,
                 "importance_sampling_mode": "sequence_mask",
                 "importance_sampling_clip_min": None,

@@ -79,7 +79,6 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "select": ("load_best_model_at_end",),
     "system": ("system_prompt", "system_message"),
     "target": ("completion", "response", "chosen"),
-    "tensor_parallel_size": ("vllm_tensor_parallel_size",),
     "warmup_share": ("warmup_ratio", "lr_warmup_steps_ratio"),
 }
 

@@ -170,7 +170,6 @@ class VllmSettings(Config):
         mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.
         base_url: of the server.
         gpu_memory_share: of each GPU, for vLLM's weights and cache (``colocate``).
-        tensor_parallel_size: GPUs that share one copy of the model (``colocate``).
         max_model_length: tokens of a prompt and its completion (``colocate``); None: as many as
             the model takes.
     """
@@ -179,6 +178,7 @@ class VllmSettings(Config):
         "sends": ("weights",),
         "weights_port": (51216,),
         "server_timeout_s": (240.0,),
+        "tensor_parallel_size": (1,),
         "sleep": (False,),
         "correction": ("sequence_mask",),
         "ratio_min": (None,),
@@ -188,13 +188,12 @@ class VllmSettings(Config):
     mode: Literal["colocate", "server"] = "colocate"
     base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
     gpu_memory_share: Annotated[float, _PLACE] = Field(default=0.3, gt=0, le=1)
-    tensor_parallel_size: int = Field(default=1, ge=1, le=1024)
     max_model_length: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         served = {"base_url"}
-        own = {"gpu_memory_share", "tensor_parallel_size", "max_model_length"}
+        own = {"gpu_memory_share", "max_model_length"}
         other = own if self.mode == "server" else served
         fields = type(self).model_fields
         changed = [n for n in fields if n in other and getattr(self, n) != fields[n].default]

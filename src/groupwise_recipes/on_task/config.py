@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Harmless, Source, describe_unknown
-from groupwise.data.columns import find_place_problem
+from groupwise.data.columns import ALLOWED, find_place_problem
 from groupwise.inference.settings import ModelSource
 from groupwise.judges import JudgeSettings
 from groupwise.rewards import LabelParser
@@ -74,9 +74,10 @@ class OnTaskData(DataSettings):
     """Where the screens come from and how they are split; sessions are never divided.
 
     Attributes:
-        root: folder of screenshots; rows that name others (by ``..``, by absolute paths or through
-            links) are refused. None: the drawn ones are all there is. With a root none are
+        root: folder of screenshots; None: the drawn ones are all there is. With a root none are
             drawn unless ``drawn.join_real`` asks for it.
+        allow_outside: take pictures outside the root, which rows may name by ``..``, by absolute
+            paths or through links; otherwise such rows are refused.
         drawn: screens to draw.
         train_folds, test_folds: split by the ``fold`` of the rows; None: by shares of sessions.
         warmup_share, validation_share, test_share: of the sessions (with folds: of the training
@@ -89,9 +90,8 @@ class OnTaskData(DataSettings):
         mirror_invariant: on a screen, left and right do not change what somebody works on.
     """
 
-    retired: ClassVar = {"allow_outside": (False,)}
-
     root: Annotated[Path | None, Source("data")] = None
+    allow_outside: Annotated[bool, ALLOWED] = False
     drawn: DrawnSettings = DrawnSettings()
     train_folds: tuple[int, ...] | None = None
     test_folds: tuple[int, ...] | None = None

@@ -27,7 +27,7 @@ def estimate_run(config: OnTaskConfig) -> Estimate:
     """Go the way of the stage ``prepare`` without writing: what stops it is raised."""
     if config.data.root is None:
         return _estimate_drawn(config)
-    loaded = load_screenshots(config.data.root)
+    loaded = load_screenshots(config.data.root, allow_outside=config.data.allow_outside)
     splits = split_screens(loaded, config.data, seed=config.seed)
     num_items = len(cross_screens(splits["test"], config, split="test"))
     cross_screens(splits["validation"], config, split="validation")

@@ -43,7 +43,11 @@ def prepare_screens(config: OnTaskConfig, folder: Path) -> None:
     """Write ``warmup.jsonl`` (screens) and ``{train,validation,test}.jsonl`` (examples)."""
     data = config.data
     drawn = add_words(_draw(config, folder), config, folder) if data.is_drawing else None
-    real = add_words(load_screenshots(data.root), config, folder) if data.root is not None else None
+    real = (
+        add_words(load_screenshots(data.root, allow_outside=data.allow_outside), config, folder)
+        if data.root is not None
+        else None
+    )
     write_reader(config, folder)
     main = real or drawn
     assert main is not None
@@ -138,7 +142,7 @@ def read_labelled_screens(
     config: OnTaskConfig, path: Path, folder: Path
 ) -> tuple[list[Example], DropLog]:
     """Return the questions about the labelled screens of another folder."""
-    loaded = load_screenshots(path)
+    loaded = load_screenshots(path, allow_outside=config.data.allow_outside)
     loaded = add_words(loaded, config, folder)
     for screen in loaded.screens:
         if screen.label is None:

@@ -73,7 +73,7 @@ class LoadedScreens:
     num_rows: int
 
 
-def load_screenshots(root: Path) -> LoadedScreens:
+def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreens:
     """Load a screenshot set.
 
     The folder has ``index.jsonl`` or exactly one CSV or JSONL file, with the columns ``image``
@@ -88,6 +88,7 @@ def load_screenshots(root: Path) -> LoadedScreens:
 
     Args:
         root: the folder.
+        allow_outside: take pictures that lie elsewhere, too.
 
     Raises:
         DataError: if there is no index or no usable row, or a row names a picture outside the
@@ -107,8 +108,9 @@ def load_screenshots(root: Path) -> LoadedScreens:
             expected=", ".join(" or ".join(keys) for keys in needed.values()),
             fix="rename them",
         )
-    named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
-    refuse_outside(named, root)
+    if not allow_outside:
+        named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
+        refuse_outside(named, root)
     sizes: dict[Path, tuple[Picture, int, int]] = {}
     read: dict[int, Screenshot] = {}
     for number, row in enumerate(rows):

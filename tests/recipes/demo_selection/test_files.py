@@ -194,9 +194,6 @@ def test_without_pools_it_cannot_be_trained_on(tmp_path):
     path = write_lists(tmp_path / "bare.json", names, with_pools=False)
     with pytest.raises(DataError, match=r"no pools.*4 queries.*candidate_pool_ids"):
         read_lists(path)
-    write_json(tmp_path / "pools.json", {str(names[0]): names[4:]})
-    with pytest.raises(DataError, match="3 queries without"):
-        read_lists(path, pools=tmp_path / "pools.json")
 
 
 def test_the_seed_draws_the_queries_of_validation_and_what_is_written_is_read(tmp_path):

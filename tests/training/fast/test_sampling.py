@@ -209,7 +209,7 @@ ROWS = [{"sampling_seed": seed} for seed in (100, 100, 200, 200)]
 
 
 def make_trainer(engine, *, mode="colocate"):
-    generation = SimpleNamespace(mode=mode, tensor_parallel_size=1, llm=engine, vllm_client=engine)
+    generation = SimpleNamespace(mode=mode, llm=engine, vllm_client=engine)
     return SimpleNamespace(
         use_vllm=True,
         vllm_generation=generation,

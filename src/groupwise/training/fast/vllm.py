@@ -64,7 +64,6 @@ def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
         "vllm_mode": settings.mode,
         "vllm_server_base_url": settings.base_url,
         "vllm_gpu_memory_utilization": settings.gpu_memory_share,
-        "vllm_tensor_parallel_size": settings.tensor_parallel_size,
         "vllm_max_model_length": settings.max_model_length,
         "vllm_importance_sampling_correction": True,
         "vllm_importance_sampling_mode": "sequence_mask",

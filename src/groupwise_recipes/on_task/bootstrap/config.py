@@ -44,16 +44,14 @@ class BootstrapConfig(Config):
         pictures: a folder of pictures at any depth, or of webdataset shards (``*.tar``). Pictures
             of one folder below it are one session; those in the folder itself, and those of
             shards, are a session each.
-        stored_pixels: pictures are stored scaled down to at most this many pixels.
         captioner: writes the captions; None: those that come with the pictures in shards.
         judge: as in on_task; it gives the labels.
         min_rows: with fewer rows in the end the run stops.
     """
 
-    retired: ClassVar = {"easy_from": (0.8,)}
+    retired: ClassVar = {"easy_from": (0.8,), "stored_pixels": (1_000_000,)}
     seed: Seed = 0
     pictures: Annotated[Path, Source("data")]
-    stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
     captioner: CaptionerSettings | None = None
     judge: OnTaskJudgeSettings
     min_rows: int = Field(default=1000, ge=1)
