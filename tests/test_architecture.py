@@ -244,7 +244,7 @@ for words in json.loads(sys.argv.pop()):
     assert done.stderr.count("no: unknown key") == 2
 
 
-READERS = ("cli.compare", "cli.watch", "evaluation", "data", "pipeline")
+READERS = ("cli.compare", "cli.watch", "evaluation", "data", "run.recipe")
 
 
 def test_what_reads_results_does_not_wait_for_torch():

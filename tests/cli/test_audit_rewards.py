@@ -195,15 +195,6 @@ class TestRun:
         done = rewarded.call("run", "rewarded", "--resume", "--out", "out", *accept(*FAULTS))
         assert (done.returncode, rewarded.list_done()) == (0, ["train", "report"])
 
-    def test_all_that_was_shown_is_accepted_at_once(self, rewarded):
-        first = rewarded.call("run", "rewarded", *DEFAULT, *accept("audit"))
-        assert (first.returncode, rewarded.list_done()) == (2, [])
-        assert "holds none; run it without first" in first.stderr
-        rewarded.call("run", "rewarded", *DEFAULT)
-        rewarded.call.succeed("run", "rewarded", *DEFAULT, *accept("audit"))
-        notices = read_notices(rewarded.work / "runs" / "rewarded-demo")
-        assert notices.count("Accepted with") == len(FAULTS) + 1  # and a warning
-
     @pytest.mark.parametrize("more", [[], ["--dry-run"]])
     def test_accepting_what_there_is_not_is_refused_at_once(self, rewarded, more: list[str]):
         said = rewarded.call.refuse("run", "rewarded", *accept("reward/pays-emty"), *more)

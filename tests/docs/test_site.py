@@ -59,7 +59,7 @@ def test_the_site_is_built_strictly_and_asks_nobody_for_anything(project: Path):
     assert {p.name: found for p in pages if (found := _FETCHED.findall(p.read_text("utf-8")))} == {}
     styles = "".join(path.read_text("utf-8") for path in site.rglob("*.css"))
     assert re.findall(r"(?:@import|url\()\s*['\"]?https?:", styles) == []
-    interface = (site / "api" / "flow.html").read_text(encoding="utf-8")
+    interface = (site / "api" / "run.html").read_text(encoding="utf-8")
     assert 'id="groupwise.run.task.Task.warmup"' in interface
 
 

@@ -269,6 +269,13 @@ def test_free_text_has_no_metrics_by_label(make_table, num_labels):
     assert metrics["accuracy"].low < 14 / 21 < metrics["accuracy"].high
 
 
+@pytest.mark.parametrize("labels", [LABELS, ()])
+def test_items_of_which_only_some_have_a_truth_are_neither_right_nor_wrong(make_table, labels):
+    items = make_table([(LABELS[0], LABELS[0]), (None, LABELS[0])])
+    with pytest.raises(EvaluationError, match="1 of 2 items of test have no truth"):
+        compute_metrics(items, labels=labels)
+
+
 def test_twenty_labels_are_labels_still(make_table):
     labels = [f"class {n}" for n in range(20)]
     items = make_table([(name, name) for name in labels])

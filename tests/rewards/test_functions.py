@@ -112,6 +112,68 @@ def test_messages_and_another_range_are_understood(tmp_path: Path):
     assert score(reward, "abcd", "ab", "") == [1.0, 0.5, 0.0]
 
 
+def test_functions_of_trl_are_given_what_trl_would_give_them(tmp_path: Path):
+    code = """
+    from trl.rewards import (
+        accuracy_reward, get_soft_overlong_punishment, think_format_reward
+    )
+
+    short = get_soft_overlong_punishment(10, 5)
+
+    def f(prompts, completions, completion_ids, number, label, **_):
+        assert (prompts, completions, label) == (["q1"], ["two"], ["好"])
+        assert (completion_ids, number) == ([[5, 6]], [1])
+        return [None]
+
+    def mine(completions, label, **columns):
+        return accuracy_reward(completions=completions, solution=label)
+    """
+    file = write(tmp_path, rewards=code)
+    short = load(file, "short", values=(-1.0, 0.0))
+    found = [short(ask(1), Completion("x", tuple(range(n)))).value for n in (5, 8, 12)]
+    assert found == pytest.approx([1.0, 0.4, 0.0])
+    assert load(file)(ask(1), Completion("two", (5, 6))) == Score(None, "f gave no value")
+    form = load(file, "think_format_reward", messages=True)
+    assert score(form, "<think>a</think>b", "b") == [1.0, 0.0]
+    right = load(file, "mine", messages=True)
+    example = make_example([Message("user", "1 + 1?")], cluster="g", label="$2$")
+    scores = right.score_batch([example] * 2, [Completion(rf"\\boxed{{{n}}}") for n in (2, 3)])
+    assert [found.value for found in scores] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        ("[-1]", 0.0),
+        ("[0]", 0.5),
+        ("[1.0]", 1.0),
+        ("[True]", 1.0),
+        ("[None]", None),
+        ("[float('nan')]", None),
+        ("[np.float32(0.0)]", 0.5),
+        ("[2.0]", r"outside its range; got 2.0; expected a number in \[-1, 1\]"),
+        ("[-1.1]", "outside its range"),
+        ("['1']", "outside its range"),
+        ("[1.0, 1.0]", "got 2 values; expected a list of 1"),
+        ("1.0", "got float"),
+    ],
+)
+def test_values_are_mapped_from_their_range_or_refused(tmp_path: Path, returned: str, found):
+    code = f"import numpy as np\ndef f(completions, **_):\n    return {returned}\n"
+    reward = load(write(tmp_path, rewards=code), values=(-1.0, 1.0))
+    if isinstance(found, str):
+        with pytest.raises(RewardError, match=found):
+            score(reward, "x")
+    else:
+        assert score(reward, "x") == [found]
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 0.0), (0.0, 0.0), (0.0, float("inf"))])
+def test_a_range_that_is_none_is_refused(tmp_path: Path, bounds: tuple[float, float]):
+    with pytest.raises(RewardError, match="not a range"):
+        load(write(tmp_path, rewards=TRL), values=bounds)
+
+
 @pytest.mark.parametrize(
     "code",
     [

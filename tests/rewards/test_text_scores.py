@@ -15,9 +15,7 @@ from groupwise.models.policy import Policy, load_policy
 from groupwise.rewards import (
     ExactMatch,
     Fluency,
-    Reward,
     RewardSet,
-    SoftOverlong,
     TextParser,
     TokenF1,
     VqaAccuracy,
@@ -215,43 +213,6 @@ def test_the_threshold_is_what_so_many_of_the_answers_are_below(base: Policy):
     assert sum(mean < threshold for mean in means if mean is not None) == 2
     with pytest.raises(RewardError, match="the base model's own answers are empty"):
         find_threshold(base, complete("", ""), percentile=5)
-
-
-def score_length(length: int, *, max_tokens: int = 100, cache_tokens: int = 20) -> Score:
-    reward = SoftOverlong(max_tokens=max_tokens, cache_tokens=cache_tokens)
-    return reward(ASKED, Completion("x", tuple(range(length))))
-
-
-@pytest.mark.parametrize(
-    ("length", "value"),
-    [(1, 1.0), (80, 1.0), (81, 0.95), (90, 0.5), (99, 0.05), (100, 0.0), (101, 0.0), (5000, 0.0)],
-)
-def test_the_value_falls_over_the_cache(length: int, value: float) -> None:
-    assert score_length(length).value == pytest.approx(value)
-
-
-@given(st.integers(1, 300), st.integers(1, 200), st.integers(1, 200))
-def test_it_is_the_punishment_of_dapo_shifted_by_one(
-    length: int, max_tokens: int, cache_tokens: int
-) -> None:
-    from trl.rewards import get_soft_overlong_punishment
-
-    cache_tokens = min(cache_tokens, max_tokens)
-    [punishment] = get_soft_overlong_punishment(max_tokens, cache_tokens)([[1] * length])
-    got = score_length(length, max_tokens=max_tokens, cache_tokens=cache_tokens)
-    assert got.value == pytest.approx(1 + punishment)
-
-
-def test_without_token_ids_there_is_no_score() -> None:
-    reward = SoftOverlong(max_tokens=10, cache_tokens=5)
-    assert reward(ASKED, Completion("some words")) == Score(None, "no token ids")
-    assert isinstance(reward, Reward)
-
-
-@pytest.mark.parametrize(("max_tokens", "cache_tokens"), [(10, 0), (10, 11), (0, 0), (10, -1)])
-def test_lengths_that_cannot_work_are_refused(max_tokens: int, cache_tokens: int) -> None:
-    with pytest.raises(RewardError, match="cache_tokens must be"):
-        SoftOverlong(max_tokens=max_tokens, cache_tokens=cache_tokens)
 
 
 def score_overlap(text: str, label: str | None = None, **fields: object) -> Score:

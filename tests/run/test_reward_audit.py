@@ -119,7 +119,7 @@ def test_names_are_checked_before_anything_runs():
 
 def test_what_is_accepted_is_written_and_several_faults_are_accepted_together(tmp_path: Path):
     audit = make_audit("reward/a", "reward/b")
-    with pytest.raises(RewardError, match="with --accept reward/a --accept reward/b$"):
+    with pytest.raises(RewardError, match=r"with --accept reward/a --accept reward/b$"):
         refuse_faults(audit)
     write_reward_audit(audit, tmp_path, accepted=["reward/b"])
     marks = [one["accepted"] for one in read_json(tmp_path / "audit.json", dict)["findings"]]

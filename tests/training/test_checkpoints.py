@@ -29,7 +29,6 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.data.examples import write_examples
-from groupwise.run.other_data import read_rollouts
 from groupwise.training import callbacks, checkpoints
 from groupwise.training.checkpoints import (
     RolloutLog,
@@ -168,9 +167,16 @@ def test_what_is_written_is_read(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("log") / "rollouts.jsonl"
     completions, scores = zip(*pairs, strict=True)
     RolloutLog(path).write(3, [EXAMPLE] * len(pairs), completions, scores)
-    [batch] = read_rollouts(path)
-    assert [(one.completion, one.score) for one in batch] == pairs
-    assert {(one.step, one.example) for one in batch} == {(3, EXAMPLE.id)}
+    [row] = read_jsonl(path)
+    said = [
+        (
+            Completion(one["text"], tuple(one["token_ids"]), finish_reason=one["finish_reason"]),
+            Score(one["value"], one["reason"], one["breakdown"], invalid=one["invalid"]),
+        )
+        for one in row["rollouts"]
+    ]
+    assert said == pairs
+    assert (row["step"], {one["example"] for one in row["rollouts"]}) == (3, {EXAMPLE.id})
 
 
 def test_steps_that_are_done_again_are_dropped(tmp_path):
@@ -178,9 +184,9 @@ def test_steps_that_are_done_again_are_dropped(tmp_path):
     for step in range(4):
         log.write(step, [EXAMPLE], [Completion("a", (step,), finish_reason="stop")], [Score(1.0)])
     log.start(2)
-    assert [batch[0].step for batch in read_rollouts(log.path)] == [0, 1]
+    assert [row["step"] for row in read_jsonl(log.path)] == [0, 1]
     log.start(0)
-    assert not list(read_rollouts(log.path))
+    assert not read_jsonl(log.path)
 
 
 @pytest.mark.slow

@@ -281,14 +281,21 @@ def compute_metrics(
     Per policy what ``list_measures`` names, in parts by the fields in ``slices`` only; what
     ``measure_labels`` says of 2 to 20 labels (free text: ``labels=()``). An invalid answer is
     wrong. Means have the interval of ``clustered_ratio``; a single cluster says nothing about
-    others: [0, 1]. No predictions, a label outside the set, an item answered twice, or half a
-    pair is an EvaluationError.
+    others: [0, 1]. No predictions, a label outside the set, items of which only some have a truth,
+    an item answered twice, or half a pair is an EvaluationError.
     """
     if not predictions:
         raise EvaluationError("there are no predictions to evaluate")
     found: list[Metric] = []
     for (split, policy), items in group_by_policy(predictions).items():
-        if own := labels if _have_truths(items) else ():
+        has_truths = _have_truths(items)
+        if has_truths and (missing := [one.example_id for one in items if one.label is None]):
+            raise EvaluationError(
+                f"{len(missing)} of {len(items)} items of {split} have no truth",
+                got=missing[0],
+                fix="label them, or leave them out: they are neither right nor wrong",
+            )
+        if own := labels if has_truths else ():
             check_labels(items, own)
         digest, seed_here = digest_items(items), derive_seed(seed, "metrics", split)
         rows = [*_average(_find_means({"": items}))]

@@ -3,19 +3,22 @@
 Rewards, metrics and reports all read a completion through the answer parser of their run.
 """
 
-from groupwise.rewards.answer_settings import AnswerSettings
-from groupwise.rewards.audit.case import ASKED_ONCE, JudgeSeat, RewardCase
+from groupwise.rewards.audit.rows import ASKED_ONCE, JudgeSeat, RewardCase
 from groupwise.rewards.boxes import Box, BoxIou, BoxParser
-from groupwise.rewards.choices import ChoiceParser
 from groupwise.rewards.code import CodeParser, CodeTests
 from groupwise.rewards.facts import FactCounts
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
-from groupwise.rewards.json_parser import JsonParser
 from groupwise.rewards.judged import Judged
-from groupwise.rewards.label_match import AnswerFormat, HumanOverride, LabelMatch
 from groupwise.rewards.labels import LabelParser, read_leniently
 from groupwise.rewards.math import MathEquality, MathParser, NumberParser
-from groupwise.rewards.parser import AnswerParser, OpenParser
+from groupwise.rewards.parser import (
+    AnswerFormat,
+    AnswerParser,
+    HumanOverride,
+    LabelMatch,
+    OpenParser,
+)
+from groupwise.rewards.parsers import AnswerSettings, ChoiceParser, JsonParser
 from groupwise.rewards.reward import (
     AnswerReward,
     BatchReward,
@@ -26,7 +29,7 @@ from groupwise.rewards.reward import (
     RewardKind,
 )
 from groupwise.rewards.reward_set import Lowest, RewardSet, describe_weights
-from groupwise.rewards.shaping import Fluency, SoftOverlong, average_log_probs, find_threshold
+from groupwise.rewards.shaping import Fluency, average_log_probs, find_threshold
 from groupwise.rewards.text import (
     ExactMatch,
     TextParser,
@@ -74,7 +77,6 @@ __all__ = [
     "RewardCase",
     "RewardKind",
     "RewardSet",
-    "SoftOverlong",
     "TextParser",
     "TokenF1",
     "VqaAccuracy",

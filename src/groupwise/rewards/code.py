@@ -2,31 +2,23 @@
 
 Range: 0 or 1. The program runs in ``groupwise.sandbox``, its tests where it cannot reach them.
 
-Tests are Python (see ``python_tests``), or inputs with their outputs: for a program's stdin and
-stdout, or for calls of a function. APPS has ``{"inputs": [...], "outputs": [...]}`` with an
-optional ``fn_name``, LiveCodeBench the same or a list of ``{"input", "output", "testtype"}``; each
-also as the text of that JSON.
+Tests are Python (see ``python_tests``), or inputs for a program's stdin with the outputs that it
+has to print: ``{"inputs": [...], "outputs": [...]}`` as APPS has them, or a list of ``{"input",
+"output"}`` as LiveCodeBench has, each also as the text of that JSON.
 
-Source: testing_util.py of github.com/hendrycks/apps and of github.com/LiveCodeBench/LiveCodeBench.
-As there: lines are compared without the space around them and all of the output without the empty
-lines around it; lines of numbers are compared as numbers; a tuple counts as a list; of an expected
-list of APPS the first item will do; a class ``Solution`` is used; names that everybody imports need
-no import; an exit is an end. Otherwise than there: tuples within a result are lists too, and
-nothing is patched: the program runs as a program and reads its real input.
+Source: testing_util.py of github.com/hendrycks/apps. As there, lines are compared without the space
+around them and all of the output without the empty lines around it; lines of numbers are compared
+as numbers, and an exit is an end.
 """
 
 import ast
-import builtins
-import importlib
 import json
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from functools import cache
-from typing import Any, Literal, cast
+from typing import Literal
 
 from groupwise.core import Completion, Example, Score, parse_python
 from groupwise.rewards.parser import OpenParser
@@ -196,7 +188,7 @@ class CodeTests(BatchReward):
             reference = reference if is_program else ""
         source = _join_sources(given)
         if source is None:
-            suite = _read_cases(given, name)
+            suite = _read_cases(given)
         else:
             if name is None:  # the function that tests use first; ``check`` means the last one
                 names = _DEFINITION.findall(reference or prompt)
@@ -242,130 +234,51 @@ class _InputCases:
     entry_point: None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _CallCases:
-    """What a function, or a method of ``Solution``, is given; any of some results will do."""
-
-    cases: tuple[tuple[tuple[object, ...], tuple[object, ...]], ...]
-    entry_point: str
+_Suite = ProgramTests | _InputCases
 
 
-_Suite = ProgramTests | _InputCases | _CallCases
-
-_NO_FORM = "the tests are neither Python nor inputs with outputs"
-_NO_JSON = "an input or output of a call is no JSON"
-
-
-def _read_cases(given: object, entry_point: str | None) -> _Suite:
+def _read_cases(given: object) -> _InputCases:
     """Return the cases in a mapping, or in a list of mappings, also as the text of its JSON."""
     if isinstance(given, str):
-        given = _read_json(given, problem="the tests are neither Python nor JSON")
-    table = read_mapping(given)
-    if table is not None:
-        inputs, outputs = read_list(table.get("inputs")), read_list(table.get("outputs"))
-        name = table.get("fn_name")
-    else:
-        rows = [read_mapping(row) for row in read_list(given) or (None,)]
-        if None in rows:
-            raise UnusableTestsError(_NO_FORM)
-        inputs, outputs = ([(row or {}).get(key) for row in rows] for key in ("input", "output"))
-        kinds = {(row or {}).get("testtype", "stdin") for row in rows}
-        if kinds == {"functional"} and entry_point is None:
-            raise UnusableTestsError("the tests call a function and there is no entry point")
-        name = entry_point if kinds == {"functional"} else None
-        if kinds not in ({"functional"}, {"stdin"}):
-            inputs = None
-    if inputs is None or outputs is None or not isinstance(name, str | None):
-        raise UnusableTestsError(_NO_FORM)
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            raise UnusableTestsError("the tests are neither Python nor JSON") from None
+    table, rows = read_mapping(given), [read_mapping(row) for row in read_list(given) or ()]
+    if table is None and rows and None not in rows:
+        names = [("inputs", "input"), ("outputs", "output")]
+        table = {name: [(row or {}).get(key) for row in rows] for name, key in names}
+        if any((row or {}).get("testtype", "stdin") != "stdin" for row in rows):
+            table = {"fn_name": "one"}
+    if table and table.get("fn_name") is not None:
+        raise UnusableTestsError("the tests call a function with JSON; write them as Python")
+    inputs, outputs = (read_list((table or {}).get(name)) for name in ("inputs", "outputs"))
+    if inputs is None or outputs is None:
+        raise UnusableTestsError("the tests are neither Python nor inputs with outputs")
     if len(inputs) != len(outputs) or not inputs:
         raise UnusableTestsError(f"the tests have {len(inputs)} inputs and {len(outputs)} outputs")
-    if name is None:
-        cases = tuple(zip(map(_join_lines, inputs), map(_join_lines, outputs), strict=True))
-        if not any(output.strip() for _, output in cases):
-            raise UnusableTestsError("the tests expect no output")
-        return _InputCases(cases)
-    if not name.isidentifier():
-        raise UnusableTestsError(f"{name!r} is no name of a function")
-    calls = tuple(map(_read_call, inputs, outputs))
-    if all(None in wanted for _, wanted in calls):
-        raise UnusableTestsError("the tests expect no result")
-    return _CallCases(calls, name)
-
-
-def _join_lines(given: object) -> str:
-    """Return a text as it is; APPS also has lists of lines."""
-    lines = [given] if isinstance(given, str) else read_list(given)
-    if lines is None or not all(isinstance(line, str) for line in lines):
-        raise UnusableTestsError("an input or output is no text")
-    return "\n".join(cast("Sequence[str]", lines))
-
-
-def _read_call(given: object, wanted: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """Return arguments and accepted results: JSON lines (LiveCodeBench), or values (APPS)."""
-    if isinstance(given, str):
-        return tuple(map(_read_json, given.split("\n"))), (_read_json(wanted),)
-    try:
-        arguments, result = (
-            _read_json(json.dumps(value, allow_nan=False)) for value in (given, wanted)
-        )
-    except (TypeError, ValueError, RecursionError):
-        raise UnusableTestsError(_NO_JSON) from None
-    items = read_list(arguments)
-    if items is None:
-        raise UnusableTestsError("the arguments of a call are no list")
-    if len(items) == 1:
-        items = [_restore_keys(items[0])]
-    firsts = (read_list(result) or ())[:1]
-    return tuple(items), tuple(map(_restore_keys, (result, *firsts)))
-
-
-def _read_json(text: object, *, problem: str = _NO_JSON) -> object:
-    """Return a JSON value that Python source can have: without NaN and infinite numbers."""
-
-    def refuse(number: str) -> float:
-        raise ValueError(f"{number} is no JSON")
-
-    def read_float(number: str) -> float:
-        return float(number) if math.isfinite(float(number)) else refuse(number)
-
-    try:
-        return json.loads(cast("str", text), parse_constant=refuse, parse_float=read_float)
-    except (TypeError, ValueError, RecursionError):
-        raise UnusableTestsError(problem) from None
-
-
-def _restore_keys(value: object) -> object:
-    """Return a dict with whole numbers as keys again, where JSON made text of all of them."""
-    table = read_mapping(value)
-    if not table or not all(key.lstrip("-").isdecimal() for key in table):
-        return value
-    return {int(key): item for key, item in table.items()}
-
-
-_COMPARE = """
-def as_lists_(value):
-    if isinstance(value, (list, tuple)):
-        return [as_lists_(item) for item in value]
-    return value
-"""
+    texts: list[list[str]] = []
+    for one in (*inputs, *outputs):  # APPS also has lists of lines
+        lines = [one] if isinstance(one, str) else read_list(one) or [None]
+        texts.append([line for line in lines if isinstance(line, str)])
+        if len(texts[-1]) < len(lines):
+            raise UnusableTestsError("an input or output is no text")
+    joined = ["\n".join(lines) for lines in texts]
+    cases = tuple(zip(joined[: len(inputs)], joined[len(inputs) :], strict=True))
+    if not any(output.strip() for _, output in cases):
+        raise UnusableTestsError("the tests expect no output")
+    return _InputCases(cases)
 
 
 def _run_suite(program: str, suite: _Suite, limits: Limits) -> Result:
     """Run a program with its tests; where they are inputs, up to the first wrong output."""
     if isinstance(suite, ProgramTests):
         return run_python(program, tests=suite, limits=limits)
-    program = _add_imports(program)
-    if isinstance(suite, _CallCases):
-        target = ("Solution()." if "class Solution" in program else "") + suite.entry_point
-        lines = [
-            f"assert as_lists_({target}({', '.join(map(repr, given))})) in {list(wanted)!r}"
-            for given, wanted in suite.cases
-        ]
-        tests = ProgramTests("\n".join([_COMPARE, *lines]), suite.entry_point)
-        return run_python(program, tests=tests, limits=limits)
+    # The sandbox has no site module, which makes these two.
+    exits = "" if "__future__" in program else "from sys import exit, exit as quit\n"
     result = Result("passed")
     for number, (given, wanted) in enumerate(suite.cases, 1):
-        result = run_python(program, stdin=given, limits=limits)
+        result = run_python(exits + program, stdin=given, limits=limits)
         if result.status == "failed" and result.error == "SystemExit":
             result = replace(result, status="passed", error="", message="")
         place = f"input {number} of {len(suite.cases)}"
@@ -400,34 +313,3 @@ def compare_output(found: str, wanted: str) -> str:
         if not is_same:
             return f"line {number} differs"
     return ""
-
-
-def _add_imports(program: str) -> str:
-    """Return a program with the imports that these data sets take for granted, where it needs them.
-
-    Only names that it reads and never binds are imported.
-    """
-    try:
-        tree = parse_python(program.encode())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return program  # it says so itself when it is run
-    read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-    missing = sorted((read - list_names(program)) & _list_assumed().keys())
-    lines = [_list_assumed()[name] for name in missing]
-    return program if "__future__" in program else "\n".join([*lines, program])
-
-
-@cache
-def _list_assumed() -> Mapping[str, str]:
-    """Return the import of each name; what is a builtin stays one (``pow``)."""
-    modules = ["typing", "bisect", "collections", "heapq", "itertools", "functools", "math"]
-    lines: dict[str, str] = {}
-    for module in modules:
-        public: dict[str, Any] = vars(importlib.import_module(module))
-        names = public.get("__all__") or [name for name in public if name[0] != "_"]
-        lines |= {name: f"from {module} import {name}" for name in names}
-    modules += ["copy", "datetime", "json", "operator", "random", "re", "string", "sys"]
-    lines |= {name: f"import {name}" for name in modules}
-    lines = {name: line for name, line in lines.items() if not hasattr(builtins, name)}
-    # The sandbox has no site module, which makes these two.
-    return lines | {"exit": "from sys import exit", "quit": "from sys import exit as quit"}

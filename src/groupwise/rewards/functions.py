@@ -7,6 +7,7 @@ of it.
 import ast
 import importlib.util
 import inspect
+import math
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,6 @@ from groupwise.core import (
     parse_python,
     read_once,
 )
-from groupwise.rewards.adapters import ScoreRange, TrlReward
 from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
 from groupwise.rewards.reward import (
     AnswerReward,
@@ -39,6 +39,7 @@ from groupwise.rewards.reward import (
     Parser,
     RewardKind,
     parse_all,
+    read_list,
 )
 
 _SHAPES = "f(example, answer), f(example, completion) or f(completions, **columns)"
@@ -91,7 +92,8 @@ class FunctionReward(BatchReward, AnswerReward):
             numbers or None.
         kind: what its value rests on.
         messages: whether a function of TRL's shape takes messages instead of texts.
-        values: lowest and highest value that it returns, mapped to [0, 1].
+        values: lowest and highest value that it returns, mapped to [0, 1]; None and NaN stand for
+            no score.
         parser: reads answers; needed by a function that takes an ``answer``.
 
     Attributes:
@@ -99,7 +101,8 @@ class FunctionReward(BatchReward, AnswerReward):
             each.
 
     Raises:
-        RewardError: if there is no such function, or it has another shape.
+        RewardError: if there is no such function, it has another shape, or the range of its values
+            is empty or not finite.
     """
 
     def __init__(
@@ -114,7 +117,9 @@ class FunctionReward(BatchReward, AnswerReward):
         file, self.name = split_function(name)
         self._folder = file.parent.resolve()
         self.kind: RewardKind = kind
-        self._range = ScoreRange(*values)
+        self._low, self._high = values
+        if not (-math.inf < self._low < self._high < math.inf):
+            raise RewardError("not a range", got=list(values), expected="low < high")
         self._loaded = _load(file.resolve())
         self.unseen = set(self._loaded.elsewhere)
         public = {n: v for n, v in vars(self._loaded.module).items() if not n.startswith("_")}
@@ -129,26 +134,19 @@ class FunctionReward(BatchReward, AnswerReward):
         taken = [p.name for p in parameters]
         by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [p for p in parameters if p.default is p.empty and p.kind in by_place]
-        if "completions" not in taken and len(needed) != 2:
+        self._takes_lists = not {"completions", "completion_ids"}.isdisjoint(taken)
+        if not self._takes_lists and len(needed) != 2:
             raise RewardError(
                 f"the reward {name} takes other arguments", got=", ".join(taken), expected=_SHAPES
             )
-        self.takes_answers = "completions" not in taken and needed[1].name == "answer"
+        self.takes_answers = not self._takes_lists and needed[1].name == "answer"
         if self.takes_answers and parser is None:
             raise RewardError(
                 f"the reward {name} takes an answer, and nothing says how answers are read",
                 fix="give it a parser, or let it take an example and a completion",
             )
         self.parser = cast("Parser", parser)
-        self._trl = None
-        if "completions" in taken:
-            self._trl = TrlReward(
-                self._function,
-                kind=kind,
-                name=self.name,
-                is_conversational=messages,
-                values=self._range,
-            )
+        self._takes_messages = messages
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
@@ -161,12 +159,50 @@ class FunctionReward(BatchReward, AnswerReward):
         if self.takes_answers:
             return self.score_answers(examples, parse_all(self, examples, completions, []))
         with self._record():
-            if self._trl is None:
+            if not self._takes_lists:
                 return list(map(self._ask, examples, completions))
             try:
-                return self._trl.score_batch(examples, completions)
+                return self._ask_at_once(examples, completions)
             except Exception as error:
                 raise self._blame(error, self._find_row(examples, completions)) from error
+
+    def _ask_at_once(
+        self, examples: Sequence[Example], completions: Sequence[Completion]
+    ) -> list[Score]:
+        """Call a function of TRL's shape with lists of all completions and columns."""
+        names = dict.fromkeys(name for example in examples for name in example.fields)
+        columns = {name: [example.fields.get(name) for example in examples] for name in names}
+        prompts: list[object] = ["\n".join(m.text for m in example.prompt) for example in examples]
+        said: list[object] = [completion.text for completion in completions]
+        if self._takes_messages:
+            turns = [example.prompt for example in examples]
+            prompts = [[{"role": m.role, "content": m.text} for m in prompt] for prompt in turns]
+            said = [[{"role": "assistant", "content": text}] for text in said]
+        columns |= {"label": [example.label for example in examples], "prompts": prompts}
+        ids = [list(completion.token_ids) for completion in completions]
+        returned = self._function(**{**columns, "completions": said, "completion_ids": ids})
+        values = read_list(returned)
+        if values is None or len(values) != len(examples):
+            raise RewardError(
+                f"reward {self.name!r} did not return one value per completion",
+                got=type(returned).__name__ if values is None else f"{len(values)} values",
+                expected=f"a list of {len(examples)}",
+            )
+        return list(map(self._read_value, values))
+
+    def _read_value(self, value: Any) -> Score:
+        number: object = value.item() if hasattr(value, "item") else value  # of an array's numbers
+        if number is None or number != number:
+            return Score(None, f"{self.name} gave no value")
+        if not isinstance(number, bool | int | float) or not self._low <= number <= self._high:
+            raise RewardError(
+                f"reward {self.name!r} returned a value outside its range",
+                got=repr(value),
+                expected=f"a number in [{self._low:g}, {self._high:g}] or None",
+                fix="give it its range with values: [low, high]",
+            )
+        share = (number - self._low) / (self._high - self._low)
+        return Score(min(1.0, max(0.0, share)), f"{self.name} gave {number:g}")
 
     def score_answers(
         self, examples: Sequence[Example], answers: Sequence[Parsed]
@@ -185,7 +221,7 @@ class FunctionReward(BatchReward, AnswerReward):
     def _ask(self, example: Example, said: Completion | Parsed) -> Score:
         try:
             found = self._function(example, said)
-            return found if isinstance(found, Score) else self._range.read(self.name, found)
+            return found if isinstance(found, Score) else self._read_value(found)
         except Exception as error:
             raise self._blame(error, _name_row(example)) from error
 
@@ -198,10 +234,9 @@ class FunctionReward(BatchReward, AnswerReward):
 
     def _find_row(self, examples: Sequence[Example], completions: Sequence[Completion]) -> str:
         """Return the first row on which the function fails alone, or how many failed together."""
-        assert self._trl is not None
         for example, completion in zip(examples, completions, strict=True):
             try:
-                self._trl.score_batch([example], [completion])
+                self._ask_at_once([example], [completion])
             except Exception:  # noqa: BLE001 (it is a user's code, and may raise anything)
                 return _name_row(example)
         return f"{len(examples)} completions together, the first of {_name_row(examples[0])}"

@@ -31,8 +31,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Example, RewardError
-from groupwise.rewards.label_match import LabelMatch
-from groupwise.rewards.parser import AnswerParser
+from groupwise.rewards.parser import AnswerParser, LabelMatch
 from groupwise.rewards.reward import Parsed, Parser, Reward
 
 MAX_WORDS_LENGTH = 60

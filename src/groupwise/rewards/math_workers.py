@@ -1,12 +1,10 @@
 """Processes that compare mathematical answers, so that no answer can stop training.
 
 math-verify bounds its time with signals, which only the main thread may use, and simplifying can
-hang in code that no signal interrupts. Here ``main`` runs as a program of its own: it loads the
-library once and forks a worker for every socket that it is given, and a worker answers one line of
-JSON with one. A request that takes more CPU time than allowed ends the worker, whatever it is
-doing: the operating system counts, so that a busy machine does not shorten it and no Python code
-has to notice. Another worker is forked in its place, which takes milliseconds where a new process
-would load the library for seconds; for that reason nothing of this package is imported here.
+hang in code that no signal interrupts. Here ``main`` runs as a program of its own, which answers
+one line of JSON with one. A request that takes more CPU time than allowed ends the program,
+whatever it is doing: the operating system counts, so that a busy machine does not shorten it and no
+Python code has to notice. Nothing of this package is imported there.
 """
 
 import json
@@ -20,7 +18,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import weakref
 from contextlib import suppress
 from functools import partial
@@ -32,8 +29,8 @@ Verdict = Literal["equal", "different", "parsed", "unparsable", "too large", "to
 class MathWorkers:
     """Compare answers in other processes; may be used from several threads.
 
-    They start with the first question. One that hangs on an answer holds up no other answer.
-    Copies and forks start processes of their own.
+    A process starts with a question for which none is free. One that hangs on an answer holds up no
+    other answer. Copies and forks start processes of their own.
 
     Args:
         num_workers: comparisons at a time.
@@ -72,115 +69,82 @@ class MathWorkers:
         """
         if self._owner != os.getpid():
             self._forget()
-        with self._lock:
-            if self._program is None:
-                self._program = _Program(self.num_workers, self.cpu_limit_s, self.memory_mib)
-                weakref.finalize(self, self._program.end, os.getpid())
-            program = self._program
-        verdict = program.ask({"gold": gold, "answer": answer}, self.wall_limit_s)
-        if verdict is None:  # the processes are gone or stand still
-            with self._lock:
-                if self._program is program:
-                    self._program = None
-            program.check()
-        return verdict or "unknown"
+        seats, kept = self._seats, None
+        worker = seats.get()
+        try:
+            worker = worker or _Worker(self.cpu_limit_s, self.memory_mib)
+            line = worker.ask({"gold": gold, "answer": answer}, self.wall_limit_s)
+            kept = worker if line else None
+            return json.loads(line) if line else worker.explain_end()
+        finally:
+            seats.put(kept)
 
     def _forget(self) -> None:
-        self._lock, self._owner = threading.Lock(), os.getpid()
-        self._program: _Program | None = None
+        """Start with free seats; the last process that was used is the next, so few are started."""
+        self._owner, self._seats = os.getpid(), queue.LifoQueue["_Worker | None"]()
+        for _ in range(self.num_workers):
+            self._seats.put(None)
 
 
-class _Program:
-    """The processes of one start."""
-
-    def __init__(self, num_workers: int, cpu_limit_s: float, memory_mib: int) -> None:
-        self._idle: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+class _Worker:
+    def __init__(self, cpu_limit_s: float, memory_mib: int) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        pairs = [socket.socketpair() for _ in range(num_workers)]
-        theirs = [other.fileno() for _, other in pairs]
+        self._link, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, *map(str, (cpu_limit_s, memory_mib, *theirs))],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-P", __file__, str(cpu_limit_s), str(memory_mib)],
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            pass_fds=theirs,
             process_group=0,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
-        for ours, other in pairs:
-            other.close()
-            self._idle.put(ours)
+        theirs.close()
+        weakref.finalize(self, _end, self._process, os.getpid())
 
-    def ask(self, request: dict[str, str | None], wall_limit_s: float) -> Verdict | None:
-        link = self._idle.get()
-        link.settimeout(wall_limit_s)
+    def ask(self, request: dict[str, str | None], wall_limit_s: float) -> bytes:
+        """Return the line of a verdict; empty if the process is gone or stands still."""
+        self._link.settimeout(wall_limit_s)
         try:
-            link.sendall(json.dumps(request).encode() + b"\n")
-            line = link.recv(4096)
+            self._link.sendall(json.dumps(request).encode() + b"\n")
+            return self._link.recv(4096)
         except OSError:
-            line = b""
-        finally:
-            self._idle.put(link)
-        return json.loads(line) if line else None
+            return b""
 
-    def check(self) -> None:
+    def explain_end(self) -> Verdict:
         """End what is left; raise what a program that ended by itself has said."""
         from groupwise.core import RewardError
 
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1)
-        self.end(os.getpid())
-        if self._process.returncode > 0:
+        code = self._process.poll() or 0
+        _end(self._process, os.getpid())
+        if code > 0:
             self._errors.seek(0)
             lines = self._errors.read().decode(errors="replace").strip().splitlines()
             said = lines[-1] if lines else "nothing said"
             raise RewardError(f"the process that compares mathematics ended ({said})")
-
-    def end(self, owner: int) -> None:
-        """End all processes; not from a fork, which has only a copy of the handle."""
-        if owner == os.getpid():
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        return "too slow" if code == -signal.SIGPROF else "unknown"
 
 
-def main(cpu_limit_s: float, memory_mib: int, descriptors: list[int]) -> None:
-    """Keep a worker at every socket until the other end is closed."""
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    """End a process; not from a fork, which has only a copy of the handle."""
+    if owner == os.getpid() and process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def main(cpu_limit_s: float, memory_mib: int) -> None:
+    """Answer what comes over the socket that stands in for the standard input."""
     logging.disable(logging.CRITICAL)
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib * 2**20, memory_mib * 2**20))
     _parse("1")
-    sockets = [socket.socket(fileno=number) for number in descriptors]
-    waiting, workers = list(range(len(sockets))), dict[int, int]()
-    while waiting or workers:
-        for place in waiting:
-            sys.stderr.flush()
-            worker = os.fork()
-            if not worker:
-                _work(sockets, place, cpu_limit_s)
-            workers[worker] = place
-        ended, status = os.wait()
-        place, code = workers.pop(ended), os.waitstatus_to_exitcode(status)
-        waiting = [place] if code < 0 else []  # it was ended while it worked
-        if code > 0:
-            sys.exit(code)
-        if code < 0:
-            _reply(sockets[place], "too slow" if -code == signal.SIGPROF else "unknown")
-
-
-def _work(sockets: list[socket.socket], place: int, cpu_limit_s: float) -> None:
-    for other in sockets[:place] + sockets[place + 1 :]:
-        other.close()
-    for line in sockets[place].makefile("rb"):
+    link = socket.socket(fileno=0)
+    for line in link.makefile("rb"):
         signal.setitimer(signal.ITIMER_PROF, cpu_limit_s)
         verdict = _answer(**json.loads(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _reply(sockets[place], verdict)
-    os._exit(0)
-
-
-def _reply(link: socket.socket, verdict: Verdict) -> None:
-    with suppress(OSError):  # nobody may wait for it any more
-        link.sendall(json.dumps(verdict).encode() + b"\n")
+        with suppress(OSError):  # nobody may wait for it any more
+            link.sendall(json.dumps(verdict).encode() + b"\n")
 
 
 def _answer(gold: str, answer: str | None) -> Verdict:
@@ -262,4 +226,4 @@ def _measure(expression: Any) -> int | None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]), [int(number) for number in sys.argv[3:]])
+    main(float(sys.argv[1]), int(sys.argv[2]))

@@ -1,7 +1,7 @@
 """Python tests of data sets, read without running them: what would run, and what they assert.
 
-They come as plain asserts (MBPP), as ``check(candidate)`` (HumanEval), as functions ``test_*`` and
-classes ``Test*`` for pytest, and as unittest cases. What only defines tests is made to run them;
+They come as plain asserts (MBPP), as ``check(candidate)`` (HumanEval), as functions ``test_*``, and
+as unittest cases. What only defines tests is made to run them;
 what could not fail for any program, or could not run for any, is unusable.
 """
 
@@ -138,36 +138,26 @@ class _Outline:
             self.takes_candidate = True
             self._roots.append(check)
             calls.append(_write_call(check, f"check({self._entry_point})"))
-        used = self._list_used()
+        used = {name for node in self.list_running() for name in _list_loaded(node)}
         for name, node in self._defined.items():
             if isinstance(node, _Function) and name.startswith("test") and name not in used:
-                _refuse_fixtures(node, given=0)
+                arguments = [*node.args.posonlyargs, *node.args.args]
+                if len(arguments) > len(node.args.defaults):
+                    wanted = arguments[0].arg
+                    raise UnusableTestsError(
+                        f"{name} wants {wanted}, a fixture or parameter of pytest"
+                    )
                 self._roots.append(node)
                 calls.append(_write_call(node, f"{name}()"))
         num_tests = 0
         for name, node in self._defined.items():
-            if not isinstance(node, ast.ClassDef):
-                continue
-            methods = [n for n in node.body if isinstance(n, _Function)]
-            tests = [n for n in methods if _is_test(n)]
-            if self._is_case(node):
+            if isinstance(node, ast.ClassDef) and self._is_case(node):
                 self.cases.append(name)
-                num_tests += len(tests)
                 self._roots.append(node)
-            elif name.startswith("Test") and tests and name not in self._list_used():
-                if any("setup" in n.name.lower() for n in methods):
-                    raise UnusableTestsError("the tests use the setup of pytest classes")
-                self._roots.append(node)
-                for test in tests:
-                    _refuse_fixtures(test, given=1)
-                    calls.append(_write_call(test, f"{name}().{test.name}()"))
+                num_tests += sum(isinstance(n, _Function) and _is_test(n) for n in node.body)
         if self.cases and not num_tests:
             raise UnusableTestsError("the unittest cases have no tests that run")
         return calls
-
-    def _list_used(self) -> set[str]:
-        """Return the names that anything reads which runs by itself."""
-        return {name for node in self.list_running() for name in _list_loaded(node)}
 
     def _is_case(self, node: ast.ClassDef) -> bool:
         for base in node.bases:
@@ -200,14 +190,6 @@ def _is_test(function: _Function) -> bool:
 
 def _write_call(function: _Function, call: str) -> str:
     return f"await {call}" if isinstance(function, ast.AsyncFunctionDef) else call
-
-
-def _refuse_fixtures(function: _Function, *, given: int) -> None:
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    needed = len(arguments) - len(function.args.defaults) - given
-    if needed > 0:
-        name = arguments[given].arg
-        raise UnusableTestsError(f"{function.name} wants {name}, a fixture or parameter of pytest")
 
 
 def _list_loaded(node: ast.AST) -> set[str]:

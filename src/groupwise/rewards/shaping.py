@@ -1,8 +1,4 @@
-r"""Rewards of how an answer is written, whatever it says: its length, and whether it is language.
-
-Range: [0, 1]. Alone they would pay an empty or a wrong answer, so they belong beside a reward that
-does not.
-"""
+"""The reward of an answer that reads like language, whatever it says."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,42 +11,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 2.0
 _BATCH_SIZE = 32
-
-
-class SoftOverlong:
-    """1 up to a length, then falling to 0; a completion without token ids cannot be scored.
-
-    Source: soft overlong punishment of DAPO (Yu et al. 2025, equation 13) for a length of |y|
-    tokens, shifted by 1 so that it fits beside other rewards::
-
-        1                                   if |y| <= max - cache
-        (max - |y|) / cache                 if max - cache < |y| <= max
-        0                                   if max < |y|
-
-    Args:
-        max_tokens: length that earns 0; at most what generation allows.
-        cache_tokens: over so many tokens before that the value falls.
-    """
-
-    name = "soft_overlong"
-    kind: RewardKind = "shaping"
-
-    def __init__(self, *, max_tokens: int, cache_tokens: int) -> None:
-        if not 0 < cache_tokens <= max_tokens:
-            raise RewardError(
-                "cache_tokens must be from 1 to max_tokens",
-                got=f"cache_tokens {cache_tokens}, max_tokens {max_tokens}",
-            )
-        self.max_tokens = max_tokens
-        self.cache_tokens = cache_tokens
-
-    def __call__(self, example: Example, completion: Completion) -> Score:
-        """Return the score; the example plays no part in it."""
-        length = len(completion.token_ids)
-        if length == 0 and completion.text:
-            return Score(None, "no token ids")
-        value = min(1.0, max(0.0, (self.max_tokens - length) / self.cache_tokens))
-        return Score(value, f"{length} of {self.max_tokens} tokens")
 
 
 class Fluency(BatchReward):

@@ -34,7 +34,7 @@ from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.export import CARD, ExportedPolicy, export_policy
 from groupwise.models.sources import find_hub_id, find_place
 from groupwise.rewards import RewardSet
-from groupwise.rewards.adapters import EXAMPLE_ID, VerlScore
+from groupwise.rewards.adapters import EXAMPLE_ID
 from groupwise.run.predict import BASE, FinishedRun
 from groupwise.run.recipe import find_recipe
 from groupwise.run.settings import FlowConfig
@@ -240,14 +240,14 @@ from groupwise.rewards.adapters import VerlScore
 # needs a number, so with None such an answer stops the training.
 UNSCORED = None
 rewards, examples = open_rewards(Path(__file__).parent)
-compute_score = VerlScore(rewards, unscored=UNSCORED, examples=examples)
+compute_score = VerlScore(rewards, examples, unscored=UNSCORED)
 """,
     "swift": """\
 from groupwise.rewards.adapters import make_swift_orm
 from swift.rewards import orms
 
 rewards, examples = open_rewards(Path(__file__).parent)
-orms["groupwise"] = make_swift_orm(rewards, examples=examples)
+orms["groupwise"] = make_swift_orm(rewards, examples)
 """,
 }
 
@@ -279,8 +279,6 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
     if why := run.task.explain_bound_rewards(config):
         raise ConfigError(f"the rewards of this run cannot be built again elsewhere: {why}")
     rewards: RewardSet = run.task.rewards(config)  # without their judge
-    if trainer == "verl":
-        VerlScore(rewards)  # refuses what verl cannot score
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} is in use", expected="a new or empty folder")
     if stage not in run.steps:

@@ -258,7 +258,7 @@ class GrpoSettings(TrainerSettings):
             only has the upper limit.
         refill: what takes the place of groups without a gradient; None: nothing does.
         speed: what is computed once per prompt instead of once per completion.
-        record_rollouts: keep all completions and scores, for ``groupwise audit replay``.
+        record_rollouts: keep all completions and scores in ``rollouts.jsonl``.
         vllm: sample with vLLM; None: with Transformers.
     """
 

@@ -169,14 +169,8 @@ def test_a_base_that_earns_little_does_not_lower_the_bar():
     assert audit_rewards(replace(case, samples=samples)).errors == ()
 
 
-def test_samples_show_what_of_a_good_answer_pays():
-    def check(text, row):
-        return float(row["topic"] in text and len(text.split()) >= 3)
-
-    case = make_case(check)
-    samples = {e.id: [f"{e.fields['topic']} is very good here today."] for e in case.examples}
-    names = list_levels(replace(case, samples=samples))
-    assert {"reward/ignores-order", "reward/length-is-free"} <= set(names)
+def test_samples_that_all_earn_the_same_are_a_warning():
+    case = make_case(lambda text, row: float(row["topic"] in text and len(text.split()) >= 3))
     alike = list_levels(replace(case, samples={e.id: ["No."] for e in case.examples}))
     assert alike["reward/samples-earn-the-same"] == "warning"
 
@@ -185,12 +179,6 @@ def test_the_best_answers_to_other_rows_are_tried():
     case = make_case(lambda text, row: float(len(text.split()) == 3 and text.istitle()))
     samples = {e.id: [f"{e.fields['topic'].title()} Is Fine", "no"] for e in case.examples}
     assert list_levels(replace(case, samples=samples))["reward/pays-constant"] == "warning"
-
-
-def test_bad_samples_that_earn_the_most_are_named():
-    case = make_case(lambda text, row: float(len(text.split()) > 20 or text == "good"))
-    samples = {e.id: ["la " * 30, "good", "no"] for e in case.examples}
-    assert "reward/pays-bad-samples" in list_levels(replace(case, samples=samples))
 
 
 def test_nothing_is_tried_that_cannot_be_said():

@@ -31,8 +31,7 @@ from groupwise.core import (
     read_picture,
 )
 from groupwise.data.examples import read_examples, write_examples
-from groupwise.rewards import RewardSet, SoftOverlong
-from groupwise.rewards.adapters import VerlScore, make_swift_orm
+from groupwise.rewards import RewardSet
 from groupwise.run.export import (
     copy_pictures,
     export_for_trainer,
@@ -365,10 +364,3 @@ def test_rewards_that_need_what_is_not_there_are_refused(
     with pytest.raises(ConfigError, match="cannot be built again elsewhere: they know this run"):
         export_for_trainer(run, tmp_path / "out", "verl")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_reward_that_counts_tokens_is_none_for_verl() -> None:
-    rewards = RewardSet({"length": (SoftOverlong(max_tokens=8, cache_tokens=4), 1)})
-    with pytest.raises(RewardError, match=r"'length' counts tokens, and verl gives texts alone"):
-        VerlScore(rewards)
-    assert make_swift_orm(rewards)()(["x"], response_token_ids=[[1] * 8]) == [0.0]

@@ -9,17 +9,18 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, zip_longest
 
 from groupwise.core import Example
-from groupwise.rewards.audit.case import RewardCase
 from groupwise.rewards.audit.rows import (
     TOLERANCE,
     AuditRow,
     Evidence,
     Pair,
+    RewardCase,
     ScoreTable,
     read_tables,
 )
@@ -27,14 +28,12 @@ from groupwise.rewards.reward import NearMisses
 
 TAGGED = re.compile(r"(<(\w+)>).*?(</\2>)", re.DOTALL)
 _PLACE = re.compile(r"\{([a-z_]+)\}")
-_KEYED = re.compile(r"([:：])[^.。:：\n]*")
 _NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?")
 _QUANTITY = re.compile(r"([-−]?[\d.,/]+)(\s*)([a-zA-Z%°]{1,4}|[\u4e00-\u9fff]{1,2})")
 _FULL_WIDTH = str.maketrans({":": "：", ".": "。", ",": "，", "(": "（", ")": "）", "-": "－"})
 _COMMA_OF_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _AROUND = " .,;:!?。，；：！？'\"“”‘’()[]*`"
-_SAMPLE_SIZE, _NUM_RIVALS, _NUM_WITH_HABITS = 16, 3, 4
-_NUM_WORDS = 2000
+_SAMPLE_SIZE, _NUM_RIVALS, _NUM_WITH_HABITS, _NUM_WORDS = 16, 3, 4, 2000
 _MAX_CONSTANTS, _MAX_BALANCED_EXAMPLES = 8, 200
 
 
@@ -57,6 +56,7 @@ class Item:
         self.label = spelled[label]
         self.reference = written[label]
         self.rivals = [spelled[name] for name in rivals]
+        self.names = [self.label, *self.rivals]
         self.wrong = [
             written[name] for name in rivals if case.parser.measure(example, written[name]) != 1.0
         ]
@@ -90,7 +90,7 @@ def fill_places(templates: Iterable[str], values: Mapping[str, str]) -> list[str
 
 def write_texts(item: Item) -> dict[str, list[str]]:
     """Return what is tried for one example, by the rule that it is tried for."""
-    label, reference = item.label, item.reference
+    label, reference, tables = item.label, item.reference, read_tables()
     quoted = json.dumps(label, ensure_ascii=False)
     turns = [message.text for message in item.example.prompt]
     values = {"label": label, "reference": reference, "json": quoted}
@@ -98,25 +98,22 @@ def write_texts(item: Item) -> dict[str, list[str]]:
     values |= {"words": " ".join(["word"] * _NUM_WORDS), "signs": "字" * _NUM_WORDS}
     values |= {"labels": f"{label} " * (_NUM_WORDS // 4)}
     values |= {"wrong": item.wrong[0]} if item.wrong else {}
-    tables = read_tables()
-    texts = {rule: fill_places(listed, values) for rule, listed in tables["texts"].items()}
-    texts["pays-wrong-answer"] = item.wrong
-    texts["pays-near-form"] = list(item.near)
+    texts, inside = (
+        {rule: fill_places(listed, values) for rule, listed in tables[kind].items()}
+        for kind in ("texts", "inside")
+    )
+    texts |= {"reference-below-maximum": [reference], "reference-unscored": [reference]}
+    texts |= {"pays-wrong-answer": item.wrong, "pays-near-form": list(item.near)}
     texts["pays-broken-answer"] = [reference[: len(reference) * n // 4] for n in (1, 2, 3)]
     texts["pays-broken-answer"].append(reference[:-1])
     if reference != label:
-        forms = (r"\1\3", r"\1 \3")
-        texts["pays-empty-format"] += [TAGGED.sub(form, reference) for form in forms]
-        texts["pays-empty-format"].append(_KEYED.sub(r"\1", reference))
+        texts["pays-empty-format"] += [TAGGED.sub(form, reference) for form in (r"\1\3", r"\1 \3")]
+        texts["pays-empty-format"].append(re.sub(r"([:：])[^.。:：\n]*", r"\1", reference))
         texts["pays-empty-format"].append(reference.replace(label, "").rstrip())
-    inside = {rule: fill_places(listed, values) for rule, listed in tables["inside"].items()}
-    inside["pays-near-number"] = list(_write_near_numbers(label))
-    inside["pays-other-unit"] = list(_write_other_units(label))
-    inside["pays-near-words"] += _write_near_words(label)
-    inside["pays-several-answers"] = list(_write_several(item))
+    inside |= {rule: [*inside.get(rule, ()), *more] for rule, more in _write_near(item).items()}
     for rule, listed in inside.items():
         texts.setdefault(rule, []).extend(map(item.replace_label, listed))
-    names = [label, *item.rivals[:_NUM_RIVALS]]
+    names = item.names[: _NUM_RIVALS + 1]
     for listed in (names, names[::-1]) if item.rivals else ():
         shown = json.dumps(listed, ensure_ascii=False)
         texts["pays-several-answers"].append(reference.replace(quoted, shown))
@@ -127,8 +124,9 @@ def write_texts(item: Item) -> dict[str, list[str]]:
     return texts
 
 
-def _write_near_numbers(label: str) -> Iterator[str]:
-    """Write the first and the last number of a label moved by one, tenfold, of other sign, cut."""
+def _write_near(item: Item) -> dict[str, list[str]]:
+    """Write what is nearly the label: other numbers, units and letters, several in one place."""
+    label, numbers, units = item.label, list[str](), list[str]()
     found = list(_NUMBER.finditer(label))
     for match in {match.start(): match for match in (*found[:1], *found[-1:])}.values():
         plain = match.group().replace("−", "-")
@@ -138,63 +136,48 @@ def _write_near_numbers(label: str) -> Iterator[str]:
         signed = [digits] if plain.startswith("-") else [f"-{digits}", f"−{digits}", f"负{digits}"]
         spelled = [f"{plain}0", f"{plain}1", f"1{digits}", digits[::-1], digits.replace(".", "")]
         for number in (*(f"{one:.10g}" for one in moved), *signed, *spelled):
-            yield label[: match.start()] + number + label[match.end() :]
-    yield from ("nan", "inf") if found else ()
-
-
-def _write_other_units(label: str) -> Iterator[str]:
-    match = _QUANTITY.fullmatch(label)
-    if match is not None:
-        number, space, unit = match.groups()
-        yield number
-        for other in read_tables()["units"][not unit.isascii()]:
-            if other != unit:
-                yield f"{number}{space}{other}"
-
-
-def _write_near_words(label: str) -> Iterator[str]:
-    """Write a label with letters doubled, swapped, changed, cut or left out."""
-    middle = len(label) // 2
-    yield label + label[-1:] * 2
-    if len(label) > 2:
+            numbers.append(label[: match.start()] + number + label[match.end() :])
+    numbers += ["nan", "inf"] if found else []
+    quantity = _QUANTITY.fullmatch(label)
+    if quantity is not None:
+        number, space, unit = quantity.groups()
+        others = [other for other in read_tables()["units"][not unit.isascii()] if other != unit]
+        units = [number, *(f"{number}{space}{other}" for other in others)]
+    words = [label + label[-1:] * 2]
+    if len(label) > 2:  # letters left out, swapped or changed in the middle, or the ends alone
+        middle = len(label) // 2
         before, behind = label[:middle], label[middle + 1 :]
-        yield from (label[::-1], label[:3], label[-3:], before + behind)
-        yield before[:-1] + label[middle] + before[-1] + behind
-        yield before + ("x" if label.isascii() else "某") + behind
-
-
-def _write_several(item: Item) -> Iterator[str]:
-    """Write several answers in the place of one, also as ranges."""
-    names = [item.label, *item.rivals[:_NUM_RIVALS]]
-    if len(names) > 1:
-        for joint in (", ", "", " / ", "或"):
-            yield from (joint.join(names), joint.join(names[::-1]))
-    found = _NUMBER.findall(item.label)
+        words += [label[::-1], label[:3], label[-3:], before + behind]
+        words.append(before[:-1] + label[middle] + before[-1] + behind)
+        words.append(before + ("x" if label.isascii() else "某") + behind)
+    several: list[str] = []
+    if item.rivals:
+        names = item.names[: _NUM_RIVALS + 1]
+        joints = (", ", "", " / ", "或")
+        several += [joint.join(some) for joint in joints for some in (names, names[::-1])]
     if found:
-        yield f"{item.label}, {float(found[-1].replace('−', '-')) + 1:.10g}"
-        yield ", ".join([item.label, *map(str, range(-10, 101))])
+        several.append(f"{label}, {float(found[-1].group().replace('−', '-')) + 1:.10g}")
+        several.append(", ".join([label, *map(str, range(-10, 101))]))
+    return {"pays-near-number": numbers, "pays-other-unit": units, "pays-near-words": words} | {
+        "pays-several-answers": several
+    }
 
 
-def _pair_labels(item: Item) -> list[tuple[str, str]]:
-    """Return texts with two labels in one line, in both orders.
-
-    Where the last (or the first) label counts, one order is a right answer, but the other is not.
-    """
-    joints = (" ", " or ", "/", "，", " and also ")
-    pairs = [(item.label, joint, rival) for rival in item.rivals for joint in joints]
-    pairs += [(item.reference, " ", wrong) for wrong in item.wrong]
-    return [(one + joint + other, other + joint + one) for one, joint, other in pairs]
-
-
-def _pair_lists(item: Item) -> list[tuple[str, str]]:
-    """Return lists of every label, in both orders."""
-    names = [item.label, *item.rivals]
-    writers: list[Callable[[Sequence[str]], str]] = [
+def _write_orders(item: Item) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield rules and texts with two labels in one line, or with every label, in both orders."""
+    for joint in (" ", " or ", "/", "，", " and also "):
+        for rival in item.rivals:
+            both = (item.label + joint + rival, rival + joint + item.label)
+            yield "pays-label-stuffing", both
+    for wrong in item.wrong:
+        both = (f"{item.reference} {wrong}", f"{wrong} {item.reference}")
+        yield "pays-label-stuffing", both
+    writers = [
         *(joint.join for joint in ("\n", ", ", "、")),
-        lambda names: "\n".join(f"{n}. {name}" for n, name in enumerate(names, start=1)),
-        lambda names: json.dumps(names, ensure_ascii=False),
+        partial(json.dumps, ensure_ascii=False),
     ]
-    return [(write(names), write(names[::-1])) for write in writers if item.rivals]
+    for write in writers if item.rivals else ():
+        yield "pays-label-list", (write(item.names), write(item.names[::-1]))
 
 
 def write_spellings(text: str) -> list[str]:
@@ -236,57 +219,89 @@ class AnswerChecks:
         return [(item.example, item.reference, item.wrong[0]) for item in self.items if item.wrong]
 
     def list_rows(self) -> list[AuditRow]:
-        """Return the rows of all that is tried."""
-        rows = [*self._check_references(), *self._probe(), *self._probe_orders()]
-        rows += [*self._compare_spellings(), *self._check_merged(), self._check_constants()]
-        return [*rows, *self._check_habits()]
-
-    def _check_references(self) -> list[AuditRow]:
-        found: dict[str, list[Evidence]] = {"below-maximum": [], "unscored": []}
-        pairs = [(item.example, item.reference) for item in self.items]
-        for pair in pairs:
-            if self.full[pair[0].id] < 0:
-                found["unscored"].append(self.table.point(pair, "it has no score"))
-            elif self.full[pair[0].id] < 1.0 - TOLERANCE:
-                found["below-maximum"].append(self.table.point(pair, "it is the right answer"))
-        return [
-            self.table.make_row(f"reference-{rule}", pairs, them) for rule, them in found.items()
-        ]
-
-    def _probe(self) -> list[AuditRow]:
         """Return the rows of every kind of text that these answers have a place for."""
-        tried: dict[str, list[Pair]] = {}
+        tried: dict[str, list[tuple[Item, tuple[str, ...]]]] = {}
         for item in self.items:
-            for rule, texts in write_texts(item).items():
-                others = [text for text in dict.fromkeys(texts) if text != item.reference]
-                tried.setdefault(rule, []).extend((item.example, text) for text in others)
-        self.table.fill(pair for pairs in tried.values() for pair in pairs)
+            texts = write_texts(item)
+            for text in _spell(item):
+                texts.setdefault(self._sort_spelling(item, text), []).append(text)
+            for rule, listed in texts.items():
+                kept = [t for t in dict.fromkeys(listed) if t != item.reference or "refer" in rule]
+                tried.setdefault(rule, []).extend((item, (text,)) for text in kept)
+            for rule, both in _write_orders(item):
+                tried.setdefault(rule, []).append((item, both))
+        every = [one for some in tried.values() for one in some]
+        self.table.fill((item.example, text) for item, texts in every for text in texts)
         rows: list[AuditRow] = []
         for rule, (_, _, bar) in read_tables()["rules"].items():
-            pairs = tried.get(rule, [])
-            failures = [
-                self.table.point(pair, why)
-                for pair in pairs
-                if (why := self._find_fault(bar, pair))
-            ]
-            rows += [self.table.make_row(rule, pairs, failures)] if pairs else []
+            found = [self._find_faulty(bar, *one) for one in tried.get(rule, ())]
+            pairs = [(item.example, t) for item, texts in tried.get(rule, ()) for t in texts]
+            rows += [self.table.make_row(rule, pairs, list(filter(None, found)))] if pairs else []
+        rows += [*self._check_merged(), self._check_constants(), *self._check_habits()]
         return rows
 
+    def _find_faulty(self, bar: str, item: Item, texts: Sequence[str]) -> Evidence | None:
+        """Return what shows a fault of a text, or of one in two orders; None if nothing does.
+
+        Where the last (or the first) label counts, one order is a right answer, but the other is
+        not. What the metric calls right here, and wrong if another label were the truth, is an
+        answer: letters said twice are no hedge where answers are sets.
+        """
+        pairs = [(item.example, text) for text in texts]
+        whys = [self._find_fault(bar, pair) for pair in pairs]
+        if not any(whys):
+            return None
+        if len(texts) > 1:
+            others = [replace(item.example, label=name) for name in item.rivals]
+            measured = [self.measure(*pair) for pair in pairs]
+            is_answer = any(
+                right == 1.0 and not any(self.measure(other, text) for other in others)
+                for right, text in zip(measured, texts, strict=True)
+            )
+            if is_answer or not (all(whys) or None in measured):
+                return None
+        return next(self.table.point(p, why) for p, why in zip(pairs, whys, strict=True) if why)
+
+    def _sort_spelling(self, item: Item, text: str) -> str:
+        """Return the rule that a spelling is tried for, by what the metric says of it.
+
+        That marks around the right answer earn nothing is no error: the plain answer earns all.
+        """
+        measured = self.measure(item.example, text)
+        if not measured:
+            return "laxer-than-metric"
+        if measured < 1.0 - TOLERANCE:
+            return ""  # partly right: neither must it be credited, nor may it not be
+        marks = read_tables()["marks"]
+        is_marked = text in {m.format(t) for m in marks for t in (item.label, item.reference)}
+        return "stricter-on-marks" if is_marked else "stricter-than-metric"
+
     def _find_fault(self, bar: str, pair: Pair) -> str:
-        """Return what is wrong with what a text earned; empty if nothing is."""
+        """Return what is wrong with what a text earned; empty if nothing is.
+
+        A text is credited if it earns more than a wrong answer in the right format.
+        """
         value, full = self.table.earn(pair), self.full[pair[0].id]
         worst = self.worst[pair[0].id]
+        credits_nothing = full <= worst + TOLERANCE  # other rows say so
+        if bar == "a score":
+            return "it has no score" if full < 0 else ""
+        if bar == "all":
+            return "it is the right answer" if 0 <= full < 1.0 - TOLERANCE else ""
+        if bar.startswith("credit"):
+            is_missed = not credits_nothing and 0 <= value <= worst + TOLERANCE
+            return "the metric calls it right" if is_missed else ""
         if value <= TOLERANCE or (bar != "nothing" and not pair[1].strip()):
             return ""
         if bar == "nothing":
             return "it must earn 0"
         measured = self.measure(*pair)
-        if bar == "as measured":
+        if bar in ("wrong", "as measured"):
             share = measured or 0.0  # the metric's share of the way from wrong to right
-            if full <= worst + TOLERANCE:
-                return ""  # this reward credits nothing; other rows say so
-            if value <= worst + share * (full - worst) + TOLERANCE:
+            if credits_nothing or value <= worst + share * (full - worst) + TOLERANCE:
                 return ""
+            if bar == "wrong":
+                return "the metric calls it " + ("invalid" if measured is None else "wrong")
             return f"the metric gives it {share:.3g}, and a wrong answer earns {worst:.3g}"
         if measured is None:
             return "the metric calls it invalid, so it must earn 0"
@@ -297,70 +312,6 @@ class AnswerChecks:
         if bar == "no more than wrong" and value > worst + TOLERANCE:
             return f"a wrong answer earns {worst:.3g} without it"
         return ""
-
-    def _probe_orders(self) -> list[AuditRow]:
-        """Return the rows of texts with several labels; one of two orders must earn less."""
-        rows: list[AuditRow] = []
-        for rule, write in (("label-stuffing", _pair_labels), ("label-list", _pair_lists)):
-            written = [(item, texts) for item in self.items for texts in write(item)]
-            self.table.fill((item.example, text) for item, texts in written for text in texts)
-            failures: list[Evidence] = []
-            for item, texts in written:
-                pairs = [(item.example, text) for text in texts]
-                whys = [self._find_fault("less", pair) for pair in pairs]
-                is_invalid = any(self.measure(*pair) is None for pair in pairs)
-                is_hedge = not any(self._is_answer(item, text) for text in texts)
-                if is_hedge and (all(whys) or (is_invalid and any(whys))):
-                    why = next(filter(None, whys))
-                    failures.append(self.table.point(pairs[whys.index(why)], why))
-            tried = [(item.example, text) for item, texts in written for text in texts]
-            rows.append(self.table.make_row(f"pays-{rule}", tried, failures))
-        return rows
-
-    def _is_answer(self, item: Item, text: str) -> bool:
-        """Whether the metric calls a text right here, and wrong if another label were the truth.
-
-        Letters said twice are no hedge where answers are sets; what is right for all labels is one.
-        """
-        return self.measure(item.example, text) == 1.0 and not any(
-            self.measure(replace(item.example, label=name), text) for name in item.rivals
-        )
-
-    def _compare_spellings(self) -> list[AuditRow]:
-        """Return three rows: where the reward is stricter than the metric, and where it is laxer.
-
-        A spelling is credited if it earns more than a wrong answer in the right format. That marks
-        around the right answer earn nothing is no error: the plain answer earns all.
-        """
-        tried: dict[bool, list[Pair]] = {True: [], False: []}
-        found: dict[str, list[Evidence]] = {
-            "stricter-than-metric": [],
-            "stricter-on-marks": [],
-            "laxer-than-metric": [],
-        }
-        spelled = [(item, text) for item in self.items for text in _spell(item)]
-        self.table.fill((item.example, text) for item, text in spelled)
-        for item, text in spelled:
-            pair, worst = (item.example, text), self.worst[item.example.id]
-            measured, value = self.measure(*pair), self.table.earn(pair)
-            if self.full[item.example.id] <= worst + TOLERANCE or value < 0:
-                continue  # this reward credits nothing; other rows say so
-            if measured and measured < 1.0 - TOLERANCE:
-                continue
-            tried[bool(measured)].append(pair)
-            is_credited = value > worst + TOLERANCE
-            if measured and not is_credited:
-                sources = (item.label, item.reference)
-                marked = {mark.format(one) for mark in read_tables()["marks"] for one in sources}
-                rule = "stricter-on-marks" if text in marked else "stricter-than-metric"
-                found[rule].append(self.table.point(pair, "the metric calls it right"))
-            elif not measured and is_credited:
-                why = "the metric calls it " + ("invalid" if measured is None else "wrong")
-                found["laxer-than-metric"].append(self.table.point(pair, why))
-        return [
-            self.table.make_row(rule, tried[rule != "laxer-than-metric"], failures)
-            for rule, failures in found.items()
-        ]
 
     def _check_merged(self) -> list[AuditRow]:
         """Return a row about labels that differ in marks alone, if there are any.
@@ -419,40 +370,43 @@ class AnswerChecks:
 
     def _check_habits(self) -> list[AuditRow]:
         """Say which words, length or language a wrong answer gains by, under what it keys on."""
-        found: dict[str, list[Evidence]] = {"keyword": [], "length": [], "language": []}
         tables, tried = read_tables(), list[Pair]()
-        languages = [  # plain words (few and many), stock words, and very many words
-            (plain, tables["words"][name], [" ".join([plain[1]] * times) for times in (8, 60)])
-            for name, plain in tables["plain"].items()
-        ]
+        failures: dict[str, list[Evidence]] = {"keyword": [], "length": [], "language": []}
+
+        def find_best(pairs: Sequence[Pair]) -> tuple[float, str]:
+            """Return the most that one of some texts earns of those that are not right at all."""
+            self.table.fill(pairs)
+            worth = [(self.table.earn(pair), pair[1]) for pair in pairs if not self.measure(*pair)]
+            return max([(0.0, ""), *worth])
+
         for item in [item for item in self.items if item.wrong][:_NUM_WITH_HABITS]:
-            framed = {
-                word: _frame(item, word) for kinds in languages for words in kinds for word in words
-            }
-            tried += [pair for pairs in framed.values() for pair in pairs]
-            self.table.fill(tried)
-            best = {word: self._find_best(pairs) for word, pairs in framed.items()}
-            plainly = [max(best[word] for word in plain) for plain, _, _ in languages]
-            for (least, _), (_, words, long) in zip(plainly, languages, strict=True):
-                for word in words:
-                    if best[word][0] > least + TOLERANCE:
+            example, wrong = item.example, item.wrong[0]
+
+            def place(word: str, item: Item = item, wrong: str = wrong) -> tuple[float, str]:
+                """Put a word before the answer, into its thinking if it has one, and alone."""
+                texts = [f"{word}\n{wrong}", f"{word} {wrong}", word]
+                texts += [wrong.replace("<think>", f"<think>{word} ", 1)] * ("<think>" in wrong)
+                tried.extend((item.example, text) for text in texts)
+                return find_best(tried[-len(texts) :])
+
+            plainly: list[tuple[float, str]] = []
+            for language, plain in tables["plain"].items():  # few plain words, and many
+                plainly.append(max(map(place, plain)))
+                least = plainly[-1][0]
+                for word in tables["words"][language]:
+                    value, text = place(word)
+                    if value > least + TOLERANCE:
                         why = f"{word!r} pays: another word in its place earns {least:.3g}"
-                        pair = (item.example, best[word][1])
-                        found["keyword"].append(self.table.point(pair, why))
-                value, text = max(best[one] for one in long)
+                        failures["keyword"].append(self.table.point((example, text), why))
+                value, text = max(place(" ".join([plain[1]] * n)) for n in (8, 60))
                 if value > least + TOLERANCE:
                     why = f"length pays: with few words it earns {least:.3g}"
-                    found["length"].append(self.table.point((item.example, text), why))
+                    failures["length"].append(self.table.point((example, text), why))
             (low, _), (high, text) = sorted(plainly)
-            if high > max(low, self._find_best([(item.example, item.wrong[0])])[0]) + TOLERANCE:
+            if high > max(low, find_best([(example, wrong)])[0]) + TOLERANCE:
                 why = f"the language pays: in the other one it earns {low:.3g}"
-                found["language"].append(self.table.point((item.example, text), why))
-        return [self.table.make_row(f"pays-{kind}", tried, them) for kind, them in found.items()]
-
-    def _find_best(self, pairs: Sequence[Pair]) -> tuple[float, str]:
-        """Return the most that one of some texts earns of those that are not right at all."""
-        worth = [(self.table.earn(pair), pair[1]) for pair in pairs if not self.measure(*pair)]
-        return max([(0.0, ""), *worth])
+                failures["language"].append(self.table.point((example, text), why))
+        return [self.table.make_row(f"pays-{kind}", tried, them) for kind, them in failures.items()]
 
 
 def _spell(item: Item) -> list[str]:
@@ -467,12 +421,3 @@ def _spell(item: Item) -> list[str]:
         inside = [item.replace_label(text) for text in write_spellings(item.label)]
         spelled = [*inside, *(t for t in spelled if all(thought in t for thought in thoughts))]
     return list(dict.fromkeys(spelled))
-
-
-def _frame(item: Item, word: str) -> list[Pair]:
-    """Put a word before a wrong answer, into its thinking if it has one, and alone."""
-    wrong = item.wrong[0]
-    texts = [f"{word}\n{wrong}", f"{word} {wrong}", word]
-    if "<think>" in wrong:
-        texts.append(wrong.replace("<think>", f"<think>{word} ", 1))
-    return [(item.example, text) for text in texts]

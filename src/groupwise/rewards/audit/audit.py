@@ -5,16 +5,13 @@ answer and the metric. It says what it found and stops nothing.
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from groupwise.core import Example, Finding, RewardError, digest_json
-from groupwise.rewards.adapters import TrlReward
 from groupwise.rewards.audit.answers import AnswerChecks
-from groupwise.rewards.audit.case import RewardCase, Scorer
 from groupwise.rewards.audit.checkers import CheckerChecks
 from groupwise.rewards.audit.judging import StandIn, check_judge, find_seat, score_agreeing
 from groupwise.rewards.audit.rows import (
@@ -23,6 +20,7 @@ from groupwise.rewards.audit.rows import (
     Evidence,
     Outcome,
     Pair,
+    RewardCase,
     ScoreTable,
     make_row,
     point_at,
@@ -106,12 +104,14 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
     table = ScoreTable(score)
     checks = (AnswerChecks if case.has_references else CheckerChecks)(case, table)
     rows = [unusable, *checks.list_rows(), *_check_outcomes(table, checks.references)]
-    if case.has_references or case.samples:  # a sound checker pays nothing for what is written here
-        rows += _check_parts(case.rewards, table)
+    # A sound checker pays nothing for what is written here, and its parts need not vary.
+    is_varied = case.has_references or bool(case.samples)
+    if isinstance(case.rewards, RewardSet):
+        rows += _check_parts(case.rewards, table, is_varied=is_varied)
     plain = checks.list_plain()
+    rows.append(_check_truncated(plain, table))
     is_foreign = seat is None and _is_foreign(case.rewards)
-    rows += [_check_truncated(plain, table), _check_repeats(plain, table, is_foreign=is_foreign)]
-    rows.append(_check_unseen(case.rewards, table))
+    rows.append(_check_repeats(plain, table, is_foreign=is_foreign))
     rows += check_judge(checks.list_judged()[:_NUM_JUDGED], seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(checks.examples), len(table.list_rows()))
 
@@ -124,21 +124,18 @@ def _check_usable(case: RewardCase) -> tuple[AuditRow, list[Example]]:
         that can be used.
     """
     asked = [(example, explain_unusable(case.rewards, example)) for example in case.examples]
-    found = [(example, why) for example, why in asked if why]
-    counts = Counter(why for _, why in found)
-    firsts = {why: example for example, why in reversed(found)}
-    order = {why: place for place, (why, _) in enumerate(counts.most_common())}
-    found.sort(key=lambda pair: (firsts[pair[1]] is not pair[0], order[pair[1]]))
-    failures = [
-        Evidence(
-            example.id,
-            example.label,
-            "any answer",
-            None,
-            f"{why} ({counts[why]} of {len(asked)} examples)",
-        )
-        for example, why in found
-    ]
+    reasons: dict[str, list[Example]] = {}
+    for example, why in asked:
+        if why:
+            reasons.setdefault(why, []).append(example)
+    firsts: list[Evidence] = []
+    others: list[Evidence] = []
+    for why, found in sorted(reasons.items(), key=lambda reason: -len(reason[1])):
+        told = f"{why} ({len(found)} of {len(asked)} examples)"
+        first, *rest = (Evidence(e.id, e.label, "any answer", None, told) for e in found)
+        firsts.append(first)
+        others += rest
+    failures = [*firsts, *others]
     row = make_row("unusable-example", [], failures, num_tried=len(asked))
     return row, [example for example, why in asked if not why]
 
@@ -165,38 +162,41 @@ def _check_outcomes(table: ScoreTable, references: dict[str, str]) -> list[Audit
     return [make_row(rule, outcomes, failures) for rule, failures in found.items()]
 
 
-def _check_parts(rewards: Scorer, table: ScoreTable) -> list[AuditRow]:
-    """Look at the parts of a RewardSet over all that was scored; no rows for other scorers.
+def _check_parts(rewards: RewardSet, table: ScoreTable, *, is_varied: bool) -> list[AuditRow]:
+    """Look at the weighted parts over all that was scored; one that never applies is left out.
 
-    A part that has nothing to say about any example is left out.
+    Also at what they were found to depend on that no digest knows.
     """
-    if not isinstance(rewards, RewardSet):
-        return []
-    rows = [row for row in table.list_rows() if row[1].breakdown]
+    every = table.list_rows()
+    rows = [row for row in every if row[1].breakdown]
     examples = {example.id: example for (example, _), _ in rows}.values()
-    parts = [
-        name
+    parts = {
+        name: [outcome.breakdown.get(name) for _, outcome in rows]
         for name, weight in rewards.weights.items()
         if weight > 0
         and rewards.kinds[name] != "human"
         and any(applies_to(rewards.rewards[name], example) for example in examples)
-    ]
-    still: list[Evidence] = []
-    missing: list[Evidence] = []
-    for part in parts:
-        values = [row[1].breakdown.get(part) for row in rows]
+    }
+    found: dict[str, list[Evidence]] = {"part-never-varies": [], "part-often-missing": []}
+    for part, values in parts.items() if is_varied else ():
         known = [value for value in values if value is not None]
         num_missing = len(values) - len(known)
         if known and max(known) - min(known) <= TOLERANCE:
             why = f"the part {part!r} is {known[0]:.3g} for every answer that was tried"
-            still.append(point_at(rows[0][0], Outcome(known[0]), why))
+            found["part-never-varies"].append(point_at(rows[0][0], Outcome(known[0]), why))
         if num_missing > MAX_MISSING_SHARE * len(values):
             why = f"the part {part!r} has no value for {num_missing} of {len(values)} answers"
-            missing.append(point_at(*rows[values.index(None)], why))
-    return [
-        make_row("part-never-varies", [], still, num_tried=len(parts)),
-        make_row("part-often-missing", [], missing, num_tried=len(parts)),
+            found["part-often-missing"].append(point_at(*rows[values.index(None)], why))
+    unseen = [
+        (name, str(what))
+        for name, part in rewards.rewards.items()
+        for what in getattr(part, "unseen", ())
     ]
+    whys = [f"the part {name!r} depends on {what}" for name, what in sorted(unseen)]
+    failures = [point_at(*every[0], why) for why in whys]
+    told = [make_row(rule, [], them, num_tried=len(parts)) for rule, them in found.items()]
+    last = make_row("depends-on-unseen", [], failures, num_tried=len(every))
+    return [*(told if is_varied else ()), last]
 
 
 def _check_truncated(pairs: Sequence[Pair], table: ScoreTable) -> AuditRow:
@@ -215,53 +215,36 @@ def _check_repeats(pairs: Sequence[Pair], table: ScoreTable, *, is_foreign: bool
     """Score answers again.
 
     A user's function is also called about as often as a training does, with nothing to read, as it
-    may count its calls; a slow one is not waited for.
+    may count its calls; a slow one is not waited for. What a model says of an answer moves by
+    rounding, with the answers beside it in a batch.
     """
-    failures: list[Evidence] = []
-    for _ in range(_NUM_RESCORED):
-        failures += _find_changed(pairs, table, "the next time")
+
+    def find_changed(pairs: Sequence[Pair], when: str) -> list[Evidence]:
+        failures: list[Evidence] = []
+        for pair, again in zip(pairs, table.score(pairs), strict=True):
+            value = -1.0 if again.value is None else again.value
+            if abs(table.earn(pair) - value) > _ROUNDING:
+                shown = "nothing" if again.value is None else f"{again.value:.3g}"
+                failures.append(table.point(pair, f"{when} it earns {shown}"))
+        return failures
+
+    failures = [one for _ in range(_NUM_RESCORED) for one in find_changed(pairs, "the next time")]
     start_s = time.monotonic()
     num_left = _NUM_CALLS - len(table.list_rows()) if is_foreign else 0
     while not failures and num_left > 0 and time.monotonic() - start_s < _MOST_S:
         often = [(pairs[0][0], "")] * _CALLS_AT_ONCE
-        failures = _find_changed(often, table, "after many calls")[:1]
+        failures = find_changed(often, "after many calls")[:1]
         num_left -= _CALLS_AT_ONCE
     return make_row("not-repeatable", [], failures, num_tried=_NUM_RESCORED * len(pairs))
-
-
-def _find_changed(pairs: Sequence[Pair], table: ScoreTable, when: str) -> list[Evidence]:
-    """Return the answers that earn something else now.
-
-    What a model says of an answer moves by rounding, with the answers beside it in a batch.
-    """
-    failures: list[Evidence] = []
-    for pair, again in zip(pairs, table.score(pairs), strict=True):
-        value = -1.0 if again.value is None else again.value
-        if abs(table.earn(pair) - value) > _ROUNDING:
-            shown = "nothing" if again.value is None else f"{again.value:.3g}"
-            failures.append(table.point(pair, f"{when} it earns {shown}"))
-    return failures
 
 
 def _is_foreign(rewards: object) -> bool:
     """Whether a part of the rewards is a function of the user's own."""
     parts = rewards.rewards.values() if isinstance(rewards, RewardSet) else [rewards]
     modules = [getattr(part, "__module__", None) or type(part).__module__ for part in parts]
-    return any(isinstance(part, FunctionReward | TrlReward) for part in parts) or not all(
+    return any(isinstance(part, FunctionReward) for part in parts) or not all(
         module.startswith("groupwise") for module in modules
     )
-
-
-def _check_unseen(rewards: Scorer, table: ScoreTable) -> AuditRow:
-    """Name what parts were found to depend on, over all that was scored, that no digest knows."""
-    found: list[tuple[str, str]] = []
-    for name, part in rewards.rewards.items() if isinstance(rewards, RewardSet) else ():
-        found += [(name, str(what)) for what in getattr(part, "unseen", ())]
-    rows = table.list_rows()
-    failures = [
-        point_at(*rows[0], f"the part {n!r} depends on {what}") for n, what in sorted(found)
-    ]
-    return make_row("depends-on-unseen", [], failures, num_tried=len(rows))
 
 
 def render_reward_audit(audit: RewardAudit, *, accepted: Sequence[str] = ()) -> str:

@@ -5,24 +5,24 @@ there. Most rewards are graded, and every checker can be met without sense; so a
 where what cannot be an answer (nothing, the prompt, garbage) earns the most on most rows. All else
 is a warning with the answer that earned it, and information where a part of the reward, such as
 fluency, cannot be counted before the run. With the base's own answers it is known how much good
-ones earn, and what of them pays.
+ones earn.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any, cast
 
 from groupwise.core import Example
-from groupwise.rewards.audit.answers import TAGGED, fill_places
-from groupwise.rewards.audit.case import RewardCase
+from groupwise.rewards.audit.answers import fill_places
 from groupwise.rewards.audit.rows import (
     BYTES_PER_TOKEN,
     AuditRow,
     Evidence,
     Pair,
+    RewardCase,
     ScoreTable,
     read_tables,
 )
@@ -38,7 +38,6 @@ _READS_LIKE_LANGUAGE = "pays-talk-of-the-task"
 """What reads answers with a model may well like such texts."""
 _MAX_CONSTANTS, _MAX_COMPOSED = 8, 5
 _MAX_VALUES, _MAX_KEYS, _MAX_NUMBERS = 6, 12, 3
-_MOST_OF_VALUE = 600
 _NUMBER_WORDS = (
     *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
@@ -65,19 +64,16 @@ class Row:
         columns = {key: value for key, value in example.fields.items() if not key.startswith("_")}
         texts = list(dict.fromkeys(text for v in columns.values() for text in _list_texts(v)))
         self.values = texts[:_MAX_VALUES]
-        self.quoted = list(dict.fromkeys(_QUOTED.findall(self.prompt)))
+        self.quoted = _QUOTED.findall(self.prompt)
         numbers = [int(text) for text in texts if text.isdecimal()]
-        for text in _ASKED_NUMBER.findall(self.prompt):
-            is_word = text.lower() in _NUMBER_WORDS
-            numbers.append(_NUMBER_WORDS.index(text.lower()) + 2 if is_word else int(text))
+        for text in map(str.lower, _ASKED_NUMBER.findall(self.prompt)):
+            is_word = text in _NUMBER_WORDS
+            numbers.append(_NUMBER_WORDS.index(text) + 2 if is_word else int(text))
         self.numbers = [n for n in dict.fromkeys(numbers) if 1 <= n <= 200][:_MAX_NUMBERS]
-        named: list[list[Any]] = [
-            [inner if name is None else name for name, inner in _list_parts(value)]
-            for value in columns.values()
-        ]
+        named = [[v if n is None else n for n, v in _list_parts(c)] for c in columns.values()]
         keys = [
             tuple(name for name in names if isinstance(name, str))[:_MAX_KEYS]
-            for names in (*named, self.quoted, columns)
+            for names in (*named, dict.fromkeys(self.quoted), columns)
         ]
         self.keys = list(dict.fromkeys(filter(None, keys)))
 
@@ -99,11 +95,9 @@ def _list_parts(value: Any) -> list[tuple[Any, Any]]:
 
 def _list_texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict | list):
-        for name, inner in _list_parts(value):
-            yield from _list_texts(name)
-            yield from _list_texts(inner)
+        yield from (t for part in _list_parts(value) for inner in part for t in _list_texts(inner))
     elif value is not None and str(value).strip():
-        yield str(value).strip()[:_MOST_OF_VALUE]
+        yield str(value).strip()[:600]
 
 
 def write_texts(row: Row) -> dict[str, list[str]]:
@@ -116,7 +110,7 @@ def write_texts(row: Row) -> dict[str, list[str]]:
     values = {"prompt": row.prompt, "turns": "\n".join(turn.text for turn in row.example.prompt)}
     values["numbers"] = " ".join(map(str, range(1000)))
     asked = [text for text in row.values if text in row.prompt]
-    quoted = _QUOTED.findall(row.prompt)[:_MAX_VALUES] or asked
+    quoted = row.quoted[:_MAX_VALUES] or asked
     about = [text for text in asked if text not in quoted] or asked
     if quoted and about:
         joint, marks = (" and ", '"{}"') if row.language == "en" else ("和", "“{}”")
@@ -134,8 +128,31 @@ def write_texts(row: Row) -> dict[str, list[str]]:
     others = [text for name, text in tables["prose"].items() if name != row.language]
     firsts = [re.split("[.。]", text)[0] for text in others]
     texts["pays-language"] = [*tables["elsewhere"], *others, *firsts]
-    texts["pays-stuffing"] = _write_stuffing(row)
-    texts["pays-fitted-form"] = list(_write_fitted(row))
+    # The words of the row's columns: all, all but one, and each alone.
+    words = row.values
+    lists = [words, words[::-1], *([word] for word in words)] if words else []
+    if len(words) > 2:
+        lists += [words[:place] + words[place + 1 :] for place in range(len(words))]
+    stuffed = texts["pays-stuffing"] = list[str]()
+    for several in lists:
+        listed = " ".join(several)
+        values = {"listed": listed, "capital": f"{listed[:1].upper()}{listed[1:]}"}
+        values["json"] = json.dumps(several, ensure_ascii=False)
+        stuffed += fill_places(tables["stuffed"], values)
+    stuffed += row.quoted[:_MAX_VALUES]
+    stuffed += re.findall(r"\d+(?:\.\d+)?", row.prompt)[:_MAX_VALUES]
+    stuffed.append(row.repeat(f"{' '.join(words)} "))
+    # As many words, signs, lines or items as the row has a number for.
+    joint = " " if row.language == "en" else ""
+    fitted = texts["pays-fitted-form"] = list[str]()
+    for number in row.numbers:
+        signs: Sequence[str] = prose.split() if joint else prose
+        first = joint.join(islice(cycle(signs), number))
+        first = first.rstrip(",.，。")
+        fitted += [first, f"{first}.", "Word" + " word" * (number - 1) + "."]
+        fitted += [between.join([word] * number) for word, between in tables["fitted"]]
+        fitted.append("\n".join(f"{place}. word" for place in range(1, number + 1)))
+        fitted.append(json.dumps(["word"] * number))
     texts["pays-filled-format"] = [
         text
         for keys in row.keys
@@ -147,67 +164,6 @@ def write_texts(row: Row) -> dict[str, list[str]]:
         )
     ]
     return {rule: [row.cut(text) for text in listed] for rule, listed in texts.items()}
-
-
-def _write_stuffing(row: Row) -> list[str]:
-    """List the words of the row's columns: all, all but one, and each alone; in several forms."""
-    words = row.values
-    lists = [words, words[::-1], *([word] for word in words)] if words else []
-    if len(words) > 2:
-        lists += [words[:place] + words[place + 1 :] for place in range(len(words))]
-    texts: list[str] = []
-    for several in lists:
-        listed = " ".join(several)
-        values = {"listed": listed, "capital": f"{listed[:1].upper()}{listed[1:]}"}
-        values["json"] = json.dumps(several, ensure_ascii=False)
-        texts += fill_places(read_tables()["stuffed"], values)
-    texts += _QUOTED.findall(row.prompt)[:_MAX_VALUES]
-    texts += re.findall(r"\d+(?:\.\d+)?", row.prompt)[:_MAX_VALUES]
-    return [*texts, row.repeat(f"{' '.join(words)} ")]
-
-
-def _write_fitted(row: Row) -> Iterator[str]:
-    """Write as many words, signs, lines or items as the row has a number for."""
-    joint = " " if row.language == "en" else ""
-    words = row.prose.split() if joint else list(row.prose)
-    for number in row.numbers:
-        first = joint.join(islice(cycle(words), number)).rstrip(",.，。")
-        yield from (first, f"{first}.", "Word" + " word" * (number - 1) + ".")
-        for word, between in read_tables()["fitted"]:
-            yield between.join([word] * number)
-        yield "\n".join(f"{place}. word" for place in range(1, number + 1))
-        yield json.dumps(["word"] * number)
-
-
-def _empty_values(text: str) -> str:
-    """Return an answer's form without its contents: JSON, tags or lines that begin with a name."""
-
-    def empty(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: empty(inner) for key, inner in _list_parts(value)}
-        if isinstance(value, list):
-            return [empty(inner) for _, inner in _list_parts(value)[:1]]
-        return None if value is None else type(value)()
-
-    try:
-        return json.dumps(empty(json.loads(text)), ensure_ascii=False)
-    except ValueError:
-        bare = TAGGED.sub(r"\1\3", text)
-        return bare if bare != text else re.sub(r"([:：])[^\n]*", r"\1", text)
-
-
-def _reorder(text: str) -> str:
-    """Return the words of a text with the second half in front; its end stays where it is."""
-    body, end = re.fullmatch(r"(.*?)([.!?。！？]?\s*)", text, re.DOTALL).groups()  # pyright: ignore
-    joint = " " if " " in body else ""
-    words = body.split(" ") if joint else list(body)
-    return joint.join([*words[1::2], *words[::2]]) + end
-
-
-def _is_degenerate(text: str) -> bool:
-    """Whether a text is no answer to anything: next to nothing, or the same words all over."""
-    words = re.findall(r"\w+", text.lower())
-    return len(text.strip()) < 2 or (len(words) >= 10 and len(set(words)) < 0.4 * len(words))
 
 
 class CheckerChecks:
@@ -268,8 +224,12 @@ class CheckerChecks:
         rules = [rule for rule in read_tables()["checks"] if any(kinds.get(rule, {}).values())]
         rows = [self._judge(rule, list(kinds[rule].values())) for rule in rules]
         rows += [self._check_constants(), self._compose(), *self._check_habits()]
-        rows += self._check_good() if self.good else []
-        return [*rows, *(self._check_samples() if self.case.samples else [])]
+        if self.case.samples:
+            is_alike = len(set(map(self.table.earn, self.samples))) == 1
+            why = f"all {len(self.samples)} earn this"
+            alike = [self.table.point(pair, why) for pair in self.samples[:1] if is_alike]
+            rows.append(self._make_row("samples-earn-the-same", self.samples, alike))
+        return rows
 
     def _judge(self, rule: str, tried: Sequence[Sequence[Pair]]) -> AuditRow:
         """Return the row of a kind of text; its level follows from which texts earn the most.
@@ -328,16 +288,17 @@ class CheckerChecks:
             best[pair[1]] = max(best.get(pair[1], 0.0), earn(pair))
         full = [text for text, value in best.items() if value >= self.most and text.strip()]
         constants = full[:: max(1, len(full) // _MAX_CONSTANTS)][:_MAX_CONSTANTS]
-        tried = {text: [(example, text) for example in self.examples] for text in constants}
-        every = [pair for pairs in tried.values() for pair in pairs]
+        every = [(example, text) for text in constants for example in self.examples]
         self.table.fill(every)
-        reached = [[pair for pair in pairs if earn(pair) >= self.most] for pairs in tried.values()]
-        most = max(reached, key=len, default=list[Pair]())
+        reached = [
+            [pair for pair in every if pair[1] == text and earn(pair) >= self.most]
+            for text in constants
+        ]
         why = "the same text earns as much on other rows"
+        most = max(reached, key=len, default=list[Pair]())
         failures = [self.table.point(pair, why) for pair in most]
-        return self._make_row(
-            "pays-constant", every, failures, num_tried=len(self.rows), is_most=True
-        )
+        num_tried = len(self.rows)
+        return self._make_row("pays-constant", every, failures, num_tried=num_tried, is_most=True)
 
     def _compose(self) -> AuditRow:
         """Put stock phrases before a plain sentence while one of them earns more on most rows."""
@@ -357,11 +318,8 @@ class CheckerChecks:
             text = best
         pairs = [(row.example, row.cut(text)) for row in self.rows]
         self.table.fill(pairs)
-        failures = [
-            self.table.point(pair, self.why)
-            for pair in pairs
-            if text != plain and self.table.earn(pair) >= self.most
-        ]
+        paid = [pair for pair in pairs if text != plain and self.table.earn(pair) >= self.most]
+        failures = [self.table.point(pair, self.why) for pair in paid]
         return self._make_row("pays-stock-phrases", pairs, failures, is_most=True)
 
     def _check_habits(self) -> list[AuditRow]:
@@ -370,70 +328,25 @@ class CheckerChecks:
         bases = [(row, row.plain) for row in self.first]
         bases += [(row, row.cut(f"{' '.join(row.values)}.")) for row in self.first if row.values]
         bases += [(row, text) for row, text in self.good if row in self.first]
-        written = [
-            [
-                (row.example, one)
-                for one in (
-                    text,
-                    row.repeat(f"{text} "),
-                    row.cut(f"{text} {tables['neutral'][row.language]}"),
-                    *(row.cut(f"{text} {word}") for word in tables["stock"]),
-                )
-            ]
-            for row, text in bases
-        ]
-        table.fill(pair for pairs in written for pair in pairs)
-        # What gains, by example; of a word, by its place.
-        by_length: dict[str, Evidence] = {}
-        by_word: dict[int, dict[str, Evidence]] = {}
-        for base, long, neutral, *with_words in written:
+        # What gains, by the change and the example.
+        found: dict[str, dict[str, Evidence]] = {"pays-length": {}}
+        for row, text in bases:
+            base, long = (row.example, text), (row.example, row.repeat(f"{text} "))
+            neutral = (row.example, row.cut(f"{text} {tables['neutral'][row.language]}"))
+            words = {word: (row.example, row.cut(f"{text} {word}")) for word in tables["stock"]}
+            table.fill([base, long, neutral, *words.values()])
             plain = max(table.earn(base), 0.0)
             if table.earn(long) > plain + _GAIN:
                 shown = table.point(long, f"said once it earns {plain:.3g}")
-                by_length.setdefault(shown.example_id, shown)
+                found["pays-length"].setdefault(row.example.id, shown)
             plain = max(plain, table.earn(neutral))
-            for place, pair in enumerate(with_words):
+            for word, pair in words.items():
                 if table.earn(pair) > plain + _GAIN:
                     shown = table.point(pair, f"with another word it earns {plain:.3g}")
-                    by_word.setdefault(place, {}).setdefault(shown.example_id, shown)
-        best = max(by_word.values(), key=len, default=dict[str, Evidence]())
-        rows = {"pays-length": by_length, "pays-keyword": best}
-        num_tried = len(self.first)
+                    found.setdefault(word, {}).setdefault(row.example.id, shown)
+        lengths = found.pop("pays-length")
+        best = max(found.values(), key=len, default=dict[str, Evidence]())
         return [
-            self._make_row(rule, [], list(gains.values()), num_tried=num_tried, is_most=True)
-            for rule, gains in rows.items()
-        ]
-
-    def _check_good(self) -> list[AuditRow]:
-        """Say what of good answers pays: all of them, their order, their contents."""
-        changes: dict[str, Callable[[Row, str], str]] = {
-            "length-is-free": lambda row, text: row.cut(f"{text} {row.repeat('word ')}"),
-            "pays-broken-answer": lambda _, text: text[: len(text) // 2],
-            "ignores-order": lambda _, text: _reorder(text),
-            "pays-emptied-answer": lambda _, text: _empty_values(text),
-        }
-        rows: list[AuditRow] = []
-        for rule, change in changes.items():
-            pairs = [((r.example, text), (r.example, change(r, text))) for r, text in self.good]
-            pairs = [(whole, changed) for whole, changed in pairs if changed != whole]
-            self.table.fill(changed for _, changed in pairs)
-            failures = [
-                self.table.point(changed, f"whole, it earns {self.table.earn(whole):.3g}")
-                for whole, changed in pairs
-                if self.table.earn(changed) > self.table.earn(whole) - _GAIN
-            ]
-            tried = [changed for _, changed in pairs]
-            rows += [self._make_row(rule, tried, failures, is_most=True)] if pairs else []
-        return rows
-
-    def _check_samples(self) -> list[AuditRow]:
-        """Say whether the base's answers differ in what they earn, and what its bad ones earn."""
-        is_alike = len(set(map(self.table.earn, self.samples))) == 1
-        why = f"all {len(self.samples)} earn this"
-        alike = [self.table.point(pair, why) for pair in self.samples[:1] if is_alike]
-        bad = [pair for pair in self.samples if _is_degenerate(pair[1])]
-        full = [self.table.point(p, self.why) for p in bad if self.table.earn(p) >= self.most]
-        return [
-            self._make_row("samples-earn-the-same", self.samples, alike),
-            self._make_row("pays-bad-samples", bad, full),
+            self._make_row(rule, [], list(gains.values()), num_tried=len(self.first), is_most=True)
+            for rule, gains in (("pays-length", lengths), ("pays-keyword", best))
         ]

@@ -1,4 +1,4 @@
-"""What answers earned, and the rows that an audit makes of it: one per rule."""
+"""What an audit is about, what answers earned, and the rows that it makes of that: one per rule."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,14 +17,76 @@ from groupwise.core import (
     ScoreRangeError,
     parse_yaml,
 )
-from groupwise.rewards.audit.case import Scorer
-from groupwise.rewards.reward import takes_batches
+from groupwise.inference.model import Model
+from groupwise.inference.settings import RetrySettings
+from groupwise.judges import JudgeSettings, StopSettings
+from groupwise.rewards.reward import Parser, takes_batches
 from groupwise.rewards.reward_set import RewardSet
 
 TOLERANCE = 1e-9
 BYTES_PER_TOKEN = 4
 """Roughly, of English and of Chinese; rewards of length are audited with it."""
-_SHOWN_LENGTH, _REASON_LENGTH = 100, 300
+ASKED_ONCE = JudgeSettings(
+    retry=RetrySettings(max_attempts=1), stop=StopSettings(max_no_verdict_rate=1.0)
+)
+"""Settings of a judge in an audit: stand-ins that fail are meant to."""
+Scorer = RewardSet | Callable[[Example, Completion], Score | float | None]
+"""A RewardSet, or any function that scores one completion."""
+Pair = tuple[Example, str]
+"""An example and a text that answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSeat:
+    """How to put another model behind the judge of the rewards.
+
+    Attributes:
+        build: returns the same rewards with that model behind their judge, under ``ASKED_ONCE``
+            and without a cache.
+        replies: the whole reply by which a model gives each label.
+    """
+
+    build: Callable[[Model], Scorer]
+    replies: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RewardCase:
+    """Rewards and what they are to be compared with.
+
+    Attributes:
+        rewards: what training is rewarded by.
+        examples: examples with the balance of the training data. Where none has a label, the
+            rewards only check, and are audited without references.
+        parser: reads answers as the evaluation does.
+        write_answer: ``(example, label) -> text`` in the right form; with the example's own label
+            it is the reference answer. None: the parser writes it.
+        seat: where the judge sits, if there is one; None: a RewardSet with Judged parts is
+            looked through.
+        samples: answers of the base by the id of an example, where some were drawn.
+        max_new_tokens: that a policy can say at most; None: not known.
+        uncounted: parts of the rewards that have a value in training and none before a run, such as
+            one of a model that is loaded then.
+    """
+
+    rewards: Scorer
+    examples: Sequence[Example]
+    parser: Parser
+    write_answer: Callable[[Example, str], str] | None = None
+    seat: JudgeSeat | None = None
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    max_new_tokens: int | None = None
+    uncounted: Sequence[str] = ()
+
+    @property
+    def has_references(self) -> bool:
+        """Whether some example has a label."""
+        return any(example.label is not None for example in self.examples)
+
+    def write(self, example: Example, label: str) -> str:
+        """Return the answer to ``example`` that gives ``label``."""
+        write = self.write_answer
+        return self.parser.write(label) if write is None else write(example, label)
 
 
 @cache
@@ -39,10 +101,6 @@ def list_reward_findings() -> list[str]:
     return [f"reward/{name}" for name in {**tables["rules"], **tables["checks"]}]
 
 
-Pair = tuple[Example, str]
-"""An example and a text that answers it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a text earned; ``problem`` is empty if the reward worked."""
@@ -55,15 +113,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One answer that shows what is wrong.
-
-    Attributes:
-        example_id: the example it answers.
-        label: the example's label.
-        text: the answer.
-        earned: what it earned, None if nothing.
-        why: what is wrong about that.
-    """
+    """One answer that shows what is wrong: what it earned (None: nothing), and why that is."""
 
     example_id: str
     label: str | None
@@ -74,7 +124,7 @@ class Evidence:
     def show_answer(self) -> str:
         """Return the answer and what it earned."""
         earned = "no score" if self.earned is None else f"{self.earned:.3g}"
-        return f"{_shorten(self.text, _SHOWN_LENGTH)} earns {earned}"
+        return f"{_shorten(self.text, 100)} earns {earned}"
 
     def describe(self) -> str:
         """Return one line for people."""
@@ -147,7 +197,7 @@ def make_row(
 def point_at(pair: Pair, outcome: Outcome, why: str) -> Evidence:
     """Return the evidence that a text is; the reward's own words stand behind ``why``."""
     example, text = pair
-    said = f" (it says: {_shorten(outcome.reason, _REASON_LENGTH)})" if outcome.reason else ""
+    said = f" (it says: {_shorten(outcome.reason, 300)})" if outcome.reason else ""
     return Evidence(example.id, example.label, text, outcome.value, why + said)
 
 
@@ -184,16 +234,9 @@ class ScoreTable:
         return point_at(pair, self.look_up(pair), why)
 
     def make_row(
-        self,
-        rule: str,
-        pairs: Iterable[Pair],
-        failures: Sequence[Evidence],
-        *,
-        num_tried: int | None = None,
-        kind: Literal["rules", "checks"] = "rules",
+        self, rule: str, pairs: Iterable[Pair], failures: Sequence[Evidence], **more: Any
     ) -> AuditRow:
-        outcomes = [self.look_up(pair) for pair in pairs]
-        return make_row(rule, outcomes, failures, num_tried=num_tried, kind=kind)
+        return make_row(rule, [self.look_up(pair) for pair in pairs], failures, **more)
 
     def list_rows(self) -> list[tuple[Pair, Outcome]]:
         """Return all that was scored, in order."""
@@ -212,26 +255,25 @@ def score_all(
     for _, text in pairs:
         tokens = tuple(range(-(-len(text.encode()) // BYTES_PER_TOKEN)))
         completions.append(Completion(text, tokens, finish_reason=ended))
+
+    def read(score: Score | float | None) -> Outcome:
+        found = score if isinstance(score, Score) else Score(score)
+        return Outcome(found.value, found.reason, found.breakdown)
+
     batch: object = rewards
     if takes_batches(batch) and pairs:
         try:
-            scores = batch.score_batch([example for example, _ in pairs], completions)
-            return [_read_score(score) for score in scores]
+            return list(map(read, batch.score_batch([e for e, _ in pairs], completions)))
         except (GroupwiseError, SystemExit):
             pass  # one of them raised: score one by one to find which
     call = rewards.score if isinstance(rewards, RewardSet) else rewards
     outcomes: list[Outcome] = []
     for (example, _), completion in zip(pairs, completions, strict=True):
         try:
-            outcomes.append(_read_score(call(example, completion)))
+            outcomes.append(read(call(example, completion)))
         except ScoreRangeError as error:
             outcomes.append(Outcome(None, str(error), problem="range"))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's reward
             told = f"{type(error).__name__}: {error}"
             outcomes.append(Outcome(None, told, problem="raised"))
     return outcomes
-
-
-def _read_score(score: Score | float | None) -> Outcome:
-    found = score if isinstance(score, Score) else Score(score)
-    return Outcome(found.value, found.reason, found.breakdown)
