@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import describe_machine, dump_config, write_json, write_jsonl
-from groupwise.data.problem_sets import Problem
 from groupwise.inference.server import ServerModel
 from groupwise.inference.settings import LimitSettings, ServerSettings
 from groupwise.sandbox import bubblewrap, cpython, template
@@ -32,6 +31,7 @@ from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME
 from groupwise_recipes.workflows.operators import TEMPLATES
 from groupwise_recipes.workflows.outcome import ExecutionSettings
+from groupwise_recipes.workflows.problem_sets import Problem
 
 AT_ONCE = (1, 4, 16, 64)
 NUM_ROUNDS = 2

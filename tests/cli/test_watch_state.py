@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.cli.watch import RunReader, estimate_left, read_log
+from groupwise.cli.watch import estimate_left, read_state
 from groupwise.core import (
     RunError,
     RunFolder,
     append_jsonl,
-    digest_file,
     read_json,
     write_json,
     write_jsonl,
@@ -66,16 +65,16 @@ def held_run(run: RunInProgress) -> Iterator[RunInProgress]:
 def read_phases(folder: Path, planned=PLAN) -> tuple[str, dict[str, str]]:
     manifest = read_json(folder / "manifest.json", dict)
     write_json(folder / "manifest.json", {**manifest, "plan": {name: {} for name in planned}})
-    state = RunReader(folder).read()
+    state = read_state(folder)
     return state.phase, {step.name: step.phase for step in state.steps}
 
 
 def test_a_folder_that_is_not_there_waits(tmp_path: Path):
-    state = RunReader(tmp_path / "later").read()
+    state = read_state(tmp_path / "later")
     assert (state.phase, state.steps, state.current) == ("waiting", (), None)
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / ".lock").touch()
-    assert RunReader(tmp_path / "later").read().phase == "waiting"
+    assert read_state(tmp_path / "later").phase == "waiting"
 
 
 def test_a_running_run_is_told_by_its_lock(held_run):
@@ -85,7 +84,7 @@ def test_a_running_run_is_told_by_its_lock(held_run):
     phase, steps = read_phases(held_run.folder)
     assert phase == "running"
     assert steps == {"prepare": "done", "sft": "running", "grpo": "left", "report": "left"}
-    state = RunReader(held_run.folder).read()
+    state = read_state(held_run.folder)
     assert state.steps[0].duration_s == 50.5
     assert state.steps[1].duration_s == pytest.approx(539, abs=30)
     assert state.elapsed_s == pytest.approx(600, abs=30)
@@ -99,14 +98,6 @@ def test_a_killed_run_is_stopped_and_says_how_to_go_on(run):
     assert (phase, steps["sft"], steps["grpo"]) == ("stopped", "stopped", "left")
 
 
-def test_a_run_that_ended_between_steps_is_stopped_where_the_plan_is_known(run):
-    run.write_manifest()
-    run.finish("prepare", at_s=60, duration_s=50)
-    assert read_phases(run.folder)[0] == "stopped"
-    assert read_phases(run.folder, planned=())[0] == "finished"
-    assert not RunReader(run.folder).read().is_plan_known
-
-
 def test_a_finished_run(run):
     run.write_manifest()
     for place, name in enumerate(PLAN):
@@ -114,20 +105,7 @@ def test_a_finished_run(run):
     phase, steps = read_phases(run.folder)
     assert phase == "finished"
     assert set(steps.values()) == {"done"}
-    assert RunReader(run.folder).read().elapsed_s == 240
-
-
-def test_a_step_that_the_recipe_got_later_is_none_of_an_old_run(run):
-    run.write_manifest()
-    run.finish("prepare", at_s=60, duration_s=50)
-    run.finish("grpo", at_s=120, duration_s=50)
-    run.finish("report", at_s=180, duration_s=50)
-    phase, steps = read_phases(run.folder)
-    assert (phase, list(steps)) == ("finished", ["prepare", "grpo", "report"])
-    (run.folder / "report/step.json").unlink()
-    run.start("report", at_s=170)
-    phase, steps = read_phases(run.folder)
-    assert (phase, steps["report"], "sft" in steps) == ("stopped", "stopped", False)
+    assert read_state(run.folder).elapsed_s == 240
 
 
 def test_steps_of_an_earlier_start_are_reused_and_later_ones_are_to_do_again(held_run):
@@ -139,34 +117,23 @@ def test_steps_of_an_earlier_start_are_reused_and_later_ones_are_to_do_again(hel
     assert steps == {"prepare": "reused", "sft": "running", "grpo": "left", "report": "left"}
 
 
-def test_without_a_plan_steps_stand_as_they_were_begun(held_run):
-    held_run.write_manifest()
-    held_run.finish("zeta", at_s=60, duration_s=50)
-    held_run.finish("alpha", at_s=120, duration_s=50)
-    held_run.start("middle", at_s=121)
-    assert list(read_phases(held_run.folder, planned=())[1]) == ["zeta", "alpha", "middle"]
-
-
-def test_a_manifest_alone_is_a_stopped_run(run):
-    run.write_manifest()
-    assert read_phases(run.folder, planned=())[0] == "stopped"
-
-
 def test_rows_are_followed_and_judged(held_run):
     held_run.write_manifest()
     held_run.start("grpo", at_s=1)
     held_run.log("grpo", [{"step": 1, "reward": 0.5, "invalid": 0.9}])
-    reader = RunReader(held_run.folder)
-    training = reader.read().current
+    training = read_state(held_run.folder).current
     assert training is not None
-    assert (training.step, training.history.last_step, training.alarms) == ("grpo", 1, ())
+    assert (training.step.name, training.history.last_step, training.alarms) == ("grpo", 1, ())
     for step in range(2, 6):
         append_jsonl(held_run.folder / "grpo/metrics.jsonl", {"step": step, "invalid": 0.9})
-    training = reader.read().current
+    training = read_state(held_run.folder).current
     assert [alarm.name for alarm in training.alarms] == ["invalid"]
     assert len(training.history.read("invalid")) == 5
+    with (held_run.folder / "grpo/metrics.jsonl").open("a") as stream:
+        stream.write("garbage\n[2]\n")
+    assert read_state(held_run.folder).current.num_damaged == 2
     held_run.log("grpo", [{"step": 1, "reward": 0.5, "invalid": 0.9}])
-    assert reader.read().current.history.last_step == 1
+    assert read_state(held_run.folder).current.history.last_step == 1
 
 
 def test_time_left_comes_from_the_rows_of_this_attempt(held_run):
@@ -177,7 +144,7 @@ def test_time_left_comes_from_the_rows_of_this_attempt(held_run):
     os.utime(held_run.folder / "grpo/metrics.jsonl", (moment, moment))
     progress = {"num_steps": 40, "first_step": 20, "started_at": held_run.tell(480)}
     write_json(held_run.folder / "grpo/progress.json", progress)
-    training = RunReader(held_run.folder).read().current
+    training = read_state(held_run.folder).current
     assert training.num_steps == 40
     assert training.left_s == pytest.approx(80, abs=30)
     assert training.row_age_s == pytest.approx(20, abs=30)
@@ -203,77 +170,9 @@ def test_a_run_shows_its_rewarded_training_when_none_runs(run):
     for place, name in enumerate(("sft", "grpo", "same")):
         run.finish(name, at_s=60 + place, duration_s=5)
         run.log(name, [{"step": 1, "loss": 1.0, **({"reward": 1.0} if name == "grpo" else {})}])
-    assert RunReader(run.folder).read().current.step == "grpo"
+    assert read_state(run.folder).current.step.name == "grpo"
     run.start("same", at_s=100)
-    assert RunReader(run.folder).read().current.step == "same"
-
-
-def test_damaged_lines_of_a_log_are_counted(run):
-    run.write_manifest()
-    run.start("sft", at_s=1)
-    run.log("sft", [{"step": 1, "loss": 1.0}])
-    with (run.folder / "sft/metrics.jsonl").open("a") as stream:
-        stream.write("garbage\n")
-    assert RunReader(run.folder).read().current.num_damaged == 1
-
-
-def test_a_sweep_names_its_cells(tmp_path: Path):
-    write_json(tmp_path / "sweep.json", {})
-    with pytest.raises(RunError, match="is a sweep, not a run, and none of its cells has begun"):
-        RunReader(tmp_path).read()
-    for name in ("a=1", "a=2"):
-        write_json(tmp_path / "cells" / name / "manifest.json", {})
-    with pytest.raises(RunError, match=r"give one of its 2 cells:\n  .*cells/a=1\n  .*cells/a=2"):
-        RunReader(tmp_path).read()
-    for number in range(3, 12):
-        write_json(tmp_path / f"cells/a={number}" / "manifest.json", {})
-    with pytest.raises(RunError, match="and 3 more"):
-        RunReader(tmp_path).read()
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="is not a folder"):
-        RunReader(tmp_path / "file").read()
-    with pytest.raises(RunError, match="has files but holds no run"):
-        RunReader(tmp_path).read()
-
-
-def test_what_a_finished_step_did_not_write_is_refused_and_what_grows_is_not(run):
-    run.write_manifest()
-    run.log("sft", [{"step": 1, "loss": 1.0}])
-    run.finish("sft", at_s=5, duration_s=5)
-    path = run.folder / "sft" / "step.json"
-    outputs = {"sft/metrics.jsonl": digest_file(run.folder / "sft/metrics.jsonl")}
-    write_json(path, {**read_json(path, dict), "outputs": outputs})
-    run.start("grpo", at_s=6)
-    reader = RunReader(run.folder)
-    for step in (1, 2):
-        run.log("grpo", [{"step": step, "loss": 1.0}])
-        assert reader.read().trainings[1].history.last_step == step
-    run.log("sft", [{"step": 1, "loss": 0.5}])
-    with pytest.raises(RunError, match=r"got sft/metrics.jsonl, which was changed"):
-        RunReader(run.folder).read()
-
-
-def read_losses(path: Path) -> tuple[tuple[float, ...], int]:
-    history, num_damaged = read_log(path)
-    return history.read("loss").values, num_damaged
-
-
-def test_half_a_line_waits_for_its_rest(tmp_path: Path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"step": 1, "loss": 2}\n{"step": 2, "los')
-    assert read_losses(path) == ((2.0,), 0)
-    with path.open("ab") as stream:
-        stream.write(b's": 0.5}\n')
-    assert read_losses(path) == ((2.0, 0.5), 0)
-
-
-def test_damaged_lines_are_counted_and_left_out(tmp_path: Path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"step": 1, "loss": 1}\nnot json\n[2]\n\n{"step": 3, "loss": 3}\n')
-    assert read_losses(path) == ((1.0, 3.0), 2)
+    assert read_state(run.folder).current.step.name == "same"
 
 
 @given(
@@ -284,33 +183,30 @@ def test_damaged_lines_are_counted_and_left_out(tmp_path: Path):
 def test_wherever_a_file_is_cut_its_whole_rows_are_read_in_order(
     losses: list[float | None], note: str, cut: int, tmp_path_factory: pytest.TempPathFactory
 ):
-    path = tmp_path_factory.mktemp("log") / "rows.jsonl"
+    run = tmp_path_factory.mktemp("log")
+    write_json(run / "manifest.json", {"recipe": "r", "started_at": "2026-01-01T00:00:00+00:00"})
+    write_json(run / "sft/started.json", {"started_at": "2026-01-01T00:00:00+00:00"})
+    path = run / "sft/metrics.jsonl"
     rows = [{"step": n, "loss": loss, "note": note} for n, loss in enumerate(losses)]
     whole = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     path.write_bytes(whole[:cut])
     num_rows = whole[:cut].count(b"\n")
     known = tuple(loss for loss in losses[:num_rows] if loss is not None)
-    assert read_losses(path) == (known, 0)
+    trainings = read_state(run).trainings
+    assert (trainings[0].history.read("loss").values if trainings else ()) == known
+    assert all(one.num_damaged == 0 for one in trainings)
 
 
-def test_a_log_that_grows_is_replaced_cut_or_removed_is_followed(run):
-    run.write_manifest()
-    run.start("sft", at_s=1)
-    path = run.folder / "sft/metrics.jsonl"
-    reader = RunReader(run.folder)
+def test_what_is_no_run_is_refused(tmp_path: Path):
+    def refuse(folder: Path, words: str) -> None:
+        with pytest.raises(RunError, match=words):
+            read_state(folder)
 
-    def read_steps() -> tuple[int, ...]:
-        trainings = reader.read().trainings
-        return trainings[0].history.read("loss").steps if trainings else ()
-
-    assert read_steps() == ()
-    write_jsonl(path, [{"step": step, "loss": 1} for step in (1, 2)])
-    assert read_steps() == (1, 2)
-    append_jsonl(path, {"step": 3, "loss": 1})
-    assert read_steps() == (1, 2, 3)
-    write_jsonl(path, [{"step": step, "loss": 1} for step in (1, 2, 9)])
-    assert read_steps() == (1, 2, 9)
-    os.truncate(path, len(b'{"step": 1, "loss": 1}\n'))
-    assert read_steps() == (1,)
-    path.unlink()
-    assert read_steps() == ()
+    (tmp_path / "file").write_text("x")
+    refuse(tmp_path / "file", "is not a folder")
+    refuse(tmp_path, "has files but holds no run")
+    write_json(tmp_path / "sweep.json", {})
+    refuse(tmp_path, "is a sweep, not a run; none has begun")
+    for name in ("a=1", "a=2"):
+        write_json(tmp_path / "cells" / name / "manifest.json", {})
+    refuse(tmp_path, r"give one of its 2 cells:\n  .*cells/a=1\n  .*cells/a=2")

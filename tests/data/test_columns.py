@@ -80,20 +80,6 @@ def test_a_broken_template_is_described():
     assert check_template("{{{ a }}}") == "line 1: expected token ':', got '}'"
 
 
-NESTED = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-
-
-def test_loops_of_a_row_are_bounded_together():
-    with pytest.raises(FillError, match="more than 10,000 turns; write what it repeats"):
-        fill_template(NESTED, {}, file="")
-    line = "{% for x in xs %}{{ loop.index }}/{{ loop.length }}{{ x }} {% else %}none{% endfor %}"
-    for _ in range(3):  # each row has all turns
-        assert len(fill_template(line, {"xs": range(9_000)}, file="").split()) == 9_000
-    assert fill_template(line, {"xs": []}, file="") == "none"
-    with pytest.raises(FillError, match="undefined"):
-        fill_template(line, {}, file="")
-
-
 Load = Callable[..., LoadedTable]
 SHOWN = {**ASKED, "pictures": "图片"}
 Draw = Callable[..., str]
@@ -275,9 +261,8 @@ def test_one_value_is_as_good_as_a_list_of_one():
         ({"files": {"tain": "a.csv"}}, "there is no split 'tain' .there are: train, validation"),
         ({"files": 3}, "files"),
         ({"files": "a.csv", "revision": "main"}, "need data.hub"),
-        ({"files": "a.csv", "encoding": "gb1803"}, "unknown encoding: gb1803"),
         ({"files": "a.csv", "shares": {"train": 1.0}}, "data.shares needs train, validation, test"),
-        ({"files": "a.csv", "max_rows": {"test": 0}}, "at least 1 row"),
+        ({"files": "a.csv", "max_rows": {"test": 0}}, "greater than or equal to 1|at least 1"),
         ({"files": "a.csv", "columns": {"promt": "q"}}, "did you mean 'prompt'"),
         ({"files": "a.csv", "columns": {"prompt": "{{ q"}}, "prompt is not a template .line 1"),
         ({"files": "a.csv", "system": "{% if %}"}, "system is not a template"),

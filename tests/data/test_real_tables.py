@@ -54,8 +54,8 @@ def test_mmlu_by_subject_trains_on_the_test_part_and_says_so(load: Load):
 @pytest.mark.parametrize(
     ("files", "columns", "num_rows"),
     [
-        ("humaneval/HumanEval.jsonl.gz", {"prompt": "prompt", "id": "task_id"}, 164),
-        ("mbpp/mbpp.jsonl", {"prompt": "text", "id": "task_id", "target": "code"}, 974),
+        ("humaneval/HumanEval.jsonl.gz", {"prompt": "prompt"}, 164),
+        ("mbpp/mbpp.jsonl", {"prompt": "text", "target": "code"}, 974),
         (
             "llmbar/Natural/dataset.json",
             {"prompt": "{{ input }}\n1: {{ output_1 }}\n2: {{ output_2 }}", "answer": "label"},

@@ -15,9 +15,9 @@ from page_blocks import BLOCK, list_blocks
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assemble import DOCS, ROOT, list_pages
-from groupwise.data.problems import MixSettings
 from groupwise.run.recipe import find_recipes
 from groupwise.serving import ServeSettings
+from groupwise_recipes.workflows.problem_mixes import MixSettings
 
 PAGES = [ROOT / "README.md", *list_pages()]
 BLOCKS = [block for page in PAGES for block in list_blocks(page)]

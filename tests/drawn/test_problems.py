@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from groupwise.core import DataError
-from groupwise.data.problem_sets import Problem
 from groupwise.data.splits import find_near_texts
 from groupwise_drawn.problems import SPLITS, draw_problems, drawing
 from groupwise_drawn.problems.phrases import ENGLISH, MONTHS, WEEKDAYS
+from groupwise_recipes.workflows.problem_sets import Problem
 
 ASKS = {"water": "ask_water", "name": "ask_mayor", "year": "ask_year"}
 
@@ -19,7 +19,10 @@ ASKS = {"water": "ask_water", "name": "ask_mayor", "year": "ask_year"}
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[Problem]]:
     counts = {"train": 1500, "validation": 150, "test": 300}
-    return {split: draw_problems(counts[split], seed=3, split=split) for split in SPLITS}
+    return {
+        split: [Problem(**one) for one in draw_problems(counts[split], seed=3, split=split)]
+        for split in SPLITS
+    }
 
 
 def list_all(drawn: dict[str, list[Problem]]) -> list[Problem]:

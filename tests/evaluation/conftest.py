@@ -237,17 +237,7 @@ AUDIT: dict[str, Any] = {
             "num_pictures": num // 8,
             "labels": {"off-task": num // 2, "on-task": num // 2},
             "cluster_sizes": [8, 8, 8],
-            "num_one_label_clusters": 0,
-            "lengths": {
-                "min": 210,
-                "median": 236,
-                "p90": 251,
-                "p99": 264,
-                "max": 270,
-                "budget": 320,
-                "num_over": 0,
-                "share_over": 0.0,
-            },
+            "tokens": {"min": 210, "median": 236, "p90": 251, "p99": 264, "max": 270},
         }
         for name, num in (("train", 640), ("test", 320))
     },

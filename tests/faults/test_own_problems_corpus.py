@@ -6,7 +6,7 @@ from typing import Any
 
 from corpora import each_row
 
-from groupwise.data.problems import ProblemSource, load_problems
+from groupwise_recipes.workflows.problem_loading import ProblemSource, load_problems
 
 SOUND = {"problem_type": "math", "problem": "What is 1 + 1?", "ground_truth": "2"}
 

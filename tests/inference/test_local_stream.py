@@ -1,12 +1,10 @@
 """Batches give what one by one gives; what one item lacks is that item's failure alone.
 
-Batches are full, of one length, wait for no item beyond their window, and fit into memory. A stream
-that keeps features of pictures says what one without does, and encodes each once.
+Batches are full, of one length, wait for no item beyond their window, and fit into memory.
 """
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import count, islice
 
 import pytest
@@ -16,16 +14,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from streams import ask, draw
 
-from groupwise.core import Completion, Example, Message, ModelError, make_example, read_picture
+from groupwise.core import Completion, Message, ModelError, make_example, read_picture
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import (
-    Encoder,
     LocalStream,
-    MemoryLimit,
-    collate,
     form_batches,
     is_out_of_memory,
-    open_memory,
     prepare_ahead,
 )
 from groupwise.inference.model import Sampling
@@ -34,8 +28,8 @@ from groupwise.inference.stream import Failure, StreamSettings, WorkGroup, WorkI
 GREEDY = Sampling(max_new_tokens=6)
 
 
-def run(policy, groups, *, backend=None, sampling=GREEDY, picture_mib=0.0, **settings):
-    backend = backend or LocalStream(LocalModel(policy), picture_mib=picture_mib)
+def run(policy, groups, *, backend=None, sampling=GREEDY, **settings):
+    backend = backend or LocalStream(LocalModel(policy))
     settings = StreamSettings(**settings)
     return list(generate_groups(backend, groups, sampling=sampling, settings=settings))
 
@@ -89,18 +83,6 @@ def test_an_example_with_several_pictures_and_larger_ones(vision, picture_exampl
     assert run(vision, groups, **settings) == run(vision, groups, batch_size=1, **settings)
 
 
-def test_collated_inputs_are_those_of_the_processor(vision, photo_groups):
-    examples = [example for group in photo_groups for example in group.examples]
-    encoder = Encoder(vision)
-    named = {"max_pixels": None, "max_new_tokens": 1}
-    rows = [encoder.encode(WorkItem(n, e), **named) for n, e in enumerate(examples)]
-    expected = LocalModel(vision)._encode(examples)
-    found = collate([r.inputs for r in rows], pad_token_id=vision.tokenizer.pad_token_id)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert torch.equal(found[name], value.cpu()), name
-
-
 def test_a_broken_picture_is_a_failure_of_its_item(vision, picture_examples, tmp_path):
     whole = draw(tmp_path / "whole.jpg", (300, 200))
     torn = tmp_path / "torn.jpg"
@@ -140,16 +122,16 @@ def test_a_policy_without_eyes_is_an_error_of_the_run(text, picture_examples):
 def limit_memory(backend, monkeypatch, most_tokens, error):
     """Let batches of more tokens, padding and answers included, run out of memory."""
     sizes = []
-    generate = backend.model.generate_encoded
+    generate = backend.model.generate_batch
 
-    def run_out(inputs, ids, *, sampling, **named):
-        rows, length = inputs["input_ids"].shape
+    def run_out(batch, *, sampling):
+        rows, length = batch.inputs["input_ids"].shape
         sizes.append(rows)
         if rows * (length + sampling.max_new_tokens) > most_tokens:
             raise error
-        return generate(inputs, ids, sampling=sampling, **named)
+        return generate(batch, sampling=sampling)
 
-    monkeypatch.setattr(backend.model, "generate_encoded", run_out)
+    monkeypatch.setattr(backend.model, "generate_batch", run_out)
     return sizes
 
 
@@ -225,132 +207,14 @@ def test_a_picture_that_changed_is_not_described(vision, tmp_path):
     assert "has changed" in outcome.failures[0].message
 
 
-run_in_threes = partial(run, batch_size=3)
-
-
-@pytest.fixture(scope="module")
-def few_shots(picture_examples) -> list[WorkGroup]:
-    """Prompts that show the same pictures in other orders."""
-    pictures = [example.pictures[0] for example in picture_examples[:4]]
-
-    def show(*places: int) -> Example:
-        parts = [part for n in places for part in ("This is ", str(n), ": ", pictures[n])]
-        return make_example([Message("user", parts)], cluster="")
-
-    return [WorkGroup("a", (show(0, 1, 2), show(2, 0))), WorkGroup("b", (show(3, 2), show(1)))]
-
-
-@pytest.fixture
-def encoded(vision, monkeypatch) -> list[int]:
-    """How many pictures went through the vision tower together."""
-    sizes: list[int] = []
-    encode = vision.model.get_image_features
-
-    def count(pixels, grids, **named):
-        sizes.append(len(grids))
-        return encode(pixels, grids, **named)
-
-    monkeypatch.setattr(vision.model, "get_image_features", count)
-    return sizes
-
-
-def test_texts_are_those_without_it_and_each_picture_is_encoded_once(vision, few_shots, encoded):
-    expected = run_in_threes(vision, few_shots)
-    assert not encoded
-    backend = LocalStream(LocalModel(vision), picture_mib=1)
-    assert run_in_threes(vision, few_shots, backend=backend) == expected
-    assert sum(encoded) == 4
-    assert run_in_threes(vision, few_shots, backend=backend) == expected
-    assert sum(encoded) == 4
-
-
-def test_mixed_prompts_with_little_memory(vision, photo_groups, encoded):
-    expected = run_in_threes(vision, photo_groups)
-    assert len({one.text for outcome in expected for one in outcome.completions}) > 3
-    assert run_in_threes(vision, photo_groups, picture_mib=64) == expected
-    num_once = sum(encoded)
-    backend = LocalStream(LocalModel(vision), picture_mib=1e-6)
-    for _ in range(2):
-        assert run_in_threes(vision, photo_groups, backend=backend) == expected
-    assert sum(encoded) > 2 * num_once
-
-
-def test_a_picture_that_was_processed_twice_has_its_features_both_times(vision, few_shots):
-    item = WorkItem(0, few_shots[1].examples[1])
-    memory = open_memory(vision, max_mib=1e-6)
-    twice = [
-        Encoder(vision, other).encode(item, max_pixels=None, max_new_tokens=1).pictures[0]
-        for other in (memory, open_memory(vision, max_mib=1))
-    ]
-    assert twice[0].key == twice[1].key
-    one, other = memory.look(twice).pooler_output
-    assert torch.equal(one, other)
-
-
-def test_those_that_were_not_used_for_longest_go_first(vision, few_shots, encoded):
-    size = 4 * vision.model.config.get_text_config().hidden_size
-    examples = [example for group in few_shots for example in group.examples]
-    shown = Encoder(vision).encode(WorkItem(0, examples[0]), max_pixels=None, max_new_tokens=1)
-    num_tokens = int((shown.inputs["input_ids"] == vision.processor.image_token_id).sum())
-    memory = open_memory(vision, max_mib=num_tokens * size / 2**20)
-    encoder = Encoder(vision, memory)
-
-    def look(example: Example) -> int:
-        row = encoder.encode(WorkItem(0, example), max_pixels=None, max_new_tokens=1)
-        encoded.clear()
-        memory.look(row.pictures)
-        return sum(encoded)
-
-    assert look(examples[0]) == 3, "pictures 0, 1 and 2 fill it"
-    assert look(examples[1]) == 0, "2 and 0 are used again"
-    assert look(examples[2]) == 1, "3 is new and takes the place of 1"
-    assert look(examples[1]) == 0
-    assert look(examples[3]) == 1, "1 is gone"
-
-
-def test_tokens_are_those_of_the_processor(vision, few_shots, picture_examples):
-    encoder = Encoder(vision, open_memory(vision, max_mib=1))
-    for example in (*few_shots[0].examples, *picture_examples):
-        item = WorkItem(0, example)
-        own = Encoder(vision).encode(item, max_pixels=None, max_new_tokens=1).inputs
-        found = encoder.encode(item, max_pixels=None, max_new_tokens=1).inputs
-        assert own.keys() - found.keys() == {"pixel_values"}
-        for name, value in found.items():
-            assert torch.equal(own[name], value), name
-
-
-def test_another_pixel_limit_is_another_picture(vision, few_shots, encoded):
-    backend = LocalStream(LocalModel(vision), picture_mib=1)
-    for max_pixels, num_encoded in ((1000, 4), (None, 8), (1000, 8)):
-        run_in_threes(vision, few_shots, backend=backend, max_pixels=max_pixels)
-        assert sum(encoded) == num_encoded
-
-
-def test_what_cannot_be_read_is_a_failure_of_its_item(vision, few_shots, tmp_path):
-    (tmp_path / "text.png").write_text("no picture")
-    line = draw(tmp_path / "line.png", (4000, 2))
-    bad = [ask("a", tmp_path / "text.png"), ask("a", line), ask("<|image_pad|>", line)]
-    groups = [*few_shots, WorkGroup("bad", (*bad, *few_shots[0].examples))]
-    first, second, mixed = run_in_threes(vision, groups, picture_mib=1)
-    assert [first, second] == run_in_threes(vision, few_shots)
-    assert mixed.completions[3:] == first.completions
-    assert {one.cause for one in mixed.failures} == {"picture"}
-    assert [isinstance(one, Failure) for one in mixed.completions[:3]] == [True] * 3
-
-
-def test_placeholders_that_somebody_writes_are_words(vision, picture_examples):
+def test_placeholders_that_somebody_writes_are_words(vision, picture_examples, tmp_path):
     (picture,) = picture_examples[0].pictures
+    line = ask("<|image_pad|>", draw(tmp_path / "line.png", (4000, 2)))
     example = make_example([Message("user", ("<|image_pad|>", picture))], cluster="")
-    groups = [WorkGroup("a", (example,))]
-    (outcome,) = run_in_threes(vision, groups, picture_mib=1)
-    assert not outcome.failures
-    assert [outcome] == run_in_threes(vision, groups)
-
-
-def test_a_model_that_cannot_be_given_features_is_asked_as_usual(text, text_examples):
-    assert open_memory(text, max_mib=1) is None
-    groups = [WorkGroup("a", tuple(text_examples))]
-    assert run_in_threes(text, groups, picture_mib=1) == run_in_threes(text, groups)
+    (outcome,) = run(vision, [WorkGroup("a", (example, line, example))])
+    assert [type(one) for one in outcome.completions] == [Completion, Failure, Completion]
+    [[expected]] = LocalModel(vision).generate([example], sampling=GREEDY)
+    assert outcome.completions[0] == outcome.completions[2] == expected
 
 
 def form(lengths, batch_size=4, window=12):
@@ -380,30 +244,25 @@ def test_a_window_is_cut_into_batches_of_similar_length_that_keep_the_order():
     assert form([7] * 8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-@pytest.mark.parametrize("num_ahead", [0, 1, 2])
-def test_batches_are_prepared_in_order_and_only_so_far_ahead(num_ahead):
+def test_batches_are_prepared_in_order_and_one_ahead():
     begun = []
-    batches = ([WorkItem(2 * n, None), WorkItem(2 * n + 1, None)] for n in count())
-    with ThreadPoolExecutor(3) as pool:
-        prepared = prepare_ahead(
-            batches, lambda item: begun.append(item) or item.number, pool=pool, num_ahead=num_ahead
-        )
+    with ThreadPoolExecutor(1) as thread:
+        prepared = prepare_ahead(count(), lambda n: begun.append(n) or 2 * n, thread=thread)
         for number, found in enumerate(islice(prepared, 20)):
-            assert found == [2 * number, 2 * number + 1]
-            assert len(begun) <= 2 * (number + 1 + num_ahead)
+            assert found == 2 * number
+            assert len(begun) <= number + 2
 
 
 def test_what_preparing_raises_is_raised_and_the_rest_is_not_begun():
     begun = []
 
-    def prepare(item):
-        begun.append(item.number)
-        if item.number == 2:
+    def prepare(number):
+        begun.append(number)
+        if number == 2:
             raise MemoryError("decode")
 
-    batches = ([WorkItem(number, None)] for number in range(1000))
-    with pytest.raises(MemoryError, match="decode"), ThreadPoolExecutor(1) as pool:
-        for _ in prepare_ahead(batches, prepare, pool=pool, num_ahead=3):
+    with pytest.raises(MemoryError, match="decode"), ThreadPoolExecutor(1) as thread:
+        for _ in prepare_ahead(range(1000), prepare, thread=thread):
             pass
     assert len(begun) < 10
 
@@ -430,20 +289,6 @@ def test_a_real_allocation_that_is_too_large():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
-
-
-def test_a_batch_that_did_not_fit_keeps_later_ones_smaller():
-    limit = MemoryLimit()
-    assert limit.fits(1000, 100_000)
-    limit.lower(16, 1000)
-    assert not limit.fits(16, 1000)
-    assert limit.fits(8, 1000)
-    assert limit.fits(16, 500)
-    assert not limit.fits(9, 1000)
-    limit.lower(3, 4000)
-    assert limit.fits(8, 1000)
-    assert not limit.fits(3, 4000)
-    assert limit.fits(1, 100_000)
 
 
 def test_whoever_leaves_early_leaves_no_thread(vision, picture_examples):

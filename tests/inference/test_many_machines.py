@@ -7,6 +7,7 @@ import pytest
 from streams import ask, draw
 
 from groupwise.core import ConfigError, ModelError
+from groupwise.inference import many_machines
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.many_machines import RayStream
@@ -56,7 +57,8 @@ class TestCluster:
         groups = [*photo_groups, broken, large]
         expected = run(LocalStream(LocalModel(vision)), groups)
         # A slice ends in the middle of the large group.
-        backend = RayStream(RaySettings(slice_size=40), taught_folder.name, dtype="float32")
+        monkeypatch.setattr(many_machines, "_SLICE", 40)
+        backend = RayStream(RaySettings(), taught_folder.name, dtype="float32")
         found = run(backend, groups)
         assert found == expected
         assert found[-2].failures[0].cause == "picture"

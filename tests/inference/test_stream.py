@@ -149,7 +149,7 @@ def test_a_line_about_a_stream_has_its_rate_and_comes_at_its_end(monkeypatch):
 
 
 PENALISED = Sampling(max_new_tokens=9, repetition_penalty=1.1)
-QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001, max_delay_s=0.002)
+QUICK = RetrySettings(max_attempts=3, base_delay_s=0.001)
 
 
 @pytest.fixture

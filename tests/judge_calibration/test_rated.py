@@ -1,11 +1,10 @@
 import json
-from pathlib import Path
 
 import pytest
 from real_data import find_real
 
 from groupwise.core import DataError, write_json, write_jsonl
-from groupwise.judge_calibration.rated import find_rated, load_rated
+from groupwise.judge_calibration.verdicts import load_rated
 
 PAIR = {"question": "Name a colour.", "answer_a": "Red.", "answer_b": "Seven.", "preferred": "a"}
 ANSWER = {"question": "Name a colour.", "answer": "Red.", "label": "good"}
@@ -100,18 +99,6 @@ def test_sources_without_anything_to_compare(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no dataset\.json"):
         load_rated(tmp_path / "empty")
-
-
-def test_a_data_set_is_found_by_its_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GROUPWISE_DATA", raising=False)
-    with pytest.raises(DataError, match=r"there is no pairs; .*GROUPWISE_DATA"):
-        find_rated("pairs")
-    (tmp_path / "shared" / "pairs").mkdir(parents=True)
-    monkeypatch.setenv("GROUPWISE_DATA", "shared")
-    assert find_rated("pairs") == Path("shared/pairs")
-    (tmp_path / "pairs").write_text("")
-    assert find_rated("pairs") == Path("pairs")
 
 
 def test_llmbar_itself():

@@ -40,7 +40,7 @@ def quick() -> Callable[..., JudgeSettings]:
     """Make settings with tiny delays; the stop settings may be changed."""
 
     def make(max_attempts: int = 3, **stop: float) -> JudgeSettings:
-        retry = RetrySettings(max_attempts=max_attempts, base_delay_s=0.001, max_delay_s=0.002)
+        retry = RetrySettings(max_attempts=max_attempts, base_delay_s=0.001)
         return JudgeSettings(retry=retry, stop=StopSettings(**stop))
 
     return make

@@ -14,7 +14,6 @@ from counting_judge import CountingJudge
 from faulty_server import MODEL, Fault, FaultyServer, say
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from groupwise.core import JudgeError, write_jsonl
 from groupwise.inference.model import Usage, run_on_shared_loop
@@ -318,10 +317,10 @@ def test_everything_is_counted():
 
 
 def test_a_long_good_past_does_not_hide_that_the_judge_is_gone():
-    ledger = fill([GOOD] * 500 + [LATE] * 2, min_questions=4, window=4, max_no_verdict_rate=0.5)
+    ledger = fill([GOOD] * 500 + [LATE] * 100, max_no_verdict_rate=0.5)
     ledger.check()
     ledger.record(LATE)
-    with pytest.raises(JudgeError, match=r"'mine' gave no verdict on 3 of the last 4 .*5 s;"):
+    with pytest.raises(JudgeError, match=r"'mine' gave no verdict on 101 of the last 200 .*5 s;"):
         ledger.check()
 
 
@@ -329,10 +328,8 @@ def test_a_few_questions_are_no_rate_and_flips_and_cached_verdicts_do_not_count(
     fill([LATE] * 19).check()
     with pytest.raises(JudgeError, match="20 of the last 20"):
         fill([LATE] * 20).check()
-    with pytest.raises(JudgeError, match="4 of the last 4"):
-        fill([FLIPPED] * 100 + [LATE] * 4, min_questions=4, window=50).check()
-    with pytest.raises(ValidationError, match="window"):
-        StopSettings(min_questions=10, window=5)
+    with pytest.raises(JudgeError, match="20 of the last 20"):
+        fill([FLIPPED] * 100 + [LATE] * 20).check()
 
 
 PROMPT = JudgePrompt("Q\n{{question}}\nA\n{{answer}}\nend")

@@ -145,11 +145,11 @@ def test_retry_after_is_honoured(server, judge):
 
 
 def test_too_many_failures_stop_the_run_with_rate_and_cause(server, engine, quick):
-    settings = quick(max_attempts=1, min_questions=4, max_no_verdict_rate=0.5)
+    settings = quick(max_attempts=1, max_no_verdict_rate=0.5)
     judge = GenerativeJudge(engine, CORRECT, settings=settings)
-    server.script = [GOOD, Fault(status=500, body=b"")]
+    server.script = [GOOD] * 5 + [Fault(status=500, body=b"")]
     server.answer = lambda _: Fault("")
-    with pytest.raises(JudgeError, match=r"3 of the last 4 questions \(75%\), 2 times .* empty"):
+    with pytest.raises(JudgeError, match=r"15 of the last 20 questions \(75%\), 14 times .* empty"):
         judge_all(judge, [ask(str(number)) for number in range(50)])
     assert len(server.asked) < 50
     with pytest.raises(JudgeError, match="run again"):
@@ -159,19 +159,19 @@ def test_too_many_failures_stop_the_run_with_rate_and_cause(server, engine, quic
 
 def test_the_rate_is_that_of_the_last_questions_that_were_asked(server, engine, quick, tmp_path):
     """Neither a long past nor a full cache hides that the judge is gone."""
-    settings = quick(max_attempts=1, min_questions=4, window=4)
+    settings = quick(max_attempts=1)
     cache = ReplyCache(tmp_path / "cache")
     old = [ask(str(number)) for number in range(30)]
     judge_all(GenerativeJudge(engine, CORRECT, settings=settings, cache=cache), old)
     server.answer = lambda _: Fault("")
     judge = GenerativeJudge(engine, CORRECT, settings=settings, cache=cache)
     assert all(verdict.is_cached for verdict in judge_all(judge, old))
-    with pytest.raises(JudgeError, match="4 of the last 4"):
+    with pytest.raises(JudgeError, match="20 of the last 20"):
         judge_all(judge, [ask(str(number)) for number in range(30, 60)])
 
 
 def test_a_restart_after_a_stop_asks_nothing_twice(server, engine, quick, tmp_path):
-    settings = quick(max_attempts=1, min_questions=5)
+    settings = quick(max_attempts=1)
     questions = [ask(str(number)) for number in range(40)]
     server.script = [GOOD] * 20
     server.answer = lambda _: Fault(status=503, body=b"")

@@ -187,7 +187,7 @@ def make_judge(server, path, *, max_no_verdict_rate):
         cache=ReplyCache(path),
         settings=JudgeSettings(
             retry=RetrySettings(max_attempts=2, base_delay_s=0.05),
-            stop=StopSettings(max_no_verdict_rate=max_no_verdict_rate, min_questions=5),
+            stop=StopSettings(max_no_verdict_rate=max_no_verdict_rate),
         ),
     )
 

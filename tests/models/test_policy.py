@@ -30,7 +30,6 @@ from groupwise.models.trainable import (
     TrainableSettings,
     format_trainable,
     list_trainable,
-    prepare_trainable,
     tabulate_trainable,
 )
 
@@ -182,39 +181,6 @@ def test_code_beside_a_model_is_refused_and_nobody_is_asked(tmp_path, text_folde
     with pytest.raises(ModelError, match="contains custom code"):
         load_policy(folder)
     assert not (tmp_path / "ran").exists()
-
-
-def spread(folder):
-    """Return a map of the tiny model over two places: memory, and the disk for its last block."""
-    parts = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head", "model.layers"]
-    num_blocks = read_json(folder / "config.json", dict)["num_hidden_layers"]
-    places = dict.fromkeys(parts[:-1], "cpu")
-    blocks = [f"{parts[-1]}.{block}" for block in range(num_blocks)]
-    return places | dict.fromkeys(blocks, "cpu") | {blocks[-1]: "disk"}
-
-
-@pytest.mark.parametrize("is_spread", [False, True])
-def test_a_model_over_several_places_answers_as_in_one(is_spread, text_folder, text_examples):
-    whole = load_policy(text_folder, device=torch.device("cpu"))
-    policy = load_policy(text_folder, device_map=spread(text_folder) if is_spread else "auto")
-    places = {parameter.device.type for parameter in policy.model.parameters()}
-    assert ("meta" in places) is is_spread
-    sampling = Sampling(max_new_tokens=4)
-    given, told = (
-        LocalModel(one).generate(text_examples[:3], sampling=sampling) for one in (whole, policy)
-    )
-    assert given == told
-
-
-def test_what_is_spread_over_devices_is_not_trained(text_folder):
-    policy = load_policy(text_folder, device_map=spread(text_folder))
-    with pytest.raises(ModelError, match="a model that is loaded with a device_map only answers"):
-        prepare_trainable(policy.model, TrainableSettings())
-
-
-def test_an_adapter_is_not_put_on_what_is_spread(run):
-    with pytest.raises(ModelError, match="is an adapter, which no base over several devices takes"):
-        load_policy(run / "grpo" / "policy", device_map=spread(run / "base"))
 
 
 PUBLISHED = Path(trl.__file__).parent / "chat_templates"

@@ -48,11 +48,8 @@ def test_a_text_model_answers_sensibly_and_learns_in_a_step(tmp_path: Path):
     assert answer(again, asked, 12) == answer(taught, asked, 12)
 
 
-@pytest.mark.parametrize(("name", "num_tokens"), [("small-vlm", 16), ("small-vlm-64", 64)])
-def test_a_model_with_pictures_sees_them_learns_and_is_exported(
-    tmp_path: Path, name: str, num_tokens: int
-):
-    policy = load(name)
+def test_a_model_with_pictures_sees_them_learns_and_is_exported(tmp_path: Path):
+    policy = load("small-vlm")
     examples = []
     for place, colour in enumerate(("red", "blue")):
         Image.new("RGB", (300, 200), colour).save(tmp_path / f"{colour}.png")
@@ -61,7 +58,7 @@ def test_a_model_with_pictures_sees_them_learns_and_is_exported(
         examples.append(make_example(turn, cluster=str(place), pictures=[picture], label=colour))
     text = policy.render_prompt(examples[0])
     fields = policy.processor(text=[text], images=[[Image.open(tmp_path / "red.png")]])
-    assert fields["input_ids"][0].count(policy.model.config.image_token_id) == num_tokens
+    assert fields["input_ids"][0].count(policy.model.config.image_token_id) == 16
     settings = {"batch_size": 2, "epochs": 80, "learning_rate": 3e-4}
     settings["trainable"] = TrainableSettings(method="full", freeze_aligner=False)
     taught = teach(policy, examples, tmp_path / "sft", **settings)

@@ -8,13 +8,14 @@ import pytest
 from command_line import CommandLine
 from small_task import LORA, GreedyTask, LeakyTask, SmallConfig, SmallTask
 
-from groupwise.cli.watch import RunReader
 from groupwise.core import (
     ConfigError,
     DataError,
     RunError,
+    RunFolder,
     ServingError,
     TrainingError,
+    check_records,
     read_json,
     read_jsonl,
     write_json,
@@ -216,17 +217,17 @@ def change(path: Path) -> None:
 
 
 def test_changed_predictions_and_manifests_are_refused(copied: Path) -> None:
-    RunReader(copied).read()
+    check_records(copied)
     predictions = copied / "evaluate" / "predictions.jsonl"
     before = predictions.read_bytes()
     change(predictions)
     with pytest.raises(RunError, match=r"got evaluate/predictions.jsonl, which was changed"):
-        RunReader(copied).read()
+        check_records(copied)
     predictions.write_bytes(before)
     manifest = read_json(copied / "manifest.json", dict)
     write_json(copied / "manifest.json", {**manifest, "seed": manifest["seed"] + 1})
     with pytest.raises(RunError, match=r"manifest.json was changed since its run wrote it"):
-        RunReader(copied).read()
+        RunFolder(copied).read_manifest()
 
 
 def test_a_checkpoint_with_other_weights_is_refused(copied: Path) -> None:

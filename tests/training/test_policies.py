@@ -26,9 +26,7 @@ from groupwise.core import (
     read_jsonl,
 )
 from groupwise.inference.local import LocalModel
-from groupwise.inference.local_stream import Encoder, open_memory
 from groupwise.inference.model import Sampling
-from groupwise.inference.stream import WorkItem
 from groupwise.models.export import export_policy
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.prompts import build_messages, make_token_counter
@@ -144,9 +142,9 @@ def list_scored(policy, example):
     return seen[0][:-1]
 
 
-def stream(policy, example, memory):
-    item = WorkItem(0, example)
-    encoded = Encoder(policy, memory).encode(item, max_pixels=None, max_new_tokens=1)
+def read_ids(policy, example):
+    """Return the ids that answers are generated behind."""
+    [encoded] = LocalModel(policy).encode([example])
     return encoded.inputs["input_ids"][0].tolist()
 
 
@@ -158,9 +156,7 @@ def test_every_reader_of_a_prompt_has_the_same_ids(
     policy = load_policy(write_family(name, base, tmp_path / "base"))
     bos = policy.tokenizer.bos_token_id
     collate = RowCollator(policy, augmentation=None, seed=0)
-    engine = LocalModel(policy)
     count = make_token_counter(policy.processor, has_vision=policy.has_vision)
-    memory = open_memory(policy, max_mib=1)
     pictures = [picture for one in picture_examples[:2] for picture in one.pictures]
     for kind, example in make_rows(name, pictures).items():
         expected = tokenize_as_trl(policy, example)
@@ -168,9 +164,7 @@ def test_every_reader_of_a_prompt_has_the_same_ids(
         taught = collate([(0, 0, SftRow(example, "red"))])
         found = {
             "sft": taught["input_ids"][0][taught["labels"][0] == -100].tolist(),
-            "engine": engine._encode([example])["input_ids"][0].tolist(),
-            "stream": stream(policy, example, None),
-            "known pictures": stream(policy, example, memory),
+            "engine": read_ids(policy, example),
             "on-policy check": list_scored(policy, example),
         }
         assert {who: ids for who, ids in found.items() if ids != expected} == {}, kind
@@ -185,8 +179,13 @@ def test_what_is_taught_and_what_leads_are_words(text_folder, tmp_path):
     *taught, end = batch["labels"][batch["labels"] != -100].tolist()
     assert (control & set(taught), end) == (set(), policy.tokenizer.eos_token_id)
     assert policy.tokenizer.decode(taught) == HOSTILE
-    ids = LocalModel(policy)._encode([example], leads=[HOSTILE])["input_ids"][0].tolist()
-    [asked] = LocalModel(policy)._encode([example])["input_ids"].tolist()
+    seen = []
+    handle = policy.model.register_forward_pre_hook(
+        lambda _, args, named: seen.append(named["input_ids"][0].tolist()), with_kwargs=True
+    )
+    LocalModel(policy).label_probabilities([example], labels=("yes", "no"), leads=[HOSTILE])
+    handle.remove()
+    ids, asked = seen[0], read_ids(policy, example)
     assert ids[: len(asked)] == asked
     assert not control & set(ids[len(asked) :])
 
@@ -206,7 +205,7 @@ def test_an_export_read_by_others_has_the_same_ids(text_folder, tmp_path):
     for kind, example in rows.items():
         expected = tokenize_as_trl(policy, example)
         assert tokenize_as_trl(exported, example) == expected, kind
-        assert LocalModel(exported)._encode([example])["input_ids"][0].tolist() == expected
+        assert read_ids(exported, example) == expected
         # As vLLM and Transformers read messages.
         read = others.apply_chat_template(build_messages(example), add_generation_prompt=True)
         assert read["input_ids"] == expected

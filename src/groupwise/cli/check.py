@@ -1,22 +1,21 @@
-"""Before training: ``groupwise audit``, ``judge``, ``doctor``, ``data`` and ``models``."""
+"""Before training: ``groupwise audit``, ``judge``, ``doctor`` and ``models``."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Column, Table
 
 from groupwise.cli.options import (
-    COUNT,
     PATH,
     Job,
     allow_judge,
     choose_out,
     dry_run,
     option,
+    print_progress,
     sample,
     say,
     say_of_step,
@@ -27,19 +26,15 @@ from groupwise.core import (
     ConfigError,
     GroupwiseError,
     ProgressLine,
-    describe_unknown,
-    dump_config,
     load_config,
     read_json,
 )
 
 if TYPE_CHECKING:
-    from groupwise.data.problems import SetName
-    from groupwise.judge_calibration.calibrate import Calibration, CalibrationPlan
+    from groupwise.judge_calibration.calibration import Calibration, CalibrationPlan
     from groupwise.run.steps import StepProgress
 
 _MAX_SHOWN = 3
-_MAX_CHARACTERS = 200
 _BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
 
 
@@ -57,12 +52,6 @@ def _open_console(*, is_wrapped: bool = False) -> Console:
     help="Also say how much simple models learn from the training split.",
 )
 @sample
-@option(
-    "--replay",
-    is_flag=True,
-    help="RECIPE is a run with grpo.record_rollouts: run the rewards of its config, changed by "
-    "--set, or of edited code, on what it has sampled. No model is loaded but a judge's.",
-)
 @allow_judge
 def audit(
     recipe: str,
@@ -72,63 +61,49 @@ def audit(
     only: str | None,
     baselines: bool,
     sample: int,
-    replay: bool,
 ) -> None:
     """Look for what would make a result wrong: in a recipe's data, and in what its rewards pay for.
 
     Exits with 1 if an audit has errors.
     """
-    if replay:
-        _replay(Path(recipe), list(settings))
-        return
+    from groupwise.run.running import run_recipe
+    from groupwise.run.steps import AUDIT_REWARDS
+
     job = Job.choose(recipe, config, settings)
-    has_rewards = job.recipe.rewards is not None
-    if only == "rewards" and not has_rewards:
+    steps = [] if only == "rewards" else ["audit"]
+    if job.recipe.rewards is not None and only != "data":
+        steps.append(AUDIT_REWARDS)
+    elif only == "rewards":
         raise ConfigError(f"the recipe {job.recipe.name} has no rewards that can be audited")
     resolved, folder = job.load(), out or job.folder
-    if only != "rewards":
-        _run_until("audit", job.recipe, resolved, folder)
-        click.echo((folder / "audit/audit.md").read_text(encoding="utf-8"))
-        _stop_at_errors(folder / "audit")
-        if baselines:
+    for step in steps:
+        reached: list[str] = []
+
+        def note_progress(progress: "StepProgress", reached: list[str] = reached) -> None:
+            reached.append(progress.name)
+            print_progress(progress)
+
+        how: Any = {"out": folder, "until": step, "num_sampled": sample}
+        path = folder / step / "audit.json"
+        try:
+            run_recipe(job.recipe, resolved, report_progress=note_progress, say=say_of_step, **how)
+        except GroupwiseError:  # that it stops the run is no failure of the audit itself
+            if step not in reached or not _has_errors(path):
+                raise
+        if step == "audit":
+            click.echo(path.with_name("audit.md").read_text(encoding="utf-8"))
+        else:
+            _print_reward_audit(read_json(path, dict))
+            click.echo(f"written: {path}")
+        if _has_errors(path):
+            raise click.exceptions.Exit(1)
+        if baselines and step == "audit":
             _print_baselines(job.recipe, resolved, folder)
-    if has_rewards and only != "data":
-        from groupwise.run.steps import AUDIT_REWARDS
-
-        _run_until(AUDIT_REWARDS, job.recipe, resolved, folder, num_sampled=sample)
-        path = folder / AUDIT_REWARDS / "audit.json"
-        _print_reward_audit(read_json(path, dict))
-        click.echo(f"written: {path}")
-        _stop_at_errors(path.parent)
 
 
-def _run_until(step: str, recipe: Any, config: Any, folder: Path, *, num_sampled: int = 0) -> None:
-    """Run up to an audit; that it stops the run is no failure of the audit itself."""
-    from groupwise.run.running import run_recipe
-
-    reached: list[str] = []
-
-    def note_progress(progress: "StepProgress") -> None:
-        reached.append(progress.name)
-        say(progress.describe())
-
-    how: Any = {"out": folder, "until": step, "num_sampled": num_sampled}
-    try:
-        run_recipe(recipe, config, report_progress=note_progress, say=say_of_step, **how)
-    except GroupwiseError:
-        if step not in reached or not _has_errors(folder / step):
-            raise
-
-
-def _has_errors(folder: Path) -> bool:
-    path = folder / "audit.json"
+def _has_errors(path: Path) -> bool:
     found = read_json(path, dict)["findings"] if path.is_file() else []
     return any(finding["level"] == "error" for finding in found)
-
-
-def _stop_at_errors(folder: Path) -> None:
-    if _has_errors(folder):
-        raise click.exceptions.Exit(1)
 
 
 def _print_baselines(recipe: Any, config: Any, folder: Path) -> None:
@@ -166,70 +141,24 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
     )
 
 
-def _replay(run: Path, settings: list[str]) -> None:
-    """Print a line per part, under it the first completions that earn something else now."""
-    from groupwise.run.other_data import replay_rewards
-    from groupwise.run.predict import open_run
-
-    found = open_run(run)
-    kind = found.recipe.load_config_type()
-    config = load_config(kind, dump_config(found.config), overrides=settings)
-    replayed = replay_rewards(found, config)
-    if replayed.num_unknown:
-        say(f"left out: {replayed.num_unknown:,} of other data")
-    table = Table("part", "n", "same", "different", "unscored", "mean", box=None)
-    for part in replayed.list_parts():
-        num = len(part.before)
-        pairs = (part.count_unscored(), map(_show, part.average()))
-        changes = ("{} -> {}".format(*pair) for pair in pairs)
-        counts = map(str, (num, part.num_same, num - part.num_same))
-        table.add_row(part.name, *counts, *changes)
-    console = _open_console()
-    console.print(table)
-    pairs = zip(replayed.rollouts, replayed.scores, strict=True)
-    unlike = [(old, new) for old, new in pairs if old.score.value != new.value]
-    for old, new in unlike[:_MAX_SHOWN]:
-        change = f"{_show(old.score.value)} -> {_show(new.value)}"
-        text = json.dumps(old.completion.text, ensure_ascii=False)[:_MAX_CHARACTERS]
-        console.print(f"\nstep {old.step}, example {old.example}: {change}\n  {text}")
-        if new.reason:
-            console.print(f"  {new.reason}")
-
-
-def _show(value: float | None) -> str:
-    return "unscored" if value is None else f"{value:.4g}"
-
-
 @click.command()
 @option("--judge", metavar="CONFIG", type=PATH, help="YAML of the judge.")
-@option("--data", metavar="FILE", help="JSONL, LLMBar's folder, or a name in GROUPWISE_DATA.")
+@option("--data", metavar="FILE", type=PATH, help="JSONL, or LLMBar's folder.")
 @option(
     "--verdicts",
     metavar="FILE",
     type=PATH,
     help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
 )
-@option(
-    "--format",
-    "data_format",
-    type=click.Choice(["llmbar", "jsonl"]),
-    show_default="by its name",
-    help="Of the data.",
-)
 @choose_out("runs/judge-<config or file name>", what="Folder.")
-@option(
-    "--repeats", type=COUNT, default=3, help="Askings of each question at a temperature above 0."
-)
 @settings
 @dry_run
 @allow_judge
 def judge(
     judge: Path | None,
-    data: str | None,
+    data: Path | None,
     verdicts: Path | None,
-    data_format: Any,
     out: Path | None,
-    repeats: int,
     settings: Sequence[str],
     dry_run: bool,
 ) -> None:
@@ -238,7 +167,7 @@ def judge(
     Running it again continues: what was answered is not asked again. With --verdicts, those of a
     file are measured and nobody is asked.
     """
-    from groupwise.judge_calibration.calibrate import (
+    from groupwise.judge_calibration.calibration import (
         calibrate_judge,
         measure_recorded,
         plan_calibration,
@@ -265,17 +194,15 @@ def judge(
             got="--judge and --data are not both given",
             fix="give both, or --verdicts with a file of verdicts that were given before",
         )
-    from groupwise.judge_calibration.rated import find_rated, load_rated
+    from groupwise.judge_calibration.verdicts import load_rated
     from groupwise.judges import JudgeConfig
 
     config = load_config(JudgeConfig, judge, overrides=list(settings))
-    source = find_rated(data)
-    rated = load_rated(source, source_format=data_format)
-    _print_plan(plan_calibration(config, rated, num_repeats=repeats), is_all=dry_run)
+    rated = load_rated(data)
+    _print_plan(plan_calibration(config, rated), is_all=dry_run)
     if not dry_run:
         shown, folder = ProgressLine("verdicts", say), out or Path("runs") / f"judge-{judge.stem}"
-        how: Any = {"out": folder, "num_repeats": repeats, "report_progress": shown}
-        _print_measures(calibrate_judge(config, rated, source, **how))
+        _print_measures(calibrate_judge(config, rated, data, out=folder, report_progress=shown))
 
 
 def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
@@ -297,7 +224,7 @@ def _print_measures(found: "Calibration") -> None:
     """Print all numbers of the whole data with intervals, and a few of every subset."""
     from groupwise.evaluation.report.phrases import format_metric
 
-    console, metrics = _open_console(is_wrapped=True), found.measures.metrics
+    console, metrics = _open_console(is_wrapped=True), found.metrics
     table = Table("measure", "all", "95 % interval", "n", box=None)
     for metric in metrics:
         if metric.split == "all":
@@ -331,63 +258,6 @@ def doctor() -> None:
         click.echo(f"{check.level:<7}  {check.name:<{width}}  {check.found}{fix}")
     if any(check.level == "broken" for check in checks):
         raise click.exceptions.Exit(1)
-
-
-@click.group()
-def data() -> None:
-    """Fetch and mix public problems."""
-
-
-@data.command("fetch")
-@click.argument("name", metavar="NAME|all")
-@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
-def fetch_set(name: str, out: Path) -> None:
-    """Download a public set from the hub, a JSONL file per part."""
-    from groupwise.data.problems import SET_NAMES, fetch_problems
-
-    if name not in (*SET_NAMES, "all"):
-        raise ConfigError(describe_unknown("set", name, (*SET_NAMES, "all")))
-    for chosen in SET_NAMES if name == "all" else (cast("SetName", name),):
-        for path, number in fetch_problems(chosen, out):
-            click.echo(f"{path}: {number:,} rows")
-
-
-@data.command()
-@option("--config", metavar="FILE", type=PATH, help="YAML of a mix.")
-@option(
-    "--source",
-    metavar="NAME[=PATH]",
-    multiple=True,
-    help="A set and its folder; without one, the hub. own=FILE: your own.",
-)
-@option("--out", metavar="DIR", type=PATH, required=True, help="Folder that is written.")
-@settings
-def mix(config: Path | None, source: Sequence[str], out: Path, settings: Sequence[str]) -> None:
-    """Mix public sets into train, validation and test without leaks, and say what was dropped."""
-    from groupwise.data.problems import MixSettings, load_problems, mix_problems, write_mix
-
-    if (config is None) == (not source):
-        raise ConfigError("say what is mixed by either --config or --source")
-    pairs = [one.partition("=") for one in source]
-    values = {"sources": [{"name": name, "path": path or None} for name, _, path in pairs]}
-    chosen: MixSettings = load_config(MixSettings, config or values, overrides=list(settings))
-    loaded = [load_problems(one, seed=chosen.seed) for one in chosen.sources]
-    mixed = mix_problems(loaded, chosen)
-    write_mix(mixed, out)
-    console = _open_console()
-    for finding in mixed.findings:
-        console.print(f"{finding.level} {finding.name}: {finding.message}")
-        console.print(f"  {', '.join(finding.where)}")
-    counts = mixed.count()
-    table = Table("set", *counts, box=None)
-    for name in sorted({name for found in counts.values() for name in found}):
-        table.add_row(name, *(f"{found.get(name, 0):,}" for found in counts.values()))
-    console.print(table)
-    for reason, number in mixed.drops.counts.items():
-        console.print(f"dropped {number:,}: {reason}")
-    used = sum(map(len, mixed.splits.values()))
-    console.print(f"{mixed.num_rows:,} rows: {used:,} used, {mixed.drops.total:,} dropped")
-    click.echo(f"written: {out}")
 
 
 @click.group(invoke_without_command=True)

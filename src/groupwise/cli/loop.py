@@ -16,13 +16,13 @@ from groupwise.cli.options import (
     TOKEN_VARIABLE,
     allow_judge,
     option,
+    print_progress,
     say,
     say_of_step,
     settings,
     split_run,
     url,
 )
-from groupwise.cli.run import print_progress
 from groupwise.core import ConfigError, load_config
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PERSON_KEY_VARIABLE = "GROUPWISE_PERSON_KEY"
 _DAY_S = 86_400.0
 _MIN_KEY_LENGTH = 16
+_PICTURES = "/data/local-files/?d="  # where Label Studio serves files of its machine
 _POLL_S, _RELOAD_S = 10.0, 300.0
 
 
@@ -81,11 +82,6 @@ def open_store(
     "of all answers.",
 )
 @option(
-    "--address",
-    default="/data/local-files/?d=",
-    help="Of pictures in Label Studio: stands before their names.",
-)
-@option(
     "--import",
     "taken",
     metavar="FILE",
@@ -110,7 +106,6 @@ def feedback(
     folder: Path,
     written: Path | None,
     form: str,
-    address: str,
     taken: Path | None,
     person: str | None,
     days: float | None,
@@ -127,7 +122,7 @@ def feedback(
     store = open_store(folder, url)
     try:
         if written is not None:
-            _export(store, written, form, address)
+            _export(store, written, form)
         elif taken is not None:
             _import(store, taken, key)
         elif person is not None:
@@ -161,7 +156,7 @@ def _count(store: "FeedbackStore") -> None:
     Console(width=100).print(table)
 
 
-def _export(store: "FeedbackStore", path: Path, form: str, address: str) -> None:
+def _export(store: "FeedbackStore", path: Path, form: str) -> None:
     from groupwise.feedback import order_by_priority, write_items, write_label_studio
 
     items = store.list_items()
@@ -171,7 +166,7 @@ def _export(store: "FeedbackStore", path: Path, form: str, address: str) -> None
         click.echo(f"{path}: {len(items):,} items, {len(undecided):,} of them disagreed on")
     else:
         shown = [*(item.shown for item in items), *store.list_unlabelled()]
-        write_label_studio(path, shown, address=address)
+        write_label_studio(path, shown, address=_PICTURES)
         click.echo(f"{path}: {len(shown):,} tasks")
 
 

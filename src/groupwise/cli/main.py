@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 a bug or a check that found errors, 2 something the user c
 """
 
 import atexit
-import multiprocessing
 import os
 import select
 import signal
@@ -38,7 +37,6 @@ COMMANDS = {
     "judge": ("check", "", "measure how far a judge can be trusted"),
     "watch": ("watch", "", "follow a run: its steps, its training's values, alarms"),
     "doctor": ("check", "", "check versions, devices, disk and memory"),
-    "data": ("check", "", "fetch and mix public problems"),
     "models": ("check", "", "list the models that have a name here; fetch one"),
 }
 """The module of each verb, its usual arguments for a newcomer's first three, and what it does."""
@@ -51,13 +49,13 @@ _MOVED = {
     "roll-back": "learn --roll-back LOOP",
     "audit data": "audit RECIPE --only data",
     "audit rewards": "audit RECIPE --only rewards",
-    "audit replay": "audit RUN --replay",
     "judge calibrate": "judge --judge CONFIG --data FILE",
     "feedback show": "feedback DIR",
     "feedback export": "feedback DIR --export FILE",
     "feedback import": "feedback DIR --import FILE",
     "feedback delete-person": "feedback DIR --delete-person USER",
     "feedback delete-pictures": "feedback DIR --delete-pictures DAYS",
+    "data": "python -m groupwise_recipes.workflows.problem_mixes",
     "biased-variants": "python -m groupwise_recipes.visual_reasoning.biased_variants",
     "judge-reasoning": "python -m groupwise_recipes.visual_reasoning.human_labels",
     "executor-stub": "python -m groupwise_recipes.workflows.executor_stub",
@@ -127,7 +125,9 @@ def main(command: click.Command = app) -> NoReturn:
     except click.exceptions.Exit as leaving:
         code = leaving.exit_code
     except click.ClickException as error:
-        click.echo(f"error: {_describe_usage(error)}", err=True)
+        path = getattr(getattr(error, "ctx", None), "command_path", None)
+        see = "" if path is None else f" (see {path} --help)"
+        click.echo(f"error: {error.format_message()}{see}", err=True)
         code = error.exit_code
     except Exception as error:  # the outermost boundary: fixable or a bug
         if isinstance(error, BrokenPipeError) and _is_cut_off():
@@ -178,13 +178,6 @@ def _is_cut_off() -> bool:
     return is_closed
 
 
-def _describe_usage(error: click.ClickException) -> str:
-    """Return one sentence about words that no verb takes."""
-    context = getattr(error, "ctx", None)
-    said = error.format_message()
-    return said if context is None else f"{said} (see {context.command_path} --help)"
-
-
 def describe_failure(error: BaseException) -> str | None:
     """Return the sentence for a failure that the user can fix, or None for a bug."""
     from groupwise.core import GroupwiseError, describe_disk
@@ -209,8 +202,9 @@ def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     """End at once when it was told already that the process stops."""
-    for child in multiprocessing.active_children():
-        child.kill()
+    if "multiprocessing" in sys.modules:  # else there are none
+        for child in sys.modules["multiprocessing"].active_children():
+            child.kill()
     os._exit(130)
 
 

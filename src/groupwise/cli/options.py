@@ -136,6 +136,11 @@ def say_of_step(line: str) -> None:
     say(f"  {line}")
 
 
+def print_progress(progress: Any) -> None:
+    """Print one line when a step begins and one when it has ended, on stderr."""
+    say(progress.describe())
+
+
 def print_drops(drops: Any) -> None:
     """Print how many rows are not used, by reason, on stderr."""
     for reason, count in drops.counts.items():

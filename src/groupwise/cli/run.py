@@ -18,6 +18,7 @@ from groupwise.cli.options import (
     dry_run,
     language,
     option,
+    print_progress,
     sample,
     say,
     say_of_step,
@@ -26,7 +27,6 @@ from groupwise.cli.options import (
 from groupwise.core import ConfigError, GroupwiseError, describe_unknown
 
 if TYPE_CHECKING:
-    from groupwise.run.steps import StepProgress
     from groupwise.run.sweep import Sweep, SweepPlan
 
 
@@ -163,14 +163,9 @@ def run(
     if until is not None:
         click.echo(f"ended after {until}: {folder / until}")
         return
-    print_headline(folder, first=job.recipe.headline)
+    print_headline(folder)
     if (folder / "report.html").is_file():
         click.echo(f"report: {folder / 'report.html'}")
-
-
-def print_progress(progress: "StepProgress") -> None:
-    """Print one line when a step begins and one when it has ended, on stderr."""
-    say(progress.describe())
 
 
 @click.command()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupwise.cli.options import (
-    COUNT,
     PATH,
     TOKEN_VARIABLE,
     allow_judge,
@@ -26,18 +25,16 @@ if TYPE_CHECKING:
     from groupwise.run.predict import FinishedRun, PredictionSummary
     from groupwise.serving.settings import ServeSettings
 
-_MAX_NAMED = 10
-_MAX_ANSWERS = 10
-_MAX_REASONS = 5
+_ROWS_AT_ONCE = 8
+_MAX_SHOWN = 10
 
 
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @click.argument("rows", metavar="FILE|FOLDER", type=PATH)
 @option("--out", metavar="FILE", type=PATH, required=True, help="JSONL of answers.")
-@option("--batch-size", type=COUNT, default=8, help="Rows asked together.")
 @allow_judge
-def predict(run: str, rows: Path, out: Path, batch_size: int) -> None:
+def predict(run: str, rows: Path, out: Path) -> None:
     """Answer every row of a file or folder. Running it again continues: answers are kept.
 
     POLICY is one of the run's: grpo, sft, prompt, … The rows have the columns of the recipe's data,
@@ -47,7 +44,7 @@ def predict(run: str, rows: Path, out: Path, batch_size: int) -> None:
 
     folder, policy = split_run(run)
     shown = ProgressLine("rows", say)
-    how: Any = {"out": out, "policy": policy, "batch_size": batch_size, "report_progress": shown}
+    how: Any = {"out": out, "policy": policy, "batch_size": _ROWS_AT_ONCE, "report_progress": shown}
     summary = predict_rows(open_run(folder), rows, **how)
     _print_summary(summary)
     click.echo(f"answers: {out}")
@@ -59,18 +56,18 @@ def _print_summary(summary: "PredictionSummary") -> None:
     answers = summary.answers
     kept = f" ({summary.num_kept} from before)" if summary.num_kept else ""
     counts = ", ".join(f"{name} {count}" for name, count in sorted(answers.items()))
-    if len(answers) > _MAX_ANSWERS:
+    if len(answers) > _MAX_SHOWN:
         counts = f"{sum(answers.values())} answered"
     click.echo(f"{summary.num_rows} rows{kept}: {counts or 'no answer at all'}")
     if summary.num_again:
         say(f"{summary.num_again} not asked: the same command tries them again")
     reasons = sorted(summary.failures.items(), key=lambda pair: -pair[1])
-    for reason, count in reasons[:_MAX_REASONS]:
+    for reason, count in reasons[:_MAX_SHOWN]:
         say(f"no answer: {count} {reason}")
     if summary.for_people:
-        named = ", ".join(summary.for_people[:_MAX_NAMED])
-        more = ", …" if len(summary.for_people) > _MAX_NAMED else ""
-        click.echo(f"{len(summary.for_people)} for a person: {named}{more}")
+        more = ", …" if len(summary.for_people) > _MAX_SHOWN else ""
+        named = ", ".join(summary.for_people[:_MAX_SHOWN]) + more
+        click.echo(f"{len(summary.for_people)} for a person: {named}")
     print_drops(summary.drops)
 
 

@@ -1,11 +1,12 @@
 """Child processes with a log, which die with the process that started them, however it ends."""
 
-import ctypes
+import math
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,19 +17,12 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """A process that was started here, in a process group of its own.
-
-    Attributes:
-        process: it.
-        log: what it says, appended to what earlier ones said.
-        log_start: where it begins in the log, bytes.
-        started_s: by the monotonic clock.
-    """
+    """A process that was started here, in a process group of its own."""
 
     process: subprocess.Popen[bytes]
     log: Path
-    log_start: int
-    started_s: float
+    log_start: int  # where what it says begins in the log, bytes
+    started_s: float  # by the monotonic clock
 
     @property
     def duration_s(self) -> float:
@@ -39,30 +33,15 @@ class ChildProcess:
         """Return how it ended, by a signal or with an exit code, and the last lines it said."""
         code = self.process.returncode
         end = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        with self.log.open("rb") as stream:
-            stream.seek(self.log_start)
-            lines = stream.read().decode(errors="replace").splitlines()
+        lines = self.log.read_bytes()[self.log_start :].decode(errors="replace").splitlines()
         last = [line[:_MAX_LINE] for line in lines if line.strip()][-_NUM_LAST_LINES:]
         return "\n".join([end, *last])
 
 
 def start_child(
-    command: Sequence[str],
-    *,
-    log: Path,
-    title: str,
-    env: Mapping[str, str] | None = None,
-    cwd: str | None = None,
+    command: Sequence[str], *, log: Path, title: str, env: Mapping[str, str] | None = None
 ) -> ChildProcess:
-    """Start a child process.
-
-    Args:
-        command: what to run.
-        log: takes the title, and then what it says.
-        title: a line.
-        env: its environment; None: that of this process.
-        cwd: its working folder; None: that of this process.
-    """
+    """Start a child process; ``log`` gets a line ``title``, and then what it says."""
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as stream:
         start = stream.tell()
@@ -74,7 +53,6 @@ def start_child(
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=env,
-            cwd=cwd,
             process_group=0,
             preexec_fn=make_dependent(os.getpid()),
         )
@@ -84,24 +62,20 @@ def start_child(
 def stop_children(children: Sequence[ChildProcess], *, patience_s: float = 60.0) -> None:
     """Ask all to stop and wait for them; those that do not, or a second Ctrl-C, are killed."""
     deadline_s = time.monotonic() + patience_s
-    try:
-        _signal_groups(children, signal.SIGTERM)
-        for child in children:
-            child.process.wait(max(0.0, deadline_s - time.monotonic()))
-    except (KeyboardInterrupt, subprocess.TimeoutExpired):
-        _signal_groups(children, signal.SIGKILL)
-        for child in children:
-            child.process.wait()
-
-
-def _signal_groups(children: Sequence[ChildProcess], number: signal.Signals) -> None:
-    for child in children:
-        if child.process.poll() is None:
-            os.killpg(child.process.pid, number)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+            for child in children:
+                if child.process.poll() is None:
+                    os.killpg(child.process.pid, number)
+            for child in children:
+                child.process.wait(max(0.0, deadline_s - time.monotonic()))
+        deadline_s = math.inf
 
 
 def make_dependent(parent: int) -> Callable[[], None]:
     """Return what a new process does first: on Linux, ask to be killed when its parent dies."""
+    import ctypes
+
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
     def depend() -> None:

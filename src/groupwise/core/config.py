@@ -34,53 +34,6 @@ _MAX_LEVELS = 64
 _MAX_PROBLEMS = 50
 _MAX_WHOLE = 10**9
 _MAX_NUMBER = 10**12
-# Names of settings here, and what other trainers and servers call them.
-_OTHER_NAMES: dict[str, tuple[str, ...]] = {
-    "alpha": ("lora_alpha",),
-    "answer": ("label", "label_column", "answer_column", "ground_truth", "reference"),
-    "allow_longer": ("allow_rejecting",),
-    "base": ("model", "model_name", "model_name_or_path", "model_path"),
-    "batch_size": (
-        *("per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
-        *("per_device_eval_batch_size", "eval_batch_size"),
-    ),
-    "beta": ("kl_beta", "kl_coef", "kl_loss_coef", "init_kl_coef"),
-    "clip_high": ("epsilon_high", "clip_ratio_high", "eps_clip_high"),
-    "clip_low": ("epsilon", "clip_ratio", "clip_ratio_low", "clip_range", "eps_clip"),
-    "dtype": ("torch_dtype", "bf16", "fp16", "precision"),
-    "entropy_bonus": ("entropy_coef", "entropy_coeff"),
-    "cluster": ("group", "group_column", "group_by"),
-    "epochs": ("num_train_epochs", "num_epochs", "total_epochs"),
-    "files": ("data_files", "train_file", "train_files", "dataset", "dataset_path"),
-    "gpu_memory_share": ("gpu_memory_utilization", "vllm_gpu_memory_utilization"),
-    "gradient_accumulation": ("gradient_accumulation_steps",),
-    "group_size": ("num_generations", "rollout_n", "n_samples_per_prompt"),
-    "heldout_every_steps": ("eval_steps", "test_freq"),
-    "hub": ("dataset_name", "dataset_id"),
-    "label_smoothing": ("label_smoothing_factor",),
-    "learning_rate": ("lr",),
-    "log_every_steps": ("logging_steps",),
-    "loss": ("loss_type", "loss_agg_mode"),
-    "max_grad_norm": ("grad_clip", "gradient_clipping", "clip_grad"),
-    "max_model_length": ("max_model_len", "vllm_max_model_length"),
-    "max_new_tokens": ("max_completion_length", "max_response_length", "max_tokens"),
-    "max_prompt_tokens": ("max_prompt_length", "max_length"),
-    "modules": ("target_modules", "lora_target_modules"),
-    "num_iterations": ("ppo_epochs", "mu"),
-    "max_rows": ("max_train_samples", "max_samples"),
-    "patience": ("early_stopping_patience", "early_stopping"),
-    "pictures": ("images", "image", "image_column"),
-    "prompt": ("question", "query", "prompt_column", "text_column"),
-    "prompts_per_step": ("per_device_train_batch_size", "train_batch_size", "rollout_batch_size"),
-    "rank": ("r", "lora_r", "lora_rank"),
-    "rewards": ("reward_funcs", "reward_functions", "reward_weights"),
-    "save_every_steps": ("save_steps", "save_freq"),
-    "scheduler": ("lr_scheduler_type", "lr_scheduler"),
-    "select": ("load_best_model_at_end",),
-    "system": ("system_prompt", "system_message"),
-    "target": ("completion", "response", "chosen"),
-    "warmup_share": ("warmup_ratio", "lr_warmup_steps_ratio"),
-}
 
 
 class Config(BaseModel):
@@ -149,7 +102,7 @@ def load_config(
         ConfigError: listing every problem of the file and the overrides.
     """
     is_file = isinstance(source, Path)
-    layers = read_layers(source) if is_file else [(Path("config"), _copy(source))]
+    layers = read_layers(source) if is_file else [(Path("config"), dict(source))]
     values = join_layers(layers)
     for override in overrides:
         _apply_override(values, override)
@@ -184,13 +137,6 @@ def flatten_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tu
             yield from flatten_settings(section, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _copy(source: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _copy(value) if isinstance(value, Mapping) else value  # pyright: ignore
-        for key, value in source.items()
-    }
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:
@@ -240,25 +186,16 @@ def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) ->
     _, owner = _follow(location[:-1], config_type)
     allowed = sorted(owner.model_fields) if owner else []
     near = find_nearest(name, allowed)
-    meant = [near] if near else _find_elsewhere(name, config_type)
-    hint = f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+    # Else the settings of all sections that are called so.
+    paths = ((path, path.rpartition(".")[2]) for path, _ in _walk(config_type))
+    meant = [near] if near else [path for path, own in paths if is_called(own, name)]
+    hint = f"; did you mean {' or '.join(map(repr, dict.fromkeys(meant)))}?" if meant else ""
     return f"{hint} (allowed: {', '.join(allowed)})" if allowed else hint
-
-
-def _find_elsewhere(name: str, config_type: type[Config], prefix: str = "") -> list[str]:
-    """Return the paths of the settings of all sections that are called so."""
-    found: list[str] = []
-    for field, info in config_type.model_fields.items():
-        if is_called(field, name):
-            found.append(f"{prefix}{field}")
-        for section in _list_sections(info.annotation):
-            found += _find_elsewhere(name, section, f"{prefix}{field}.")
-    return list(dict.fromkeys(found))
 
 
 def _follow(
     location: tuple[int | str, ...], config_type: type[Config]
-) -> tuple[str, type[Config] | None]:
+) -> tuple[str, type[BaseModel] | None]:
     """Return the key of a place and the section that it is, if it is one.
 
     Where a section is of one of several kinds, its kind is a part of the location and not of the
@@ -266,8 +203,8 @@ def _follow(
     """
     keys: list[str] = []
     is_named = False
-    section: type[Config] | None = config_type
-    kinds: dict[str, type[Config]] = {}
+    section: type[BaseModel] | None = config_type
+    kinds: dict[str, type[BaseModel]] = {}
     for part in map(str, location):
         if part in kinds:
             section, kinds = kinds[part], {}
@@ -277,17 +214,24 @@ def _follow(
             is_named = False
             continue
         field = section.model_fields.get(part) if section else None
-        sections = _list_sections(field.annotation) if field else []
+        sections = [one for one, _ in _find_sections(field.annotation)] if field else []
         section = sections[0] if sections else None
         is_named = field is not None and get_origin(field.annotation) is Mapping
         kinds = {s.model_fields["kind"].default: s for s in sections if "kind" in s.model_fields}
     return ".".join(keys), section
 
 
-def _list_sections(annotation: Any) -> list[type[Config]]:
-    if isinstance(annotation, type) and issubclass(annotation, Config):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _list_sections(part)]
+def _find_sections(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
+    """Yield the sections in an annotation, each with what stands between it and its fields."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, ""
+        return
+    origin: Any = get_origin(annotation)
+    if origin in (list, tuple, set, frozenset):
+        return  # A list is one value.
+    key = "*." if isinstance(origin, type) and issubclass(origin, Mapping) else ""
+    for part in get_args(annotation):
+        yield from ((inner, f"{key}{rest}") for inner, rest in _find_sections(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +253,7 @@ class Effect:
     is_place: bool = False
 
 
+_COUNTS = Effect()
 BUDGET = Effect("budget")
 """Marks a field that decides how much is trained."""
 
@@ -326,8 +271,7 @@ def Place(reason: str, reason_zh: str) -> Effect:  # noqa: N802 (reads as a mark
 def Source(aspect: str) -> Effect:  # noqa: N802 (reads as a mark)
     """Return the mark of a field that says where something comes from.
 
-    Args:
-        aspect: what the content is recorded as: ``data``, ``base_weights``, ``items``.
+    ``aspect`` is what the content is recorded as: ``data``, ``base_weights``, ``items``.
     """
     return Effect("source", aspect, aspect)
 
@@ -341,8 +285,8 @@ def list_effects(config_type: type[BaseModel]) -> dict[str, Effect]:
     agree.
     """
     found: dict[str, Effect] = {}
-    for path, effect in _walk(config_type, "", Effect()):
-        found[path] = effect if found.get(path, effect) == effect else Effect()
+    for path, effect in _walk(config_type):
+        found[path] = effect if found.get(path, effect) == effect else _COUNTS
     return found
 
 
@@ -354,12 +298,13 @@ def find_effect(effects: Mapping[str, Effect], path: str) -> Effect:
             names = known.split(".")
             if len(names) == end and all(n in ("*", p) for n, p in zip(names, parts, strict=False)):
                 return effect
-    return Effect()
+    return _COUNTS
 
 
 def _walk(
-    config_type: type[BaseModel], prefix: str, inherited: Effect
+    config_type: type[BaseModel], prefix: str = "", inherited: Effect = _COUNTS
 ) -> Iterator[tuple[str, Effect]]:
+    """Yield the path and the effect of every field, of sections and their fields alike."""
     for name, field in config_type.model_fields.items():
         own = next((one for one in field.metadata if isinstance(one, Effect)), inherited)
         yield f"{prefix}{name}", own
@@ -367,23 +312,16 @@ def _walk(
             yield from _walk(inner, f"{prefix}{name}.{key}", own)
 
 
-def _find_sections(annotation: Any) -> Iterator[tuple[type[BaseModel], str]]:
-    """Yield the sections in an annotation, each with what stands between it and its fields."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation, ""
-        return
-    origin: Any = get_origin(annotation)
-    if origin in (list, tuple, set, frozenset):
-        return  # A list is one value.
-    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
-    for part in get_args(annotation):
-        for inner, key in _find_sections(part):
-            yield inner, f"*.{key}" if is_mapping else key
+@cache
+def read_other_names() -> Mapping[str, Sequence[str]]:
+    """Return what other trainers and servers call the settings that have a name here."""
+    path = Path(__file__).with_name("other_names.yaml")
+    return parse_yaml(path.read_text(encoding="utf-8"))
 
 
 def is_called(setting: str, name: str) -> bool:
     """Return whether ``name`` is that of a setting, here or in other trainers and servers."""
-    return name == setting or name in _OTHER_NAMES.get(setting, ())
+    return name == setting or name in read_other_names().get(setting, ())
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:

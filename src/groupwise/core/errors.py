@@ -24,12 +24,9 @@ class GroupwiseError(Exception):
         fix: str | None = None,
     ) -> None:
         parts = [what]
-        if got is not None:
-            parts.append(f"got {got}")
-        if expected is not None:
-            parts.append(f"expected {expected}")
-        if fix is not None:
-            parts.append(fix)
+        parts += [] if got is None else [f"got {got}"]
+        parts += [] if expected is None else [f"expected {expected}"]
+        parts += [] if fix is None else [fix]
         has_end = parts[-1].endswith((".", "!")) or "\n" in parts[-1]
         super().__init__("; ".join(parts) + ("" if has_end else "."))
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
@@ -25,21 +26,16 @@ from groupwise.core.errors import DataError, GroupwiseError, RunError
 
 T = TypeVar("T")
 
-_BLOCK = 65536
 _DIGEST_LENGTH = 32
 _FUNCTION = re.compile(r".*[/\\](?=[^/\\]+\.py:\w+$)", re.DOTALL)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What libraries say that keep the system's error to themselves.
-_FULL_WORDS = (
-    "No space left on device",
-    "PytorchStreamWriter failed",
-    "inline_container.cc",
-    "os error 28",
-    "No usable temporary directory",
+_FULL_WORDS = re.compile(
+    "No space left on device|PytorchStreamWriter failed|inline_container.cc|os error 28"
+    "|No usable temporary directory"
 )
 _OF_DISKS = (errno.EROFS, errno.EIO)
 _REFUSED = (*_OF_DISKS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
-_REFUSED_WORDS = {f"os error {number}": os.strerror(number) for number in _REFUSED}
 _SETTLED_S = 2.0
 
 
@@ -98,19 +94,14 @@ def _name_file(path: Path) -> Generator[None]:
 
 def _cut_torn_line(descriptor: int) -> None:
     """Make the file end in a newline: complete a whole last row, cut off half of one."""
-    size = os.fstat(descriptor).st_size
-    start = end = size
-    newline = -1
-    while end > 0 and newline < 0:
-        start = max(0, end - _BLOCK)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        end = start
-    start = start + newline + 1  # of the last, unfinished line
-    if start == size:
+    if os.fstat(descriptor).st_size == 0:
         return
-    if _parse_object(os.pread(descriptor, size - start, start)) is None:
+    with mmap(descriptor, 0, access=ACCESS_READ) as content:
+        start = content.rfind(b"\n") + 1
+        last = content[start:]
+    if last and _parse_object(last) is None:
         os.ftruncate(descriptor, start)
-    else:
+    elif last:
         os.write(descriptor, b"\n")
 
 
@@ -119,11 +110,7 @@ def read_json(path: Path, kind: type[dict[Any, Any]]) -> dict[str, Any]: ...
 @overload
 def read_json(path: Path, kind: type[list[Any]]) -> list[Any]: ...
 def read_json(path: Path, kind: type[Any]) -> Any:
-    """Return the JSON value of a file.
-
-    Args:
-        path: the file.
-        kind: what it holds: ``dict`` or ``list``.
+    """Return the JSON value of a file, which holds a ``dict`` or a ``list``.
 
     Raises:
         DataError: if the file cannot be read, is not JSON, or holds something else.
@@ -191,7 +178,7 @@ def _read_bytes(path: Path) -> bytes:
 def _parse_object(line: bytes) -> dict[str, Any] | None:
     try:
         value: object = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
@@ -204,18 +191,10 @@ def parse_value(
     error: type[GroupwiseError] = DataError,
     fix: str | None = None,
 ) -> T:
-    """Return what is made of a JSON value.
-
-    Args:
-        value: from a file.
-        shape: what is made of it.
-        problem: what to say if it has another shape, such as ``FILE is damaged``; where in it the
-            first fault is and what it is are added.
-        error: is raised then.
-        fix: what to do then.
+    """Return what is made of a JSON value; of another shape, say ``problem`` and the first fault.
 
     Raises:
-        GroupwiseError: of the kind of ``error``, if the value has another shape.
+        GroupwiseError: of the kind of ``error``, with ``fix``, if the value has another shape.
     """
     try:
         return shape.validate_python(value)
@@ -265,11 +244,7 @@ def _list_files(folder: Path, *, above: frozenset[str]) -> Iterator[Path]:
 def is_below(path: Path, folder: Path) -> bool:
     """Return whether a path leads into a folder, with links followed; False where nobody can say.
 
-    What somebody else wrote into a file may name any file of this machine.
-
-    Args:
-        path: a file, which need not exist.
-        folder: that it is to be in.
+    What somebody else wrote into a file may name any file of this machine; it need not exist.
     """
     try:
         return path.resolve().is_relative_to(folder.resolve())
@@ -281,10 +256,7 @@ def drop_folders(values: Any) -> Any:
     """Return settings in which functions of files are named alike wherever the files are.
 
     ``any/folder/rewards.py:length`` becomes ``rewards.py:length``, as a key or a value; the content
-    of such a file is digested by itself.
-
-    Args:
-        values: JSON values, nested as they may be.
+    of such a file is digested by itself. ``values`` are JSON values, nested as they may be.
     """
     if isinstance(values, Mapping):
         given = cast("Mapping[str, Any]", values)
@@ -297,15 +269,11 @@ def drop_folders(values: Any) -> Any:
 def take_lock(path: Path, *, busy: RunError | Callable[[], object]) -> int:
     """Make a lock file and hold it until the descriptor that is returned is closed.
 
-    The lock goes with the process, however that ends.
-
-    Args:
-        path: of the file.
-        busy: what is raised if another process holds it, or called before waiting for it.
+    The lock goes with the process, however that ends. ``busy`` is raised if another process holds
+    it, or called before waiting for it.
 
     Raises:
         OSError: if the file cannot be made.
-        RunError: ``busy``, if another process holds it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -321,18 +289,12 @@ def take_lock(path: Path, *, busy: RunError | Callable[[], object]) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds a lock file.
-
-    The lock is tried for an instant and shared, so several may look at once.
-    """
+    """Return whether a process holds a lock file; several may look at once."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        with path.open("rb") as stream:
+            return not _try_lock(stream.fileno(), fcntl.LOCK_SH)
     except OSError:
         return False
-    try:
-        return not _try_lock(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:
@@ -347,11 +309,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 def explain_disk(folder: Path) -> Generator[None]:
     """Within this context a disk that does not take what is written is a RunError.
 
-    Args:
-        folder: where the work is done; named where nothing says which file it was.
-
-    Raises:
-        RunError: that names the folder and what to do.
+    It names the file, or else ``folder``, where the work is done, and what to do.
     """
     try:
         yield
@@ -367,8 +325,16 @@ def describe_disk(error: BaseException, folder: Path) -> str | None:
     cause: BaseException | None = error
     while cause is not None:  # libraries wrap the system's error
         is_full = isinstance(cause, OSError) and cause.errno in _FULL
-        if is_full or any(words in str(cause) for words in _FULL_WORDS):
-            return _describe_full(cause, folder)
+        if is_full or _FULL_WORDS.search(str(cause)):
+            named = cause.filename if isinstance(cause, OSError) else None
+            # Asking for the temporary folder by writing there fails on a full disk.
+            others = [folder, Path(os.environ.get("TMPDIR", "/tmp"))]
+            places = [Path(os.fsdecode(named)).parent] if named else others
+            free, place = min((_measure_free(place), place) for place in places)
+            return (
+                f"the disk is full; free some space in {place} ({free / 2**20:.1f} MiB are free) "
+                "and run the same command again"
+            )
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, GroupwiseError):
         return None  # It says itself what cannot be read or written.
@@ -377,23 +343,11 @@ def describe_disk(error: BaseException, folder: Path) -> str | None:
             place = os.fsdecode(cause.filename or folder)
             if cause.errno in _REFUSED and (cause.filename or cause.errno in _OF_DISKS):
                 return f"cannot write to {place} ({cause.strerror})"
-        else:
-            for words, reason in _REFUSED_WORDS.items():
-                if words in str(cause):
-                    return f"cannot write to {folder} ({reason})"
+        elif (said := re.search(r"os error (\d+)", str(cause))) and int(said[1]) in _REFUSED:
+            return f"cannot write to {folder} ({os.strerror(int(said[1]))})"
     return None
 
 
-def _describe_full(error: BaseException, folder: Path) -> str:
-    def measure_free(place: Path) -> int:
-        parents = (one for one in (place, *place.absolute().parents) if one.exists())
-        return shutil.disk_usage(next(parents, place)).free
-
-    named = error.filename if isinstance(error, OSError) else None
-    # Asking for the temporary folder by writing there fails on a full disk.
-    others = [folder, Path(os.environ.get("TMPDIR", "/tmp"))]
-    place = min([Path(os.fsdecode(named)).parent] if named else others, key=measure_free)
-    return (
-        f"the disk is full; free some space in {place} ({measure_free(place) / 2**20:.1f} MiB "
-        "are free) and run the same command again"
-    )
+def _measure_free(place: Path) -> int:
+    parents = (one for one in (place, *place.absolute().parents) if one.exists())
+    return shutil.disk_usage(next(parents, place)).free

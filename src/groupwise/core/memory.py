@@ -1,22 +1,15 @@
 """How much memory this machine has, what is free for this process, what it takes and keeps."""
 
-import ctypes
 import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_SYSTEM = Path("/proc/meminfo")
 _STATUS = Path("/proc/self/status")
 _MIB = 2**20
 _OWN_GROUP = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
-# What version 2 of control groups and version 1 call the limit, the use, and what of it is cache.
-_FILES = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-)
+_GROUPS = Path("/sys/fs/cgroup")  # of version 2
 
 # Numbers of glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -26,52 +19,40 @@ _BYTES = 1 << 30
 
 def read_total_memory() -> int:
     """Return the bytes this process may use: the machine's, or its control group's if less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([total, *(limit for limit, _ in _read_groups())])
+    import psutil  # not for whoever only reads a config
+
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _read_groups())])
 
 
-def read_free_memory() -> int | None:
-    """Return the bytes that are free for this process; None where the system does not say."""
-    try:
-        lines = _SYSTEM.read_text(encoding="ascii").splitlines()
-        sizes = dict(line.split(":", 1) for line in lines)
-        free = 1024 * int(sizes["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return None
+def read_free_memory() -> int:
+    """Return the bytes that are free for this process."""
+    import psutil
+
+    free = psutil.virtual_memory().available
     return min([free, *(max(0, limit - used) for limit, used in _read_groups())])
 
 
 def _read_groups() -> list[tuple[int, int]]:
     """Return the limit and the use, in bytes, of each control group this process is in."""
     try:
-        own = _OWN_GROUP.read_text(encoding="ascii").splitlines()
+        lines = _OWN_GROUP.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
+    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    # In a container the path may be that of the host, and the group mounted at the root.
+    folder = _GROUPS / own if (_GROUPS / own).is_dir() else _GROUPS
     found: list[tuple[int, int]] = []
-    for line in own:
-        _, kinds, path = line.split(":", 2)
-        if kinds not in ("", "memory"):
+    for place in (folder, *folder.parents):
+        try:
+            limit = (place / "memory.max").read_text(encoding="ascii").strip()
+            used = int((place / "memory.current").read_text(encoding="ascii"))
+            stat = (place / "memory.stat").read_text(encoding="ascii").split()
+        except (OSError, ValueError):
             continue
-        root = _GROUPS / kinds
-        # In a container the path may be that of the host, and the group mounted at the root.
-        folder = root / path.lstrip("/") if (root / path.lstrip("/")).is_dir() else root
-        for place in (folder, *folder.parents):
-            if place == root.parent:
-                break
-            found += _read_group(place, _FILES[kinds == "memory"])
+        cache = dict(zip(stat[::2], stat[1::2], strict=False)).get("inactive_file", "0")
+        if limit.isdigit():
+            found.append((int(limit), used - int(cache)))
     return found
-
-
-def _read_group(folder: Path, names: tuple[str, str, str]) -> list[tuple[int, int]]:
-    limit_name, used_name, cache_name = names
-    try:
-        limit = (folder / limit_name).read_text(encoding="ascii").strip()
-        used = int((folder / used_name).read_text(encoding="ascii"))
-        stat = (folder / "memory.stat").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return []
-    cache = dict(zip(stat[::2], stat[1::2], strict=False)).get(cache_name, "0")
-    return [(int(limit), used - int(cache))] if limit.isdigit() else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +67,7 @@ class Memory:
 
 def read_memory() -> Memory | None:
     """Return what this process takes; None on a CPU whose system does not say (not Linux)."""
+    import psutil
     import torch
 
     cuda: Any = torch.cuda
@@ -99,11 +81,10 @@ def read_memory() -> Memory | None:
         )
     if not _STATUS.is_file():
         return None
-    files = (_STATUS, _SYSTEM)
-    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
-    values = dict(line.split(":", 1) for line in lines)
-    sizes = [int(values[name].split()[0]) // 1024 for name in ("VmRSS", "VmHWM", "MemTotal")]
-    return Memory("cpu", *sizes)
+    lines = _STATUS.read_text(encoding="utf-8").splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    now, total = psutil.Process().memory_info().rss, psutil.virtual_memory().total
+    return Memory("cpu", now // _MIB, peak // 1024, total // _MIB)
 
 
 def keep_freed_memory() -> bool:
@@ -118,5 +99,7 @@ def keep_freed_memory() -> bool:
     is_set = any(name in os.environ for name in _SETTINGS)
     if is_set or platform.libc_ver()[0] != "glibc":
         return False
+    import ctypes
+
     library = ctypes.CDLL(None)
     return all([library.mallopt(name, _BYTES) for name in (_TRIM_THRESHOLD, _MMAP_THRESHOLD)])

@@ -5,16 +5,17 @@ import re
 import struct
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice, repeat
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import cast
-
-from PIL import Image, ImageOps, UnidentifiedImageError
+from typing import TYPE_CHECKING, cast
 
 from groupwise.core.errors import DataError
 from groupwise.core.types import Picture, read_picture
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 # Pillow knows more formats, one of which it hands to another program, whatever the file is named.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -35,7 +36,7 @@ _TIFF_OFFSETS = (273, 324)  # of strips and of tiles
 
 
 @contextmanager
-def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Image]:
+def open_lazily(path: Path, content: bytes | None = None) -> "Generator[Image.Image]":
     """Give a picture of which only the header is read; the block does nothing but decode it.
 
     It is a JPEG, PNG, WebP, BMP, GIF or TIFF, the first frame of several. Whatever else than a lack
@@ -48,6 +49,8 @@ def open_lazily(path: Path, content: bytes | None = None) -> Generator[Image.Ima
     Raises:
         DataError: if the file is missing, of another kind, or damaged.
     """
+    from PIL import Image, UnidentifiedImageError  # not for whoever only reads a config
+
     try:
         if content is None and path.exists() and not path.is_file():
             raise DataError(f"the picture {path} is no file")
@@ -75,12 +78,14 @@ def wait_to_decode(num_pixels: int) -> AbstractContextManager[object]:
     return _decoding_large if num_pixels > LARGE_PIXELS else nullcontext()
 
 
-def open_picture(source: Path | Picture) -> Image.Image:
+def open_picture(source: Path | Picture) -> "Image.Image":
     """Return a picture as RGB, fully decoded and turned upright by its EXIF orientation.
 
     Raises:
         DataError: if the file is missing, truncated, not a picture, or of numbers without a range.
     """
+    from PIL import ImageOps
+
     path = source.path if isinstance(source, Picture) else source
     with open_lazily(path) as opened, wait_to_decode(opened.width * opened.height):
         opened.load()
@@ -88,13 +93,13 @@ def open_picture(source: Path | Picture) -> Image.Image:
         return convert_picture(opened)
 
 
-def shows_as_it_is(opened: Image.Image) -> bool:
+def shows_as_it_is(opened: "Image.Image") -> bool:
     """Whether a picture whose header is read needs no turning upright and no conversion."""
     is_upright = opened.getexif().get(_ORIENTATION, 1) == 1
     return is_upright and opened.mode in ("RGB", "L") and not opened.has_transparency_data
 
 
-def convert_picture(decoded: Image.Image) -> Image.Image:
+def convert_picture(decoded: "Image.Image") -> "Image.Image":
     """Return a decoded picture as 8-bit RGB: the one conversion, wherever a picture is used.
 
     Of 16 bits the high byte is kept, as Pillow does by itself for colours but not for grey, which
@@ -103,6 +108,8 @@ def convert_picture(decoded: Image.Image) -> Image.Image:
     Raises:
         ValueError: if its numbers are floats or go beyond 16 bits: which is white is not known.
     """
+    from PIL import Image
+
     if decoded.mode == "F":
         raise ValueError("floats have no range: save it with 8 or 16 bits")
     if decoded.mode.startswith("I"):
@@ -113,7 +120,7 @@ def convert_picture(decoded: Image.Image) -> Image.Image:
         grey = wide.point(lambda value: value / 256).convert("L")
         key = decoded.info.get("transparency")
         if isinstance(key, int):
-            import numpy as np  # rarely needed, and dear for whoever only reads a config
+            import numpy as np
 
             is_clear = np.where(np.asarray(wide) == key, 255, 0).astype(np.uint8)
             grey.paste(255, (0, 0), Image.fromarray(is_clear))
@@ -131,6 +138,8 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
     Raises:
         DataError: if the picture cannot be decoded.
     """
+    from PIL import Image
+
     opened = open_picture(picture)
     width, height = opened.size
     if width * height > max_pixels:
@@ -146,28 +155,20 @@ def store_picture(picture: Picture, path: Path, *, max_pixels: int) -> Picture:
 def _check_pieces(content: bytes | mmap) -> None:
     """Refuse a file of too many pieces, whatever is wrong with it otherwise."""
     most = _NUM_FREE + len(content) // _PIECE_BYTES
-    num_pieces = num_scans = 0
-    for piece in islice(_list_pieces(content), most + 1):
-        num_pieces += 1
-        num_scans += piece == _JPEG_SCAN
-        if num_scans > _MAX_SCANS:
-            raise ValueError(f"it passes over its pixels more than {_MAX_SCANS} times")
-    if num_pieces > most:
-        raise ValueError(f"it is made of more than {most} pieces")
-
-
-def _list_pieces(content: bytes | mmap) -> Iterator[int]:
-    """Give a number for each piece, of a JPEG that of its marker; a broken file ends early."""
     kinds = {b"\xff\xd8": _list_jpeg, b"\x89P": _list_png, b"GI": _list_gif}
     kinds |= {b"II": _list_tiff, b"MM": _list_tiff}
     list_pieces = kinds.get(content[:2])
-    try:
-        yield from list_pieces(content) if list_pieces else ()
-    except (IndexError, struct.error):
-        return
+    found: list[int] = []
+    with suppress(IndexError, struct.error):  # a broken file ends early
+        found.extend(islice(list_pieces(content) if list_pieces else (), most + 1))
+    if found.count(_JPEG_SCAN) > _MAX_SCANS:
+        raise ValueError(f"it passes over its pixels more than {_MAX_SCANS} times")
+    if len(found) > most:
+        raise ValueError(f"it is made of more than {most} pieces")
 
 
 def _list_jpeg(content: bytes | mmap) -> Iterator[int]:
+    """Give the marker of each piece."""
     at = 2
     while (found := _JPEG_MARKER.search(content, at)) is not None:
         marker = content[found.end() - 1]

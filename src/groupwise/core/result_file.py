@@ -3,16 +3,13 @@
 It says which items need no more work. It does not know what the items are or who makes them.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from groupwise.core.errors import DataError, RunError
-from groupwise.core.files import append_jsonl, replace_file, take_lock
-
-_FAILED = "failed"
+from groupwise.core.files import append_jsonl, read_jsonl, take_lock, write_jsonl
 
 
 class ResultFile:
@@ -81,8 +78,7 @@ class ResultFile:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one row per item, each in the place of the item's first row."""
-        for line in self._read_current():
-            yield json.loads(line)
+        yield from {self._name(row): row for row in read_jsonl(self.path)}.values()
 
     def close(self) -> None:
         """Drop rows that were replaced, and let the file go."""
@@ -101,17 +97,12 @@ class ResultFile:
         self.close()
 
     def _read(self) -> None:
-        size = 0
-        for number, line in enumerate(_read_lines(self.path), start=1):
-            size += len(line) if line.endswith(b"\n") else 0
-            if line.strip():
-                where = f"{self.path} line {number}"
-                row: object = json.loads(line) if _is_json(line) else None
-                if not isinstance(row, dict):
-                    raise DataError(f"{where} is not a JSON object", got=repr(line[:80]))
-                values = cast("dict[str, Any]", row)
-                self._count(self._identify(values, where), values)
-        self._has_replaced |= size != self.path.stat().st_size
+        for number, row in enumerate(read_jsonl(self.path), start=1):
+            self._count(self._identify(row, f"row {number} of {self.path}"), row)
+        with self.path.open("rb") as stream:  # the last line may be torn, or lack its newline
+            if stream.seek(0, os.SEEK_END):
+                stream.seek(-1, os.SEEK_END)
+                self._has_replaced |= stream.read() != b"\n"
         self._drop_replaced()
 
     def _identify(self, row: Mapping[str, Any], where: str) -> str:
@@ -129,43 +120,15 @@ class ResultFile:
     def _count(self, name: str, row: Mapping[str, Any]) -> None:
         self._has_replaced |= name in self._failed
         self._failed.discard(name)
-        (self._failed if row.get(_FAILED) else self._finished).add(name)
+        (self._failed if row.get("failed") else self._finished).add(name)
 
     def _drop_replaced(self) -> None:
         """Write the file again without what was replaced or torn, if there is any of it."""
         if self._has_replaced:
-            replace_file(self.path, self._read_current())
+            write_jsonl(self.path, self.rows())
         self._has_replaced = False
-
-    def _read_current(self) -> Iterator[bytes]:
-        """Yield the last line of each item, in the order of their first lines."""
-        start, last = 0, dict[str, int]()
-        for line in _read_lines(self.path):
-            if line.strip():
-                last[str(self._name(json.loads(line)))] = start
-            start += len(line)
-        with self.path.open("rb") as stream:
-            for place in last.values():
-                stream.seek(place)
-                yield stream.readline().rstrip(b"\n") + b"\n"
 
     def _unlock(self) -> None:
         descriptor, self._lock = self._lock, None
         if descriptor is not None:
             os.close(descriptor)
-
-
-def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yield each line with its newline; the last one may have none, but is not torn."""
-    with path.open("rb") as stream:
-        for line in stream:
-            if line.endswith(b"\n") or _is_json(line):
-                yield line
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True

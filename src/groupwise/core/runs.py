@@ -5,18 +5,17 @@ what was changed, torn or mixed up since. It proves nothing against somebody who
 too: what a folder from elsewhere says stays what somebody says.
 """
 
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -27,6 +26,7 @@ from groupwise.core.files import (
     digest_json,
     parse_value,
     read_json,
+    read_jsonl,
     take_lock,
     write_json,
 )
@@ -97,12 +97,17 @@ class RunFolder:
     ) -> None:
         """Write ``manifest.json`` and append this start to ``history.jsonl``.
 
-        ``accepted`` names the findings that this run goes on with, because its user said so;
-        ``plan`` says of each step what it reads and uses;
-        ``effects`` says of settings that do not simply count what they change;
-        ``metric_versions`` says by what version each family of metrics is measured;
-        ``other_packages`` names the steps that were made with other versions of packages;
-        ``evaluated`` says of an evaluation on other data which run, policy and data it is of.
+        Args:
+            recipe: its name.
+            config: the resolved settings.
+            inputs: digests by name.
+            seed: of the run.
+            accepted: findings that this run goes on with, because its user said so.
+            plan: of each step what it reads and uses.
+            effects: of settings that do not simply count what they change.
+            metric_versions: by what version each family of metrics is measured.
+            other_packages: the steps that were made with other versions of packages.
+            evaluated: of an evaluation on other data which run, policy and data it is of.
         """
         found = {
             "recipe": recipe,
@@ -218,25 +223,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = read_json(path, dict)
     except DataError as error:
-        manifest = _find_last_start(path.with_name("history.jsonl"))
-        if manifest is None:
-            raise DataError(
-                f"{path} is torn", fix="take it from a copy, or start anew with --out DIR"
-            ) from error
+        history = path.with_name("history.jsonl")
+        starts = read_jsonl(history) if history.is_file() else []
+        whole = [row for row in starts if row.get(_SEAL) == _digest_rest(row)]
+        if not whole:
+            fix = "take it from a copy, or start anew with --out DIR"
+            raise DataError(f"{path} is torn", fix=fix) from error
+        manifest = whole[-1]
     check_sealed(manifest, path)
     return manifest
-
-
-def _find_last_start(history: Path) -> dict[str, Any] | None:
-    """Return the last row that is whole, by its own digest."""
-    lines = history.read_bytes().splitlines() if history.is_file() else []
-    for line in reversed(lines):
-        with suppress(ValueError):
-            row: object = json.loads(line)
-            told = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
-            if told.get(_SEAL) == _digest_rest(told):
-                return told
-    return None
 
 
 def _digest_rest(values: Mapping[str, Any]) -> str:
@@ -262,36 +257,25 @@ def check_records(run: Path, *steps: str) -> None:
     """Refuse a run whose finished steps' JSON and YAML files are not what the steps wrote.
 
     A file that is gone is left to whoever reads it. A step that writes for people only, such as
-    the report, is left out: what it wrote is written again by others.
-
-    Args:
-        run: the run folder.
-        steps: whose files are looked at; all if none is named.
+    the report, is left out: what it wrote is written again by others. Of all ``steps`` if none is
+    named.
 
     Raises:
         RunError: if one was changed or added.
         DataError: if a marker cannot be read.
     """
-    names = steps or sorted(path.parent.name for path in run.glob(f"[!.]*/{STEP_DONE}"))
-    for name in names:
+    for name in steps or sorted(path.parent.name for path in run.glob(f"[!.]*/{STEP_DONE}")):
         known = _read_outputs(run, name)
         if not known or not all(path.startswith(f"{name}/") for path in known):
             continue
-        here = sorted((run / name).iterdir())  # records in the folder itself, without its markers
-        found = [f"{name}/{p.name}" for p in here if p.name[0] != "." and p.name != STEP_DONE]
-        for path in dict.fromkeys((*found, *known)):
-            file = run / path
-            is_record = file.suffix in _RECORDS and ".." not in file.parts[len(run.parts) :]
-            if is_record and file.is_file() and known.get(path) != digest_file(file):
-                _refuse(run, path, "was changed" if path in known else "was added")
+        here = (p.name for p in (run / name).iterdir() if p.name[0] != "." and p.name != STEP_DONE)
+        paths = (run / path for path in {*known, *(f"{name}/{one}" for one in here)})
+        inside = (path for path in paths if ".." not in path.parts[len(run.parts) :])
+        _check(run, known, [path for path in inside if path.suffix in _RECORDS and path.is_file()])
 
 
 def check_folder(run: Path, folder: str) -> None:
-    """Refuse a folder of a finished step that is not file by file what the step wrote.
-
-    Args:
-        run: the run folder.
-        folder: below it, such as ``grpo/policy``.
+    """Refuse a folder of a finished step, such as ``grpo/policy``, that is not what it wrote.
 
     Raises:
         RunError: if a file was changed, added or removed.
@@ -301,11 +285,19 @@ def check_folder(run: Path, folder: str) -> None:
     if not known:
         return
     here = {path: digest for path, digest in known.items() if path.startswith(f"{folder}/")}
-    found = {f"{folder}/{path}": digest for path, digest in digest_files(run / folder).items()}
-    for path in sorted(here.keys() | found.keys()):
-        if here.get(path) != found.get(path):
-            missing = "is gone" if path in here else "was added"
-            _refuse(run, path, "was changed" if path in here.keys() & found.keys() else missing)
+    found = [path for path in (run / folder).rglob("*") if path.is_file()]
+    _check(run, here, {*found, *(run / path for path in here)})
+
+
+def _check(run: Path, known: Mapping[str, str], paths: Iterable[Path]) -> None:
+    """Refuse the first of these files that has another digest than is known of it."""
+    for path in sorted(paths):
+        name = path.relative_to(run).as_posix()
+        digest = digest_file(path) if path.is_file() else None
+        if known.get(name) != digest:
+            how = "is gone" if digest is None else "was changed" if name in known else "was added"
+            what = f"{run} is not what its steps wrote"
+            raise RunError(what, got=f"{name}, which {how}", fix=_TAKE)
 
 
 def digest_files(folder: Path) -> dict[str, str]:
@@ -316,9 +308,7 @@ def digest_files(folder: Path) -> dict[str, str]:
 
 def write_digests(marker: Path) -> None:
     """Write a marker with the digests of all other files of its folder: it is whole."""
-    found = digest_files(marker.parent)
-    found.pop(marker.name, None)
-    write_json(marker, found)
+    write_json(marker, _digest_others(marker))
 
 
 def find_unlike(marker: Path) -> str | None:
@@ -327,10 +317,14 @@ def find_unlike(marker: Path) -> str | None:
         known = _DIGESTS.validate_json(marker.read_bytes())
     except (OSError, ValueError):
         return marker.name
-    found = digest_files(marker.parent)
-    found.pop(marker.name, None)
+    found = _digest_others(marker)
     names = sorted(known.keys() | found.keys())
     return next((name for name in names if known.get(name) != found.get(name)), None)
+
+
+def _digest_others(marker: Path) -> dict[str, str]:
+    found = digest_files(marker.parent)
+    return {name: digest for name, digest in found.items() if name != marker.name}
 
 
 def _read_outputs(run: Path, step: str) -> dict[str, str]:
@@ -340,7 +334,3 @@ def _read_outputs(run: Path, step: str) -> dict[str, str]:
     return parse_value(
         done.get("outputs", {}), _DIGESTS, f"{path} is damaged", error=RunError, fix=_TAKE
     )
-
-
-def _refuse(run: Path, path: str, how: str) -> None:
-    raise RunError(f"{run} is not what its steps wrote", got=f"{path}, which {how}", fix=_TAKE)

@@ -111,14 +111,7 @@ def make_example(
     label: str | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> Example:
-    """Build an Example with its content id.
-
-    Args:
-        prompt: the conversation so far.
-        cluster: of the item.
-        pictures: put before all else in the first user turn.
-        label: the reference answer.
-        fields: JSON values.
+    """Build an Example with its content id; ``pictures`` come first in the first user turn.
 
     Raises:
         DataError: if the prompt is empty or does not end with a user turn.
@@ -126,8 +119,9 @@ def make_example(
     if not prompt or prompt[-1].role != "user":
         raise DataError("a prompt must end with a user turn", got=[m.role for m in prompt])
     given = dict(fields or {})
-    whole = _open_with(pictures, prompt)
-    opening, rest = split_opening(whole)
+    whole = _open_with(pictures, prompt) if pictures else tuple(prompt)
+    has_pictures = any(isinstance(part, Picture) for turn in whole for part in turn.parts)
+    opening, rest = split_opening(whole) if has_pictures else ((), whole)
 
     def describe(message: Message) -> str | list[str | dict[str, str]]:
         if not message.pictures:
@@ -143,25 +137,21 @@ def make_example(
     return Example(digest_json(content), whole, label, cluster, given)
 
 
-def split_opening(
-    prompt: Sequence[Message],
-) -> tuple[tuple[Picture, ...], tuple[Message, ...]]:
+def split_opening(prompt: Sequence[Message]) -> tuple[tuple[Picture, ...], tuple[Message, ...]]:
     """Return the pictures that open the first user turn, and the prompt without them."""
-    place = _find_first_user(prompt)
-    parts = prompt[place].parts
-    num_opening = next((n for n, part in enumerate(parts) if isinstance(part, str)), len(parts))
-    rest = Message("user", parts[num_opening:])
-    return prompt[place].pictures[:num_opening], (*prompt[:place], rest, *prompt[place + 1 :])
+    place, turn = _find_first_user(prompt)
+    num_opening = next((n for n, part in enumerate(turn.parts) if isinstance(part, str)), None)
+    rest = Message("user", turn.parts[len(turn.parts) if num_opening is None else num_opening :])
+    return turn.pictures[:num_opening], (*prompt[:place], rest, *prompt[place + 1 :])
 
 
 def _open_with(pictures: Sequence[Picture], prompt: Sequence[Message]) -> tuple[Message, ...]:
-    place = _find_first_user(prompt)
-    opened = Message("user", (*pictures, *prompt[place].parts))
-    return (*prompt[:place], opened, *prompt[place + 1 :])
+    place, turn = _find_first_user(prompt)
+    return (*prompt[:place], Message("user", (*pictures, *turn.parts)), *prompt[place + 1 :])
 
 
-def _find_first_user(prompt: Sequence[Message]) -> int:
-    return next(place for place, message in enumerate(prompt) if message.role == "user")
+def _find_first_user(prompt: Sequence[Message]) -> tuple[int, Message]:
+    return next((n, message) for n, message in enumerate(prompt) if message.role == "user")
 
 
 @dataclass(frozen=True, slots=True)

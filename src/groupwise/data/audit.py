@@ -30,6 +30,7 @@ from groupwise.data.examples import DropLog
 from groupwise.data.splits import fold_text
 
 Splits = Mapping[str, Sequence[Example]]
+CountTokens = Callable[[Example], int]
 
 UNBALANCED_SHARE = 0.8
 MANY_DROPPED_SHARE = 0.01
@@ -60,24 +61,6 @@ class TokenBudget(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class LengthSummary:
-    """Prompt lengths of a split in tokens; quantiles are lengths that occur.
-
-    ``budget``, ``num_over`` and ``share_over`` (in [0, 1]) say how many prompts are longer than
-    the budget; without a budget they are None, 0 and 0.
-    """
-
-    min: int
-    median: int
-    p90: int
-    p99: int
-    max: int
-    budget: int | None
-    num_over: int
-    share_over: float
-
-
-@dataclass(frozen=True, slots=True)
 class NearPicture:
     """A picture of a split that looks like one of a split before it.
 
@@ -98,42 +81,22 @@ class NearPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitSummary:
-    """Counts of one split.
-
-    Attributes:
-        num_examples: rows.
-        num_clusters: different clusters.
-        num_pictures: pictures with different bytes.
-        labels: rows by label; ``NO_LABEL`` for rows without one.
-        cluster_sizes: smallest, median and largest number of rows of a cluster.
-        num_one_label_clusters: clusters of at least two rows that all have the same label.
-        lengths: prompt lengths, or None if they were not counted.
-    """
-
-    num_examples: int
-    num_clusters: int
-    num_pictures: int
-    labels: Mapping[str, int]
-    cluster_sizes: tuple[int, int, int] | None
-    num_one_label_clusters: int
-    lengths: LengthSummary | None
-
-
-@dataclass(frozen=True, slots=True)
 class DataAudit:
     """All that an audit found.
 
     Attributes:
         findings: errors first, then warnings, then information.
-        splits: counts by split.
+        splits: counts by split: ``num_examples``, ``num_clusters``, ``num_pictures`` with different
+            bytes, ``labels`` (rows by label, ``NO_LABEL`` for those without one),
+            ``cluster_sizes`` (smallest, median, largest) and, where prompts were counted, their
+            ``tokens`` (``min``, ``median``, ``p90``, ``p99``, ``max``, all lengths that occur).
         num_rows: rows read, or None if not known.
         drops: the drop log as JSON values, or None if there was none.
         near_pictures: near duplicates across splits.
     """
 
     findings: tuple[Finding, ...]
-    splits: Mapping[str, SplitSummary]
+    splits: Mapping[str, Mapping[str, Any]]
     num_rows: int | None = None
     drops: Mapping[str, Any] | None = None
     near_pictures: tuple[NearPicture, ...] = ()
@@ -164,13 +127,7 @@ class DataAudit:
 
     def to_json(self) -> dict[str, Any]:
         """Return the audit as JSON values."""
-        return {
-            "findings": [finding.to_json() for finding in self.findings],
-            "splits": {split: asdict(summary) for split, summary in self.splits.items()},
-            "num_rows": self.num_rows,
-            "drops": dict(self.drops) if self.drops is not None else None,
-            "near_pictures": [asdict(near) for near in self.near_pictures],
-        }
+        return {**asdict(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def audit_data(
@@ -179,7 +136,7 @@ def audit_data(
     drops: DropLog | None = None,
     num_rows: int | None = None,
     budget: TokenBudget | None = None,
-    count_tokens: Callable[[Example], int] | None = None,
+    count_tokens: CountTokens | None = None,
     near: Sequence[NearPicture] | None = None,
 ) -> DataAudit:
     """Audit the examples of named splits.
@@ -198,8 +155,8 @@ def audit_data(
     """
     if budget is not None and count_tokens is None:
         raise ConfigError("a token budget needs count_tokens", got="a budget only")
-    lengths = {
-        split: measure_lengths(examples, count_tokens, budget)
+    tokens = {
+        split: [(example.id, count_tokens(example)) for example in examples]
         for split, examples in splits.items()
         if count_tokens is not None and examples
     }
@@ -207,9 +164,8 @@ def audit_data(
     findings = [
         *_check_rows(splits, drops or DropLog(), num_rows),
         *_check_labels(splits),
-        *check_clusters(splits),
-        *_check_examples(splits),
-        *_check_pictures(splits),
+        *_check_shared(splits),
+        *_check_repeated(splits),
         *report_places(
             "warning",
             "near_duplicate_pictures",
@@ -220,15 +176,15 @@ def audit_data(
                 for one in near
             ],
         ),
-        *_check_texts(splits),
-        *check_lengths(lengths, budget),
+        *(_check_lengths(tokens, budget) if budget else ()),
     ]
-    summaries = {
-        split: _summarise(examples, lengths[split][0] if split in lengths else None)
-        for split, examples in splits.items()
-    }
-    told = drops.to_json() if drops is not None else None
-    return DataAudit(_sort(findings), summaries, num_rows, told, tuple(near))
+    return DataAudit(
+        findings=_sort(findings),
+        splits={name: _count(rows, tokens.get(name, [])) for name, rows in splits.items()},
+        num_rows=num_rows,
+        drops=drops.to_json() if drops is not None else None,
+        near_pictures=tuple(near),
+    )
 
 
 def _sort(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -277,21 +233,46 @@ def _check_labels(splits: Splits) -> Iterator[Finding]:
             yield Finding("warning", "unbalanced_labels", message, count)
 
 
-def check_clusters(splits: Splits) -> list[Finding]:
-    """Find clusters (sessions, orders) that stand in two splits."""
-    return report_places(
-        "error",
-        "cluster_in_two_splits",
-        "{count} clusters stand in more than one split; split by cluster.",
-        _list_shared(splits, lambda example: [example.cluster]),
-    )
+def _check_shared(splits: Splits) -> Iterator[Finding]:
+    """Find what stands in two splits.
 
+    Prompts without pictures are the same but for case, width and white space; examples that are the
+    same in all else, too, are told as examples alone.
+    """
+    ids = _find_owners(splits, lambda example: [example.id])
+    names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
 
-def _check_examples(splits: Splits) -> Iterator[Finding]:
-    """Find examples that appear twice, and equal inputs with different labels."""
-    shared = _list_shared(splits, lambda example: [example.id])
+    def list_texts(example: Example) -> list[str]:
+        is_own = len(ids[example.id]) == 1 and not example.pictures
+        return [_fold_prompt(example)] if is_own else []
+
+    def list_tasks(example: Example) -> list[str]:
+        task = example.fields.get("task")
+        return [task] if isinstance(task, str) else []
+
+    def tell(owners: Mapping[str, list[str]], name: Callable[[str], str] = str) -> list[str]:
+        shared = {key: found for key, found in owners.items() if len(found) > 1}
+        return sorted(f"{name(key)} in {' and '.join(found)}" for key, found in shared.items())
+
+    clusters = tell(_find_owners(splits, lambda example: [example.cluster]))
+    message = "{count} clusters stand in more than one split; split by cluster."
+    yield from report_places("error", "cluster_in_two_splits", message, clusters)
     message = "{count} examples stand in more than one split."
-    yield from report_places("error", "example_in_two_splits", message, shared)
+    yield from report_places("error", "example_in_two_splits", message, tell(ids))
+    pictures = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
+    message = "{count} pictures stand with the same bytes in more than one split."
+    places = tell(pictures, names.__getitem__)
+    yield from report_places("error", "picture_in_two_splits", message, places)
+    texts = tell(_find_owners(splits, list_texts), lambda text: text[-_MAX_SHOWN:])
+    message = "{count} prompts stand in more than one split, but for case, width and white space."
+    yield from report_places("warning", "text_in_two_splits", message, texts)
+    message = "{count} task texts stand in more than one split."
+    tasks = tell(_find_owners(splits, list_tasks))
+    yield from report_places("info", "task_in_two_splits", message, tasks)
+
+
+def _check_repeated(splits: Splits) -> Iterator[Finding]:
+    """Find examples and pictures that stand twice in a split, and inputs with two labels."""
     repeated = [
         f"{split}: {identity}"
         for split, examples in splits.items()
@@ -307,52 +288,59 @@ def _check_examples(splits: Splits) -> Iterator[Finding]:
     torn = sorted(name for name, content in asked.items() if len(labels[content]) > 1)
     message = "{count} examples have the same input as another one but a different label."
     yield from report_places("warning", "contradicting_labels", message, torn)
-
-
-def _check_pictures(splits: Splits) -> Iterator[Finding]:
-    """Find pictures with the same bytes in two splits, or in two clusters of one split."""
-    owners = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
-    names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
     clusters: dict[str, set[str]] = defaultdict(set)
+    names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
     for example in _chain(splits):
         for picture in example.pictures:
             clusters[picture.digest].add(example.cluster)
-    shared = [f"{names[d]} in {' and '.join(o)}" for d, o in owners.items() if len(o) > 1]
-    message = "{count} pictures stand with the same bytes in more than one split."
-    yield from report_places("error", "picture_in_two_splits", message, sorted(shared))
-    repeated = [
+    owners = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
+    places = [
         f"{names[digest]} in clusters {', '.join(sorted(found)[:3])}"
         for digest, found in clusters.items()
         if len(found) > 1 and len(owners[digest]) == 1
     ]
     message = "{count} pictures stand with the same bytes in more than one cluster of a split."
-    yield from report_places("info", "picture_in_two_clusters", message, sorted(repeated))
+    yield from report_places("info", "picture_in_two_clusters", message, sorted(places))
 
 
-def _check_texts(splits: Splits) -> Iterator[Finding]:
-    """Find prompts without pictures, and tasks (``fields["task"]``), that stand in two splits.
+def _check_lengths(
+    tokens: Mapping[str, list[tuple[str, int]]], budget: TokenBudget
+) -> Iterator[Finding]:
+    for split, lengths in tokens.items():
+        over = [name for name, length in lengths if length > budget.max_prompt_tokens]
+        if not over:
+            continue
+        share, longest = len(over) / len(lengths), max(length for _, length in lengths)
+        is_error = share > MAX_LONGER_SHARE and not budget.allow_longer
+        advice = ", raise it, or set allow_longer or drop_longer."
+        message = (
+            f"{len(over)} rows ({share:.1%}) of split {split} are longer than the "
+            f"prompt budget of {budget.max_prompt_tokens} tokens; the longest has {longest}"
+            + (advice if is_error else ". They are used whole.")
+        )
+        level = "error" if is_error else "warning"
+        yield Finding(level, "over_budget", message, len(over), tuple(over[:MAX_PLACES]))
 
-    Prompts are the same but for case, width and white space; examples that are the same in all
-    else, too, are left to ``_check_examples``.
-    """
-    ids = _find_owners(splits, lambda example: [example.id])
 
-    def list_texts(example: Example) -> list[str]:
-        is_own = len(ids[example.id]) == 1 and not example.pictures
-        return [_fold_prompt(example)] if is_own else []
+def _count(examples: Sequence[Example], tokens: list[tuple[str, int]]) -> dict[str, Any]:
+    import numpy as np
 
-    def list_tasks(example: Example) -> list[str]:
-        task = example.fields.get("task")
-        return [task] if isinstance(task, str) else []
-
-    owners = sorted(_find_owners(splits, list_texts).items())
-    shared = [f"{text[-_MAX_SHOWN:]} in {' and '.join(o)}" for text, o in owners if len(o) > 1]
-    message = "{count} prompts stand in more than one split, but for case, width and white space."
-    yield from report_places("warning", "text_in_two_splits", message, shared)
-    message = "{count} task texts stand in more than one split."
-    yield from report_places(
-        "info", "task_in_two_splits", message, _list_shared(splits, list_tasks)
-    )
+    sizes = sorted(Counter(example.cluster for example in examples).values())
+    labels = Counter(example.label or NO_LABEL for example in examples)
+    quantiles: dict[str, int] = {}
+    if tokens:
+        levels = {"min": 0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1}
+        lengths = [length for _, length in tokens]
+        values = np.quantile(lengths, [*levels.values()], method="inverted_cdf")
+        quantiles = {name: int(value) for name, value in zip(levels, values, strict=True)}
+    return {
+        "num_examples": len(examples),
+        "num_clusters": len(sizes),
+        "num_pictures": len({picture.digest for e in examples for picture in e.pictures}),
+        "labels": dict(sorted(labels.items())),
+        "cluster_sizes": (sizes[0], sizes[len(sizes) // 2], sizes[-1]) if sizes else None,
+        "tokens": quantiles,
+    }
 
 
 def find_seen(known: Iterable[Example], examples: Iterable[Example]) -> set[str]:
@@ -400,47 +388,6 @@ def find_near_pictures(splits: Splits, *, mirrored: bool = False) -> list[NearPi
     return found
 
 
-def measure_lengths(
-    examples: Sequence[Example],
-    count_tokens: Callable[[Example], int],
-    budget: TokenBudget | None = None,
-) -> tuple[LengthSummary, list[str]]:
-    """Return the summary and the ids of the examples over the budget; at least one example."""
-    import numpy as np
-
-    lengths = [count_tokens(example) for example in examples]
-    limit = budget.max_prompt_tokens if budget else None
-    over = [
-        example.id
-        for example, length in zip(examples, lengths, strict=True)
-        if limit is not None and length > limit
-    ]
-    quantiles = np.quantile(lengths, [0, 0.5, 0.9, 0.99, 1], method="inverted_cdf")
-    low, median, p90, p99, high = (int(value) for value in quantiles)
-    share = len(over) / len(lengths)
-    return LengthSummary(low, median, p90, p99, high, limit, len(over), share), over
-
-
-def check_lengths(
-    summaries: Mapping[str, tuple[LengthSummary, list[str]]], budget: TokenBudget | None
-) -> list[Finding]:
-    """Return a finding per split with prompts over the budget."""
-    findings: list[Finding] = []
-    for split, (lengths, over) in summaries.items():
-        if budget is None or not over:
-            continue
-        is_error = lengths.share_over > MAX_LONGER_SHARE and not budget.allow_longer
-        advice = ", raise it, or set allow_longer or drop_longer."
-        message = (
-            f"{len(over)} rows ({lengths.share_over:.1%}) of split {split} are longer than the "
-            f"prompt budget of {budget.max_prompt_tokens} tokens; the longest has {lengths.max}"
-            + (advice if is_error else ". They are used whole.")
-        )
-        level = "error" if is_error else "warning"
-        findings.append(Finding(level, "over_budget", message, len(over), tuple(over[:MAX_PLACES])))
-    return findings
-
-
 def _chain(splits: Splits) -> Iterable[Example]:
     return (example for examples in splits.values() for example in examples)
 
@@ -456,36 +403,12 @@ def _find_owners(
     return owners
 
 
-def _list_shared(splits: Splits, list_keys: Callable[[Example], Sequence[str]]) -> list[str]:
-    owners = _find_owners(splits, list_keys)
-    return sorted(f"{key} in {' and '.join(o)}" for key, o in owners.items() if len(o) > 1)
-
-
 def _fold_prompt(example: Example) -> str:
     return fold_text("\n".join(message.text for message in example.prompt))
 
 
 def _name(picture: Picture) -> str:
     return f"{picture.path.parent.name}/{picture.path.name}"
-
-
-def _summarise(examples: Sequence[Example], lengths: LengthSummary | None) -> SplitSummary:
-    clusters: dict[str, list[str | None]] = defaultdict(list)
-    for example in examples:
-        clusters[example.cluster].append(example.label)
-    sizes = sorted(len(labels) for labels in clusters.values())
-    labels = Counter(example.label or NO_LABEL for example in examples)
-    return SplitSummary(
-        num_examples=len(examples),
-        num_clusters=len(clusters),
-        num_pictures=len({picture.digest for e in examples for picture in e.pictures}),
-        labels=dict(sorted(labels.items())),
-        cluster_sizes=(sizes[0], sizes[len(sizes) // 2], sizes[-1]) if sizes else None,
-        num_one_label_clusters=sum(
-            len(found) > 1 and len(set(found)) == 1 for found in clusters.values()
-        ),
-        lengths=lengths,
-    )
 
 
 def write_audit(audit: DataAudit, folder: Path) -> DataAudit:
@@ -509,7 +432,7 @@ def list_near_examples(folder: Path, examples: Sequence[Example], *, split: str)
 
 
 def render_audit(audit: DataAudit) -> str:
-    """Return the audit as Markdown; pictures and labels are told only where there are some."""
+    """Return the audit as Markdown."""
     num_errors, num_warnings = len(audit.errors), len(audit.warnings)
     lines = ["# Data audit", "", f"{num_errors} error(s), {num_warnings} warning(s).", ""]
     for finding in audit.findings:
@@ -518,54 +441,25 @@ def render_audit(audit: DataAudit) -> str:
         if finding.where and finding.count > len(finding.where):
             lines.append(f"  - and {finding.count - len(finding.where)} more")
     lines += [*([] if audit.findings else ["Nothing was found."]), "", "## Splits", ""]
-    lines += _render_splits(audit.splits)
-    found = [(split, one.lengths) for split, one in audit.splits.items() if one.lengths]
-    if found:
-        header = ("split", "min", "median", "p90", "p99", "max", "budget", "over the budget")
-        rows = [
-            (split, one.min, one.median, one.p90, one.p99, one.max)
-            + (
-                ("", "")
-                if one.budget is None
-                else (one.budget, f"{one.num_over} ({one.share_over:.1%})")
-            )
-            for split, one in found
-        ]
-        lines += ["## Prompt lengths in tokens", "", *_render_table(header, rows)]
+    for split, counts in audit.splits.items():
+        labels = {name: number for name, number in counts["labels"].items() if name != NO_LABEL}
+        sizes = " / ".join(map(str, counts["cluster_sizes"] or ()))
+        told = {
+            "examples": counts["num_examples"],
+            "pictures": counts["num_pictures"] or None,
+            "clusters": f"{counts['num_clusters']} (rows, min / median / max: {sizes})",
+            "labels": ", ".join(f"{name} {number}" for name, number in labels.items()),
+            "tokens": ", ".join(f"{name} {number}" for name, number in counts["tokens"].items()),
+        }
+        said = "; ".join(f"{name}: {value}" for name, value in told.items() if value)
+        lines.append(_escape(f"- {split}: {said or 'empty'}"))
     if audit.num_rows is not None:
         dropped = audit.drops["total"] if audit.drops else 0
-        lines += [f"Rows read: {audit.num_rows}; used: {audit.num_rows - dropped}.", ""]
+        lines += ["", f"Rows read: {audit.num_rows}; used: {audit.num_rows - dropped}."]
     if audit.drops and audit.drops["counts"]:
-        lines += ["## Rows not used", ""]
-        lines += _render_table(("reason", "rows"), audit.drops["counts"].items())
-    return "\n".join(lines)
-
-
-def _render_splits(splits: Mapping[str, SplitSummary]) -> list[str]:
-    found = splits.values()
-    columns: dict[str, list[object]] = {
-        "split": list(splits),
-        "examples": [one.num_examples for one in found],
-        "clusters": [one.num_clusters for one in found],
-        "pictures": [one.num_pictures for one in found],
-        "labels": [
-            ", ".join(f"{label} {count}" for label, count in one.labels.items()) for one in found
-        ],
-        "cluster size (min / median / max)": [
-            " / ".join(map(str, one.cluster_sizes or ())) for one in found
-        ],
-        "clusters with one label": [one.num_one_label_clusters for one in found],
-    }
-    if not any(columns["pictures"]):
-        del columns["pictures"]
-    if not any(set(one.labels) - {NO_LABEL} for one in found):
-        del columns["labels"], columns["clusters with one label"]
-    return _render_table(tuple(columns), [*zip(*columns.values(), strict=True)])
-
-
-def _render_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    lines = [header, ["---"] * len(header), *rows]
-    return [*(f"| {' | '.join(_escape(str(cell)) for cell in line)} |" for line in lines), ""]
+        lines += ["", "## Rows not used", ""]
+        lines += [_escape(f"- {reason}: {n}") for reason, n in audit.drops["counts"].items()]
+    return "\n".join([*lines, ""])
 
 
 def _escape(text: str) -> str:

@@ -3,16 +3,14 @@
 Templates are filled in a sandbox and never with missing values.
 """
 
-import codecs
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
-from pydantic import AfterValidator, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from groupwise.core import Config, Place
 
@@ -25,9 +23,6 @@ ALLOWED = Place("pictures are known by their content", "图片以其内容为准
 _ROWS = Place("rows are known by their content", "数据行以其内容为准")
 _PLACE = re.compile(r"(?<!\{)\{\{ *([A-Za-z_][A-Za-z_0-9]*) *\}\}")
 _OWN_NAMES = frozenset({"row", "_file"})
-# No prompt wants more, and loops in loops would never end.
-_MAX_TURNS = 10_000
-_TURNS: ContextVar[Iterator[int]] = ContextVar("turns that are left")
 
 
 class FillError(Exception):
@@ -92,10 +87,8 @@ def fill_template(text: str, values: Mapping[str, Any], *, file: str) -> str:
     ``{{ hint or "" }}``.
 
     Raises:
-        FillError: if a value that it shows is missing, it fails on the values, or its loops take
-            more than 10,000 turns.
+        FillError: if a value that it shows is missing, or it fails on the values.
     """
-    _TURNS.set(iter(range(_MAX_TURNS)))
     given = {k: None if isinstance(v, str) and not v.strip() else v for k, v in values.items()}
     try:
         return _compile(text).render({"row": given, "_file": file, **given})
@@ -110,37 +103,12 @@ def _compile(text: str) -> Any:
 
 @cache
 def _open_environment() -> "SandboxedEnvironment":
-    from jinja2 import StrictUndefined, nodes
+    from jinja2 import StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
-    class Bounded(SandboxedEnvironment):
-        """Counts the turns of all loops."""
-
-        def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-            tree = super()._parse(source, name, filename)
-            for loop in tree.find_all(nodes.For):
-                loop.iter = nodes.Filter(
-                    loop.iter, "_count", [], [], None, None, lineno=loop.lineno
-                )
-            return tree
-
-    found: Any = Bounded(
+    return SandboxedEnvironment(
         undefined=StrictUndefined, finalize=_refuse_missing, trim_blocks=True, lstrip_blocks=True
     )
-    found.filters["_count"] = _count_turns
-    return found
-
-
-def _count_turns(items: Iterable[Any]) -> Iterator[Any]:
-    """Yield what a loop goes through, as long as there are turns left for this row."""
-    turns = _TURNS.get()
-    for item in items:
-        if next(turns, None) is None:
-            raise FillError(
-                f"its loops take more than {_MAX_TURNS:,} turns; write what it repeats as text or "
-                "in a column"
-            )
-        yield item
 
 
 def _refuse_missing(value: Any) -> Any:
@@ -149,13 +117,19 @@ def _refuse_missing(value: Any) -> Any:
     return value
 
 
-def _check_split(name: str) -> str:
-    if name not in SPLITS:
-        raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
-    return name
+def _check_splits(value: Any) -> Any:
+    by_split = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    for name in by_split:
+        if name not in SPLITS:
+            raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
+    return by_split or cast("Any", value)
 
 
-_Split = Annotated[str, AfterValidator(_check_split)]
+_BY_SPLIT = BeforeValidator(_check_splits)
+_Texts = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+]
+"""Texts, of which one alone may stand without a list."""
 
 
 class TableColumns(Config):
@@ -174,25 +148,20 @@ class TableColumns(Config):
             first picture stay together, and others are their own cluster.
         split: whose values ``splits`` maps to train, validation and test.
         target: what the SFT warm-up teaches to answer; of a chat's column, its last turn.
-        id: the user's own name of a row; no two rows may share it.
         fields: further names under which rewards find columns (``tests: test_list``); all columns
             keep their own.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"id": (None,)}
+
     prompt: str
     answer: str | None = None
-    options: tuple[str, ...] = ()
-    pictures: tuple[str, ...] = ()
+    options: _Texts = ()
+    pictures: _Texts = ()
     cluster: str | None = None
     split: str | None = None
     target: str | None = None
-    id: str | None = None
     fields: Mapping[str, str] = {}
-
-    @field_validator("options", "pictures", mode="before")
-    @classmethod
-    def _accept_one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check_templates(self) -> Self:
@@ -204,14 +173,11 @@ class TableColumns(Config):
 
     def list_texts(self) -> list[tuple[str, str]]:
         """Return each entry with the name of its setting."""
-        values = dict[str, Any](self)
-        alone = [(name, value) for name, value in values.items() if isinstance(value, str)]
-        many = {
-            "options": self.options,
-            "pictures": self.pictures,
-            "fields": self.fields.values(),
-        }
-        return [*alone, *((name, text) for name, texts in many.items() for text in texts)]
+        named: dict[str, Any] = {**dict[str, Any](self), "fields": list(self.fields.values())}
+        found: list[tuple[str, str]] = []
+        for name, value in named.items():
+            found += [(name, text) for text in ([value] if isinstance(value, str) else value or ())]
+        return found
 
 
 class TableSettings(Config):
@@ -222,7 +188,6 @@ class TableSettings(Config):
             ``part-*.csv``, or several, or a mapping of train, validation and test to such.
         hub: instead of files: id of a data set of the hub, or a folder with one.
         subset, revision: of a data set of the hub.
-        encoding: of text files; None: UTF-8 or GB 18030, whichever it is.
         allow_outside: take pictures outside the folder of their row's file, which rows may name by
             ``..``, by absolute paths or through links; otherwise such rows are refused.
         columns: what the columns mean.
@@ -234,29 +199,33 @@ class TableSettings(Config):
         max_rows: of a split, at most; which ones is drawn by the seed.
     """
 
-    files: Annotated[Mapping[_Split, tuple[str, ...]], _ROWS] = {}
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"encoding": (None,)}
+
+    files: Annotated[Mapping[str, tuple[str, ...]], _ROWS, _BY_SPLIT] = {}
     hub: str | None = None
     subset: str | None = None
     revision: str | None = None
-    encoding: str | None = None
     allow_outside: Annotated[bool, ALLOWED] = False
     columns: TableColumns
     system: str | None = None
-    splits: Mapping[_Split, tuple[str, ...]] = {
+    splits: Annotated[Mapping[str, _Texts], _BY_SPLIT] = {
         "train": ("train", "training", "训练", "训练集"),
         "validation": ("validation", "valid", "val", "dev", "验证", "验证集"),
         "test": ("test", "testing", "测试", "测试集"),
     }
-    shares: Mapping[_Split, float] = {"train": 0.7, "validation": 0.1, "test": 0.2}
-    max_rows: Mapping[_Split, int] = {}
+    shares: Annotated[Mapping[str, float], _BY_SPLIT] = {
+        "train": 0.7,
+        "validation": 0.1,
+        "test": 0.2,
+    }
+    max_rows: Annotated[Mapping[str, Annotated[int, Field(ge=1)]], _BY_SPLIT] = {}
 
     @field_validator("files", mode="before")
     @classmethod
     def _place_files(cls, value: Any, info: ValidationInfo) -> Any:
         """Return the files by split, with paths that do not depend on where they are read."""
-        by_split = cast(
-            "Mapping[str, Any]", value if isinstance(value, Mapping) else {"train": value}
-        )
+        is_mapping = isinstance(value, Mapping)
+        by_split = cast("Mapping[str, Any]", value if is_mapping else {"train": value})
         return {name: _place(files, info) for name, files in by_split.items()}
 
     @field_validator("hub")
@@ -264,29 +233,6 @@ class TableSettings(Config):
     def _place_hub(cls, value: str | None, info: ValidationInfo) -> str | None:
         is_local = value is not None and value.startswith(("/", "./", "../", "~"))
         return _place(value, info)[0] if is_local else value
-
-    @field_validator("encoding")
-    @classmethod
-    def _check_encoding(cls, value: str | None) -> str | None:
-        try:
-            return value and codecs.lookup(value).name
-        except LookupError as error:
-            raise ValueError(str(error)) from error
-
-    @field_validator("splits", mode="before")
-    @classmethod
-    def _accept_one(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        given = cast("Mapping[str, Any]", value)
-        return {name: [v] if isinstance(v, str) else v for name, v in given.items()}
-
-    @field_validator("max_rows")
-    @classmethod
-    def _check_rows(cls, value: Mapping[_Split, int]) -> Mapping[_Split, int]:
-        if any(number < 1 for number in value.values()):
-            raise ValueError(f"a split has at least 1 row, got {dict(value)}")
-        return value
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:

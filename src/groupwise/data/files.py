@@ -11,6 +11,7 @@ import re
 import string
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import glob
@@ -28,8 +29,6 @@ ENDINGS = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
 TEST_PART = re.compile(r"(?<![a-z])test(?![a-z])|测试", re.IGNORECASE)
 """Finds what publishers call their test part in the name of a file, folder or split."""
 
-_BAD_LINE = "line cannot be read"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # Of real Chinese text nearly all is among the common characters of GB 2312's first level, whose
 # first byte is at most 0xd7; Latin letters read as Chinese are not.
 _LAST_COMMON = 0xD7
@@ -64,30 +63,27 @@ class Row:
 
 
 def find_index(root: Path) -> Path:
-    """Return the index file of a data folder.
+    """Return the index file of a data folder: ``index.jsonl``, or its only CSV or JSONL file.
 
     Raises:
         DataError: if it is no folder, or cannot be told.
     """
     if not root.is_dir():
-        found = "a file" if root.exists() else "nothing"
         raise DataError(
             f"{root} is not a data folder",
-            got=f"{found} there",
+            got="a file there" if root.exists() else "nothing there",
             fix="give the folder that holds index.jsonl",
         )
-    if (root / "index.jsonl").is_file():
-        return root / "index.jsonl"
-    kinds = {".csv", ".jsonl"}
-    tables = sorted(p for p in root.iterdir() if p.suffix.lower() in kinds and p.is_file())
-    if len(tables) != 1:
-        names = ", ".join(path.name for path in tables) or "no such file"
+    tables = sorted(p for p in root.iterdir() if p.suffix.lower() in (".csv", ".jsonl"))
+    tables = [path for path in tables if path.is_file()]
+    named = [path for path in tables if path.name == "index.jsonl"]
+    if len(named or tables) != 1:
         raise DataError(
             f"cannot tell which file lists the pictures of {root}",
-            got=names,
+            got=", ".join(path.name for path in tables) or "no such file",
             expected="index.jsonl, or exactly one .csv or .jsonl file",
         )
-    return tables[0]
+    return (named or tables)[0]
 
 
 def read_source(settings: TableSettings, drops: DropLog) -> list[Row]:
@@ -96,20 +92,28 @@ def read_source(settings: TableSettings, drops: DropLog) -> list[Row]:
     Raises:
         DataError: if there is no table, it cannot be read, or it has no rows.
     """
-    found: list[Row] = []
     if settings.hub:
         found = list(_read_hub(settings.hub, settings))
-    for split, patterns in settings.files.items() if not settings.hub else ():
-        for path in (path for pattern in patterns for path in _find_files(pattern)):
-            rows = read_table_rows(path, drops, settings.encoding)
-            found += [replace(row, split=split) for row in rows]
+    else:
+        found = [
+            replace(row, split=split)
+            for split, patterns in settings.files.items()
+            for pattern in patterns
+            for path in find_tables(pattern)
+            for row in read_table_rows(path, drops)
+        ]
     if not found:
         places = settings.hub or ", ".join(f for files in settings.files.values() for f in files)
         raise DataError(f"{places} has no rows", got=drops.counts or None)
     return found
 
 
-def _find_files(pattern: str) -> list[Path]:
+def find_tables(pattern: str) -> list[Path]:
+    """Return the tables that a path, a folder or a pattern names, sorted.
+
+    Raises:
+        DataError: if there is none.
+    """
     path = Path(pattern)
     if path.is_dir():
         found = [p for p in path.iterdir() if p.is_file() and p.name.lower().endswith(ENDINGS)]
@@ -168,16 +172,12 @@ def list_rows(part: Any) -> list[dict[str, Any]]:
     return part.with_format("arrow")[:].to_pylist()
 
 
-def read_table_rows(path: Path, drops: DropLog, encoding: str | None = None) -> list[Row]:
+def read_table_rows(path: Path, drops: DropLog) -> list[Row]:
     """Return the readable rows of a file; the others go to ``drops``.
 
     Blank lines are no rows. The kind of file is told by its suffix (``SUFFIXES``, and ``.gz``
-    behind them). A CSV file without a comma in its header may have semicolons or tabs.
-
-    Args:
-        path: the file.
-        drops: where lines that cannot be read go.
-        encoding: of texts; None: UTF-8, with or without a byte order mark, or Chinese GB 18030.
+    behind them). A CSV file without a comma in its header may have semicolons or tabs. Texts are
+    UTF-8, with or without a byte order mark, or Chinese GB 18030.
 
     Raises:
         DataError: if the file cannot be read, is of another kind, or its encoding is not known.
@@ -191,72 +191,58 @@ def read_table_rows(path: Path, drops: DropLog, encoding: str | None = None) -> 
     try:
         state = find_state(path)
         is_kept = state is not None and path.stat().st_size <= _KEPT_BYTES
-        read = _read_file if is_kept else _read_file.__wrapped__
-        rows, dropped = read(path, kind, encoding, state)
+        rows, dropped = (_read_file if is_kept else _read_file.__wrapped__)(path, kind, state)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"cannot read {path} ({error})") from error
     drops.rows += dropped
     return list(rows)
 
 
+_Found = Iterator[tuple[object, str]]
+"""Values of rows, each with its place."""
+
+
 @lru_cache(_NUM_KEPT)
 def _read_file(
-    path: Path, kind: str, encoding: str | None, state: tuple[int, ...] | None
+    path: Path, kind: str, state: tuple[int, ...] | None
 ) -> tuple[list[Row], list[Drop]]:
     """Return the rows of a file in a state, and the lines that cannot be read."""
     del state  # another one is another file
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
-    drops = DropLog()
-    if kind == ".parquet":
-        found = _read_parquet(content, path)
-    elif kind in (".jsonl", ".ndjson"):
-        found = _read_jsonl(_decode(content, path, encoding, by_line=True), path.name, drops)
-    elif kind == ".json":
-        found = _read_json(_decode(content, path, encoding), path, drops)
-    else:
-        found = _read_csv(_decode(content, path, encoding), path, kind, drops)
+    read = {".parquet": _read_parquet, ".json": _read_json, ".csv": _read_csv, ".tsv": _read_csv}
+    found, drops = read.get(kind, _read_jsonl)(content, path), DropLog()
     folder, name = path.parent, path.name.partition(".")[0]
     is_test = any(TEST_PART.search(part) for part in (path.name, folder.name))
-    rows = [
-        Row(values, where, folder, name, path.name, is_test_part=is_test) for values, where in found
-    ]
+    rows: list[Row] = []
+    for values, where in found:
+        if isinstance(values, dict):
+            given = cast("dict[str, Any]", values)
+            rows.append(Row(given, where, folder, name, path.name, is_test_part=is_test))
+        else:
+            fault = values if isinstance(values, _Fault) else "not a JSON object"
+            drops.add("line cannot be read", f"{where} ({fault})")
     return rows, drops.rows
 
 
-def _decode(content: bytes, path: Path, encoding: str | None, *, by_line: bool = False) -> str:
+class _Fault(str):
+    """What is wrong with a line, in the place of its values."""
+
+
+def _decode(content: bytes, path: Path, *, by_line: bool = False) -> str:
     """Return the text of a file; of one that has a row per line, a bad line spoils no other."""
-    fix = "save it as UTF-8, or name its encoding (data.encoding)"
-    if encoding is None and content.startswith(_UTF_16):
-        raise DataError(f"{path} is UTF-16", expected="UTF-8", fix=fix)
     try:
-        return content.decode(encoding or "utf-8").removeprefix("\ufeff")
+        return content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        chinese = None if encoding else _decode_chinese(content)
-        if chinese is not None:
-            return chinese
-        if by_line and encoding is None:
+        with suppress(UnicodeDecodeError):  # nearly any bytes are *some* text in GB 18030
+            text = content.decode("gb18030")
+            rest = [character for character in text if not character.isascii()]
+            codes = [ord(c.encode("gb2312", "ignore")[:1] or b"\0") for c in rest]
+            if sum(0 < code <= _LAST_COMMON for code in codes) >= _MIN_COMMON_SHARE * len(rest):
+                return text
+        if by_line:
             return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-        raise DataError(f"{path} is not {encoding or 'UTF-8'} ({error})", fix=fix) from error
-
-
-def _decode_chinese(content: bytes) -> str | None:
-    """Return the text if it is Chinese in GB 18030; nearly any bytes are *some* text in it."""
-    try:
-        text = content.decode("gb18030")
-    except UnicodeDecodeError:
-        return None
-    rest = "".join(character for character in text if not character.isascii())
-    is_common = [0 < ord(c.encode("gb2312", "ignore")[:1] or b"\0") <= _LAST_COMMON for c in rest]
-    return text if sum(is_common) >= _MIN_COMMON_SHARE * len(rest) else None
-
-
-_Found = Iterator[tuple[dict[str, Any], str]]
-"""Values of rows, each with its place."""
-
-
-class _RepeatedKeyError(ValueError):
-    """An object that says two things under one name."""
+        raise DataError(f"{path} is not UTF-8 ({error})", fix="save it as UTF-8") from error
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -264,41 +250,33 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in found if names.count(name) > 1)
-        raise _RepeatedKeyError(f"{repeated} appears twice")
+        raise ValueError(f"{repeated} appears twice")
     return found
 
 
-def _read_jsonl(text: str, name: str, drops: DropLog) -> _Found:
-    for number, line in enumerate(text.split("\n"), start=1):
+def _read_jsonl(content: bytes, path: Path) -> _Found:
+    for number, line in enumerate(_decode(content, path, by_line=True).split("\n"), 1):
         if not line.strip(string.whitespace):
             continue
-        where = f"{name}:{number}"
         try:
             line.encode()
-            value: object = json.loads(line, object_pairs_hook=_refuse_repeated)
-        except (ValueError, RecursionError) as error:
-            detail = error if isinstance(error, _RepeatedKeyError) else "not JSON"
-            drops.add(_BAD_LINE, f"{where} ({detail})")
-            continue
-        yield from _take_object(value, where, drops)
+            values: object = json.loads(line, object_pairs_hook=_refuse_repeated)
+        except (json.JSONDecodeError, UnicodeEncodeError, RecursionError):
+            values = _Fault("not JSON")
+        except ValueError as error:
+            values = _Fault(error)
+        yield values, f"{path.name}:{number}"
 
 
-def _read_json(text: str, path: Path, drops: DropLog) -> _Found:
+def _read_json(content: bytes, path: Path) -> _Found:
     try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        rows: object = json.loads(_decode(content, path))
+    except (json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{path} is not JSON ({error})") from error
-    if not isinstance(value, list):
-        raise DataError(f"{path} is no table", got=type(value).__name__, expected="a list of rows")
-    for number, row in enumerate(cast("list[object]", value), start=1):
-        yield from _take_object(row, f"{path.name} row {number}", drops)
-
-
-def _take_object(value: object, where: str, drops: DropLog) -> _Found:
-    if isinstance(value, dict):
-        yield cast("dict[str, Any]", value), where
-    else:
-        drops.add(_BAD_LINE, f"{where} (not a JSON object)")
+    if not isinstance(rows, list):
+        raise DataError(f"{path} is no table", got=type(rows).__name__, expected="a list of rows")
+    for number, row in enumerate(cast("list[object]", rows), start=1):
+        yield row, f"{path.name} row {number}"
 
 
 def _read_parquet(content: bytes, path: Path) -> _Found:
@@ -310,9 +288,10 @@ def _read_parquet(content: bytes, path: Path) -> _Found:
     yield from ((row, f"{path.name} row {number}") for number, row in enumerate(rows, start=1))
 
 
-def _read_csv(text: str, path: Path, kind: str, drops: DropLog) -> _Found:
+def _read_csv(content: bytes, path: Path) -> _Found:
+    text = _decode(content, path)
     header_line = text.lstrip().partition("\n")[0]
-    marks = "\t" if kind == ".tsv" else ",;\t"
+    marks = "\t" if ".tsv" in path.name.lower() else ",;\t"
     delimiter = next((mark for mark in marks if mark in header_line), marks[0])
     lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     header: list[str] | None = None
@@ -320,7 +299,7 @@ def _read_csv(text: str, path: Path, kind: str, drops: DropLog) -> _Found:
         try:
             cells = next(lines, None)
         except csv.Error as error:
-            drops.add(_BAD_LINE, f"{path.name}:{lines.line_num} ({error})")
+            yield _Fault(error), f"{path.name}:{lines.line_num}"
             continue
         if cells is None:
             return
@@ -331,8 +310,8 @@ def _read_csv(text: str, path: Path, kind: str, drops: DropLog) -> _Found:
             repeated = sorted({name for name in header if name and header.count(name) > 1})
             if repeated:
                 raise DataError(f"{path} has two columns of one name", got=repeated[0])
-        elif len(cells) != len(header):
-            found = f"{len(cells)} cells under {len(header)} columns"
-            drops.add(_BAD_LINE, f"{path.name}:{lines.line_num} ({found})")
-        else:
-            yield dict(zip(header, cells, strict=True)), f"{path.name}:{lines.line_num}"
+            continue
+        values: object = dict(zip(header, cells, strict=False))
+        if len(cells) != len(header):
+            values = _Fault(f"{len(cells)} cells under {len(header)} columns")
+        yield values, f"{path.name}:{lines.line_num}"

@@ -283,15 +283,13 @@ def join_by_files(files: Mapping[str, Iterable[Path]]) -> dict[str, str]:
         for path in paths:
             if path.is_file():
                 by_size[path.stat().st_size].append((name, path))
-    sets = _Sets(files)
+    pairs: list[tuple[str, str]] = []
     for members in by_size.values():
         if len({name for name, _ in members}) > 1:
-            by_digest: dict[str, set[str]] = defaultdict(set)
+            first: dict[str, str] = {}
             for name, path in members:
-                by_digest[digest_file(path)].add(name)
-            for names in by_digest.values():
-                sets.join(*names)
-    return sets.list_heads()
+                pairs.append((first.setdefault(digest_file(path), name), name))
+    return _join(list(files), pairs)
 
 
 def join_near_duplicates(sights: Sequence[Sight], *, mirrored: bool = False) -> dict[str, str]:
@@ -305,15 +303,16 @@ def join_near_duplicates(sights: Sequence[Sight], *, mirrored: bool = False) -> 
         DataError: if clusters that were joined have more than ``MAX_JOINED_SHARE`` of the
             pictures: likeness then runs through the data, and no split is clean.
     """
-    sets = _Sets(sight.cluster for sight in sights)
-    while True:
-        named = [replace(sight, cluster=sets.find_head(sight.cluster)) for sight in sights]
-        pairs = find_near_duplicates(named, named, mirrored=mirrored)
-        if not pairs:
-            break
-        for pair in pairs:
-            sets.join(named[pair.index].cluster, named[pair.other].cluster)
-    joined = sets.list_heads()
+    joined = {sight.cluster: sight.cluster for sight in sights}
+    named = list(sights)
+    # Of each picture the first likeness is told: those of other clusters appear when it is joined.
+    while pairs := find_near_duplicates(named, named, mirrored=mirrored):
+        heads = _join(
+            list(dict.fromkeys(joined.values())),
+            [(named[pair.index].cluster, named[pair.other].cluster) for pair in pairs],
+        )
+        joined = {name: heads[head] for name, head in joined.items()}
+        named = [replace(sight, cluster=joined[sight.cluster]) for sight in sights]
     members = Counter(joined.values())
     sizes = Counter(joined[sight.cluster] for sight in sights)
     largest = max((size for head, size in sizes.items() if members[head] > 1), default=0)
@@ -327,24 +326,22 @@ def join_near_duplicates(sights: Sequence[Sight], *, mirrored: bool = False) -> 
     return joined
 
 
-class _Sets:
-    """Disjoint sets of names; each is called like the first of its names."""
+def _join(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the first name of the set of each, where both of a pair are in one set."""
+    heads, places = (
+        dict(zip(names, names, strict=True)),
+        {n: place for place, n in enumerate(names)},
+    )
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._first = {name: name for name in names}
-        self._place = {name: number for number, name in enumerate(self._first)}
-
-    def find_head(self, name: str) -> str:
-        while self._first[name] != name:
-            name = self._first[name]
+    def find(name: str) -> str:
+        while heads[name] != name:
+            name = heads[name]
         return name
 
-    def join(self, *names: str) -> None:
-        heads = {self.find_head(name) for name in names}
-        self._first.update(dict.fromkeys(heads, min(heads, key=self._place.__getitem__)))
-
-    def list_heads(self) -> dict[str, str]:
-        return {name: self.find_head(name) for name in self._first}
+    for one, other in pairs:
+        first, second = sorted((find(one), find(other)), key=places.__getitem__)
+        heads[second] = first
+    return {name: find(name) for name in names}
 
 
 def drop_near(

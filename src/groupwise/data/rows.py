@@ -43,7 +43,7 @@ _ROLES = ("system", "user", "assistant")
 _GIVEN = "_pictures"
 _MOST_S = 1e11
 """More is the year 5138: a time in milliseconds, in which two minutes would be hours."""
-_UNASKED = ("answer", "target", "split", "cluster", "id")
+_UNASKED = ("answer", "target", "split", "cluster")
 
 
 class UnusableRowError(Exception):
@@ -84,23 +84,22 @@ def _decode(content: bytes, name: str) -> tuple[int, int, str]:
         raise UnusableRowError("unreadable picture", str(error)) from None
 
 
-def refuse_outside(places: Iterable[tuple[str, Path]], root: Path) -> None:
+def refuse_outside(places: Iterable[tuple[str, Path, Path]]) -> None:
     """Refuse rows that name files outside a folder; what is no file is dropped with its row.
 
     Args:
-        places: each with the row that names it.
-        root: the folder.
+        places: the row that names it, the file, and the folder.
 
     Raises:
         DataError: if there are some, with the setting ``data.allow_outside`` that takes them.
     """
-    outside: list[tuple[str, Path]] = []
-    for where, path in places:
+    outside: list[tuple[str, Path, Path]] = []
+    for where, path, root in places:
         with suppress(OSError, ValueError):  # a name that no file can have
             if not is_below(path, root) and path.is_file():
-                outside.append((where, path))
+                outside.append((where, path, root))
     if outside:
-        where, path = outside[0]
+        where, path, root = outside[0]
         raise DataError(
             f"{len(outside)} pictures that rows name lie outside of {root}",
             got=f"{path} in {where}",
@@ -223,9 +222,10 @@ def _read_chat(turns: Sequence[Any], pictures: Sequence[Picture]) -> tuple[list[
         if role not in _ROLES:
             raise UnusableRowError(_NO_CHAT, f"a turn of {role!r}, not of {', '.join(_ROLES)}")
         content: Any = said.get("content")
-        alone = [{"type": "text", "text": content}]
         shown: list[str | Picture] = []
-        for part in cast("list[Any]", content) if isinstance(content, list) else alone:
+        alone = [{"type": "text", "text": content}]
+        parts = cast("list[Any]", content) if isinstance(content, list) else alone
+        for part in parts:
             given = as_mapping(part) or {}
             text: Any = given.get("text")
             if given.get("type") == "text" and isinstance(text, str):
@@ -239,8 +239,7 @@ def _read_chat(turns: Sequence[Any], pictures: Sequence[Picture]) -> tuple[list[
         messages.append(Message(role, shown))
     is_placing = len(left) < len(pictures)
     if is_placing and left:
-        num_places = len(pictures) - len(left)
-        raise UnusableRowError(_PLACES, f"{len(pictures)} pictures for {num_places} places")
+        raise UnusableRowError(_PLACES, f"{len(left)} of {len(pictures)} pictures have no place")
     if not messages or messages[-1].role != "user":
         raise UnusableRowError(_NO_CHAT, "it does not end with the user's turn")
     if not messages[-1].text.strip():
@@ -258,7 +257,6 @@ class Item:
         split: that it is of as given.
         is_test_part: whether its publisher calls it a test, whatever it is used for.
         target: what the warm-up teaches, or None.
-        name: the user's own name of it, or None.
         row: where it was found.
     """
 
@@ -267,7 +265,6 @@ class Item:
     split: str
     is_test_part: bool
     target: str | None
-    name: str | None
     row: Row
 
 
@@ -330,7 +327,6 @@ class RowReader:
             split=split,
             is_test_part=is_test_part,
             target=self._read_target(row, columns.target) if columns.target else None,
-            name=_read_text(row, columns.id) if columns.id else None,
             row=row,
         )
 
@@ -426,22 +422,19 @@ class AskedRow:
     pictures: tuple[Path, ...]
 
 
-def read_asked_rows(
-    path: Path, *, pictures: Sequence[str] = (), encoding: str | None = None
-) -> tuple[list[AskedRow], DropLog]:
+def read_asked_rows(path: Path, *, pictures: Sequence[str] = ()) -> tuple[list[AskedRow], DropLog]:
     """Return the rows of a file, or of the one table in a folder, and those that are unreadable.
 
     Args:
         path: JSONL, JSON, CSV, TSV or Parquet, or a folder with one JSONL or CSV file.
         pictures: columns with paths of pictures, relative to the file; a row may lack them.
-        encoding: of texts; None: it is found out.
 
     Raises:
         DataError: if there is no table.
     """
     drops = DropLog()
     found: list[AskedRow] = []
-    for row in read_table_rows(find_index(path) if path.is_dir() else path, drops, encoding):
+    for row in read_table_rows(find_index(path) if path.is_dir() else path, drops):
         values = {k: clean_value(v) for k, v in row.values.items() if k not in pictures}
         values["_file"] = row.file
         if _find_broken_text(values) is None:

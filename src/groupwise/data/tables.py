@@ -97,16 +97,10 @@ def load_table(
         _refuse_torn_clusters(given)
     once = {split: _drop_repeated(found, drops) for split, found in given.items()}
     _refuse_empty({"train": once["train"]}, drops)
-    splits = drop_shared(
-        _divide(once, settings, seed),
-        list_keys=lambda item: [item.content],
-        report=_log(drops, "prompt of another split"),
-    )
-    splits = drop_shared(
-        splits,
-        list_keys=lambda item: [picture.digest for picture in item.example.pictures],
-        report=_log(drops, "picture of another split"),
-    )
+    splits = _divide(once, settings, seed)
+    for what, list_keys in (("prompt", _list_content), ("picture", _list_pictures)):
+        report = _log(drops, f"{what} of another split")
+        splits = drop_shared(splits, list_keys=list_keys, report=report)
     if near == "drop":
         from groupwise.data.near import drop_near
 
@@ -116,9 +110,13 @@ def load_table(
             report=_log(drops, "near duplicate of another split"),
             mirrored=mirrored,
         )
-    for split in splits:
-        if split in settings.max_rows:
-            splits[split] = _cap(splits[split], settings.max_rows[split], seed, drops)
+    for split, most in settings.max_rows.items():
+        drawn = sorted(splits[split], key=lambda i: derive_seed(seed, "rows", i.example.id))
+        ids = {item.example.id for item in drawn[:most]}
+        for item in splits[split]:
+            if item.example.id not in ids:
+                drops.add("more than max_rows", item.row.where)
+        splits[split] = [item for item in splits[split] if item.example.id in ids]
     _refuse_empty(splits, drops)
     used = [item for split in SPLITS for item in splits[split]]
     return LoadedTable(
@@ -189,23 +187,16 @@ def _read_items(
     rows = read_source(settings, drops)
     _check_columns(dict.fromkeys(key for row in rows for key in row.values), settings)
     if not (settings.hub or settings.allow_outside):
-        by_folder: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
-        for row in rows:
-            for path in list_picture_paths(row, settings.columns.pictures):
-                by_folder[row.folder].append((row.where, path))
-        for root, places in by_folder.items():
-            refuse_outside(places, root)
-    reader, items, names = RowReader(settings, folder, read_answer), list[Item](), set[str]()
+        pictures = settings.columns.pictures
+        refuse_outside(
+            (r.where, p, r.folder) for r in rows for p in list_picture_paths(r, pictures)
+        )
+    reader, items = RowReader(settings, folder, read_answer), list[Item]()
     for row in rows:
         try:
-            item = reader.read(row)
-            if item.name is not None and item.name in names:
-                raise UnusableRowError("id of another row", item.name)
+            items.append(reader.read(row))
         except UnusableRowError as error:
             drops.add(error.reason, f"{row.where} ({error.detail})")
-            continue
-        names |= {item.name} if item.name else set()
-        items.append(item)
     if not items:
         counts = ", ".join(f"{number} x {reason}" for reason, number in drops.counts.items())
         raise DataError("no row can be used", got=counts, fix=f"the first: {drops.rows[0].where}")
@@ -272,17 +263,16 @@ def _divide(
     return {split: taken.get(split, given[split]) for split in SPLITS}
 
 
+def _list_content(item: Item) -> list[str]:
+    return [item.content]
+
+
+def _list_pictures(item: Item) -> list[str]:
+    return [picture.digest for picture in item.example.pictures]
+
+
 def _log(drops: DropLog, reason: str) -> Callable[[Item, str], None]:
     return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
-
-
-def _cap(items: list[Item], most: int, seed: int, drops: DropLog) -> list[Item]:
-    drawn = sorted(items, key=lambda item: derive_seed(seed, "rows", item.example.id))
-    ids = {item.example.id for item in drawn[:most]}
-    for item in items:
-        if item.example.id not in ids:
-            drops.add("more than max_rows", item.row.where)
-    return [item for item in items if item.example.id in ids]
 
 
 def _refuse_empty(splits: Mapping[str, Sequence[Item]], drops: DropLog) -> None:

@@ -48,7 +48,11 @@ class LabelTree:
     next: dict[int, "LabelTree"] = field(default_factory=dict[int, "LabelTree"])  # by next token
     ended: set[str] = field(default_factory=set[str])  # labels whose spelling is whole here
     labels: set[str] = field(default_factory=set[str])  # that end here or behind
-    num_shared: int = 0  # tokens that labels have in common, at most, before they part
+    # Of the root alone: tokens that labels have in common, at most, before they part; the first
+    # tokens that only one label begins with, by label, and those that several do.
+    num_shared: int = 0
+    own: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    common: list[int] = field(default_factory=list[int])
 
 
 def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> LabelTree:
@@ -80,6 +84,8 @@ def _grow(
                 f"the label {label!r} is spelled in the tokens of another",
                 fix="choose labels that differ in more than their case",
             )
+        root.own[label] = [token for token, one in root.next.items() if one.labels == {label}]
+    root.common = [token for token, one in root.next.items() if len(one.labels) > 1]
     return root
 
 

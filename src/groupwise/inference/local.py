@@ -13,8 +13,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,8 +46,6 @@ from groupwise.inference.pictures import read_picture_bytes
 from groupwise.models.encoding import break_tokens
 from groupwise.models.policy import Policy, unplanned_attention
 from groupwise.models.processor import TOKEN_TYPES
-
-T = TypeVar("T")
 
 # What several labels start with is looked behind if it has at least so much of their mass.
 _NEGLIGIBLE = 1e-3
@@ -154,6 +153,40 @@ class LocalModel:
             return [completion for (completion,) in self.generate(examples, sampling=kind)]
         return self.label_probabilities(examples, labels=kind)
 
+    def encode(self, examples: Sequence[Example]) -> Iterator["Encoded"]:
+        """Yield prompts written and encoded, batch by batch.
+
+        A list of what is yielded may be asked for answers and then for shares of labels.
+
+        Raises:
+            DataError: naming an example that the policy's processor does not take.
+        """
+        for start in range(0, len(examples), self.batch_size):
+            batch = examples[start : start + self.batch_size]
+            yield self.encode_batch(batch, [list(map(open_picture, e.pictures)) for e in batch])
+
+    def encode_batch(
+        self, examples: Sequence[Example], pictures: Sequence[Sequence[Any]]
+    ) -> "Encoded":
+        """Return the prompts of one batch with their opened pictures."""
+        texts = [self.policy.render_prompt(example) for example in examples]
+        return self._tokenize(Encoded(examples, pictures, texts, {}, []), texts)
+
+    def _tokenize(self, batch: "Encoded", texts: Sequence[str]) -> "Encoded":
+        named = {"images": batch.pictures} if any(batch.pictures) else {}
+        try:
+            inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
+        except ValueError as error:
+            # Such as for a picture of 300:1, or a text that writes the token of a picture.
+            if len(texts) > 1:
+                for example, shown, text in zip(batch.examples, batch.pictures, texts, strict=True):
+                    self._tokenize(Encoded([example], [shown], [text], {}, []), [text])
+            what = f"example {batch.examples[0].id} cannot be asked ({error})"
+            raise DataError(what) from error
+        inputs = {name: value.to(self.policy.model.device) for name, value in inputs.items()}
+        lengths = inputs["attention_mask"].sum(-1).tolist()
+        return replace(batch, inputs=inputs, lengths=lengths)
+
     def generate(
         self,
         examples: Sequence[Example],
@@ -161,21 +194,20 @@ class LocalModel:
         sampling: Sampling,
         num_completions: int = 1,
         report_progress: ReportProgress | None = None,
+        encoded: Sequence["Encoded"] | None = None,
     ) -> list[list[Completion]]:
         """Return ``num_completions`` completions for each example, in order.
+
+        ``encoded`` is what ``encode`` made of the examples, if it is at hand.
 
         Raises:
             ModelError: if a prompt with its completion is longer than the model takes.
             DataError: naming an example that the policy's processor does not take.
         """
         completions: list[list[Completion]] = []
-        for batch in _split(examples, self.batch_size):
-            inputs = self._encode(batch)
-            self._check_length(batch, inputs, num_new_tokens=sampling.max_new_tokens)
-            ids = [example.id for example in batch]
-            flat = self.generate_encoded(
-                inputs, ids, sampling=sampling, num_completions=num_completions
-            )
+        for batch in encoded or self.encode(examples):
+            self._check_length(batch, num_new_tokens=sampling.max_new_tokens)
+            flat = self.generate_batch(batch, sampling=sampling, num_completions=num_completions)
             for start in range(0, len(flat), num_completions):
                 completions.append(flat[start : start + num_completions])
             if report_progress is not None:
@@ -187,7 +219,7 @@ class LocalModel:
         refused: dict[str, str] = {}
         for example in examples:
             try:
-                self._encode([example])
+                next(self.encode([example]))
             except DataError as error:
                 refused[example.id] = str(error)
         return refused
@@ -200,6 +232,7 @@ class LocalModel:
         labels: Sequence[str],
         leads: Sequence[str] | None = None,
         report_progress: ReportProgress | None = None,
+        encoded: Sequence["Encoded"] | None = None,
     ) -> list[dict[str, float]]:
         """Return each label's share of the probability of all labels' first tokens.
 
@@ -207,20 +240,24 @@ class LocalModel:
         tokens of its spellings, and the masses are normalised over the labels. Where a row may
         well say a token that several labels start with (``fault`` and ``faulty``, ``1`` and
         ``10``), one more pass reads each place where they part. A space at the end of a lead is
-        left to the label: tokenizers write it into the label's first token.
+        left to the label: tokenizers write it into the label's first token. ``encoded`` is what
+        ``encode`` made of the examples, if it is at hand.
 
         Raises:
             ModelError: if a label has no spelling that is its own, or a prompt is longer than the
                 model takes.
         """
         tree = grow_labels(self.policy.tokenizer, labels)
-        num_read = 1 + tree.num_shared
-        given = [lead.rstrip(" ") for lead in leads] if leads is not None else [""] * len(examples)
+        given = iter(leads or ())
         results: list[dict[str, float]] = []
-        for batch in _split(list(zip(examples, given, strict=True)), self.batch_size):
-            inputs = self._encode([e for e, _ in batch], leads=[lead for _, lead in batch])
-            self._check_length([e for e, _ in batch], inputs, num_new_tokens=num_read)
-            shares = self._weigh(tree, labels, inputs).softmax(-1).tolist()
+        for batch in encoded or self.encode(examples):
+            words = [lead.rstrip(" ") for lead in islice(given, len(batch.texts))]
+            if any(words):
+                written = [break_tokens(self.policy.processor, lead) for lead in words]
+                texts = [one + lead for one, lead in zip(batch.texts, written, strict=True)]
+                batch = self._tokenize(batch, texts)
+            self._check_length(batch, num_new_tokens=1 + tree.num_shared)
+            shares = self._weigh(tree, labels, batch.inputs).softmax(-1).tolist()
             results += [dict(zip(labels, row, strict=True)) for row in shares]
             if report_progress is not None:
                 report_progress(len(results), len(examples))
@@ -231,13 +268,8 @@ class LocalModel:
     ) -> torch.Tensor:
         """Return logarithms of the labels' masses, but for a number a row, [rows, labels]."""
         logits = self._read_next(inputs, ())
-        owners = {token: one.labels for token, one in tree.next.items()}
-        masses = [
-            _add_up(logits, [token for token, own in owners.items() if own == {label}])
-            for label in labels
-        ]
-        found = torch.stack(masses, -1)
-        shared = _add_up(logits, [token for token, own in owners.items() if len(own) > 1])
+        found = torch.stack([logits[:, tree.own[label]].logsumexp(-1) for label in labels], -1)
+        shared = logits[:, tree.common].logsumexp(-1)
         is_open = shared - torch.logaddexp(shared, found.logsumexp(-1)) > math.log(_NEGLIGIBLE)
         if not is_open.any():
             return found
@@ -265,7 +297,7 @@ class LocalModel:
             else:
                 yield from ((label, mass) for label in one.labels)
         if len(tree.ended) == 1:
-            going_on = _add_up(log_probs, list(tree.next)).exp()
+            going_on = log_probs[:, list(tree.next)].logsumexp(-1).exp()
             yield from (
                 (label, reached + (1 - going_on).clamp(min=_NEVER).log()) for label in tree.ended
             )
@@ -305,12 +337,13 @@ class LocalModel:
             ModelError: if a prompt is longer than the model takes.
         """
         found: list[Any] = []
-        for batch in _split(examples, self.batch_size):
-            inputs = self._encode(batch)
-            self._check_length(batch, inputs, num_new_tokens=0)
+        for batch in self.encode(examples):
+            self._check_length(batch, num_new_tokens=0)
             with unplanned_attention():
-                made = self.policy.model(**inputs, output_hidden_states=True, logits_to_keep=1)
-            seen = inputs["attention_mask"].unsqueeze(-1)
+                made = self.policy.model(
+                    **batch.inputs, output_hidden_states=True, logits_to_keep=1
+                )
+            seen = batch.inputs["attention_mask"].unsqueeze(-1)
             states = [made.hidden_states[block].float() for block in blocks]
             pooled = [torch.stack([(s * seen).sum(1) / seen.sum(1), s[:, -1]], 1) for s in states]
             found.append(torch.stack(pooled, 1).cpu())
@@ -319,38 +352,21 @@ class LocalModel:
         return torch.cat(found)
 
     @torch.inference_mode()
-    def generate_encoded(
-        self,
-        inputs: Mapping[str, Any],
-        ids: Sequence[str],
-        *,
-        sampling: Sampling,
-        num_completions: int = 1,
-        features: Any = None,
+    def generate_batch(
+        self, batch: "Encoded", *, sampling: Sampling, num_completions: int = 1
     ) -> list[Completion]:
-        """Return the completions of one batch that is encoded already, row by row.
-
-        Args:
-            inputs: what the policy's processor makes of a batch, padded on the left; no longer
-                than the model takes. It is brought to the model's device here.
-            ids: of the rows' examples.
-            sampling: how completions are drawn.
-            num_completions: for each row; they follow one another.
-            features: of the pictures, instead of ``pixel_values``, as the model's
-                ``get_image_features`` returns them.
-        """
-        inputs = {key: value.to(self.policy.model.device) for key, value in inputs.items()}
+        """Return the completions of one batch, no longer than the model takes, row after row."""
+        policy, inputs = self.policy, batch.inputs
+        ends, tokenizer = policy.end_token_ids, policy.tokenizer
         given = {
             "max_new_tokens": sampling.max_new_tokens,
             "num_return_sequences": num_completions,
-            "eos_token_id": list(self.policy.end_token_ids),
-            "pad_token_id": self.policy.tokenizer.pad_token_id,
+            "eos_token_id": list(ends),
+            "pad_token_id": tokenizer.pad_token_id,
             "logits_processor": _penalise_repetition(inputs, sampling, num_completions),
         }
-        if features is not None:
-            given["mm_encoder_outputs"] = {"image": features}
         if sampling.seed is not None:
-            seeds = [derive_seed(sampling.seed, id_) for id_ in ids]
+            seeds = [derive_seed(sampling.seed, example.id) for example in batch.examples]
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]
             given["custom_generate"] = draw_by_row(keys)
         if sampling.temperature == 0:
@@ -360,55 +376,37 @@ class LocalModel:
             given |= {"top_p": sampling.top_p, "top_k": sampling.top_k}
             given["min_p"] = sampling.min_p or None
         with unplanned_attention():
-            output = self.policy.model.generate(**inputs, **given)
-        rows = output[:, inputs["input_ids"].shape[1] :].tolist()
-        return [self._decode(row) for row in rows]
+            output = policy.model.generate(**inputs, **given)
+        completions: list[Completion] = []
+        for row in output[:, inputs["input_ids"].shape[1] :].tolist():
+            length = next((i + 1 for i, token in enumerate(row) if token in ends), None)
+            text = str(tokenizer.decode(row[:length], skip_special_tokens=True))
+            reason = "length" if length is None else "stop"
+            completions.append(Completion(text, tuple(row[:length]), finish_reason=reason))
+        return completions
 
-    def _decode(self, row: list[int]) -> Completion:
-        ends = self.policy.end_token_ids
-        length = next((i + 1 for i, token in enumerate(row) if token in ends), None)
-        ids = row[:length]
-        text = str(self.policy.tokenizer.decode(ids, skip_special_tokens=True))
-        return Completion(text, tuple(ids), finish_reason="length" if length is None else "stop")
-
-    def _encode(
-        self, examples: Sequence[Example], *, leads: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        texts = [self.policy.render_prompt(example) for example in examples]
-        if leads is not None:
-            words = [break_tokens(self.policy.processor, lead) for lead in leads]
-            texts = [text + lead for text, lead in zip(texts, words, strict=True)]
-        pictures = [[open_picture(p) for p in example.pictures] for example in examples]
-        named = {"images": pictures} if any(pictures) else {}
-        try:
-            inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
-        except ValueError as error:
-            # Such as for a picture of 300:1, or a text that writes the token of a picture.
-            if len(examples) > 1:
-                for number, example in enumerate(examples):
-                    self._encode([example], leads=None if leads is None else [leads[number]])
-            raise DataError(f"example {examples[0].id} cannot be asked ({error})") from error
-        return {key: value.to(self.policy.model.device) for key, value in inputs.items()}
-
-    def _check_length(
-        self, examples: Sequence[Example], inputs: dict[str, Any], *, num_new_tokens: int
-    ) -> None:
+    def _check_length(self, batch: "Encoded", *, num_new_tokens: int) -> None:
         """Refuse what the model cannot take: beyond its positions it answers, but nonsense."""
-        limit = self.policy.max_tokens
-        lengths: list[int] = inputs["attention_mask"].sum(-1).tolist()
-        longest = max(lengths, default=0)
+        limit, longest = self.policy.max_tokens, max(batch.lengths, default=0)
         if limit is not None and longest + num_new_tokens > limit:
             raise ModelError(
-                f"the prompt of example {examples[lengths.index(longest)].id} is too long",
+                f"the prompt of example {batch.examples[batch.lengths.index(longest)].id} "
+                "is too long",
                 got=f"{longest} tokens, and {num_new_tokens} for the answer",
                 expected=f"at most {limit} together",
                 fix="shorten the prompt, lower max_pixels or max_new_tokens, or take another model",
             )
 
 
-def _add_up(logits: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
-    """Return the logarithm of the mass of some tokens, [rows]; -inf of none."""
-    return logits[:, list(tokens)].logsumexp(-1)
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A batch of prompts as the model takes them, padded on the left."""
+
+    examples: Sequence[Example]
+    pictures: Sequence[Sequence[Any]]  # of each example, opened
+    texts: Sequence[str]  # as the chat template writes them
+    inputs: Mapping[str, Any]  # tensors by name, on the model's device
+    lengths: Sequence[int]  # tokens of each prompt, pictures included, without padding
 
 
 def _penalise_repetition(
@@ -420,11 +418,6 @@ def _penalise_repetition(
     num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
     penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
     return LogitsProcessorList([penalty])
-
-
-def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def _digest_weights(model: Any) -> str:

@@ -17,6 +17,9 @@ from groupwise.inference.stream import LOOK_AHEAD, Outcome, RaySettings, StreamS
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.settings import Quantization
 
+_SLICE = 20_000
+"""Items handed to Ray at once, which holds them; the policy is loaded for every slice."""
+
 
 class RayStream:
     """Answers with workers of a Ray cluster; each of them forms batches as ``LocalStream`` does.
@@ -68,7 +71,7 @@ class RayStream:
         if not ray.is_initialized():
             ray.init(address=own.address, log_to_driver=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
-        while waiting := list(islice(items, own.slice_size)):
+        while waiting := list(islice(items, _SLICE)):
             share = -(-len(waiting) // own.num_workers)
             block = max(size, min(size * LOOK_AHEAD, share))
             rows = [{"number": i.number, "example": pickle.dumps(i.example)} for i in waiting]
@@ -78,7 +81,7 @@ class RayStream:
                 fn_constructor_args=(self._load, sampling, settings),
                 batch_size=block,
                 compute=ray.data.ActorPoolStrategy(size=own.num_workers),
-                num_cpus=own.num_cpus,
+                num_cpus=1,
                 num_gpus=own.num_gpus,
             )
             for row in answered.iter_rows():

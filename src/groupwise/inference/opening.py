@@ -34,7 +34,6 @@ def open_model(settings: ModelSource) -> Model:
 
     assert settings.model is not None
     max_pixels = settings.max_pixels
-    named = {"dtype": settings.dtype, "device_map": settings.device_map}
-    policy = load_policy(settings.model, max_pixels=max_pixels, **named)
+    policy = load_policy(settings.model, dtype=settings.dtype, max_pixels=max_pixels)
     name = Path(settings.model).name
     return LocalModel(policy, batch_size=settings.batch_size, name=name, max_pixels=max_pixels)

@@ -31,7 +31,12 @@ from groupwise.inference.model import (
     on_shared_loop,
 )
 from groupwise.inference.pictures import encode_picture
-from groupwise.inference.settings import RequestLimiter, ServerSettings, check_host
+from groupwise.inference.settings import (
+    MAX_RETRY_AFTER_S,
+    RequestLimiter,
+    ServerSettings,
+    check_host,
+)
 from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.prompts import build_messages
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SHOWN = 200
+_MAX_SHARE_ERROR = 0.05  # label shares that listed tokens leave more uncertain are refused
 _EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
 
 
@@ -122,7 +128,7 @@ class ServerModel:
             reply.first_tokens,
             labels,
             tokenizer=self._tokenizer,
-            max_error=self.settings.max_share_error,
+            max_error=_MAX_SHARE_ERROR,
             usage=reply.usage,
         )
 
@@ -180,7 +186,7 @@ class ServerModel:
             extras=self.settings.extras,
         )
         # Ask nothing while the server wants a rest, unless that is longer than we would wait.
-        if (failure.retry_after_s or 0.0) <= self.settings.retry.max_retry_after_s:
+        if (failure.retry_after_s or 0.0) <= MAX_RETRY_AFTER_S:
             self._limiter.pause(failure.retry_after_s or 0.0)
         raise failure
 

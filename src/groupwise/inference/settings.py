@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar, cast
+from typing import Annotated, ClassVar, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -23,24 +23,27 @@ from groupwise.inference.model import RequestError
 T = TypeVar("T")
 
 
+_LONGEST_DELAY_S = 30.0
+MAX_RETRY_AFTER_S = 120.0
+"""A server that asks to wait longer than this is not asked again."""
+
+
 class RetrySettings(Config):
     """How often and how patiently a request is repeated.
 
     Attributes:
         max_attempts: the first one included.
-        base_delay_s: before the second attempt; it doubles with every further one.
-        max_delay_s: the longest delay that doubling leads to.
-        max_retry_after_s: a server that asks to wait longer than this is not asked again.
+        base_delay_s: before the second attempt; it doubles with every further one, up to 30 s.
     """
+
+    retired: ClassVar = {"max_delay_s": (30.0,), "max_retry_after_s": (120.0,)}
 
     max_attempts: int = Field(default=4, ge=1, le=1000)
     base_delay_s: float = Field(default=0.5, ge=0, le=604_800)
-    max_delay_s: float = Field(default=30.0, ge=0, le=604_800)
-    max_retry_after_s: float = Field(default=120.0, ge=0, le=604_800)
 
     def choose_delay(self, num_failures: int, retry_after_s: float | None) -> float:
         """Return the seconds to wait after so many failures: half of it is jitter."""
-        longest = min(self.max_delay_s, self.base_delay_s * 2.0 ** min(num_failures - 1, 60))
+        longest = min(_LONGEST_DELAY_S, self.base_delay_s * 2.0 ** min(num_failures - 1, 60))
         return max(random.uniform(longest / 2, longest), retry_after_s or 0.0)
 
 
@@ -60,7 +63,7 @@ async def retry(
             return await attempt()
         except RequestError as error:
             on_failure(error)
-            is_too_long = (error.retry_after_s or 0.0) > settings.max_retry_after_s
+            is_too_long = (error.retry_after_s or 0.0) > MAX_RETRY_AFTER_S
             if not error.is_retryable or is_too_long or number == settings.max_attempts:
                 raise
             await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
@@ -72,11 +75,11 @@ class LimitSettings(Config):
 
     Attributes:
         max_concurrency: requests at once.
-        max_per_second: requests started in a second; None: any number.
     """
 
+    retired: ClassVar = {"max_per_second": (None,)}
+
     max_concurrency: int = Field(default=16, ge=1, le=65_536)
-    max_per_second: float | None = Field(default=None, gt=0)
 
 
 class RequestLimiter:
@@ -84,16 +87,14 @@ class RequestLimiter:
 
     def __init__(self, settings: LimitSettings) -> None:
         self._places = asyncio.Semaphore(settings.max_concurrency)
-        self._gap_s = 1.0 / settings.max_per_second if settings.max_per_second else 0.0
         self._next_start = 0.0
 
     @asynccontextmanager
     async def admit(self) -> AsyncGenerator[None]:
-        """Wait for a place and for the turn; starts are spaced evenly."""
+        """Wait for a place, and for the end of a pause."""
         async with self._places:
             while (delay := self._next_start - _now()) > 0:
                 await asyncio.sleep(delay)
-            self._next_start = max(self._next_start, _now()) + self._gap_s
             yield
 
     def pause(self, duration_s: float) -> None:
@@ -135,11 +136,10 @@ class ServerSettings(Config):
         extras: parameters sent with every request, such as ``reasoning_effort`` or
             ``chat_template_kwargs``; answers depend on them. None that is set here or by the
             sampling.
-        max_share_error: label shares that the listed tokens leave more uncertain are refused.
-        no_proxy: whether proxies that the environment names are passed by; None: for a server on
-            this machine.
         prompt_price, completion_price: of a million tokens, in any currency.
     """
+
+    retired: ClassVar = {"max_share_error": (0.05,), "no_proxy": (None,)}
 
     url: Annotated[str, _PLACE] = Field(pattern=r"^https?://[^\s]+$")
     model: str = Field(min_length=1)
@@ -151,8 +151,6 @@ class ServerSettings(Config):
     top_log_probs: int = Field(default=20, ge=1, le=1000)
     sends_extensions: bool = True
     extras: Mapping[str, JsonValue] = Field(default_factory=dict)
-    max_share_error: float = Field(default=0.05, ge=0, le=1)
-    no_proxy: Annotated[bool | None, _PLACE] = None
     prompt_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
@@ -172,9 +170,7 @@ class ServerSettings(Config):
         return self
 
     def passes_proxies_by(self) -> bool:
-        """Return whether the server is asked without the environment's proxies."""
-        if self.no_proxy is not None:
-            return self.no_proxy
+        """Return whether the environment's proxies are passed by: for a server on this machine."""
         return _is_loopback(urlsplit(self.url).hostname or "")
 
     @field_validator("extras")
@@ -197,9 +193,9 @@ class ModelSource(Config):
         dtype, batch_size: of a model in this process.
         max_pixels: pictures are scaled down to at most so many, before they are sent to a server
             (None: as the model's processor says).
-        device_map: ``auto`` spreads it over all GPUs, then memory and the disk, where one device
-            is too small for it; None: one device.
     """
+
+    retired: ClassVar = {"device_map": (None,)}
 
     model: str | None = None
     server: ServerSettings | None = None
@@ -207,17 +203,11 @@ class ModelSource(Config):
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "auto"
     batch_size: int = Field(default=16, ge=1, le=65_536)
     max_pixels: int | None = Field(default=None, ge=28 * 28)
-    device_map: Literal["auto"] | None = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
         if (self.model is None) == (self.server is None):
             raise ValueError("give model or server, and not both")
-        return self._check_device_map()
-
-    def _check_device_map(self) -> Self:
-        if self.device_map is not None and self.model is None:
-            raise ValueError("device_map needs model: a server places its model itself")
         return self
 
 

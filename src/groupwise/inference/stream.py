@@ -57,15 +57,14 @@ class RaySettings(Config):
         address: of a running cluster (``auto``: the one of this machine); None: one is started
             in this machine, unless this process is in one already.
         num_workers: processes with a policy each.
-        num_cpus, num_gpus: of each worker.
-        slice_size: items that are handed to Ray at once; the policy is loaded for every slice.
+        num_gpus: of each worker.
     """
+
+    retired: ClassVar = {"num_cpus": (1.0,), "slice_size": (20_000,)}
 
     address: Annotated[str | None, Place("where a cluster is reached", "集群地址")] = None
     num_workers: int = Field(default=2, ge=1, le=4096)
-    num_cpus: float = Field(default=1.0, gt=0)
     num_gpus: float = Field(default=0.0, ge=0)
-    slice_size: int = Field(default=20_000, ge=1)
 
 
 FailureCause = Literal["picture", "too_long", "memory"] | RequestCause

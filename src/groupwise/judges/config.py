@@ -19,7 +19,7 @@ from groupwise.judges.model import (
 )
 from groupwise.judges.panel import FIRST, SECOND, TIE
 
-RuleName = Literal["always_first", "longer", "shorter"]
+RuleName = Literal["always_first", "longer"]
 _PROMPTS = {
     ("logit", True): "pair_choice",
     ("logit", False): "correct_choice",
@@ -38,14 +38,14 @@ class JudgeConfig(ModelSource):
     Attributes:
         kind: ``rule``, ``logit`` (probability of the labels) or ``generative`` (a tagged verdict).
         name: in the report; None: the rule, or the model's name.
-        rule: of a rule: ``always_first``, ``longer`` or ``shorter``.
+        rule: of a rule: ``always_first`` or ``longer``.
         prompt: name of a prompt of this package, or the path of a ``.txt`` file; None: the one
             for this kind of judge and data.
         language: of the package's prompt and of the report.
         labels: of the verdicts; None: ``first`` and ``second`` for pairs (a generative judge may
             also say ``tie``), else ``True`` and ``False``.
         tag: of a generative judge's verdict; None: ``better`` for pairs, else ``true_false``.
-        sampling: of a generative judge; at a temperature of 0 the same question is asked once.
+        sampling: of a generative judge.
         settings: retries, and when too many questions without a verdict stop the run.
     """
 
@@ -66,18 +66,13 @@ class JudgeConfig(ModelSource):
             raise ValueError(f"a rule judge needs rule and nothing else; got {given or 'none'}")
         if self.kind != "rule" and given not in (["model"], ["server"]):
             raise ValueError(f"a {self.kind} judge needs model or server; got {given or 'none'}")
-        return self._check_device_map()
+        return self
 
     @property
     def title(self) -> str:
         """The judge's name in reports."""
         model = self.server.model if self.server is not None else self.model
         return self.name or (str(self.rule) if model is None else Path(model).name)
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether the same question always gets the same verdict."""
-        return self.kind != "generative" or self.sampling.temperature == 0
 
     def list_labels(self, *, are_pairs: bool) -> tuple[str, ...]:
         """Return the labels of the verdicts; rules know pairs only."""
@@ -102,7 +97,7 @@ class JudgeConfig(ModelSource):
 class RuleJudge:
     """Decides pairs by a rule; two answers of the same length, in characters, have no longer one.
 
-    Its figures are known beforehand, so they check the measuring.
+    A model that agrees with people no more than this reads places or lengths.
     """
 
     labels = (FIRST, SECOND)
@@ -125,7 +120,7 @@ class RuleJudge:
         first, second = len(question.texts[FIRST]), len(question.texts[SECOND])
         if self.rule != "always_first" and first == second:
             return NoVerdict("undecided", "both answers are equally long", self.version)
-        is_first = self.rule == "always_first" or (first > second) == (self.rule == "longer")
+        is_first = self.rule == "always_first" or first > second
         label = FIRST if is_first else SECOND
         chances = {name: float(name == label) for name in self.labels}
         return Verdict(label, 1.0, chances, self.version)

@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from groupwise.core import Config, JudgeError, Picture, digest_json
 from groupwise.inference.model import ReportProgress, RequestCause, Usage, run_on_shared_loop
 
+_MIN_QUESTIONS, _WINDOW = 20, 200
 NoVerdictCause = RequestCause | Literal["undecided"]
 """As of requests; ``undecided``: the votes of a panel do not decide."""
 
@@ -128,20 +129,13 @@ class StopSettings(Config):
     """When a judge that fails too often stops the run.
 
     Attributes:
-        max_no_verdict_rate: share of questions without a verdict that is still accepted.
-        min_questions: before this many questions there is no rate.
-        window: the rate is that of the last so many questions that were not in the cache.
+        max_no_verdict_rate: share of the last 200 questions that were not in the cache (at least
+            20) without a verdict that is still accepted.
     """
 
-    max_no_verdict_rate: float = Field(default=0.2, ge=0, le=1)
-    min_questions: int = Field(default=20, ge=1)
-    window: int = Field(default=200, ge=1)
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"min_questions": (20,), "window": (200,)}
 
-    @model_validator(mode="after")
-    def _check_window(self) -> Self:
-        if self.window < self.min_questions:
-            raise ValueError("window must be at least min_questions")
-        return self
+    max_no_verdict_rate: float = Field(default=0.2, ge=0, le=1)
 
 
 class Ledger:
@@ -159,7 +153,7 @@ class Ledger:
         self.no_verdicts: Counter[str] = Counter()
         self.failed_requests: Counter[str] = Counter()
         self.usage = Usage()
-        self._recent: deque[NoVerdict | None] = deque(maxlen=stop.window)
+        self._recent: deque[NoVerdict | None] = deque(maxlen=_WINDOW)
 
     @property
     def no_verdict_rate(self) -> float | None:
@@ -191,9 +185,7 @@ class Ledger:
         """
         failed = [result for result in self._recent if result is not None]
         num_asked = len(self._recent)
-        if num_asked < self.stop.min_questions:
-            return
-        if len(failed) <= self.stop.max_no_verdict_rate * num_asked:
+        if num_asked < _MIN_QUESTIONS or len(failed) <= self.stop.max_no_verdict_rate * num_asked:
             return
         cause, count = Counter(result.cause for result in failed).most_common(1)[0]
         message = next(result.message for result in reversed(failed) if result.cause == cause)

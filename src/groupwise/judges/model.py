@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -107,25 +106,20 @@ def load_prompt(source: str | Path, *, language: str = "en") -> JudgePrompt:
     Raises:
         JudgeError: if there is no such prompt.
     """
-    if isinstance(source, Path):
-        try:
-            return JudgePrompt(source.read_text(encoding="utf-8"), source.stem)
-        except (OSError, UnicodeDecodeError) as error:
-            raise JudgeError(f"cannot read the prompt {source} ({error})") from error
-    known = {
-        entry.name.removesuffix(".txt"): entry
-        for entry in (files("groupwise.judges") / "prompts").iterdir()
-        if entry.name.endswith(".txt")
-    }
-    name = f"{source}.{language}"
-    if name not in known:
-        raise JudgeError(
-            "there is no such judge prompt",
-            got=f"{source!r} in {language!r}",
-            expected=", ".join(sorted(known)),
-            fix="name one of them or give the path of a file",
-        )
-    return JudgePrompt(known[name].read_text(encoding="utf-8"), name)
+    path, folder = Path(source), Path(__file__).with_name("prompts")
+    if isinstance(source, str):
+        path = folder / f"{source}.{language}.txt"
+        if not path.is_file():
+            raise JudgeError(
+                "there is no such judge prompt",
+                got=f"{source!r} in {language!r}",
+                expected=", ".join(sorted(one.stem for one in folder.glob("*.txt"))),
+                fix="name one of them or give the path of a file",
+            )
+    try:
+        return JudgePrompt(path.read_text(encoding="utf-8"), path.stem)
+    except (OSError, UnicodeDecodeError) as error:
+        raise JudgeError(f"cannot read the prompt {source} ({error})") from error
 
 
 def read_tag(text: str, tag: str, labels: Sequence[str]) -> str | None:

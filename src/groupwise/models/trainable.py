@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -66,13 +66,12 @@ class PromptSettings(Config):
     """Virtual tokens in front of the prompt.
 
     Attributes:
-        num_tokens: how many.
-        words: their vectors start as those of these words' tokens, which are repeated or cut to
-            their number; None: as those of tokens that are drawn by the seed.
+        num_tokens: how many; their vectors start as those of tokens that are drawn by the seed.
     """
 
+    retired: ClassVar = {"words": (None,)}
+
     num_tokens: int = Field(default=10, ge=1, le=16_384)
-    words: str | None = Field(default=None, min_length=1)
 
 
 class TrainableSettings(Config):
@@ -118,15 +117,9 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
     Raises:
         ConfigError: if more blocks are asked for than the model has, an adapter is to be
             continued that does not fit the settings, or other weights in 4 bits than a LoRA's base.
-        ModelError: if no parameter is left to train, a PEFT model was made around the model, it
-            was loaded with a ``device_map``, or an adapter is to stand on weights that are in no
-            folder.
+        ModelError: if no parameter is left to train, a PEFT model was made around the model, or an
+            adapter is to stand on weights that are in no folder.
     """
-    if getattr(model, "hf_device_map", None) is not None:
-        raise ModelError(
-            "a model that is loaded with a device_map only answers",
-            fix="load it without; compute.sharding fsdp trains what is larger than one device",
-        )
     if find_quantization(model) is not None and settings.method != "lora":
         raise ConfigError(
             "weights in 4 bits cannot be trained, only a LoRA on them",
@@ -344,14 +337,9 @@ def add_virtual_tokens(model: Any, processor: Any, settings: PromptSettings) -> 
     from peft import TrainableTokensConfig, get_peft_model
 
     tokenizer = get_tokenizer(processor)
-    if settings.words is not None:
-        ids = tokenizer.encode(settings.words, add_special_tokens=False)
-        starts = [ids[number % len(ids)] for number in range(settings.num_tokens)]
-    else:
-        added = set(tokenizer.get_added_vocab().values())
-        ids = [number for number in range(len(tokenizer)) if number not in added]
-        places = torch.randint(len(ids), (settings.num_tokens,)).tolist()
-        starts = [ids[place] for place in places]
+    added = set(tokenizer.get_added_vocab().values())
+    ids = [number for number in range(len(tokenizer)) if number not in added]
+    starts = [ids[place] for place in torch.randint(len(ids), (settings.num_tokens,)).tolist()]
     vectors = model.get_input_embeddings().weight[starts].detach().clone()
     ids = write_virtual_tokens(processor, settings.num_tokens)
     make_room(model, ids)

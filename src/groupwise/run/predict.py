@@ -30,10 +30,12 @@ from groupwise.core import (
 )
 from groupwise.data.examples import DropLog
 from groupwise.evaluation.predictions import RunPolicy, read_policies
+from groupwise.inference.local import LocalModel
+from groupwise.inference.model import Sampling
 from groupwise.inference.server import build_chat_messages
 from groupwise.judges import Judge
 from groupwise.models.identity import digest_base
-from groupwise.run.asking import make_ask, open_policy, share_labels
+from groupwise.run.asking import open_policy
 from groupwise.run.calibrating import temper
 from groupwise.run.recipe import Recipe, find_recipe
 from groupwise.serving import Answer, Opened, Predictor, Request, try_each
@@ -183,7 +185,8 @@ class PolicyPredictor:
         self._weights = digest_base(policy)
         self._temperature = (temperatures or {}).get(self._weights or "")
         self._policy = open_policy(config, policy)
-        self._ask = make_ask(self._policy, config)
+        self._model = LocalModel(self._policy, batch_size=config.evaluation.batch_size)
+        self._sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -215,14 +218,19 @@ class PolicyPredictor:
 
     def answer(self, questions: Sequence[Example]) -> list[Answer]:
         """Return greedy answers; where there are labels, each with its probability."""
-        texts = self._ask(questions)
+        model, labels = self._model, self.labels
+        encoded = list(model.encode(questions))  # once for the answers and the labels' shares
+        texts = self._ask(questions, encoded=encoded)
         found = [
             self._parser.parse(text, question)
             for text, question in zip(texts, questions, strict=True)
         ]
-        shares = share_labels(
-            self._policy, questions, found, labels=self.labels, config=self._config
-        )
+        shares: Sequence[Mapping[str, float] | None] = [None] * len(questions)
+        if labels:
+            leads = [one.prefix for one in found]
+            shares = model.label_probabilities(
+                questions, labels=labels, leads=leads, encoded=encoded
+            )
         answers: list[Answer] = []
         for text, one, share in zip(texts, found, shares, strict=True):
             if one.label is None:
@@ -233,6 +241,10 @@ class PolicyPredictor:
             confidence = None if share is None else share[one.label]
             answers.append(Answer(text, one.label, confidence=confidence))
         return answers
+
+    def _ask(self, questions: Sequence[Example], **named: Any) -> list[str]:
+        said = self._model.generate(questions, sampling=self._sampling, **named)
+        return [completion.text for [completion] in said]
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,7 +387,6 @@ class StepProgress(TrainerCallback):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.line.end()
         if self.bar is not None:
             self.bar.stop()
             hush(False)

@@ -1,8 +1,7 @@
 """Asking a frozen answerer: a query behind a list of demonstrations, its answer and VQA accuracy.
 
 In a few-shot prompt demonstrations stand before the query, so what two prompts can share is how
-their lists begin: a server that caches prefixes (vLLM) finds that by itself. In this process only
-pictures are shared, if ``LocalStream`` keeps them: each is encoded once, wherever it stands.
+their lists begin: a server that caches prefixes (vLLM) finds that by itself.
 """
 
 from collections import Counter, deque

@@ -135,7 +135,7 @@ class AskingSettings(Config):
         batch_size: prompts per forward pass.
     """
 
-    retired: ClassVar = {"picture_mib": (1024.0,)}
+    retired: ClassVar = {"picture_mib": (0, 1024)}
 
     max_new_tokens: int = Field(default=5, ge=1, le=1_000_000)
     batch_size: Annotated[int, _AT_ONCE] = Field(default=32, ge=1, le=65_536)

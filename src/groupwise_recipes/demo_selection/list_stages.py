@@ -54,8 +54,6 @@ from groupwise_recipes.demo_selection.training import (
 SELECTOR = "selector.safetensors"
 ANSWERS = "answers.sqlite"
 """All answers of a run. It is in no stage's folder: what a finished stage wrote must not change."""
-_PICTURE_MIB = 1024
-"""Memory for what pictures were encoded to, in this process."""
 TRAINED_ON = ("anchors", "validation")
 
 
@@ -120,7 +118,7 @@ def open_answerer(
             device=place,
             quantization=model.quantization,
         )
-        backend = LocalStream(LocalModel(policy), picture_mib=_PICTURE_MIB)
+        backend = LocalStream(LocalModel(policy))
         identity = digest_json([str(digest_base(base)), model.dtype, model.quantization])
     return Answerer(
         backend,

@@ -109,8 +109,7 @@ def load_screenshots(root: Path, *, allow_outside: bool = False) -> LoadedScreen
             fix="rename them",
         )
     if not allow_outside:
-        named = ((row.where, root / name) for row in rows if (name := _name_picture(row)))
-        refuse_outside(named, root)
+        refuse_outside((r.where, root / name, root) for r in rows if (name := _name_picture(r)))
     sizes: dict[Path, tuple[Picture, int, int]] = {}
     read: dict[int, Screenshot] = {}
     for number, row in enumerate(rows):

@@ -15,7 +15,7 @@ from groupwise.cli.main import main
 from groupwise.cli.options import PATH, option
 from groupwise.core import DataError, Message, load_config, make_example
 from groupwise.evaluation.report.page import describe_metric
-from groupwise.judge_calibration.calibrate import Calibration, measure_recorded
+from groupwise.judge_calibration.calibration import Calibration, measure_recorded
 from groupwise.judge_calibration.verdicts import VerdictRow, read_recorded, write_verdicts
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import LabelParser
@@ -43,7 +43,7 @@ def judge_reasoning(data: Path, labels: Path, out: Path, judge: Path | None) -> 
     for reason, number in loaded.drops.counts.items():
         click.echo(f"not used   {number} {reason}")
     found = compare_with_people(open_judge(settings, out), loaded, out)
-    for metric in found.measures.metrics:
+    for metric in found.metrics:
         if metric.measure in _SHOWN:
             click.echo(f"{metric.measure}: {describe_metric(metric)}, n = {metric.n:,}")
     click.echo(f"report: {found.report}")

@@ -134,7 +134,7 @@ class VisualReasoning(Task[VisualConfig]):
         epochs = context.config.vision_epochs
         if not epochs:
             return
-        from groupwise.models.tiny_vision import pretrain_vision
+        from groupwise_recipes.visual_reasoning.vision import pretrain_vision
 
         found = pretrain_vision(
             base,

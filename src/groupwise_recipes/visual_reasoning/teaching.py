@@ -9,7 +9,6 @@ from pathlib import Path
 
 from groupwise.core import DataError, Example, Finding, Message, make_example
 from groupwise.data.examples import read_examples
-from groupwise.models.tiny_vision import SeenPicture
 from groupwise.rewards import Box
 from groupwise.training.settings import SftRow
 from groupwise_drawn.relations import INVERSES, Relation
@@ -18,6 +17,7 @@ from groupwise_recipes.visual_reasoning.boxes import Size, convert_box, write_bo
 from groupwise_recipes.visual_reasoning.reasoning import order_boxes, write_reasoning
 from groupwise_recipes.visual_reasoning.rows import TRUE
 from groupwise_recipes.visual_reasoning.scenes import SOURCE
+from groupwise_recipes.visual_reasoning.vision import SeenPicture
 
 
 def write_target(example: Example, targets: str) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from groupwise.core import Example
 from groupwise.data.examples import read_examples
-from groupwise.data.problem_sets import Problem
 from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.rewards import RewardCase, RewardSet
 from groupwise.sandbox import Limits
@@ -16,6 +15,7 @@ from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.outcome import Outcome
 from groupwise_recipes.workflows.parser import WorkflowParser
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.rewards import make_success
 from groupwise_recipes.workflows.scoring import ProgramScorer, read_problem
 

@@ -26,8 +26,8 @@ class WorkflowsData(DataSettings):
     """Where problems come from.
 
     Attributes:
-        mix: folder with ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` as ``groupwise
-            data mix`` writes them; None: generated ones.
+        mix: folder with ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` as
+            ``problem_mixes mix`` writes them; None: generated ones.
         num_generated: for training, if they are generated; a quarter as many for validation, and
             as many as that for the test. They are worded in other sentences there.
         max_train, max_validation, max_test: of each type, the first so many; None: all.

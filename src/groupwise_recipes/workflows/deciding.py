@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from groupwise.core import Completion, Example, Message, Score, make_example
-from groupwise.data.problem_sets import Problem
 from groupwise.judges import Judge, NoVerdict, Question, Verdict, judge_all
 from groupwise.rewards import (
     ChoiceParser,
@@ -20,6 +19,7 @@ from groupwise.rewards import (
 )
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.agreement import Opinions, count_agreement
+from groupwise_recipes.workflows.problem_sets import Problem
 
 Mode = Literal["rules_first", "judge_only"]
 

@@ -15,7 +15,6 @@ from groupwise.core import (
     dump_config,
     make_example,
 )
-from groupwise.data.problem_sets import Problem
 from groupwise.inference.model import (
     Model,
     RequestError,
@@ -43,6 +42,7 @@ from groupwise_recipes.workflows.outcome import (
     OperatorLimits,
     Outcome,
 )
+from groupwise_recipes.workflows.problem_sets import Problem
 
 _HOST = "call_operator"
 _LIMITS = OperatorLimits()

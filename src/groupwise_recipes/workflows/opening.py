@@ -6,8 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupwise.data.problem_sets import Problem
-from groupwise.data.problems import read_problems
 from groupwise.inference.opening import open_model
 from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
@@ -20,6 +18,8 @@ from groupwise_recipes.workflows.config import (
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
+from groupwise_recipes.workflows.problem_loading import read_problems
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.problems import PROBLEMS
 from groupwise_recipes.workflows.scoring import ProgramScorer
 

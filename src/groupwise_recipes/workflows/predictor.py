@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.core import ConfigError, DataError, Example, dump_config, load_config
-from groupwise.data.problem_sets import Problem, letter_options
 from groupwise.inference.model import Usage
 from groupwise.run.predict import PolicyPredictor
 from groupwise.run.task import Task
@@ -16,6 +15,7 @@ from groupwise_recipes.workflows.executor_stub import STUB_NAME
 from groupwise_recipes.workflows.opening import open_executor
 from groupwise_recipes.workflows.operators import OPERATORS, signatures
 from groupwise_recipes.workflows.outcome import Outcome
+from groupwise_recipes.workflows.problem_sets import Problem, letter_options
 from groupwise_recipes.workflows.programs import Checked, check_program
 from groupwise_recipes.workflows.scoring import read_problem
 

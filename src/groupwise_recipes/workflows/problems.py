@@ -21,12 +21,12 @@ from groupwise.core import (
 )
 from groupwise.data.columns import fill_template
 from groupwise.data.examples import DropLog, read_examples, write_examples
-from groupwise.data.problem_sets import Problem
-from groupwise.data.problems import read_problems
 from groupwise.training.settings import SftRow
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.forms import draw_form
 from groupwise_recipes.workflows.operators import OPERATORS, describe_operators
+from groupwise_recipes.workflows.problem_loading import read_problems
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.programs import describe_rules
 from groupwise_recipes.workflows.wording import word_as_stub
 
@@ -157,7 +157,7 @@ def _generate(config: WorkflowsConfig) -> Mapping[str, Sequence[Problem]]:
 
     counts = config.data.count_generated()
     return {
-        split: draw_problems(count, seed=config.seed, split=split)
+        split: [Problem(**one) for one in draw_problems(count, seed=config.seed, split=split)]
         for split, count in counts.items()
     }
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from groupwise.core import read_json, write_json
-from groupwise.data.problem_sets import Problem
 from groupwise.evaluation.predictions import RunPolicy
 from groupwise.run.steps import StepContext
 from groupwise_recipes.workflows.deciding import extract_answer
 from groupwise_recipes.workflows.forms import list_sound_forms
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.scoring import ProgramScorer
 
 _START = "async def workflow(problem, entry_point):\n"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from groupwise.core import Example, load_config
-from groupwise.data.problem_sets import Problem
 from groupwise_recipes.workflows.deciding import Decider, Decision
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.operators import signatures
 from groupwise_recipes.workflows.outcome import Outcome
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.programs import Checked, check_program, describe_shape
 
 _MOST_KEPT = 4096

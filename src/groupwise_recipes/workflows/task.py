@@ -17,7 +17,6 @@ from groupwise.core import (
     load_config,
 )
 from groupwise.data.examples import DropLog, read_examples
-from groupwise.data.problems import ProblemSource, load_problems
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
 from groupwise.run.plans import digest_models
 from groupwise.run.stages import ASKED, Stage, keep_stages, list_usual_stages
@@ -28,6 +27,7 @@ from groupwise_recipes.workflows.deciding import Mode
 from groupwise_recipes.workflows.estimate import estimate_run
 from groupwise_recipes.workflows.measuring import MEASURES, OPTIMISE_PROMPT, find_in_scoring
 from groupwise_recipes.workflows.parser import WorkflowParser
+from groupwise_recipes.workflows.problem_loading import ProblemSource, load_problems
 from groupwise_recipes.workflows.problems import (
     MIX_REPORT,
     SPLITS,
@@ -243,7 +243,7 @@ class Workflows(Task[WorkflowsConfig]):
     def read_labelled(
         self, config: WorkflowsConfig, context: StepContext, path: Path, folder: Path
     ) -> tuple[list[Example], DropLog]:
-        """Return the problems of a user's own file, in the forms that ``data mix`` reads."""
+        """Return the problems of a user's own file, in the forms that a mix reads."""
         del folder
         loaded = load_problems(ProblemSource(name="own", path=str(path), part="test"))
         problems = [*loaded.train, *loaded.test]

@@ -3,7 +3,7 @@
 import ast
 
 from groupwise.core import parse_python
-from groupwise.data.problem_sets import Problem
+from groupwise_recipes.workflows.problem_sets import Problem
 
 
 def word_as_stub(problem: Problem) -> Problem:

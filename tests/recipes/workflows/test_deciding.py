@@ -8,13 +8,13 @@ from tables import read_tables
 from workflow_problems import PROBLEMS
 
 from groupwise.core import dump_config, write_jsonl
-from groupwise.data.problem_sets import Problem
 from groupwise.judges import NoVerdict, Verdict
 from groupwise.rewards import ChoiceParser, NumberParser
 from groupwise.run.recipe import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.agreement import Opinions, count_agreement
 from groupwise_recipes.workflows.deciding import Decider, extract_answer, make_decidable
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.problems import SPLITS, ask_about_problem
 from groupwise_recipes.workflows.task import TASK
 

@@ -16,7 +16,6 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
-from groupwise.data.problem_sets import Problem
 from groupwise.inference.opening import open_model
 from groupwise.inference.server import ServerModel
 from groupwise.inference.settings import RetrySettings, ServerSettings
@@ -31,6 +30,7 @@ from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
 from groupwise_recipes.workflows.operators import TEMPLATES, read_request, render
 from groupwise_recipes.workflows.operators.prompts import find_fences
 from groupwise_recipes.workflows.outcome import ExecutionSettings
+from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.problems import ask_about_problem, choose_examples
 from groupwise_recipes.workflows.prompt_search import FoundPrompt, PromptSearch, explain_refusal
 from groupwise_recipes.workflows.prompt_stage import Trials, write_prompt
@@ -317,7 +317,8 @@ def test_a_stub_has_the_signature_the_task_and_the_public_tests_and_others_stay(
 
 
 def test_drawn_code_is_a_function_without_a_body_and_shows_no_hidden_test():
-    drawn = [one for one in draw_problems(60, seed=1, split="train") if one.problem_type == "code"]
+    every = [Problem(**one) for one in draw_problems(60, seed=1, split="train")]
+    drawn = [one for one in every if one.problem_type == "code"]
     assert len(drawn) >= 15
     for problem in drawn:
         text = word_as_stub(problem).problem

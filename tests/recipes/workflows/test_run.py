@@ -256,7 +256,7 @@ def test_an_outage_shorter_than_the_retries_changes_nothing(server, undisturbed)
         server.kill()
         starting.start()
 
-    retry = RetrySettings(max_attempts=200, base_delay_s=0.05, max_delay_s=0.1)
+    retry = RetrySettings(max_attempts=200, base_delay_s=0.05)
     watched = Watched(open_stub(server), before=8, happen=kill)  # pyright: ignore
     executor = Executor(watched, settings=ExecutionSettings(retry=retry, max_at_once=4))
     assert executor.run_all(PAIRS) == undisturbed

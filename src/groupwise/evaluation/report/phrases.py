@@ -85,7 +85,7 @@ def format_metric(metric: "Metric") -> tuple[str, str]:
         form = format_points
     elif name in ("brier", "ece"):
         between = DASH
-    elif name not in ("kappa", "people_alpha"):
+    elif name != "kappa":
         return format_share(metric.value), format_share_interval(metric.low, metric.high)
     return form(metric.value), between.join((form(metric.low), form(metric.high)))
 

@@ -10,8 +10,8 @@ import click
 from groupwise.cli.main import main
 from groupwise.cli.options import PATH, option
 from groupwise.core import load_config, read_jsonl
-from groupwise.data.problems import Problem
 from groupwise_recipes.workflows.executor_stub import Abilities, ExecutorStub
+from groupwise_recipes.workflows.problem_sets import Problem
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from groupwise.core import Config
-from groupwise.data.problem_sets import Problem
+from groupwise_recipes.workflows.problem_sets import Problem
 
 Kind = Literal["math_short", "math_long", "code", "qa_numbers", "qa_knowledge"]
 Share = Annotated[float, Field(ge=0, le=1)]

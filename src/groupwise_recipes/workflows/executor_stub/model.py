@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from groupwise.core import digest_json
-from groupwise.data.problem_sets import Problem
 from groupwise_recipes.workflows.executor_stub.abilities import Abilities, find_kind
 from groupwise_recipes.workflows.executor_stub.truths import (
     NUM_WRONG,
@@ -17,6 +16,7 @@ from groupwise_recipes.workflows.executor_stub.truths import (
 )
 from groupwise_recipes.workflows.operators import read_request
 from groupwise_recipes.workflows.operators.prompts import find_fences
+from groupwise_recipes.workflows.problem_sets import Problem
 
 _UNKNOWN = "unknown"
 Fields = Mapping[str, str | list[str]]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from groupwise.core import ServingError
-from groupwise.data.problem_sets import Problem
 from groupwise_recipes.workflows.executor_stub.abilities import Abilities
 from groupwise_recipes.workflows.executor_stub.model import StubModel
+from groupwise_recipes.workflows.problem_sets import Problem
 
 STUB_NAME = "executor-stub"
 """Name of the model that it serves, by which a report knows it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from groupwise.core import derive_seed, parse_python
-from groupwise.data.problem_sets import Problem
+from groupwise_recipes.workflows.problem_sets import Problem
 
 NUM_WRONG = 6
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from groupwise.data.problem_sets import Problem
 from groupwise.sandbox import ProgramTests, Result
 from groupwise_recipes.workflows.operators.results import UnreadableError, read_reply
+from groupwise_recipes.workflows.problem_sets import Problem
 
 T = TypeVar("T")
 AskModel = Callable[[str], Awaitable[str]]

@@ -19,9 +19,7 @@ from groupwise.core import Config, digest_bytes, parse_python
 from groupwise.data.rows import UnusableRowError, as_mapping
 
 ProblemType = Literal["math", "code", "qa"]
-SetName = Literal[
-    "gsm8k", "math", "humaneval", "mbpp", "mmlu", "hotpotqa", "commonsenseqa", "squad"
-]
+SetName = Literal["gsm8k", "math", "humaneval", "mbpp", "mmlu", "hotpotqa", "commonsenseqa"]
 TRAINING_PARTS = ("train", "auxiliary_train")
 """What publishers call their parts for training; every other part is for tests only."""
 FEW_SHOT_PART = "prompt"
@@ -230,20 +228,6 @@ def _read_hotpot_qa(row: SetRow) -> _Fields:
     }
 
 
-def _read_squad(row: SetRow) -> _Fields:
-    """Return the fields of a problem; an article's questions are a cluster."""
-    answers = as_mapping(row.values.get("answers")) or {}
-    texts = list(dict.fromkeys(text.strip() for text in answers.get("text") or () if text.strip()))
-    if not texts:
-        raise UnusableRowError("no answer", row.where)
-    return {
-        "problem": f"{row.require_text('context')}\n\nQuestion: {row.require_text('question')}",
-        "ground_truth": texts[0],
-        "answers": tuple(texts[1:]),
-        "cluster": str(row.values.get("title") or ""),
-    }
-
-
 def _read_human_eval(row: SetRow) -> _Fields:
     """Return the fields of a problem: its docstring's examples are public, other tests hidden."""
     prompt, name = row.require_text("prompt"), row.require_text("entry_point")
@@ -383,8 +367,8 @@ def _write_plainly(test: str) -> str:
 def _read_own(row: SetRow) -> _Fields:
     """Read a row of a user's own, which says its source and its type itself.
 
-    Code may come with its tests as ``groupwise data mix`` writes them (``hidden_tests``), as
-    HumanEval has them (``test``) or as MBPP has them (``test_list``).
+    Code may come with its tests as a mix has them (``hidden_tests``), as HumanEval has them
+    (``test``) or as MBPP has them (``test_list``).
     """
     kind = row.require_text("problem_type")
     if kind not in get_args(ProblemType):
@@ -461,8 +445,6 @@ class PublishedSet:
         read: returns the fields of a problem; raises ``UnusableRowError``.
         hub: id of the data set on the hub.
         subsets: of the hub's data set; None is the only one.
-        id_columns: the first that a row has names it within the set.
-        may_train: whether any part of it may train.
         find_part: returns the part of a row, if it says so itself.
         usual_part: of rows of which nothing says it; empty: there is none.
     """
@@ -471,8 +453,6 @@ class PublishedSet:
     read: Callable[[SetRow], _Fields]
     hub: str
     subsets: tuple[str | None, ...] = (None,)
-    id_columns: tuple[str, ...] = ("id",)
-    may_train: bool = True
     find_part: Callable[[SetRow], str] = lambda row: row.part
     usual_part: str = ""
 
@@ -481,25 +461,17 @@ _MATH_SUBJECTS = (
     *("algebra", "counting_and_probability", "geometry", "intermediate_algebra"),
     *("number_theory", "prealgebra", "precalculus"),
 )
-_TASK = ("task_id",)
+_MBPP, _HOTPOT = "google-research-datasets/mbpp", "hotpotqa/hotpot_qa"
 PUBLISHED_SETS: Mapping[SetName | Literal["own"], PublishedSet] = {
     "gsm8k": PublishedSet("math", _read_gsm8k, "openai/gsm8k", ("main",)),
     "math": PublishedSet("math", _read_math, "EleutherAI/hendrycks_math", _MATH_SUBJECTS),
     "humaneval": PublishedSet(
-        *("code", _read_human_eval, "openai/openai_humaneval", (None,), _TASK),
-        may_train=False,
-        find_part=lambda row: "test",
+        "code", _read_human_eval, "openai/openai_humaneval", find_part=lambda row: "test"
     ),
-    "mbpp": PublishedSet(
-        *("code", _read_mbpp, "google-research-datasets/mbpp", ("full",), _TASK),
-        find_part=_find_mbpp_part,
-    ),
+    "mbpp": PublishedSet("code", _read_mbpp, _MBPP, ("full",), find_part=_find_mbpp_part),
     "mmlu": PublishedSet("qa", _read_mmlu, "cais/mmlu", ("all",)),
-    "hotpotqa": PublishedSet(
-        "qa", _read_hotpot_qa, "hotpotqa/hotpot_qa", ("distractor",), ("_id", "id")
-    ),
+    "hotpotqa": PublishedSet("qa", _read_hotpot_qa, _HOTPOT, ("distractor",)),
     "commonsenseqa": PublishedSet("qa", _read_commonsense_qa, "tau/commonsense_qa"),
-    "squad": PublishedSet("qa", _read_squad, "rajpurkar/squad"),
     "own": PublishedSet(None, _read_own, "", find_part=_find_own_part, usual_part=WHOLE),
 }
 """All sets by name; ``own`` are the rows of a user's own."""

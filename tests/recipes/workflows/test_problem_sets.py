@@ -6,18 +6,24 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.core import ConfigError, DataError, load_config
-from groupwise.data.problem_sets import (
+from groupwise_recipes.workflows.problem_loading import (
+    LoadedProblems,
+    ProblemSource,
+    load_problems,
+)
+from groupwise_recipes.workflows.problem_mixes import problem_mixes
+from groupwise_recipes.workflows.problem_sets import (
     PUBLISHED_SETS,
     Problem,
     find_boxed,
     letter_options,
     list_examples,
 )
-from groupwise.data.problems import LoadedProblems, ProblemSource, fetch_problems, load_problems
 
 
 def load(folder: Path, name: Any, files: dict[str, Any], **settings: Any) -> LoadedProblems:
@@ -58,13 +64,11 @@ def test_gsm8k_answers_stand_behind_the_mark(tmp_path: Path):
     }
 
 
-def test_math_reads_a_file_per_problem_and_takes_the_last_box(tmp_path: Path):
+def test_math_takes_the_last_box(tmp_path: Path):
     row = {"problem": "1/2?", "solution": r"\boxed{3}, no: $\boxed{\frac{1}{2}}$.", "level": "1"}
-    problem = load_one(tmp_path, "math", {"train/algebra/1.json": row})
-    assert (problem.problem, problem.ground_truth) == ("1/2?", r"\frac{1}{2}")
-    assert load(
-        tmp_path / "2", "math", {"test/1.json": {**row, "solution": "3"}, "test/2.json": row}
-    )
+    loaded = load(tmp_path, "math", {"train/algebra.jsonl": [row, {**row, "solution": "3"}]})
+    assert [(p.problem, p.ground_truth) for p in loaded.train] == [("1/2?", r"\frac{1}{2}")]
+    assert loaded.drops.counts == {r"no \boxed{} answer": 1}
 
 
 braced = st.recursive(
@@ -114,10 +118,20 @@ def test_human_eval_shows_its_examples_and_hides_other_tests(tmp_path: Path):
     assert "return a + b" not in problem.problem
 
 
-@pytest.mark.parametrize("settings", [{"use": "train"}, {"split_test_part": True}])
-def test_human_eval_may_never_train(settings: dict[str, Any]):
-    with pytest.raises(ConfigError, match="humaneval is for tests only and may never train"):
-        load_config(ProblemSource, {"name": "humaneval", "path": "x", **settings})
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"name": "humaneval", "path": "x", "split_test_part": True},
+            "humaneval is for tests only and may never train",
+        ),
+        ({"name": "own"}, "own problems need a path"),
+        ({"name": "gsm8k", "path": "x", "hub": "y"}, "by either path or hub"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused(settings: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        load_config(ProblemSource, settings)
 
 
 @given(
@@ -188,7 +202,6 @@ OPTIONS = "Which?\nA. one\nB. two\nC. three"
     ("path", "content"),
     [
         ("dev/law_dev.csv", "question,choice0,choice1,choice2,answer\nWhich?,one,two,three,1"),
-        ("dev/law_dev.csv", "Which?,one,two,three,B"),
         (
             "law/test.jsonl",
             [
@@ -211,10 +224,11 @@ def test_mmlu_is_read_as_it_is_published(tmp_path: Path, path: str, content: Any
 
 def test_mmlu_trains_from_auxiliary_train_where_a_passage_is_a_cluster(tmp_path: Path):
     passage = "A long story. " * 40
-    lines = "\n".join(f"{passage}{n}?,a,b,c,d,D" for n in range(3))
+    rest = {"choices": ["a", "b", "c", "d"], "answer": 3}
+    asked = [f"{passage}{n}?" for n in range(3)] + ["Short?"]
     files = {
-        "auxiliary_train/race.csv": f"{lines}\nShort?,a,b,c,d,A",
-        "test/law_test.csv": "Q?,a,b,c,d,A",
+        "auxiliary_train/race.jsonl": [{"question": text, **rest} for text in asked],
+        "test/law_test.jsonl": [{"question": "Q?", **rest}],
     }
     loaded = load(tmp_path, "mmlu", files)
     assert (len(loaded.train), len(loaded.test)) == (4, 1)
@@ -267,32 +281,6 @@ def test_hotpot_qa_keeps_its_contexts(tmp_path: Path, context: Any, facts: Any):
     assert (problem.ground_truth, problem.cluster) == ("Rome", "hotpotqa:Rome")
 
 
-def test_squad_is_read_as_articles_and_flat(tmp_path: Path):
-    answers = [{"text": "Rome", "answer_start": 0}, {"text": "old Rome", "answer_start": 0}]
-    asked = [
-        {"id": "1", "question": "Where?", "answers": answers},
-        {"id": "2", "question": "Why?", "answers": []},
-    ]
-    nested = {"data": [{"title": "T", "paragraphs": [{"context": "In Rome.", "qas": asked}]}]}
-    flat = {
-        "id": "3",
-        "title": "T",
-        "context": "In Oslo.",
-        "question": "Where?",
-        "answers": {"text": ["Oslo"]},
-    }
-    loaded = load(tmp_path, "squad", {"train-v2.0.json": nested, "dev.jsonl": [flat]})
-    (problem,) = loaded.train
-    assert problem.problem == "In Rome.\n\nQuestion: Where?"
-    assert (problem.ground_truth, problem.answers, problem.cluster) == (
-        "Rome",
-        ("old Rome",),
-        "squad:T",
-    )
-    assert loaded.test[0].ground_truth == "Oslo"
-    assert loaded.drops.counts == {"no answer": 1}
-
-
 @given(st.text(min_size=1), st.lists(st.text("xyz", min_size=1), min_size=2, max_size=26))
 def test_options_are_lettered_in_order(question: str, options: list[str]):
     text = letter_options(question, options)
@@ -310,32 +298,27 @@ def test_a_file_that_says_no_part_needs_one(tmp_path: Path):
 
 def test_a_test_part_does_not_train_unless_it_is_said(tmp_path: Path):
     rows = {"test.jsonl": [{"question": f"{n}?", "answer": "#### 1"} for n in range(10)]}
-    with pytest.raises(DataError, match="no part for training here, and its other parts never"):
-        load(tmp_path, "gsm8k", rows, use="train")
-    loaded = load(tmp_path, "gsm8k", rows, split_test_part=True, use="train")
-    assert len(loaded.train) == 7
-    assert loaded.drops.counts == {"of a part that is not used": 3}
+    assert not load(tmp_path, "gsm8k", rows).train
+    loaded = load(tmp_path, "gsm8k", rows, split_test_part=True)
+    assert (len(loaded.train), len(loaded.test)) == (7, 3)
     rows["train.jsonl"] = rows["test.jsonl"]
     with pytest.raises(DataError, match="its test part is not split"):
         load(tmp_path, "gsm8k", rows, split_test_part=True)
 
 
-def test_limits_drop_with_a_reason(tmp_path: Path):
-    rows = [{"question": "?" * n, "answer": "#### 1"} for n in range(1, 11)]
-    loaded = load(tmp_path, "gsm8k", {"train.jsonl": rows}, max_problem_characters=8, max_rows=5)
-    assert loaded.drops.counts == {"more than max_rows": 3, "longer than max_problem_characters": 2}
-
-
-def test_a_text_that_no_file_can_hold_drops_its_row(tmp_path: Path):
-    rows = [{"question": text, "answer": "#### 1"} for text in ("a?", "b\0?")]
-    loaded = load(tmp_path, "gsm8k", {"train.jsonl": rows})
+def test_rows_that_are_too_long_or_that_no_file_can_hold_are_dropped(tmp_path: Path):
+    rows = [{"question": text, "answer": "#### 1"} for text in ("a?", "b\0?", "c" * 9)]
+    loaded = load(tmp_path, "gsm8k", {"train.jsonl": rows}, max_problem_characters=8)
     assert [problem.problem for problem in loaded.train] == ["a?"]
-    assert loaded.drops.counts == {"no usable problem": 1}
+    assert loaded.drops.counts == {
+        "no usable problem": 1,
+        "longer than max_problem_characters": 1,
+    }
 
 
 def test_no_two_problems_have_one_id(tmp_path: Path):
     row = {"solution": r"\boxed{3}"}
-    files = {f"train/{name}/1.json": {**row, "problem": f"{name}?"} for name in ("sets", "sums")}
+    files = {f"train/{name}/1.jsonl": [{**row, "problem": f"{name}?"}] for name in ("sets", "sums")}
     assert len({problem.id for problem in load(tmp_path, "math", files).train}) == 2
     rows = [{**MBPP, "task_id": 700, "text": f"Task {n}."} for n in (1, 2)]
     loaded = load(tmp_path / "m", "mbpp", {"mbpp.jsonl": rows})
@@ -351,8 +334,11 @@ def test_a_data_set_of_the_hub_is_read_and_fetched(tmp_path: Path, monkeypatch: 
     assert (len(loaded.train), len(loaded.test)) == (1, 1)
     gsm8k = replace(PUBLISHED_SETS["gsm8k"], hub=str(tmp_path / "hub"))
     monkeypatch.setitem(cast("dict[str, Any]", PUBLISHED_SETS), "gsm8k", gsm8k)
-    written = dict(fetch_problems("gsm8k", tmp_path / "out"))
-    assert sorted(path.name for path in written) == ["test.jsonl", "train.jsonl"]
+    said = CliRunner().invoke(problem_mixes, ["fetch", "gsm8k", "--out", str(tmp_path / "out")])
+    assert sorted(line.split("/")[-1] for line in said.output.splitlines()) == [
+        "test.jsonl: 1 rows",
+        "train.jsonl: 1 rows",
+    ]
     fetched = load_problems(ProblemSource(name="gsm8k", path=str(tmp_path / "out")))
     assert [p.problem for p in fetched.train] == [p.problem for p in loaded.train]
 
@@ -368,8 +354,3 @@ def test_own_rows_of_no_part_are_divided_by_cluster(tmp_path: Path):
     assert not {p.cluster for p in loaded.train} & {p.cluster for p in loaded.test}
     assert loaded.test_part_trained == ()
     assert len(load(tmp_path, "own", {"sums.jsonl": rows}, part="train").train) == 20
-
-
-def test_own_problems_need_a_place():
-    with pytest.raises(ConfigError, match="own problems need a path"):
-        load_config(ProblemSource, {"name": "own"})
