@@ -1,7 +1,8 @@
 """The page of all settings, made from the configs of the installed recipes.
 
-The library's sections stand there once, whichever recipes have them. Types, defaults and bounds
-are those of the pydantic models, meanings the lines of their docstrings.
+The library's sections stand there once, whichever recipes have them, each with what it adds to the
+section it extends: every setting is one row. Types, defaults and bounds are those of the pydantic
+models, meanings the lines of their docstrings.
 """
 
 import inspect
@@ -40,8 +41,8 @@ def describe_settings() -> str:
 
 
 def describe_section(section: type[BaseModel]) -> str:
-    """Return the table of one section, for another page."""
-    table = "\n".join(_describe_section(section)[2:])
+    """Return the table of one section, inherited settings included, for another page."""
+    table = "\n".join([*_tabulate(section, list(section.model_fields)), ""])
     return re.sub(r"\[(\w+)\]\(#[^)]*\)", r"`\1`", table)
 
 
@@ -82,7 +83,29 @@ def describe_type(annotation: Any) -> str:
 
 
 def _describe_section(section: type[BaseModel]) -> list[str]:
+    """Return what a section is for, what it extends, its sections, and the table of the others."""
     summary = inspect.cleandoc(section.__doc__ or "").partition("Attributes:")[0].strip()
+    meanings = read_meanings(section)
+    own = [name for name in section.model_fields if name in inspect.get_annotations(section)]
+    inner = {name for name in own if _list_inner(section.model_fields[name].annotation)}
+    extended = [f"[{one.__name__}](#{_name_anchor(one)})" for one in _list_extended(section)]
+    beside = f"{'Beside these' if own else 'Its settings'}: those of {' and '.join(extended)}."
+    lines = [summary.replace("``", "`"), *(["", beside] if extended else []), ""]
+    for name in own:
+        if name in inner:
+            lines.append(_name_section(name, section.model_fields[name], meanings.get(name, "")))
+    table = _tabulate(section, [name for name in own if name not in inner])
+    return [*lines, *([""] if inner else []), *([*table, ""] if len(own) > len(inner) else [])]
+
+
+def _name_section(name: str, field: FieldInfo, meaning: str) -> str:
+    effect, default = _describe_effect(field), _describe_default(field)
+    told = {"its defaults": "", "null": " unless given"}.get(default, f", {default}")
+    marked = f" ({effect})" if effect else ""
+    return f"- `{name}`: {_describe_values(field)}{told}{f'; {meaning}' if meaning else ''}{marked}"
+
+
+def _tabulate(section: type[BaseModel], names: list[str]) -> list[str]:
     meanings = read_meanings(section)
     rows = [
         (
@@ -93,10 +116,11 @@ def _describe_section(section: type[BaseModel]) -> list[str]:
             _describe_effect(field),
         )
         for name, field in section.model_fields.items()
+        if name in names
     ]
     head = ["| setting | values | default | meaning | between two runs |", "|---|---|---|---|---|"]
     cells = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return [summary.replace("``", "`"), "", *head, *(f"| {row} |" for row in cells), ""]
+    return [*head, *(f"| {row} |" for row in cells)]
 
 
 def _head_section(section: type[BaseModel]) -> list[str]:
@@ -161,10 +185,23 @@ def _list_sections(tops: list[type[Config]]) -> list[type[BaseModel]]:
     def enter(section: type[BaseModel]) -> None:
         for field in section.model_fields.values():
             visit(field.annotation)
+        for one in _list_extended(section):
+            visit(one)
 
     for top in tops:
         enter(top)
     return found
+
+
+def _list_extended(section: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return the sections whose settings a section has, too."""
+    return [one for one in section.__bases__ if _is_section(one) and one.model_fields]
+
+
+def _list_inner(annotation: Any) -> list[type[BaseModel]]:
+    if _is_section(annotation):
+        return [annotation]
+    return [one for part in get_args(annotation) for one in _list_inner(part)]
 
 
 def _is_section(annotation: Any) -> bool:

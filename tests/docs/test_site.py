@@ -16,7 +16,7 @@ from groupwise.data.augmentation import PictureAugmentation
 from groupwise.evaluation.predictions import find_measure
 from groupwise.run.recipe import find_recipes
 from groupwise.run.settings import EvaluationSettings
-from groupwise.training.settings import GrpoSettings
+from groupwise.training.settings import GrpoSettings, TrainerSettings
 from settings_page import describe_settings, describe_type, read_meanings
 
 _FETCHED = re.compile(r"<(?:link|script|img|iframe)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]*)")
@@ -89,11 +89,19 @@ def list_fields(section: type[BaseModel]) -> list[str]:
 def test_every_setting_stands_in_the_page():
     page = describe_settings()
     for name, recipe in find_recipes().items():
+        config = recipe.load_config_type()
         own = page.split(f"## {name}\n")[1].split("\n## ")[0]
-        for field in list_fields(recipe.load_config_type()):
-            assert f"| `{field}` |" in own
-    shared = page.split(f"### {GrpoSettings.__name__}\n")[1].split("\n### ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", shared, re.MULTILINE) == list_fields(GrpoSettings)
+        for field in list_fields(config):
+            assert field not in config.__annotations__ or f"`{field}`" in own
+    for section in (GrpoSettings, TrainerSettings):
+        shared = page.split(f"### {section.__name__}\n")[1].split("\n### ")[0]
+        named = re.findall(r"^(?:\||-) `(\w+)`(?: \||: \[)", shared, re.MULTILINE)
+        assert {*named} == {*section.__annotations__} - {"retired"}
+    logged = next(line for line in shared.splitlines() if "| `log_every_steps` |" in line)
+    assert "| harmless: " in logged
+    shared = page.split("### GrpoSettings\n")[1].split("\n### ")[0]
+    assert "Beside these: those of [TrainerSettings](#trainersettings)." in shared
+    assert "- `speed`: [SpeedSettings](#speedsettings); what is computed once" in shared
     assert "| `beta` | number, ≥ 0 | `0.0` | weight of the KL penalty" in shared
     assert (
         "| `learning_rate` | number, > 0 | depends | peak of the schedule; not given: 1e-4"
@@ -101,8 +109,6 @@ def test_every_setting_stands_in_the_page():
     )
     epochs = next(line for line in shared.splitlines() if line.startswith("| `epochs` |"))
     assert epochs.endswith("| budget |")
-    logged = next(line for line in shared.splitlines() if "| `log_every_steps` |" in line)
-    assert "| harmless: " in logged
 
 
 def test_links_within_the_page_of_settings_lead_somewhere():

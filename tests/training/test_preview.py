@@ -453,30 +453,22 @@ def configure(folder, **settings):
     ("settings", "expected"),
     [
         (
-            {"gpu_memory_share": 0.5, "tensor_parallel_size": 2, "sleep": True},
+            {"gpu_memory_share": 0.5},
             {
                 "mode": "colocate",
                 "gpu_memory_utilization": 0.5,
-                "tensor_parallel_size": 2,
-                "enable_sleep_mode": True,
                 "importance_sampling_correction": True,
+                "importance_sampling_mode": "sequence_mask",
+                "importance_sampling_clip_min": None,
+                "importance_sampling_clip_max": 3.0,
             },
         ),
         (
-            {"mode": "server", "base_url": "http://gpu:9000", "weights_port": 50000},
-            {"mode": "server", "server_base_url": "http://gpu:9000", "group_port": 50000},
+            {"mode": "server", "base_url": "http://gpu:9000"},
+            {"mode": "server", "server_base_url": "http://gpu:9000"},
         ),
-        (
-            {"correction": "token_truncate", "ratio_min": 0.5, "ratio_max": 2.0},
-            {
-                "importance_sampling_mode": "token_truncate",
-                "importance_sampling_clip_min": 0.5,
-                "importance_sampling_clip_max": 2.0,
-            },
-        ),
-        ({"correction": None}, {"importance_sampling_correction": False}),
     ],
-    ids=["colocated", "served", "corrected", "not corrected"],
+    ids=["colocated", "served"],
 )
 @pytest.mark.usefixtures("_installed")
 def test_settings_of_vllm_are_those_of_trl(settings, expected, tmp_path, monkeypatch):
@@ -528,10 +520,8 @@ def test_other_missing_files_are_no_server(settings):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mode": "server", "sleep": True}, "mode server has no sleep"),
+        ({"mode": "server", "max_model_length": 9}, "mode server has no max_model_length"),
         ({"base_url": "http://gpu:9000"}, "mode colocate has no base_url"),
-        ({"ratio_min": 3.0}, "ratio_min 3.0 must be below ratio_max 3.0"),
-        ({"correction": "token_truncate", "ratio_max": None}, "token_truncate needs ratio_min or"),
         ({"gpu_memory_share": 1.5}, "less than or equal to 1"),
         ({"mode": "both"}, "colocate"),
         ({"gpu_memory_utilization": 0.5}, "Extra inputs"),

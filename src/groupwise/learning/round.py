@@ -96,12 +96,12 @@ class Round(Task[RoundConfig]):
             "grpo": {"work": run_grpo_and_average, "reads": f"{reads['grpo']} trained_share"},
             "evaluate": {"reads": f"{reads['evaluate']} trained_share"},
         }
-        if not config.has_control:
-            changes["sft_control"] = None
-            for stage in usual:
-                if "sft_control" in stage.uses:
-                    uses = stage.uses.replace("sft_control", "")
-                    changes[stage.name] = {**changes.get(stage.name, {}), "uses": uses}
+        # No control on the labels alone: it would decide nothing.
+        changes["sft_control"] = None
+        for stage in usual:
+            if "sft_control" in stage.uses:
+                uses = stage.uses.replace("sft_control", "")
+                changes[stage.name] = {**changes.get(stage.name, {}), "uses": uses}
         from groupwise.learning.decision import decide
 
         return [

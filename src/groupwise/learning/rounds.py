@@ -186,7 +186,6 @@ class Learner:
             grpo=how.choose_grpo(origin.config, num_rows),
             evaluation=how.evaluation or origin.config.evaluation,
             trained_share=how.trained_share,
-            has_control=how.has_control,
             served=served.version,
             candidate=number,
             level=settings.level,

@@ -13,8 +13,12 @@ from groupwise.run.settings import DataSettings, EvaluationSettings, FlowConfig
 from groupwise.training.settings import GrpoSettings, SftSettings
 
 SYNC_EVERY_STEPS, ENTROPY_BONUS, REPLAY, TRAINED_SHARE = 10, 0.01, 3.0, 0.5
-# Baselines of rounds that are asked no more: they decided nothing.
-_RETIRED = {"rivals": ([], ["memory"], ["memory", "nearest", "rules"])}
+# Baselines and a control of rounds that are there no more: they decided nothing.
+_RETIRED = {"rivals": ([], ["memory"], ["memory", "nearest", "rules"]), "has_control": (False,)}
+BLUR = 0.7
+"""Of a variant's pictures: a radius of up to this many pixels."""
+SYNONYMS = 0.5
+"""Probability that a word of a variant with synonyms becomes one of them."""
 _MOVED = Place("the same pictures, wherever they are kept", "图片相同，存放位置无关")
 
 
@@ -23,13 +27,11 @@ class VariantSettings(PictureAugmentation):
 
     Attributes:
         num: variants of each.
-        blur: of pictures: a radius of up to this many pixels.
-        synonyms: probability that a word with synonyms becomes one of them.
     """
 
+    retired: ClassVar = {"blur": (BLUR,), "synonyms": (SYNONYMS,)}
+
     num: int = Field(default=10, ge=0, le=1000)
-    blur: float = Field(default=0.7, ge=0, le=10)
-    synonyms: float = Field(default=0.5, ge=0, le=1)
 
 
 class RoundData(DataSettings):
@@ -65,7 +67,6 @@ class RoundConfig(FlowConfig):
         level: of the whole loop: the probability of ever promoting what is no better.
         margin: how much worse the candidate may be on the held-out set.
         trained_share: of the way from the served weights to the trained ones.
-        has_control: also train a control on the labels alone, to see what GRPO adds.
     """
 
     retired: ClassVar = _RETIRED
@@ -76,7 +77,6 @@ class RoundConfig(FlowConfig):
     level: float = Field(default=LEVEL, gt=0, lt=1)
     margin: float = Field(default=MARGIN, gt=0, lt=1)
     trained_share: float = Field(default=TRAINED_SHARE, gt=0, le=1)
-    has_control: bool = False
 
     @model_validator(mode="after")
     def _check_share(self) -> Self:
@@ -106,7 +106,6 @@ class RoundSettings(Config):
         grpo: on the rewards of the origin; None: as the origin, in one epoch, with an entropy bonus
             of 0.01 and a sampling policy that follows every 10 steps.
         evaluation: how policies are asked; None: as the origin.
-        has_control: also train a control on the labels alone, to see what GRPO adds.
     """
 
     retired: ClassVar = _RETIRED
@@ -119,7 +118,6 @@ class RoundSettings(Config):
     trained_share: float = Field(default=TRAINED_SHARE, gt=0, le=1)
     grpo: GrpoSettings | None = None
     evaluation: EvaluationSettings | None = None
-    has_control: bool = False
 
     def choose_sft(self, origin: FlowConfig) -> SftSettings | None:
         """Return the settings of SFT; None: there is none."""

@@ -15,7 +15,7 @@ from PIL import ImageFilter
 
 from groupwise.core import derive_seed, open_picture, parse_yaml
 from groupwise.data.augmentation import augment_picture
-from groupwise.learning.settings import VariantSettings
+from groupwise.learning.settings import BLUR, SYNONYMS, VariantSettings
 from groupwise.serving import Request
 
 _SYNONYMS = Path(__file__).parent / "synonyms"
@@ -49,7 +49,7 @@ def make_variants(
         own = derive_seed(seed, "variant", request.id, number)
         variant = Request(
             id=f"{request.id}-{number + 1}",
-            row=_reword(request.row, worded, settings.synonyms, random.Random(own)),
+            row=_reword(request.row, worded, random.Random(own)),
             pictures=tuple(
                 _change(path, settings, seed=derive_seed(own, place), folder=folder)
                 for place, path in enumerate(request.pictures)
@@ -61,7 +61,7 @@ def make_variants(
     return found
 
 
-def replace_words(text: str, probability: float, rng: random.Random) -> str:
+def replace_words(text: str, rng: random.Random, *, probability: float = SYNONYMS) -> str:
     """Return a text in which words became synonyms; capitals at their beginning stay."""
 
     def pick(match: re.Match[str]) -> str:
@@ -88,20 +88,16 @@ def load_thesaurus() -> Thesaurus:
     return Thesaurus(re.compile("|".join(parts), re.IGNORECASE), others)
 
 
-def _reword(
-    row: Mapping[str, Any], worded: Sequence[str], probability: float, rng: random.Random
-) -> dict[str, Any]:
+def _reword(row: Mapping[str, Any], worded: Sequence[str], rng: random.Random) -> dict[str, Any]:
     return {
-        name: replace_words(value, probability, rng)
-        if name in worded and isinstance(value, str)
-        else value
+        name: replace_words(value, rng) if name in worded and isinstance(value, str) else value
         for name, value in row.items()
     }
 
 
 def _change(path: Path, settings: VariantSettings, *, seed: int, folder: Path) -> Path:
     changed = augment_picture(open_picture(path), settings, seed=seed)
-    radius = random.Random(derive_seed(seed, "blur")).uniform(0, settings.blur)
+    radius = random.Random(derive_seed(seed, "blur")).uniform(0, BLUR)
     target = folder / f"{path.name}-{seed}.png"
     changed.filter(ImageFilter.GaussianBlur(radius)).save(target, "PNG", compress_level=1)
     return target

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 PROJECT = "groupwise"
 Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
-Correction = Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
 
 _LOGGED = Harmless("what is logged or kept: training does not see it", "日志与保存：不影响训练")
 _SAME = Harmless("computed in another way with the same result", "计算方式不同，结果相同")
-_GUARD = Harmless("what a training is stopped by: the result is the same", "训练何时停止：结果不变")
 _PLACE = Place("where a server is reached or how it is sized", "服务器地址或资源设置")
 
 
@@ -142,19 +140,16 @@ class SpeedSettings(Config):
             it differs from plain passes no more than these differ among each other (the first
             batch of each new shape is compared), else with a warning the plain pass; ``on``: stop
             instead; ``off``: the plain pass.
-        trunk_cache: keep the states that enter the first trained block for all passes of a round.
-        vision_once: run a frozen vision tower once per picture and round, and the image
-            processor once per picture.
         prefill_once: read every prompt once per group when sampling.
         decoding_graph: with ``prefill_once``, on a GPU: launch all kernels of a token at once (a
             CUDA graph), compared with launching them one by one.
         skip_dead_groups: leave groups without a gradient out of the training pass.
     """
 
-    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"rewards_beside_scoring": (False, True)}
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = dict.fromkeys(
+        ("rewards_beside_scoring", "trunk_cache", "vision_once"), (False, True)
+    )
     shared_prefix: Literal["auto", "on", "off"] = "auto"
-    trunk_cache: bool = True
-    vision_once: bool = True
     prefill_once: bool = True
     decoding_graph: bool = False
     skip_dead_groups: bool = True
@@ -168,53 +163,42 @@ class VllmSettings(Config):
     '{"backend": "nccl"}' --logprobs-mode processed_logprobs``. It is sent all weights before each
     round, with the adapter merged into them, from a CUDA device over NCCL. vLLM computes a float32
     policy in bfloat16. A server that is asked about pictures also needs ``--enable-scale-out``.
+    vLLM's log-probabilities are not quite those of training: the update of a completion is weighted
+    by their ratio, and one beyond 3 is not trained on (TRL's ``sequence_mask``).
 
     Attributes:
         mode: ``colocate``: inside the training process, on its GPU; ``server``: by a server.
         base_url: of the server.
-        weights_port: of this machine; weights go over it to the server.
-        server_timeout_s: how long to wait for a server that is not up yet.
         gpu_memory_share: of each GPU, for vLLM's weights and cache (``colocate``).
-        tensor_parallel_size: GPUs that share one copy of the model (``colocate``).
-        sleep: free vLLM's memory while weights are updated (``colocate``).
         max_model_length: tokens of a prompt and its completion (``colocate``); None: as many as
             the model takes.
-        correction: vLLM's log-probabilities are not quite those of training; the update is
-            weighted by their ratio, of each token or of the whole completion, and ratios beyond
-            the limits are cut to them (truncate) or not trained on (mask). None: no weights.
-        ratio_min, ratio_max: the limits; None: none.
-        max_logprob_gap: mean difference of the log-probabilities of a round's tokens, in nats,
-            beyond which its weights are taken for others and training ends; None: never.
     """
 
-    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"sends": ("weights",)}
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "sends": ("weights",),
+        "weights_port": (51216,),
+        "server_timeout_s": (240.0,),
+        "tensor_parallel_size": (1,),
+        "sleep": (False,),
+        "correction": ("sequence_mask",),
+        "ratio_min": (None,),
+        "ratio_max": (3.0,),
+        "max_logprob_gap": (0.1,),
+    }
     mode: Literal["colocate", "server"] = "colocate"
     base_url: Annotated[str, _PLACE] = "http://127.0.0.1:8000"
-    weights_port: Annotated[int, _PLACE] = Field(default=51216, ge=1, le=65535)
-    server_timeout_s: Annotated[float, _PLACE] = Field(default=240.0, gt=0, le=604_800)
     gpu_memory_share: Annotated[float, _PLACE] = Field(default=0.3, gt=0, le=1)
-    tensor_parallel_size: int = Field(default=1, ge=1, le=1024)
-    sleep: bool = False
     max_model_length: int | None = Field(default=None, ge=1)
-    correction: Correction | None = "sequence_mask"
-    ratio_min: float | None = Field(default=None, ge=0)
-    ratio_max: float | None = Field(default=3.0, gt=0)
-    max_logprob_gap: Annotated[float | None, _GUARD] = Field(default=0.1, gt=0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        served = {"base_url", "weights_port", "server_timeout_s"}
-        own = {"gpu_memory_share", "tensor_parallel_size", "sleep", "max_model_length"}
+        served = {"base_url"}
+        own = {"gpu_memory_share", "max_model_length"}
         other = own if self.mode == "server" else served
         fields = type(self).model_fields
         changed = [n for n in fields if n in other and getattr(self, n) != fields[n].default]
         if changed:
             raise ValueError(f"mode {self.mode} has no {', '.join(changed)}")
-        low, high = self.ratio_min, self.ratio_max
-        if low is not None and high is not None and low >= high:
-            raise ValueError(f"ratio_min {low} must be below ratio_max {high}")
-        if self.correction in ("sequence_truncate", "token_truncate") and low is high is None:
-            raise ValueError(f"correction {self.correction} needs ratio_min or ratio_max")
         return self
 
 

@@ -6,15 +6,15 @@ words: it can only look them up.
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from groupwise.core import Config, TrainingError, derive_seed, seed_everything
+from groupwise.core import TrainingError, derive_seed, seed_everything
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.prompts import TINY_TOKEN_SIDE
 from groupwise.models.tiny import write_tiny_policy
@@ -41,7 +41,8 @@ _TEMPLATE = (
 )
 
 
-class AnswererSettings(Config):
+@dataclass(frozen=True)
+class Teaching:
     """How the answerer is taught.
 
     Attributes:
@@ -58,18 +59,31 @@ class AnswererSettings(Config):
             ends the attempt.
     """
 
-    num_scenes: int = Field(default=2304, ge=3, le=10_000_000)
-    num_aligning_steps: int = Field(default=200, ge=1)
-    num_steps: int = Field(default=300, ge=1)
-    batch_size: int = Field(default=48, ge=1, le=65_536)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    aligning_rate: float = Field(default=4e-3, gt=0)
-    max_shots: int = Field(default=4, ge=1, le=64)
-    max_attempts: int = Field(default=10, ge=1)
-    min_looked_up: float = Field(default=0.6, ge=0, le=1)
+    num_scenes: int = 2304
+    num_aligning_steps: int = 200
+    num_steps: int = 300
+    batch_size: int = 48
+    learning_rate: float = 1e-3
+    aligning_rate: float = 4e-3
+    max_shots: int = 4
+    max_attempts: int = 10
+    min_looked_up: float = 0.6
 
 
-def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Path:
+def plan_teaching(num_steps: int) -> Teaching:
+    """Return how an answerer is taught in so many steps on episodes.
+
+    In fewer than 100 nothing is learned, and it is not asked for: that is for trying a run out.
+    """
+    return Teaching(
+        num_scenes=min(2304, 24 * num_steps),
+        num_aligning_steps=max(1, num_steps * 2 // 3),
+        num_steps=num_steps,
+        min_looked_up=0.6 if num_steps >= 100 else 0.0,
+    )
+
+
+def teach_answerer(folder: Path, settings: Teaching, *, seed: int) -> Path:
     """Teach a tiny policy to use demonstrations and write it as a folder.
 
     Returns:
@@ -83,11 +97,11 @@ def teach_answerer(folder: Path, settings: AnswererSettings, *, seed: int) -> Pa
     raise TrainingError(
         "the answerer did not learn to look words up",
         got=f"{settings.max_attempts} attempts",
-        fix="set teach.num_steps or teach.max_attempts higher",
+        fix="set teach_steps higher, or another seed",
     )
 
 
-def _teach_once(folder: Path, settings: AnswererSettings, *, seed: int) -> Policy | None:
+def _teach_once(folder: Path, settings: Teaching, *, seed: int) -> Policy | None:
     """Return a taught policy, or None if it does not look words up."""
     questions = [words.format(dialect) for words in WORDINGS for dialect in DIALECTS]
     write_tiny_policy(
@@ -117,7 +131,7 @@ class Lessons:
     language model learns to copy answers, but hardly to compare one picture with another.
     """
 
-    def __init__(self, policy: Policy, settings: AnswererSettings, rng: random.Random) -> None:
+    def __init__(self, policy: Policy, settings: Teaching, rng: random.Random) -> None:
         self.policy, self.settings, self.rng = policy, settings, rng
         scenes = [
             plan_scene(rng, stamped=rng.random() < _STAMPED_SHARE)

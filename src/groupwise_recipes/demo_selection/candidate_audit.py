@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 
 from groupwise.core import (
     Completion,
-    Config,
     Finding,
     Message,
     make_example,
@@ -34,7 +32,8 @@ _USABLE = (
 _MANY_EQUAL = 0.5
 
 
-class CandidateLimits(Config):
+@dataclass(frozen=True)
+class CandidateLimits:
     """What recorded candidates must be like for a selector to be trained on them.
 
     Attributes:
@@ -44,9 +43,9 @@ class CandidateLimits(Config):
         max_failed: greatest share of lists whose evaluation failed.
     """
 
-    min_positive_queries: float = Field(default=0.1, ge=0, le=1)
-    max_equal_queries: float = Field(default=0.9, ge=0, le=1)
-    max_failed: float = Field(default=0.05, ge=0, le=1)
+    min_positive_queries: float = 0.1
+    max_equal_queries: float = 0.9
+    max_failed: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Settings of the demo_selection recipe, as written in its YAML files."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -9,7 +10,7 @@ from groupwise.core import Config, Harmless, Source
 from groupwise.inference.settings import ServerSettings
 from groupwise.models.settings import ModelSettings
 from groupwise.run.settings import RunConfig
-from groupwise_recipes.demo_selection.answerer import AnswererSettings
+from groupwise_recipes.demo_selection.answerer import Teaching
 from groupwise_recipes.demo_selection.candidate_audit import CandidateLimits
 from groupwise_recipes.demo_selection.pools import Sampler
 from groupwise_recipes.demo_selection.recording import RecordingSettings
@@ -25,6 +26,7 @@ _AT_ONCE = Harmless(
     "how many prompts are asked at once: greedy answers do not depend on it",
     "推理批大小：不影响贪心解码的答案",
 )
+_TEACH = asdict(Teaching())
 
 
 class DrawnDialects(Config):
@@ -34,16 +36,14 @@ class DrawnDialects(Config):
         num_train: items that demonstrations are taken from.
         num_anchors: queries that the selector is trained on.
         num_validation, num_test: queries that it is not trained on.
-        revised_share: chance of a dialect's word for a colour to have been revised.
-        former_share: chance of a demonstration to have been recorded before that.
     """
+
+    retired: ClassVar = {"revised_share": (0.5,), "former_share": (0.5,)}
 
     num_train: int = Field(default=800, ge=2, le=10_000_000)
     num_anchors: int = Field(default=400, ge=1, le=10_000_000)
     num_validation: int = Field(default=100, ge=1, le=10_000_000)
     num_test: int = Field(default=400, ge=1, le=10_000_000)
-    revised_share: float = Field(default=0.5, ge=0, le=1)
-    former_share: float = Field(default=0.5, ge=0, le=1)
 
 
 class VqaFiles(Config):
@@ -86,20 +86,18 @@ class DemoData(Config):
         recorded: a published file of recorded lists, which are trained on instead of lists that
             would be tried here. Its queries are the anchors and, as many as ``num_validation``
             says, those of validation; their questions must be those of the data.
-        recorded_pools: JSON of a list of ids by query id, for a published file without pools.
     """
+
+    retired: ClassVar = {"recorded_pools": (None,)}
 
     drawn: DrawnDialects | None = None
     vqa: VqaQuestions | None = None
     recorded: Annotated[Path | None, Source("data")] = None
-    recorded_pools: Annotated[Path | None, Source("data")] = None
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
         if (self.drawn is None) == (self.vqa is None):
             raise ValueError("give data.drawn or data.vqa, and not both")
-        if self.recorded_pools is not None and self.recorded is None:
-            raise ValueError("data.recorded_pools are of data.recorded, which is not given")
         return self
 
     @property
@@ -111,10 +109,16 @@ class DemoData(Config):
 
 
 class FormSettings(Config):
-    """How a prompt with demonstrations is written; see ``FewShotForm``."""
+    """How a prompt with demonstrations is written; see ``FewShotForm``.
 
+    Attributes:
+        question: an example without its answer: the places ``{question}`` and ``{pictures}``.
+        between: what stands between examples.
+        system: what the system turn says; None: there is none.
+    """
+
+    retired: ClassVar = {"before_answer": ("",)}
     question: str = PUBLISHED_VQA.question
-    before_answer: str = PUBLISHED_VQA.before_answer
     between: str = PUBLISHED_VQA.between
     system: str | None = None
 
@@ -142,11 +146,11 @@ class FeatureSettings(Config):
 
     Attributes:
         base: folder or hub id of a ``CLIPModel``; None: a tiny one is trained on the drawn world.
-        num_steps: of the training of the tiny one.
     """
 
+    retired: ClassVar = {"num_steps": (150,)}
+
     base: str | None = None
-    num_steps: int = Field(default=150, ge=1)
 
 
 class PoolSettings(Config):
@@ -155,12 +159,12 @@ class PoolSettings(Config):
     Attributes:
         sampler: which train items are in a query's pool.
         size: K.
-        num_near: of the sampler ``mmices``.
     """
+
+    retired: ClassVar = {"num_near": (256,)}
 
     sampler: Sampler = "random"
     size: int = Field(default=64, ge=2)
-    num_near: int = Field(default=256, ge=2)
 
 
 class ListEvaluation(Config):
@@ -194,37 +198,43 @@ class DemoSelectionConfig(RunConfig):
     Attributes:
         model: the frozen answerer.
         server: where the answerer is served; None: it runs in this process.
-        teach: how the tiny answerer is taught, if ``model.base`` is tiny.
+        teach_steps: in which the tiny answerer is taught, if ``model.base`` is tiny, and twice as
+            many as the tiny CLIP model has, if ``features.base`` is not given.
         form: how a prompt is written.
         asking: how the answerer is asked.
         pools: drawn for every query.
         recording: which lists are tried.
-        limits: what recorded candidates must be like.
+        refuse_poor: stop where recorded candidates have next to nothing to learn from, instead of
+            a warning.
         reward: how hard and soft values make a reward.
         selector: the pointer network.
         rce: its warm-up.
         record_again: whether the selector after RCE records the candidates of GRPO anew.
         grpo: its training on rewards.
-        grpo_from_epoch: of RCE, after which GRPO goes on; None: the last.
         evaluation: which cells are evaluated.
     """
+
+    retired: ClassVar = {
+        "teach": (_TEACH,),
+        "limits": (asdict(CandidateLimits()),),
+        "grpo_from_epoch": (None,),
+    }
 
     model: AnsweringModel = AnsweringModel()
     data: DemoData
     server: ServerSettings | None = None
-    teach: AnswererSettings = AnswererSettings()
+    teach_steps: int = Field(default=300, ge=1)
     form: FormSettings = FormSettings()
     asking: AskingSettings = AskingSettings()
     features: FeatureSettings = FeatureSettings()
     pools: PoolSettings = PoolSettings()
     recording: RecordingSettings = RecordingSettings()
-    limits: CandidateLimits = CandidateLimits()
+    refuse_poor: bool = True
     reward: RewardMode = "hard_plus_soft"
     selector: SelectorSettings = SelectorSettings()
     rce: SelectorRceSettings = SelectorRceSettings()
     record_again: bool = True
     grpo: SelectorGrpoSettings = SelectorGrpoSettings()
-    grpo_from_epoch: int | None = Field(default=None, ge=1)
     evaluation: ListEvaluation = ListEvaluation()
 
     @model_validator(mode="after")
@@ -240,11 +250,14 @@ class DemoSelectionConfig(RunConfig):
         if self.data.recorded is not None and self.record_again:
             raise ValueError("record_again: data.recorded is what GRPO is trained on; set it false")
         num_test = self.data.questions.num_test
-        if self.grpo_from_epoch is not None and self.grpo_from_epoch > self.rce.num_epochs:
-            raise ValueError(f"grpo_from_epoch: RCE has {self.rce.num_epochs} epochs")
         if max(self.evaluation.sizes) > num_test:
             raise ValueError(f"evaluation.sizes: at most {num_test}, the test items there are")
         return self
+
+    @property
+    def limits(self) -> CandidateLimits:
+        """What recorded candidates must be like."""
+        return CandidateLimits() if self.refuse_poor else CandidateLimits(0, 1, 1)
 
     @property
     def is_taught(self) -> bool:

@@ -19,7 +19,7 @@ from groupwise.inference.local import LocalModel
 from groupwise.models.policy import load_policy
 from groupwise.run.steps import StepContext
 from groupwise_drawn.dialects import SPLITS, Split, read_dialects, write_dialects
-from groupwise_recipes.demo_selection.answerer import teach_answerer
+from groupwise_recipes.demo_selection.answerer import plan_teaching, teach_answerer
 from groupwise_recipes.demo_selection.config import (
     DrawnDialects,
     VqaFiles,
@@ -72,9 +72,7 @@ def _take_given(
     data = config.data
     # Queries of the drawn world are no demonstrations; of official files they are train items.
     known = {one.id: one for name, own in splits.items() if name != "test" for one in own}
-    given = read_given(
-        data.recorded, list(known.values()), pools=data.recorded_pools, is_whole=is_whole
-    )
+    given = read_given(data.recorded, list(known.values()), is_whole=is_whole)
     recorded = given.split(
         num_validation=data.questions.num_validation,
         num_anchors=data.questions.num_anchors,
@@ -120,8 +118,7 @@ def _draw(drawn: DrawnDialects, folder: Path, *, seed: int) -> dict[str, list[Ex
         "validation": drawn.num_validation,
         "test": drawn.num_test,
     }
-    shares = {"revised_share": drawn.revised_share, "former_share": drawn.former_share}
-    index = write_dialects(folder / _WORLD, seed=derive_seed(seed, "world"), sizes=sizes, **shares)
+    index = write_dialects(folder / _WORLD, seed=derive_seed(seed, "world"), sizes=sizes)
     splits: dict[str, list[Example]] = {name: [] for name in SPLITS}
     captions: dict[str, str] = {}
     for item in read_dialects(index):
@@ -169,7 +166,9 @@ def run_answerer(task: Any, context: StepContext) -> None:
     del task
     config = context.config
     folder = context.folder / "policy"
-    teach_answerer(folder, config.teach, seed=derive_seed(config.seed, "teach"))
+    teach_answerer(
+        folder, plan_teaching(config.teach_steps), seed=derive_seed(config.seed, "teach")
+    )
     figures = measure_demonstration_use(
         LocalModel(
             load_policy(folder, quantization=config.model.quantization),
@@ -197,7 +196,7 @@ def run_features(task: Any, context: StepContext) -> None:
             [(one.pictures[0], captions[one.id]) for one in shown],
             texts=[str(one.fields["question"]) for one in shown],
             seed=derive_seed(config.seed, "clip"),
-            num_steps=config.features.num_steps,
+            num_steps=max(1, config.teach_steps // 2),
         )
     clip = open_features(config, context.run)
     for examples in items.values():

@@ -199,13 +199,14 @@ def make_evaluator(
 def _find_facts(evaluator: Evaluator, context: StepContext) -> EvaluationFacts:
     config = context.config
     recording = read_candidates(context.output_of(find_recorded(context)) / "anchors.jsonl")
-    epoch = config.grpo_from_epoch or config.rce.num_epochs
     return EvaluationFacts(
         conditions=describe_evaluation(
             recording, answerer=evaluator.answerer, asked=evaluator.asked
         ),
         base=Base(
-            f"RCE epoch {epoch}" if config.rce.weights is None else config.rce.weights.name,
+            f"RCE epoch {config.rce.num_epochs}"
+            if config.rce.weights is None
+            else config.rce.weights.name,
             digest_file(context.output_of("grpo") / "start.safetensors"),
         ),
         trained_shots=config.recording.num_shots,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from groupwise.core import DataError, Example, parse_value, read_json, write_json
+from groupwise.core import DataError, Example, write_json
 from groupwise_recipes.demo_selection.candidate_files import CandidateFile
 from groupwise_recipes.demo_selection.candidates import RecordedQuery, Recording
 from groupwise_recipes.demo_selection.conditions import ItemId
@@ -59,11 +59,9 @@ class GivenLists:
         }
 
 
-def read_given(
-    path: Path, items: Sequence[Example], *, pools: Path | None, is_whole: bool
-) -> GivenLists:
+def read_given(path: Path, items: Sequence[Example], *, is_whole: bool) -> GivenLists:
     """Read a published file of recorded lists."""
-    found = read_lists(path, pools=pools)
+    found = read_lists(path)
     recording = found.recording
     named_by, names = _find_names(recording, items, path, is_whole=is_whole)
     queries = [_rename(one, names, path) for one in recording.queries]
@@ -71,18 +69,15 @@ def read_given(
     return GivenLists(replace(found, recording=renamed), named_by)
 
 
-def read_lists(path: Path, *, pools: Path | None) -> ImportedCandidates:
-    """Read a published file and the pools it needs, by its own ids."""
-    given = None
-    if pools is not None:
-        given = parse_value(read_json(pools, dict), _POOLS, f"{pools} is not as expected")
-    found = read_published(path, pools=given)
+def read_lists(path: Path) -> ImportedCandidates:
+    """Read a published file, by its own ids."""
+    found = read_published(path)
     lacking = [one.query_id for one in found.recording.queries if one.pool is None]
     if lacking:
         raise DataError(
             f"{path} has no pools, which training needs",
             got=f"{len(lacking)} queries without candidate_pool_ids",
-            fix="give data.recorded_pools, a JSON file with a list of train ids by query id",
+            expected="candidate_pool_ids, a list of train ids, in each query",
         )
     return found
 

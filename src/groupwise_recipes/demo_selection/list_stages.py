@@ -92,7 +92,6 @@ def draw_run_pools(config: Any, queries: FeatureTable, train: FeatureTable) -> A
         train,
         sampler=settings.sampler,
         size=settings.size,
-        num_near=settings.num_near,
         seed=config.seed,
     )
 
@@ -220,12 +219,12 @@ def _take_weights(
 
 
 def run_grpo(task: Any, context: StepContext) -> None:
-    """Train the selector of RCE, after its last epoch or a chosen one, by GRPO."""
+    """Train the selector of RCE by GRPO."""
     del task
     config = context.config
     material = read_material(config, context.run)
     groups = _read_groups(context.run / find_recorded(context), material, config)
-    start = find_start(context.output_of("rce"), config.grpo_from_epoch)
+    start = context.output_of("rce") / "policy" / SELECTOR
     selector = train_selector_grpo(
         PointerSelector.load(start),
         groups["anchors"],
@@ -245,14 +244,6 @@ def run_pointwise(task: Any, context: StepContext) -> None:
     recorded = [name for name in ("candidates", "candidates_again") if name in context.uses]
     groups = [_read_groups(context.output_of(one), material, config) for one in recorded]
     write_pointwise(fit_pointwise(one["anchors"] for one in groups), context.folder)
-
-
-def find_start(rce: Path, epoch: int | None) -> Path:
-    """Return the selector that GRPO starts from."""
-    path = rce / "policy" / SELECTOR if epoch is None else rce / f"epoch-{epoch}.safetensors"
-    if not path.is_file():
-        raise ConfigError(f"grpo_from_epoch: RCE has no epoch {epoch}")
-    return path
 
 
 def find_recorded(context: StepContext) -> str:

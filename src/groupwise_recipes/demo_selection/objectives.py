@@ -14,7 +14,12 @@ from groupwise.core import TrainingError, write_json
 from groupwise.training.fast.round import find_dead_groups
 from groupwise.training.on_policy import OnPolicyResult
 from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups, keep_best
-from groupwise_recipes.demo_selection.settings import SelectorGrpoSettings, SelectorRceSettings
+from groupwise_recipes.demo_selection.settings import (
+    MAX_ADVANTAGE,
+    MIN_STD,
+    SelectorGrpoSettings,
+    SelectorRceSettings,
+)
 
 ON_POLICY_TOLERANCE = 1e-6
 """So far the ratio may be from 1, and the KL divergence from 0, before the first update."""
@@ -129,8 +134,8 @@ class GrpoObjective(Objective):
         self._advantages = compute_advantages(
             self._rewards,
             epsilon=0.0,
-            min_std=self._settings.min_std,
-            max_size=self._settings.max_advantage,
+            min_std=MIN_STD,
+            max_size=MAX_ADVANTAGE,
         )
 
     def compute(

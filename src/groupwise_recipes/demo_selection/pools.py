@@ -10,7 +10,7 @@ import torch
 from groupwise.core import ConfigError, derive_seed, digest_json
 from groupwise_recipes.demo_selection.features import FeatureTable
 
-Sampler = Literal["random", "text", "picture", "mixed", "mmices"]
+Sampler = Literal["random", "text", "picture", "mixed"]
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ def draw_pools(
     *,
     sampler: Sampler,
     size: int = 64,
-    num_near: int = 256,
     seed: int = 0,
 ) -> Pools:
     """Draw the pool of each query; an item is never in its own."""
     num_others = len(train.ids) - bool(set(queries.ids) & set(train.ids))
-    limit = min(num_others, num_near) if sampler == "mmices" else num_others
-    if not 1 <= size <= limit:
+    if not 1 <= size <= num_others:
         raise ConfigError(
-            "the pool has a size that cannot be drawn", got=size, expected=f"from 1 to {limit}"
+            "the pool has a size that cannot be drawn",
+            got=size,
+            expected=f"from 1 to {num_others}",
         )
     if sampler == "random":
         drawn = [_draw_random(one, train.ids, size=size, seed=seed) for one in queries.ids]
     else:
-        drawn = _find_similar(queries, train, sampler=sampler, size=size, num_near=num_near)
+        drawn = _find_similar(queries, train, sampler=sampler, size=size)
     members = dict(zip(queries.ids, drawn, strict=True))
-    settings = {"random": [seed], "mmices": [num_near]}.get(sampler, [])
+    settings = [seed] if sampler == "random" else []
     digest = digest_json([sampler, size, settings, train.digest])
     return Pools(sampler, members, digest)
 
@@ -63,7 +63,7 @@ def _draw_random(query: str, ids: Sequence[str], *, size: int, seed: int) -> tup
 
 
 def _find_similar(
-    queries: FeatureTable, train: FeatureTable, *, sampler: Sampler, size: int, num_near: int
+    queries: FeatureTable, train: FeatureTable, *, sampler: Sampler, size: int
 ) -> list[tuple[int, ...]]:
     places = {one: place for place, one in enumerate(train.ids)}
     own = [(row, places[one]) for row, one in enumerate(queries.ids) if one in places]
@@ -74,10 +74,7 @@ def _find_similar(
     else:
         scores = by_picture if sampler == "picture" else by_text
     for row, place in own:
-        scores[row, place] = by_picture[row, place] = -torch.inf
-    if sampler == "mmices":
-        near = _rank(by_picture)[:, :num_near]
-        scores = torch.full_like(scores, -torch.inf).scatter(1, near, scores.gather(1, near))
+        scores[row, place] = -torch.inf
     return [tuple(row) for row in _rank(scores)[:, :size].tolist()]
 
 

@@ -10,6 +10,7 @@ from groupwise_recipes.demo_selection.config import DemoSelectionConfig
 from groupwise_recipes.demo_selection.data_stages import load_files, split_vqa
 from groupwise_recipes.demo_selection.evaluate_stage import list_run_cells
 from groupwise_recipes.demo_selection.given_lists import read_lists
+from groupwise_recipes.demo_selection.recording import NUM_OTHER_LISTS
 
 
 def preview_run(config: DemoSelectionConfig) -> Preview:
@@ -55,7 +56,7 @@ def _describe_given(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return what a published file has, and why its lists cannot be trained on."""
     try:
-        found = read_lists(path, pools=config.data.recorded_pools)
+        found = read_lists(path)
         audit = audit_candidates(
             found.recording, mode=config.reward, limits=config.limits, name=path.name
         )
@@ -81,6 +82,4 @@ def _count_items(config: DemoSelectionConfig) -> dict[str, int]:
 
 
 def _count_lists(config: DemoSelectionConfig) -> int:
-    asked = config.recording
-    num_sampled = asked.num_samples * len(asked.temperatures)
-    return asked.num_beams + num_sampled + 3 * asked.has_nearest + asked.num_random
+    return config.recording.num_beams + NUM_OTHER_LISTS

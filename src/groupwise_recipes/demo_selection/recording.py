@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -29,6 +29,9 @@ from groupwise_recipes.demo_selection.items import read_question
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
 _LIKENESSES: tuple[Likeness, ...] = ("text", "picture", "both")
+TEMPERATURES, NUM_SAMPLES, NUM_RANDOM = (1.0, 1.3), 2, 2
+NUM_OTHER_LISTS = NUM_SAMPLES * len(TEMPERATURES) + len(_LIKENESSES) + NUM_RANDOM
+"""Lists of a query beside those of the beam search, before repeated ones are dropped."""
 
 
 class RecordingSettings(Config):
@@ -36,20 +39,20 @@ class RecordingSettings(Config):
 
     Attributes:
         num_shots: demonstrations of a list.
-        num_beams: lists of a beam search by the selector.
-        temperatures: at which the selector samples.
-        num_samples: lists at each temperature.
-        has_nearest: whether the nearest by text, by picture and by both are tried.
-        num_random: lists drawn from the pool.
+        num_beams: lists of a beam search by the selector, beside two samples of it at each of the
+            temperatures 1.0 and 1.3, the nearest by text, by picture and by both, and two at
+            random.
         correct_above: an answer is correct if its VQA accuracy is greater.
     """
 
+    retired: ClassVar = {
+        "temperatures": ([*TEMPERATURES],),
+        "num_samples": (NUM_SAMPLES,),
+        "has_nearest": (True,),
+        "num_random": (NUM_RANDOM,),
+    }
     num_shots: int = Field(default=2, ge=1, le=64)
     num_beams: int = Field(default=5, ge=1, le=4096)
-    temperatures: tuple[Annotated[float, Field(gt=0)], ...] = (1.0, 1.3)
-    num_samples: int = Field(default=2, ge=0, le=4096)
-    has_nearest: bool = True
-    num_random: int = Field(default=2, ge=0, le=4096)
     correct_above: float = Field(default=0.0, ge=0, lt=1)
 
 
@@ -78,9 +81,8 @@ def draw_lists(
         generator = torch.Generator().manual_seed(derive_seed(seed, "recorded lists", one))
         drawing = _Drawing(selector, query, pool, asked.name_pool(one), settings, generator)
         lists = [*drawing.search(), *drawing.sample()]
-        if settings.has_nearest:
-            positions = torch.stack([ranked[rows.start] for ranked in nearest.values()])
-            lists += drawing.name(positions, "retrieval")
+        positions = torch.stack([ranked[rows.start] for ranked in nearest.values()])
+        lists += drawing.name(positions, "retrieval")
         lists += drawing.draw()
         found[one] = drop_repeated(lists, drops, where=f"query {one}")
     return DrawnLists(found, drops)
@@ -107,15 +109,13 @@ class _Drawing:
         return self.name(lists[0], "beam", log_probs=totals[0].tolist())
 
     def sample(self) -> list[Candidate]:
-        if not self.settings.num_samples:
-            return []
         found: list[Candidate] = []
-        for temperature in self.settings.temperatures:
+        for temperature in TEMPERATURES:
             lists = self.selector.sample(
                 self.query,
                 self.pool,
                 num_shots=self.settings.num_shots,
-                num_lists=self.settings.num_samples,
+                num_lists=NUM_SAMPLES,
                 temperature=temperature,
                 generator=self.generator,
             )
@@ -126,7 +126,7 @@ class _Drawing:
         return found
 
     def draw(self) -> list[Candidate]:
-        shape = (self.settings.num_random, len(self.ids))
+        shape = (NUM_RANDOM, len(self.ids))
         orders = torch.rand(shape, generator=self.generator).argsort(-1)
         return self.name(orders[:, : self.settings.num_shots], "random")
 

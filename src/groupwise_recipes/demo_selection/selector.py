@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from groupwise.core import ModelError, derive_seed
-from groupwise_recipes.demo_selection.settings import SelectorSettings
+from groupwise_recipes.demo_selection.settings import TEMPERATURE, SelectorSettings
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class PointerSelector(nn.Module):
     def _score(self, looks: torch.Tensor, encoded: _Encoded) -> torch.Tensor:
         """Return scores of looks [B, G, hidden], shape [B, G, K]."""
         looks = functional.normalize(self.project_query(looks), dim=-1)
-        return looks @ encoded.keys.mT / self.settings.temperature
+        return looks @ encoded.keys.mT / TEMPERATURE
 
     def _look_on(self, looks: torch.Tensor, encoded: _Encoded, picks: torch.Tensor) -> torch.Tensor:
         """Return looks [B, G or 1, hidden] after a pick [B, G]. Without a gate they stay."""

@@ -1,12 +1,19 @@
 """Settings of the selector and of its two trainings."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from groupwise.core import BUDGET, Config, Harmless, Source
 
+TEMPERATURE = 0.1
+"""Cosines of the selector are divided by it."""
+WEIGHT_DECAY, MAX_GRAD_NORM = 0.01, 1.0
+MIN_STD = 0.1
+"""A group's std counts as at least this when its advantages are computed."""
+MAX_ADVANTAGE = 5.0
 RewardMode = Literal["hard_plus_soft", "separated", "hard_only", "soft_only"]
 
 _LOGGED = Harmless("what is logged: training does not see it", "日志：不影响训练")
@@ -20,15 +27,14 @@ class SelectorSettings(Config):
         hidden_size: values of their projections.
         num_layers: layers of cross-attention of the query over the pool.
         dropout: share of attention outputs that is dropped in RCE; GRPO has none.
-        temperature: cosines are divided by it; scores lie in [-1 / temperature, 1 / temperature].
         history_gate: let what was picked change what the query looks for next.
     """
 
+    retired: ClassVar = {"temperature": (TEMPERATURE,)}
     feature_size: int = Field(default=512, ge=1, le=65_536)
     hidden_size: int = Field(default=256, ge=1, le=65_536)
     num_layers: int = Field(default=1, ge=1, le=256)
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    temperature: float = Field(default=0.1, gt=0)
     history_gate: bool = False
 
 
@@ -39,19 +45,19 @@ class SelectorTraining(Config):
         epochs: passes over the queries.
         batch_size: queries per step; the last step of an epoch has the rest.
         learning_rate: of AdamW.
-        weight_decay: of AdamW.
-        max_grad_norm: gradients are scaled down to this norm.
         freeze_backbone: train the attention, its norms and the history gate only, not the
             projections.
         log_every_steps: a row of metrics each so many steps, and one at the end of each epoch with
             the means since the row before; None: one per epoch, with its means.
     """
 
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "weight_decay": (WEIGHT_DECAY,),
+        "max_grad_norm": (MAX_GRAD_NORM,),
+    }
     epochs: Annotated[int, BUDGET] = Field(default=1, ge=1, le=100_000)
     batch_size: Annotated[int, BUDGET] = Field(default=32, ge=1, le=65_536)
     learning_rate: float = Field(default=1e-3, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
     freeze_backbone: bool = False
     log_every_steps: Annotated[int | None, _LOGGED] = Field(default=None, ge=1)
 
@@ -84,17 +90,18 @@ class SelectorGrpoSettings(SelectorTraining):
         target_kl: halve or double β after an epoch whose mean KL is far from this; None: β is
             fixed.
         clip: the ratio is clipped to [1 - clip, 1 + clip].
-        min_std: a group's std counts as at least this when its advantages are computed.
-        max_advantage: greatest absolute advantage.
         curriculum: how many of the best lists of each group are kept, by epoch; epochs without an
             entry keep all. It removes negatives, so that more groups are dead: they are counted.
     """
 
+    retired: ClassVar = {
+        **SelectorTraining.retired,
+        "min_std": (MIN_STD,),
+        "max_advantage": (MAX_ADVANTAGE,),
+    }
     epochs: Annotated[int, BUDGET] = Field(default=3, ge=1, le=100_000)
     learning_rate: float = Field(default=5e-6, gt=0)
     beta: float = Field(default=0.12, ge=0)
     target_kl: float | None = Field(default=None, gt=0)
     clip: float = Field(default=0.2, gt=0, lt=1)
-    min_std: float = Field(default=0.1, gt=0)
-    max_advantage: float = Field(default=5.0, gt=0)
     curriculum: tuple[Annotated[int, Field(ge=2)], ...] = ()

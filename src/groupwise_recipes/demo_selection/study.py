@@ -76,8 +76,8 @@ class StudyRun:
         """Return the answers of GRPO at an epoch; at 0 those of the selector it starts from."""
         if epoch:
             return self.cells.get(files.Cell("grpo", shots, epoch), {})
-        start = self.settings.get("grpo_from_epoch") or max(self.training["rce"], default=0)
-        return self.cells.get(files.Cell("rce", shots, int(start)), {})
+        start = max(self.training["rce"], default=0)
+        return self.cells.get(files.Cell("rce", shots, start), {})
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _OWN = "groupwise_recipes.demo_selection"
 _ASKED = "server form asking"
-_LISTS = "pools recording limits reward"
+_LISTS = "pools recording refuse_poor reward"
 
 
 class DemoSelection(Task[DemoSelectionConfig]):
@@ -68,7 +68,6 @@ class DemoSelection(Task[DemoSelectionConfig]):
             found[f"{path}.pictures"] = pictures
         given = {
             "data.recorded": config.data.recorded,
-            "data.recorded_pools": config.data.recorded_pools,
             "rce.weights": config.rce.weights,
         }
         found |= {name: digest_file(path) for name, path in given.items() if path is not None}
@@ -87,7 +86,7 @@ class DemoSelection(Task[DemoSelectionConfig]):
                 work=run_evaluate,
                 summary="every way of choosing on the test split",
                 reads=f"seed features {asked} pools recording evaluation rce.epochs rce.weights "
-                "grpo.epochs grpo_from_epoch metric_versions",
+                "grpo.epochs metric_versions",
                 uses=f"{sources} rce grpo pointwise {lists[-1]}",
             ),
             Stage(
@@ -140,7 +139,7 @@ def _list_data_stages(*, is_taught: bool) -> list[Stage]:
         name="answerer",
         work=run_answerer,
         summary="teach a tiny model to look words up in demonstrations",
-        reads="seed model.base model.quantization teach form asking",
+        reads="seed model.base model.quantization teach_steps form asking",
         uses="prepare",
         code=f"{_OWN}.answerer {_OWN}.episodes {_OWN}.demonstration_use",
     )
@@ -163,7 +162,7 @@ def _list_data_stages(*, is_taught: bool) -> list[Stage]:
             name="features",
             work=run_features,
             summary="embeddings of pictures and questions",
-            reads="seed features",
+            reads="seed features teach_steps",
             uses="prepare",
             code=f"{_OWN}.tiny_clip",
         ),
@@ -178,7 +177,7 @@ def _list_trainings(
         name="candidates",
         work=run_given,
         summary="lists that were recorded before",
-        reads="data.recorded limits reward",
+        reads="data.recorded refuse_poor reward",
         uses="prepare",
     )
     record = Stage(
@@ -200,7 +199,7 @@ def _list_trainings(
         name="grpo",
         work=run_grpo,
         summary="GRPO on the recorded lists",
-        reads="seed features reward grpo grpo_from_epoch",
+        reads="seed features reward grpo",
         uses=f"prepare features rce {lists[-1]}",
         code=f"{_OWN}.objectives",
     )

@@ -27,6 +27,8 @@ from groupwise_recipes.demo_selection.objectives import (
 from groupwise_recipes.demo_selection.recorded_groups import RecordedGroups
 from groupwise_recipes.demo_selection.selector import PointerSelector
 from groupwise_recipes.demo_selection.settings import (
+    MAX_GRAD_NORM,
+    WEIGHT_DECAY,
     SelectorGrpoSettings,
     SelectorRceSettings,
     SelectorTraining,
@@ -128,7 +130,7 @@ class _Training:
         selector.set_trainable(freeze_backbone=settings.freeze_backbone)
         self.trained = [p for p in selector.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            self.trained, lr=settings.learning_rate, weight_decay=settings.weight_decay
+            self.trained, lr=settings.learning_rate, weight_decay=WEIGHT_DECAY
         )
         self.metrics = TrainingLog(workspace.metrics)
         self.steps_per_epoch = -(-len(groups) // settings.batch_size)
@@ -184,7 +186,7 @@ class _Training:
         loss, values = self.objective.compute(log_probs, rows, done=self.step / self.num_steps)
         self.optimizer.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.settings.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.trained, MAX_GRAD_NORM)
         self.optimizer.step()
         self.step += 1
         return {"loss": float(loss.detach()), **values, "grad_norm": float(norm)}

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Self, cast, get_args
 
 from pydantic import Field, model_validator
 
-from groupwise.core import BUDGET, Config, Source
+from groupwise.core import BUDGET, Config, Source, dump_config
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ServerSettings
 from groupwise.inference.stream import RaySettings, StreamSettings
@@ -15,7 +15,7 @@ from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions
 from groupwise_recipes.group_qc.photos import LabelFolders
 from groupwise_recipes.group_qc.rewards import GroupRewards
-from groupwise_recipes.group_qc.words import Line, Prompts, Words
+from groupwise_recipes.group_qc.words import Language, Line, Prompts, Words, load_words
 
 
 class DrawnSettings(Config):
@@ -23,18 +23,16 @@ class DrawnSettings(Config):
 
     Attributes:
         num_groups: of all missions together; 0 draws none.
-        pass_share: of the groups.
         width, height: of a photo, in pixels.
         variety: in [0, 1]; how much places, colours, view and light stray.
-        language: of the missions' names and of the descriptions.
     """
 
+    retired: ClassVar = {"pass_share": (0.5,), "language": ("zh", "en")}
+
     num_groups: int = Field(default=0, ge=0, le=10_000_000)
-    pass_share: float = Field(default=0.5, gt=0, lt=1)
     width: int = Field(default=224, ge=112, le=4096)
     height: int = Field(default=168, ge=84, le=4096)
     variety: float = Field(default=0.5, ge=0, le=1)
-    language: Literal["zh", "en"] = "zh"
 
 
 class PhotoLabels(Config):
@@ -187,35 +185,48 @@ class WarmupSettings(SftSettings):
     num_groups: Annotated[int | None, BUDGET] = Field(default=None, ge=1, le=10_000_000)
 
 
-class PredictionSettings(Config):
-    """What a finished run does with new groups.
-
-    Attributes:
-        min_confidence: verdicts of a lower probability are marked for a person.
-    """
-
-    min_confidence: float = Field(default=0.8, ge=0, le=1)
-
-
 class GroupQcConfig(FlowConfig):
     """The whole job.
 
     Attributes:
-        words, prompts: in any language.
+        language: of what is asked, answered, taught and drawn.
         teach: Stage A is taught from descriptions of photos; None: the base knows it.
         summaries: Stage A over all groups.
         sft: the warm-up of Stage B; None: GRPO starts from the base.
         grpo: Stage B from verdicts; its ``trainable`` must be what the warm-up trained.
     """
 
+    retired: ClassVar = {"prediction": ({"min_confidence": 0.8},)}
     data: GroupData
-    words: Words = Words()
-    prompts: Prompts = Prompts()
+    language: Language = "zh"
     teach: TeachSettings | None = None
     summaries: SummarySettings = SummarySettings()
     rewards: GroupRewards = GroupRewards()
     sft: WarmupSettings | None
-    prediction: PredictionSettings = PredictionSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_words(cls, values: Any) -> Any:
+        """Return the settings with the language for the words that finished runs say."""
+        if not (isinstance(values, Mapping) and "words" in values):
+            return values
+        given = cast("Mapping[str, Any]", values)
+        rest = {key: one for key, one in given.items() if key not in ("words", "prompts")}
+        for language in get_args(Language):
+            words, prompts = (dump_config(one) for one in load_words(language))
+            if (given["words"], given.get("prompts", prompts)) == (words, prompts):
+                return {**rest, "language": language}
+        return values
+
+    @property
+    def words(self) -> Words:
+        """What is written and read in the language."""
+        return load_words(self.language)[0]
+
+    @property
+    def prompts(self) -> Prompts:
+        """What is asked in the language."""
+        return load_words(self.language)[1]
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:

@@ -218,10 +218,9 @@ def _draw(config: GroupQcConfig, root: Path) -> None:
         root,
         num_groups=drawn.num_groups,
         seed=derive_seed(config.seed, "cabinets"),
-        pass_share=drawn.pass_share,
         size=(drawn.width, drawn.height),
         variety=drawn.variety,
-        language=drawn.language,
+        language=config.language,
         folders=(config.data.pass_folder, config.data.fail_folder),
     )
 

@@ -37,6 +37,9 @@ from groupwise_recipes.group_qc.stage_b import find_orders, make_group_rows
 from groupwise_recipes.group_qc.summaries import number_summaries
 from groupwise_recipes.group_qc.verdicts import VerdictParser
 
+MIN_CONFIDENCE = 0.8
+"""Verdicts of a lower probability are marked for a person."""
+
 
 class GroupQcPredictor(PolicyPredictor):
     """Describes photos with the adapter off and judges the descriptions with it on.
@@ -74,7 +77,7 @@ class GroupQcPredictor(PolicyPredictor):
             "missions": dump_config(self._questions.missions),
             "words": dump_config(self._settings.words),
             "prompts": dump_config(self._settings.prompts),
-            "min_confidence": self._settings.prediction.min_confidence,
+            "min_confidence": MIN_CONFIDENCE,
         }
 
     def make_question(self, request: Request, folder: Path) -> Example:
@@ -144,7 +147,7 @@ class GroupQcPredictor(PolicyPredictor):
             reason = f"Stage B: {answer.reason}"
             return replace(answer, reason=reason, needs_person=True, details=details)
         words = self._questions.words
-        is_unsure = answer.confidence < self._settings.prediction.min_confidence
+        is_unsure = answer.confidence < MIN_CONFIDENCE
         return replace(
             answer,
             reason=VerdictParser(words).judge(answer.text).reason,

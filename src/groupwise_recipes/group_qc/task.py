@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _OWN = "groupwise_recipes.group_qc"
 _DATA = "data.root data.summaries data.missions"
-_ASKED = "words prompts"
+_ASKED = "language"
 _SUMMARIES_ONLY = replace(
     TEXT_ONLY,
     title="Summaries' words",
@@ -72,9 +72,9 @@ class GroupQc(Task[GroupQcConfig]):
     config_type = GroupQcConfig
     parts: ClassVar = {
         # With ``teach``, which says whether the base is one that was taught here.
-        "parser": Part("words teach", f"{_OWN}.verdicts"),
+        "parser": Part("language teach", f"{_OWN}.verdicts"),
         "warmup": Part("sft.num_groups", f"{_OWN}.stage_b {_OWN}.verdicts"),
-        "rewards": Part("rewards words", f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"),
+        "rewards": Part("rewards language", f"groupwise.rewards {_OWN}.rewards {_OWN}.verdicts"),
         "measures": Part(
             "data.root data.summaries data.photo_labels", f"{_OWN}.stage_b {_OWN}.photo_lines"
         ),
@@ -284,13 +284,13 @@ def _list_own_stages(config: GroupQcConfig) -> list[Stage]:
         name="prepare",
         work=run_prepare,
         summary="photo groups into splits",
-        reads="seed data words",
+        reads="seed data language",
     )
     audit = Stage(
         name="audit",
         work=run_audit,
         summary="what the data can be trusted for",
-        reads="data.root data.summaries data.mirror_invariant words",
+        reads="data.root data.summaries data.mirror_invariant language",
         uses="prepare",
     )
     teach = Stage(

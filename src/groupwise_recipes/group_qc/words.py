@@ -1,18 +1,21 @@
-"""The words of a job, in any language: what is answered, what photos are called, what is asked.
+"""The words of a job: what is answered, what photos are called, what is asked.
 
-The defaults are Chinese; ``configs/english.yaml`` has them in English.
+The defaults are Chinese; ``english.yaml`` has them in English.
 """
 
 import re
+from functools import cache
 from itertools import permutations
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, Literal, Self
 from unicodedata import normalize
 
 from pydantic import AfterValidator, Field, model_validator
 
-from groupwise.core import Config
+from groupwise.core import Config, read_config
 from groupwise.data.columns import fill_template, find_place_problem
 
+Language = Literal["zh", "en"]
 _COLONS = ":："
 
 
@@ -186,6 +189,15 @@ class Prompts(Config):
         if not re.search(r"\{\{ *lines *\}\}\s*\Z", self.group):
             raise ValueError("group: {{ lines }} stands at the end, behind all else")
         return self
+
+
+@cache
+def load_words(language: Language) -> tuple[Words, Prompts]:
+    """Return what is written, read and asked in a language."""
+    if language == "zh":
+        return Words(), Prompts()
+    found = read_config(Path(__file__).with_name("english.yaml"))
+    return Words(**found["words"]), Prompts(**found["prompts"])
 
 
 def fill_in(template: str, **values: object) -> str:

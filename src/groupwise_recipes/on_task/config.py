@@ -1,7 +1,7 @@
 """Settings of the on_task recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -63,12 +63,11 @@ class ScreenWordsSettings(Config):
         num_characters: that the prompt shows at most; what is longer is cut.
         cache: file of words that several runs may share; None: one in the step's folder. A server
             reads every screen anew.
-        cache_mib: size that the file is kept below.
     """
 
+    retired: ClassVar = {"cache_mib": (256.0,)}
     num_characters: int = Field(default=80, ge=1, le=4096)
     cache: Annotated[Path | None, _READ] = None
-    cache_mib: Annotated[float, _READ] = Field(default=256.0, gt=0)
 
 
 class OnTaskData(DataSettings):
@@ -149,16 +148,16 @@ class WarmupSettings(SftSettings):
     """SFT with descriptions: what is on the screen, what the task is, and the label.
 
     Attributes:
-        pairs_per_screen: of real screens, drawn again in every epoch.
-        drawn_pairs_per_screen: of drawn screens that join real ones.
+        pairs_per_screen: of real screens, drawn again in every epoch; drawn ones that join them
+            have one.
         written_tasks: probability that a task's text is replaced by a written one of the same
             activity.
         labelled_share: of the sessions with known activities whose decision is taught, too; the
             others teach their description only, and the decisions are left to GRPO.
     """
 
+    retired: ClassVar = {**SftSettings.retired, "drawn_pairs_per_screen": (1,)}
     pairs_per_screen: Annotated[int, BUDGET] = Field(default=2, ge=1, le=4096)
-    drawn_pairs_per_screen: Annotated[int, BUDGET] = Field(default=1, ge=1, le=4096)
     written_tasks: float = Field(default=0.0, ge=0, le=1)
     labelled_share: float = Field(default=1.0, ge=0, le=1)
 
@@ -186,13 +185,12 @@ class OnTaskJudgeSettings(ModelSource):
     Attributes:
         language: of the prompt and the options.
         cache: file of replies that several runs may share; None: one in the step's folder.
-        cache_mib: size that the file is kept below.
         settings: retries, and when too many questions without a verdict stop the run.
     """
 
+    retired: ClassVar = {"cache_mib": (256.0,)}
     language: Literal["en", "zh"] = "en"
     cache: Annotated[Path | None, _CACHED] = None
-    cache_mib: Annotated[float, _CACHED] = Field(default=256.0, gt=0)
     settings: JudgeSettings = JudgeSettings()
 
 
@@ -201,13 +199,10 @@ class VisualVerifierSettings(Config):
 
     Attributes:
         is_baseline: it stands among the baselines of the report, whether or not it pays.
-        cache: file of words that several runs may share; None: one in the step's folder.
-        cache_mib: size that the file is kept below.
     """
 
+    retired: ClassVar = {"cache": (None,), "cache_mib": (256.0,)}
     is_baseline: bool = False
-    cache: Annotated[Path | None, _READ] = None
-    cache_mib: Annotated[float, _READ] = Field(default=256.0, gt=0)
 
 
 class OnTaskConfig(FlowConfig):

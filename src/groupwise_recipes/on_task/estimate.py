@@ -136,4 +136,4 @@ def _count_sft_rows(config: OnTaskConfig, num_screens: int) -> int:
     share = config.data.warmup_share or _find_trained_share(config)
     num_rows = round(num_screens * share) * config.sft.pairs_per_screen
     is_joined = config.data.root is not None
-    return num_rows + (_count_drawn(config) * config.sft.drawn_pairs_per_screen if is_joined else 0)
+    return num_rows + (_count_drawn(config) if is_joined else 0)

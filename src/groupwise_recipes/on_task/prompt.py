@@ -86,7 +86,7 @@ def make_warmup_rows(screens: Sequence[Screenshot], config: OnTaskConfig) -> Row
 
     def list_rows(epoch: int) -> list[SftRow]:
         pairs = _pair(real, given.pairs_per_screen, config, epoch)
-        pairs += _pair(drawn, given.drawn_pairs_per_screen, config, epoch)
+        pairs += _pair(drawn, 1, config, epoch)
         rng = random.Random(derive_seed(config.seed, "written tasks", epoch))
         pairs = [_rewrite_task(pair, given.written_tasks, rng) for pair in pairs]
         return [_make_row(make_pair_example(pair, config), given, config) for pair in pairs]

@@ -58,7 +58,7 @@ def open_judges(config: OnTaskConfig, folder: Path) -> Judges | None:
     """Make ready what judges; what was said and read is kept in ``folder``. None: nothing does."""
     judge = open_judge(config.judge, config.answer, folder) if config.judge else None
     pays = config.rewards.visual_verifier > 0
-    verifier = open_verifier(config.visual_verifier, folder) if pays else None
+    verifier = open_verifier(folder) if pays else None
     return Judges(judge, verifier) if judge or verifier else None
 
 
@@ -116,7 +116,7 @@ def _make_seat(config: OnTaskConfig) -> JudgeSeat | None:
 
 def open_judge(settings: OnTaskJudgeSettings, parser: LabelParser, folder: Path) -> LogitJudge:
     """Load the model, or make ready to ask its server; replies are kept in ``folder``."""
-    cache = ReplyCache(settings.cache or folder / "judge.sqlite", max_mib=settings.cache_mib)
+    cache = ReplyCache(settings.cache or folder / "judge.sqlite", max_mib=256)
     return make_judge(settings, parser, open_model(settings), cache=cache)
 
 

@@ -60,12 +60,11 @@ class OnTask(Task[OnTaskConfig]):
         "audit": Part("data.warmup_share"),
         "parser": Part("answer", _PARSER),
         "warmup": Part(
-            "prompt sft.pairs_per_screen sft.drawn_pairs_per_screen sft.written_tasks "
-            "sft.labelled_share",
+            "prompt sft.pairs_per_screen sft.written_tasks sft.labelled_share",
             f"{_OWN}.prompt",
         ),
         "rewards": Part(
-            "answer rewards judge visual_verifier.cache visual_verifier.cache_mib",
+            "answer rewards judge",
             f"groupwise.rewards {_OWN}.rewards groupwise.judges {_OWN}.prompts {_OWN}.prompt "
             f"{_VERIFIER}",
         ),
@@ -157,7 +156,7 @@ class OnTask(Task[OnTaskConfig]):
         found = super().predict_baselines(config, context, train, test)
         if not config.visual_verifier.is_baseline:
             return found
-        verifier = open_verifier(config.visual_verifier, context.folder)
+        verifier = open_verifier(context.folder)
         return found + predict_verified(verifier, test, self.parser(config).labels)
 
     def joint_candidates(

@@ -7,7 +7,6 @@ from groupwise.core import Completion, Example, Picture, Score
 from groupwise.evaluation.predictions import Prediction, RunPolicy
 from groupwise.judges import ReplyCache
 from groupwise.rewards import LabelParser, RewardKind
-from groupwise_recipes.on_task.config import VisualVerifierSettings
 from groupwise_recipes.on_task.ocr import TextReader
 from groupwise_recipes.on_task.verifier import VisualVerifier
 
@@ -22,10 +21,9 @@ VISUAL_VERIFIER = RunPolicy(
 )
 
 
-def open_verifier(settings: VisualVerifierSettings, folder: Path) -> VisualVerifier:
-    """Return the verifier; the words of screens are kept in ``folder`` or where settings say."""
-    cache = ReplyCache(settings.cache or folder / "words.sqlite", max_mib=settings.cache_mib)
-    reader = TextReader(cache)
+def open_verifier(folder: Path) -> VisualVerifier:
+    """Return the verifier; the words of screens are kept in ``folder``."""
+    reader = TextReader(ReplyCache(folder / "words.sqlite", max_mib=256))
 
     def read(picture: Picture, share: float) -> Sequence[str]:
         return reader.read(picture, top=share)

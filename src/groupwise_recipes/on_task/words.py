@@ -87,7 +87,7 @@ def shorten(text: str, num_characters: int) -> str:
 
 def _open_reader(settings: ScreenWordsSettings, folder: Path) -> TextReader:
     path = settings.cache or folder / "words.sqlite"
-    return TextReader(ReplyCache(path, max_mib=settings.cache_mib))
+    return TextReader(ReplyCache(path, max_mib=256))
 
 
 @cache

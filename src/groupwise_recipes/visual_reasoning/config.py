@@ -1,11 +1,11 @@
 """Settings of the visual_reasoning recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groupwise.core import Config, Harmless, Source
+from groupwise.core import Config, Source
 from groupwise.data.columns import find_place_problem
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ModelSource, RetrySettings
@@ -26,7 +26,6 @@ LABELS = (TRUE, FALSE)
 CHECKPOINTS = {"base": "prompt", "sft": "sft", "grpo": "grpo"}
 """By what ``checkpoint`` says, the policy of a trained run that such a model stands for."""
 PUBLISHED = ("vsr", "rel3d", "spatialsense", "drivingvqa", "aokvqa", "rows")
-_CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
 
 
 class VisualData(DataSettings):
@@ -120,9 +119,9 @@ class AlignmentSettings(Config):
             each time it is asked for again.
         settings: how often it is asked before there is no verdict, and what share of those stops
             the run: by default none does, they are counted.
-        cache_mib: of replies that are kept beside what they are about.
     """
 
+    retired: ClassVar = {"cache_mib": (256.0,)}
     judge: Literal["rule", "model"] = "rule"
     model: ModelSource | None = None
     language: Literal["en", "zh"] = "en"
@@ -130,7 +129,6 @@ class AlignmentSettings(Config):
     settings: JudgeSettings = JudgeSettings(
         retry=RetrySettings(max_attempts=3), stop=StopSettings(max_no_verdict_rate=1.0)
     )
-    cache_mib: Annotated[float, _CACHED] = Field(default=256.0, gt=0)
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:

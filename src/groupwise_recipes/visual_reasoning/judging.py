@@ -134,7 +134,7 @@ def open_judge(settings: AlignmentSettings, folder: Path) -> Judge:
 def open_model_judge(settings: AlignmentSettings, folder: Path) -> ModelEntailment:
     """Return the model that judges, as ``open_judge`` does."""
     assert settings.model is not None
-    cache = ReplyCache(folder / "entailment.sqlite", max_mib=settings.cache_mib)
+    cache = ReplyCache(folder / "entailment.sqlite", max_mib=256)
     return ModelEntailment(open_model(settings.model), settings, cache=cache)
 
 

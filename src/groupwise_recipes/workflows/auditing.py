@@ -9,7 +9,8 @@ from groupwise.core import Example
 from groupwise.data.examples import read_examples
 from groupwise.inference.model import LabelShares, Reply, RequestError, Sampling
 from groupwise.rewards import RewardCase, RewardSet
-from groupwise_recipes.workflows.config import RewardSettings, WorkflowsConfig
+from groupwise.sandbox import Limits
+from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.outcome import Outcome
@@ -93,4 +94,4 @@ def make_case(config: WorkflowsConfig, folder: Path) -> RewardCase:
 @cache
 def open_offline() -> ProgramScorer:
     """Return what scores programs that ask no model, by rules alone; the same every time."""
-    return ProgramScorer(_Constants(_Absent()), Decider(limits=RewardSettings().tests))
+    return ProgramScorer(_Constants(_Absent()), Decider(limits=Limits()))

@@ -8,7 +8,7 @@ from math import ceil
 from groupwise.core import Example
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.forms import list_sound_forms
-from groupwise_recipes.workflows.rivals import DIRECT, RIVALS, SELF_CONSISTENCY
+from groupwise_recipes.workflows.rivals import DIRECT, NUM_VOTERS, RIVALS, SELF_CONSISTENCY
 
 _TRIES = {"programmer": 3, "test": 3, "custom": 0.5}
 """Replies that an operator asks for at most, where that is not one; each is asked for once more if
@@ -76,7 +76,7 @@ def estimate_bill(
     chosen = {"direct": [DIRECT], "self_consistency": [SELF_CONSISTENCY]}
     once = [form for form in forms if form.count("await ") == 1 and "for " not in form]
     for name in RIVALS:
-        num = config.rivals.top_k if name == "top_by_type" else 1
+        num = NUM_VOTERS if name == "top_by_type" else 1
         dearest = _find_dearest(once if name == "best_operator" else forms)
         yield _add_up(config, name, test, chosen.get(name, dearest[:num]), compares=True)
     # The base, GRPO and its commonest program of each type; the warm-up if there is one.

@@ -16,7 +16,13 @@ from groupwise_recipes.workflows.operators import (
     RunProgram,
     Session,
 )
-from groupwise_recipes.workflows.outcome import Call, ExecutionSettings, Outcome, Reason
+from groupwise_recipes.workflows.outcome import (
+    Call,
+    ExecutionSettings,
+    OperatorLimits,
+    Outcome,
+    Reason,
+)
 
 AskWithSeed = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 """Puts a text to the model with a seed; returns its reply and what that cost."""
@@ -44,7 +50,8 @@ class ProgramCalls:
     Args:
         operators: by name.
         problem: what operators may know.
-        settings: the limits.
+        settings: limits of the whole program, and of one call.
+        limits: of one operator.
         ask: the model.
         run: the sandbox for programs that operators write.
 
@@ -57,13 +64,14 @@ class ProgramCalls:
         operators: Mapping[str, Operator],
         problem: PublicProblem,
         settings: ExecutionSettings,
+        limits: OperatorLimits,
         *,
         ask: AskWithSeed,
         run: RunProgram,
     ) -> None:
         self.operators = operators
         self.problem = problem
-        self.settings = settings
+        self.settings, self.limits = settings, limits
         self.end: asyncio.Future[Ending | Exception] = asyncio.get_running_loop().create_future()
         self.trace: list[Call] = []
         self.usage: defaultdict[str, Usage] = defaultdict(lambda: Usage(num_calls=0))
@@ -92,7 +100,7 @@ class ProgramCalls:
     async def _run(self, operator: Operator, arguments: Mapping[str, Any], seed: int) -> Call:
         asking = _Asking(self, operator.name, seed)
         session = Session(self.problem, asking.ask, self._run_program)
-        limit_s = self._limits(operator.name).timeout_s
+        limit_s = self.settings.timeout_s
         start_s = time.monotonic()
         value, error = None, ""
         try:
@@ -117,7 +125,7 @@ class ProgramCalls:
     async def ask(self, operator: str, text: str, seed: int) -> tuple[str, Usage]:
         """Return the model's reply and its usage; a failure of the executor ends the program."""
         used = self.usage[operator]
-        max_tokens = self._limits(operator).max_tokens
+        max_tokens = self.limits.max_tokens
         if used.prompt_tokens + used.completion_tokens >= max_tokens:
             await self._stop(Ending("policy", "tokens", f"{operator} used its {max_tokens} tokens"))
         try:
@@ -142,7 +150,7 @@ class ProgramCalls:
 
     async def _count(self, name: str) -> None:
         self.num_calls[name] += 1
-        most, most_of_all = self._limits(name).max_calls, self.settings.max_calls
+        most, most_of_all = self.limits.max_calls, self.settings.max_calls
         if self.num_calls[name] > most:
             await self._stop(Ending("policy", "calls", f"more than {most} calls of {name}"))
         if self.num_calls.total() > most_of_all:
@@ -155,11 +163,8 @@ class ProgramCalls:
         await asyncio.Event().wait()
         raise AssertionError("nobody comes back from here")
 
-    def _limits(self, name: str) -> Any:
-        return self.settings.operators.get(name, self.settings.others)
-
     def _check_size(self, name: str, values: Sequence[Any]) -> None:
-        most = self._limits(name).max_characters
+        most = self.limits.max_characters
         if _measure(values) > most:
             raise OperatorError(f"the arguments of {name} have more than {most} characters")
 

@@ -1,11 +1,11 @@
 """Settings of the workflows recipe, as written in its YAML files."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from groupwise.core import Config, Harmless, Source
+from groupwise.core import Config, Source
 from groupwise.data.columns import find_place_problem
 from groupwise.inference.model import Sampling
 from groupwise.inference.settings import ModelSource, RetrySettings
@@ -20,7 +20,6 @@ from groupwise_recipes.workflows.outcome import ExecutionSettings
 Split = Literal["train", "validation", "test"]
 
 PLACES = ("operators", "rules", "entry_point")
-_CACHED = Harmless("a reply from the cache is the reply", "缓存中的回复与重新请求相同")
 
 
 class WorkflowsData(DataSettings):
@@ -53,17 +52,13 @@ class WorkflowsData(DataSettings):
 
 
 class WarmupSettings(SftSettings):
-    """SFT on programs that are drawn without a look at the problem.
+    """SFT on programs that are drawn, one for each problem and epoch, without a look at it."""
 
-    Attributes:
-        says_kind: a comment before the first statement says which type the problem is of, and a
-            word of that type's own how it is done. It is a reading lesson: a model that is built
-            here has never read, and without it what it writes does not depend on the problem.
-        programs_per_problem: drawn again in every epoch.
-    """
-
-    says_kind: bool = True
-    programs_per_problem: int = Field(default=1, ge=1, le=4096)
+    retired: ClassVar = {
+        **SftSettings.retired,
+        "says_kind": (True,),
+        "programs_per_problem": (1,),
+    }
 
 
 class ExecutorSettings(Config):
@@ -71,19 +66,26 @@ class ExecutorSettings(Config):
 
     Attributes:
         model: in this process or behind a server.
-        stub: how often a stub is right, which is started with the run and is no model.
+        stub: whether a stub does, which is started with the run and is no model.
         execution: limits, sampling and retries.
-        cache_mib: of replies that are kept in the run folder.
     """
 
+    retired: ClassVar = {"cache_mib": (1024.0,)}
     model: ModelSource | None = None
-    stub: Abilities | None = None
+    stub: bool = False
     execution: ExecutionSettings = ExecutionSettings()
-    cache_mib: Annotated[float, _CACHED] = Field(default=1024.0, gt=0)
+
+    @field_validator("stub", mode="before")
+    @classmethod
+    def _read_abilities(cls, value: Any) -> Any:
+        """Return whether there is a stub; of finished runs its abilities are read."""
+        if value is None:
+            return False
+        return True if value in ({}, Abilities().model_dump(mode="json")) else value
 
     @model_validator(mode="after")
     def _check_one(self) -> Self:
-        if (self.model is None) == (self.stub is None):
+        if (self.model is None) == (not self.stub):
             raise ValueError("give executor.model or executor.stub, and not both")
         return self
 
@@ -110,15 +112,14 @@ class RewardSettings(Config):
     Attributes:
         mode: ``rules_first``: the judge decides only where no rule does; ``judge_only``: it decides
             everything, and how often rules agree is reported.
-        cost_weight: what a right answer loses at most for the tokens of its executor.
-        cost_tokens: how many tokens cost so much.
-        tests: limits of code with its hidden tests.
     """
 
+    retired: ClassVar = {
+        "cost_weight": (0.0,),
+        "cost_tokens": (10_000,),
+        "tests": (Limits().model_dump(mode="json"),),
+    }
     mode: Mode = "rules_first"
-    cost_weight: float = Field(default=0.0, ge=0, le=0.5)
-    cost_tokens: int = Field(default=10_000, ge=1)
-    tests: Limits = Limits()
 
 
 class RivalSettings(Config):
@@ -126,11 +127,10 @@ class RivalSettings(Config):
 
     Attributes:
         num_problems: validation problems of each type that they are tried on.
-        top_k: programs of the best by type whose answers vote.
     """
 
+    retired: ClassVar = {"top_k": (3,)}
     num_problems: int = Field(default=20, ge=1)
-    top_k: int = Field(default=3, ge=1)
 
 
 class GepaSettings(Config):
@@ -142,17 +142,16 @@ class GepaSettings(Config):
             warm-up.
         num_executions: programs that are run at most; None: as many as GRPO sampled.
         num_validation: validation problems that prompts are chosen by; the first, types in turn.
-        minibatch_size: training problems that the model reads about before it writes.
         sampling: of the model; a reply that is cut off or empty is asked for again with twice the
             tokens.
         retry: of requests that failed.
     """
 
+    retired: ClassVar = {"minibatch_size": (3,)}
     model: ModelSource
     policy: Literal["untrained", "sft"] = "untrained"
     num_executions: int | None = Field(default=None, ge=1)
     num_validation: int = Field(default=60, ge=1)
-    minibatch_size: int = Field(default=3, ge=1)
     sampling: Sampling = Sampling(temperature=1.0, max_new_tokens=4096)
     retry: RetrySettings = RetrySettings()
 

@@ -16,7 +16,6 @@ def estimate_run(config: WorkflowsConfig) -> Estimate:
     """Go the way of the stage ``prepare`` without writing: what stops it is raised."""
     examples, drops = choose_examples(config)
     sft, executor = config.sft, config.executor.model
-    programs = 0 if sft is None else sft.programs_per_problem
     server = None if executor is None else executor.server
     where = "a stub, which is no model" if executor is None else executor.model
     facts = [
@@ -27,7 +26,7 @@ def estimate_run(config: WorkflowsConfig) -> Estimate:
     ]
     return Estimate(
         num_prompts=len(examples["train"]),
-        num_sft_rows=len(examples.get("warmup", ())) * programs,
+        num_sft_rows=0 if sft is None else len(examples.get("warmup", ())),
         rows=[(one, _LONGEST) for one in examples["train"]],
         sources=describe_sources(examples),
         facts=facts,

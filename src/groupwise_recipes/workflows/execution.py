@@ -24,7 +24,7 @@ from groupwise.inference.model import (
     run_on_shared_loop,
 )
 from groupwise.judges import Asker, ReplyCache
-from groupwise.sandbox import ProgramTests, Result, explain_missing, run_python_async
+from groupwise.sandbox import Limits, ProgramTests, Result, explain_missing, run_python_async
 from groupwise_recipes.workflows.calls import TOO_LONG, Ending, ProgramCalls
 from groupwise_recipes.workflows.once import Once
 from groupwise_recipes.workflows.operators import (
@@ -34,10 +34,18 @@ from groupwise_recipes.workflows.operators import (
     make_operators,
     publish,
 )
-from groupwise_recipes.workflows.outcome import ExecutionSettings, Outcome
+from groupwise_recipes.workflows.outcome import (
+    MAX_ANSWER_CHARACTERS,
+    PROGRAM_LIMITS,
+    WRITTEN_LIMITS,
+    ExecutionSettings,
+    OperatorLimits,
+    Outcome,
+)
 from groupwise_recipes.workflows.problem_sets import Problem
 
 _HOST = "call_operator"
+_LIMITS = OperatorLimits()
 # Names that programs see; the host trusts nothing of it.
 _PRELUDE = """
 class OperatorError(Exception):
@@ -66,6 +74,8 @@ class Executor:
         responder: the model.
         operators: functions by name; see ``groupwise_recipes.workflows.operators``.
         settings: limits, sampling and retries.
+        limits: of one operator within one program.
+        program: of the program itself.
         cache: where replies are kept; None: only those being asked for are shared.
 
     Raises:
@@ -79,6 +89,8 @@ class Executor:
         operators: Mapping[str, OperatorFunction] = OPERATORS,
         *,
         settings: ExecutionSettings | None = None,
+        limits: OperatorLimits = _LIMITS,
+        program: Limits = PROGRAM_LIMITS,
         cache: ReplyCache | None = None,
     ) -> None:
         missing = explain_missing()
@@ -87,6 +99,7 @@ class Executor:
         self.responder = responder
         self.operators = make_operators(operators)
         self.settings = settings or ExecutionSettings()
+        self._limits, self._program = limits, program
         self.spent = Usage()
         self.num_outcomes: Counter[str] = Counter()
         self.failed_requests: Counter[str] = Counter()
@@ -125,7 +138,12 @@ class Executor:
     async def _execute(self, source: str, public: PublicProblem) -> Outcome:
         async with self._places:
             calls = ProgramCalls(
-                self.operators, public, self.settings, ask=self._ask, run=self._run_written
+                self.operators,
+                public,
+                self.settings,
+                self._limits,
+                ask=self._ask,
+                run=self._run_written,
             )
             work = asyncio.ensure_future(self._run(source, public, calls))
             try:
@@ -170,7 +188,7 @@ class Executor:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, source: str, public: PublicProblem, calls: ProgramCalls) -> Result:
-        limits = self.settings.program.model_copy(
+        limits = self._program.model_copy(
             update={"num_host_calls": self.settings.max_calls + 1, "host_timeout_s": 1e9}
         )
         program = _wrap(source, public, self.operators)
@@ -180,9 +198,8 @@ class Executor:
 
     async def _run_written(self, program: str, tests: ProgramTests | None) -> Result:
         """Run a program that an operator wrote; the same one is not run again."""
-        limits = self.settings.written
         return await self._runs.get(
-            (program, tests), lambda: run_python_async(program, tests=tests, limits=limits)
+            (program, tests), lambda: run_python_async(program, tests=tests, limits=WRITTEN_LIMITS)
         )
 
     def _read(self, result: Result) -> tuple[str | None, Ending | None]:
@@ -201,7 +218,7 @@ class Executor:
             what = f"the program returned a {getattr(value, 'type_name', type(value).__name__)}"
             return None, Ending("policy", "wrong_type", what)
         answer = str(value)
-        if len(answer) > self.settings.max_answer_characters:
+        if len(answer) > MAX_ANSWER_CHARACTERS:
             return None, Ending("policy", "too_long", f"its answer has {len(answer)} characters")
         return answer, None
 

@@ -177,7 +177,7 @@ def _show(example: Example, scored: ScoredProgram) -> dict[str, Any]:
 def find_in_scoring(config: WorkflowsConfig) -> list[Finding]:
     """Return what stands at the top of a report: whose answers these are, and who decided."""
     found: list[Finding] = []
-    if config.executor.stub is not None:
+    if config.executor.stub:
         found.append(Finding("warning", "executor_stub", _STUB, 1))
     if config.reward.mode == "judge_only":
         found.append(Finding("warning", "judge_only", _JUDGED, 1))

@@ -1,16 +1,15 @@
 """Opening what scores programs: executor, judge and rules, as the config says."""
 
 import atexit
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupwise.core import dump_config
 from groupwise.inference.opening import open_model
 from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
+from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.config import (
     ExecutorSettings,
     ScoringSettings,
@@ -18,7 +17,7 @@ from groupwise_recipes.workflows.config import (
 )
 from groupwise_recipes.workflows.deciding import Decider
 from groupwise_recipes.workflows.execution import Executor
-from groupwise_recipes.workflows.executor_stub import STUB_NAME, Abilities, ExecutorStub
+from groupwise_recipes.workflows.executor_stub import STUB_NAME, ExecutorStub
 from groupwise_recipes.workflows.problem_loading import read_problems
 from groupwise_recipes.workflows.problem_sets import Problem
 from groupwise_recipes.workflows.problems import PROBLEMS
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from groupwise.inference.model import Model
 
 _CACHE = "executor.sqlite"
+_CACHE_MIB = 1024.0
 _AT_ONCE = 64
 
 
@@ -42,13 +42,13 @@ def open_scorer(config: ScoringSettings, run: Path) -> ProgramScorer:
         own = config.judge.model
         responder = executor.responder if own is None else open_model(own)
         judge = open_judge(config.judge, responder, cache=executor.cache)
-    return ProgramScorer(executor, Decider(config.reward.mode, judge, limits=config.reward.tests))
+    return ProgramScorer(executor, Decider(config.reward.mode, judge, limits=Limits()))
 
 
 def open_executor(settings: ExecutorSettings, run: Path) -> Executor:
     """Return what runs the programs of a run, as ``open_scorer`` does."""
-    model = settings.model or _serve_stub(settings.stub, run)
-    cache = ReplyCache(run / _CACHE, max_mib=settings.cache_mib)
+    model = settings.model or _serve_stub(run)
+    cache = ReplyCache(run / _CACHE, max_mib=_CACHE_MIB)
     return Executor(open_model(model), settings=settings.execution, cache=cache)
 
 
@@ -67,28 +67,26 @@ def open_judge(
 
 
 @lru_cache(maxsize=8)
-def _start_stub(abilities: str, problems: Path, changed_ns: int) -> ExecutorStub:
+def _start_stub(problems: Path, changed_ns: int) -> ExecutorStub:
     """Start the stub of a run, once for each state of its file of problems."""
     del changed_ns
-    stub = ExecutorStub(read_problems(problems), Abilities.model_validate_json(abilities))
+    stub = ExecutorStub(read_problems(problems))
     atexit.register(stub.__enter__().__exit__)
     return stub
 
 
-def _find_stub(abilities: Abilities | None, run: Path) -> ExecutorStub:
+def _find_stub(run: Path) -> ExecutorStub:
     problems = run / "prepare" / PROBLEMS
-    # Settings that have been written and read again have their keys in another order.
-    given = json.dumps(dump_config(abilities or Abilities()), sort_keys=True)
-    return _start_stub(given, problems.resolve(), problems.stat().st_mtime_ns)
+    return _start_stub(problems.resolve(), problems.stat().st_mtime_ns)
 
 
-def teach_stub(abilities: Abilities, run: Path, problems: Sequence[Problem]) -> None:
+def teach_stub(run: Path, problems: Sequence[Problem]) -> None:
     """Let the stub of a run know other problems than the run's, as long as this process lives."""
-    _find_stub(abilities, run).model.truths.learn(problems)
+    _find_stub(run).model.truths.learn(problems)
 
 
-def _serve_stub(abilities: Abilities | None, run: Path) -> ModelSource:
-    stub = _find_stub(abilities, run)
+def _serve_stub(run: Path) -> ModelSource:
+    stub = _find_stub(run)
     return ModelSource(
         server=ServerSettings(
             url=stub.url, model=STUB_NAME, limits=LimitSettings(max_concurrency=_AT_ONCE)

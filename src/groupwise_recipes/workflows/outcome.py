@@ -1,8 +1,8 @@
 """What comes of running a program on a problem, and the limits it is run under."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,21 +32,28 @@ operator, not caught), ``timeout``, ``memory``, ``output`` and ``crashed`` as of
 or ``sandbox`` if the program could not be started."""
 
 
-class OperatorLimits(Config):
+@dataclass(frozen=True)
+class OperatorLimits:
     """Limits of one operator within one program.
 
     Attributes:
         max_calls: more end the program.
         max_tokens: of prompts and replies together; what is asked after that ends the program.
-        timeout_s: of one call with all its requests; longer is the executor's fault, because
-            programs that an operator runs have limits of their own.
         max_characters: of the arguments of one call; more are an OperatorError.
     """
 
-    max_calls: int = Field(default=16, ge=0)
-    max_tokens: int = Field(default=200_000, ge=1)
-    timeout_s: float = Field(default=600.0, gt=0, le=604_800)
-    max_characters: int = Field(default=100_000, ge=1)
+    max_calls: int = 16
+    max_tokens: int = 200_000
+    max_characters: int = 100_000
+
+
+MAX_ANSWER_CHARACTERS = 20_000
+"""Of what a program returns."""
+PROGRAM_LIMITS = Limits(timeout_s=20, cpu_s=2, memory_mib=256, output_kib=64, file_mib=1)
+"""Of the program itself; waiting for operators does not count. Processor time is the narrow one:
+on a busy machine a program waits for its turn, and that is not its fault."""
+WRITTEN_LIMITS = Limits(timeout_s=20, cpu_s=5, memory_mib=256, output_kib=64, file_mib=1)
+"""Of programs that operators write and run."""
 
 
 class ExecutionSettings(Config):
@@ -55,26 +62,24 @@ class ExecutionSettings(Config):
     Attributes:
         max_at_once: programs that run at the same time.
         max_calls: of all operators in one program.
-        max_answer_characters: of what a program returns.
-        operators: limits of operators that have their own, by name.
-        others: limits of the other operators.
-        program: limits of the program itself; waiting for operators does not count. Processor time
-            is the narrow one: on a busy machine a program waits for its turn, and that is not its
-            fault.
-        written: limits of programs that operators write and run.
+        timeout_s: of one call of an operator with all its requests; longer is the executor's
+            fault, because programs that an operator runs have limits of their own.
         sampling: of every request. Its seed, if any, goes into the seeds of all requests. The
             temperature should be above 0: at 0 a question asked again has the same answer.
         retry: of requests that failed. One that was cut off or empty is asked again with twice
             the tokens.
     """
 
+    retired: ClassVar = {
+        "max_answer_characters": (MAX_ANSWER_CHARACTERS,),
+        "operators": ({},),
+        "others": ({**asdict(OperatorLimits()), "timeout_s": 600.0},),
+        "program": (PROGRAM_LIMITS.model_dump(mode="json"),),
+        "written": (WRITTEN_LIMITS.model_dump(mode="json"),),
+    }
     max_at_once: int = Field(default=64, ge=1, le=65_536)
     max_calls: int = Field(default=32, ge=0)
-    max_answer_characters: int = Field(default=20_000, ge=1)
-    operators: Mapping[str, OperatorLimits] = Field(default_factory=dict)
-    others: OperatorLimits = OperatorLimits()
-    program: Limits = Limits(timeout_s=20, cpu_s=2, memory_mib=256, output_kib=64, file_mib=1)
-    written: Limits = Limits(timeout_s=20, cpu_s=5, memory_mib=256, output_kib=64, file_mib=1)
+    timeout_s: float = Field(default=600.0, gt=0, le=604_800)
     sampling: Sampling = Sampling(temperature=0.7, max_new_tokens=1024)
     retry: RetrySettings = RetrySettings()
 

@@ -51,7 +51,7 @@ class WorkflowPredictor(PolicyPredictor):
         return {
             **super().describe(),
             "executor": dict(self._executor.responder.identity),
-            "stub": self._settings.stub and dump_config(self._settings.stub),
+            "stub": self._settings.stub,
             "execution": dump_config(self._settings.execution),
         }
 
@@ -71,7 +71,7 @@ class WorkflowPredictor(PolicyPredictor):
         ]
 
     def _write(self, text: str, checked: Checked, outcome: Outcome) -> Answer:
-        is_stub = self._settings.stub is not None
+        is_stub = self._settings.stub
         reason = _explain(checked, outcome) or (_STUB if is_stub else "")
         return Answer(
             None if outcome.fault == "executor" else text,

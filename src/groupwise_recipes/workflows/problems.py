@@ -22,7 +22,7 @@ from groupwise.core import (
 from groupwise.data.columns import fill_template
 from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.training.settings import SftRow
-from groupwise_recipes.workflows.config import WarmupSettings, WorkflowsConfig
+from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.forms import draw_form
 from groupwise_recipes.workflows.operators import OPERATORS, describe_operators
 from groupwise_recipes.workflows.problem_loading import read_problems
@@ -119,18 +119,13 @@ def ask_about_problem(
     )
 
 
-def make_warmup_rows(
-    examples: Sequence[Example], settings: WarmupSettings, *, seed: int
-) -> Callable[[int], list[SftRow]]:
+def make_warmup_rows(examples: Sequence[Example], *, seed: int) -> Callable[[int], list[SftRow]]:
     """Return new programs for each problem in every epoch, drawn without a look at it."""
 
     def draw(epoch: int) -> list[SftRow]:
         return [
-            SftRow(
-                example, _draw(example, settings, derive_seed(seed, "form", epoch, n, example.id))
-            )
+            SftRow(example, _draw(example, derive_seed(seed, "form", epoch, 0, example.id)))
             for example in examples
-            for n in range(settings.programs_per_problem)
         ]
 
     return draw
@@ -141,9 +136,10 @@ def read_warmup(folder: Path) -> list[Example]:
     return read_examples(folder / "warmup.jsonl")
 
 
-def _draw(example: Example, settings: WarmupSettings, seed: int) -> str:
-    kind = str(example.fields["problem_type"]) if settings.says_kind else ""
-    return draw_form(random.Random(seed), kind=kind)
+def _draw(example: Example, seed: int) -> str:
+    # A reading lesson: a comment says of which type the problem is. A model that is built here has
+    # never read, and without it what it writes does not depend on the problem.
+    return draw_form(random.Random(seed), kind=str(example.fields["problem_type"]))
 
 
 def find_in_mix(config: WorkflowsConfig) -> list[Finding]:

@@ -18,6 +18,8 @@ from groupwise_recipes.workflows.scoring import read_problem
 
 INSTALL = "pip install 'groupwise[gepa]'"
 _PROMPT = "prompt"
+_MINIBATCH_SIZE = 3
+"""Problems of training that the model reads about at a time."""
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _ASK = """An assistant was given these instructions. Whatever stands in braces is filled in for each problem.
 ```
@@ -79,7 +81,6 @@ class PromptSearch:
         reflect: returns what a model says to a text.
         is_too_long: whether a prompt has more tokens than the policy is to read.
         num_executions: programs that may be run.
-        minibatch_size: problems of training that the model reads about at a time.
         seed: of the choice of problems and of prompts to go on from.
     """
 
@@ -87,7 +88,6 @@ class PromptSearch:
     reflect: Callable[[str], str]
     is_too_long: Callable[[str], bool]
     num_executions: int
-    minibatch_size: int
     seed: int
 
     def find(
@@ -95,7 +95,7 @@ class PromptSearch:
     ) -> FoundPrompt:
         """Return the best prompt; no more programs are run than are allowed."""
         gepa = import_gepa()
-        per_round = 2 * self.minibatch_size + len(validation)
+        per_round = 2 * _MINIBATCH_SIZE + len(validation)
         least = len(validation) + per_round
         if self.num_executions < least:
             raise ConfigError(
@@ -111,7 +111,7 @@ class PromptSearch:
             trainset=list(train),
             valset=list(validation),
             adapter=adapter,
-            reflection_minibatch_size=self.minibatch_size,
+            reflection_minibatch_size=_MINIBATCH_SIZE,
             stop_callbacks=lambda state: (
                 adapter.failure is not None
                 or state.total_num_evals + per_round > self.num_executions

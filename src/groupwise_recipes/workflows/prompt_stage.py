@@ -115,7 +115,6 @@ def run_search(task: Task[Any], context: StepContext, scorer: ProgramScorer) -> 
             task, context, lambda prompt: [write(prompt, e) for e in validation]
         ),
         num_executions=gepa.num_executions or spent,
-        minibatch_size=gepa.minibatch_size,
         seed=derive_seed(config.seed, GEPA),
     )
     train = read_examples(prepared / "train.jsonl")

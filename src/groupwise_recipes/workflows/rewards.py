@@ -9,31 +9,18 @@ from groupwise_recipes.workflows.scoring import ProgramScorer, ScoredProgram, re
 
 
 class Success:
-    """1 if the program's answer is right, less what its executor's tokens cost; 0 for failures.
-
-    A right answer earns at least half and a wrong one nothing, however much either cost.
+    """1 if the program's answer is right; 0 for failures.
 
     Args:
         scorer: of programs.
         kind: what it rests on.
-        cost_weight: in [0, 0.5]; what a right answer loses at most.
-        cost_tokens: tokens of the executor that cost so much.
     """
 
     name = "success"
 
-    def __init__(
-        self,
-        scorer: ProgramScorer,
-        *,
-        kind: RewardKind = "truth",
-        cost_weight: float = 0.0,
-        cost_tokens: int = 1,
-    ) -> None:
+    def __init__(self, scorer: ProgramScorer, *, kind: RewardKind = "truth") -> None:
         self.scorer = scorer
         self.kind: RewardKind = kind
-        self.cost_weight = cost_weight
-        self.cost_tokens = cost_tokens
 
     def __call__(self, example: Example, completion: Completion) -> Score:
         """Return the score of one program."""
@@ -53,22 +40,14 @@ class Success:
         worth = scored.worth
         if worth is None:
             return Score(None, scored.explanation, facts=tell_facts(scored, kind))
-        tokens = scored.outcome.tokens if scored.outcome else 0
-        cost = self.cost_weight * min(1.0, tokens / self.cost_tokens)
-        value = worth * (1 - cost)
         refused = scored.checked.refusal is not None
-        told = {**tell_facts(scored, kind), f"{self.name}/{kind}": value}
-        return Score(value, scored.explanation, invalid=refused, facts=told)
+        told = {**tell_facts(scored, kind), f"{self.name}/{kind}": worth}
+        return Score(worth, scored.explanation, invalid=refused, facts=told)
 
 
 def make_success(settings: RewardSettings, scorer: ProgramScorer) -> Success:
     """Return the reward of programs that a scorer scores."""
-    return Success(
-        scorer,
-        kind="judgement" if settings.mode == "judge_only" else "truth",
-        cost_weight=settings.cost_weight,
-        cost_tokens=settings.cost_tokens,
-    )
+    return Success(scorer, kind="judgement" if settings.mode == "judge_only" else "truth")
 
 
 def score_pairs(

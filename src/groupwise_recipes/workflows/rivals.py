@@ -112,14 +112,16 @@ _SAID = {
     "top_by_type": (
         "Top programs by type",
         "每类最好的几个程序",
-        "the best programs of each type (rivals.top_k), and a vote of their answers",
-        "每类最好的几个程序（rivals.top_k），对其答案投票",
+        "the best programs of each type, and a vote of their answers",
+        "每类最好的几个程序，对其答案投票",
     ),
 }
 RIVALS = tuple(_SAID)
 """Names of the fixed programs, as in predictions."""
 _TRIED = TypeAdapter(list[Tried])
 _PROGRAMS = "programs.json"
+NUM_VOTERS = 3
+"""Of the best programs of a type, whose answers vote (``top_by_type``)."""
 
 
 def try_programs(
@@ -140,7 +142,7 @@ def try_programs(
     return tried
 
 
-def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
+def list_rivals(tried: Sequence[Tried]) -> list[Rival]:
     """Return the rivals; of programs that do equally well, the cheaper one is better."""
     by_type: dict[str, list[Tried]] = {}
     for one in tried:
@@ -158,7 +160,7 @@ def list_rivals(tried: Sequence[Tried], *, top_k: int) -> list[Rival]:
         "best_operator": lambda one: once.get(one.problem_type, [DIRECT])[:1],
         "best_single": lambda _: (single,),
         "best_by_type": lambda one: best.get(one.problem_type, [single])[:1],
-        "top_by_type": lambda one: best.get(one.problem_type, [single])[:top_k],
+        "top_by_type": lambda one: best.get(one.problem_type, [single])[:NUM_VOTERS],
     }
     return [Rival(name, *_SAID[name], choose) for name, choose in choices.items()]
 

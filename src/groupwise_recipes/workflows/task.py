@@ -55,7 +55,7 @@ _PROGRAMS = (
     f"{_OWN}.programs {_OWN}.operators {_OWN}.execution {_OWN}.calls {_OWN}.once {_OWN}.outcome "
     f"{_OWN}.executor_stub groupwise.sandbox"
 )
-_MEASURED = "executor judge reward.tests"
+_MEASURED = "executor judge"
 _RULES = f"{_OWN}.deciding {_OWN}.scoring {_OWN}.rewards {_OWN}.parser {_OWN}.auditing"
 _DECIDES = f"{_PROGRAMS} {_RULES} groupwise.rewards groupwise.judges"
 
@@ -134,7 +134,7 @@ class Workflows(Task[WorkflowsConfig]):
     def warmup(self, config: WorkflowsConfig, folder: Path) -> "RowsOfEpoch":
         """Return programs that are drawn without a look at the problem, new in every epoch."""
         assert config.sft is not None
-        return make_warmup_rows(read_warmup(folder), config.sft, seed=config.seed)
+        return make_warmup_rows(read_warmup(folder), seed=config.seed)
 
     def judge(self, config: WorkflowsConfig, folder: Path) -> ProgramScorer:
         """Return what runs programs and decides what is rewarded, as ``reward.mode`` says."""
@@ -162,10 +162,8 @@ class Workflows(Task[WorkflowsConfig]):
         return {Success.name: 1.0}
 
     def describe_weights(self, config: WorkflowsConfig) -> str:
-        """Return how answers are decided, and what tokens cost."""
-        cost = config.reward.cost_weight
-        costs = f", less up to {cost:g} for {config.reward.cost_tokens:,} tokens" if cost else ""
-        return f"{describe_weights(self.weigh(config))} ({config.reward.mode}{costs})"
+        """Return how answers are decided."""
+        return f"{describe_weights(self.weigh(config))} ({config.reward.mode})"
 
     def read_answers(
         self, config: WorkflowsConfig, run: Path, examples: Sequence[Example], texts: Sequence[str]
@@ -249,10 +247,10 @@ class Workflows(Task[WorkflowsConfig]):
         del folder
         loaded = load_problems(ProblemSource(name="own", path=str(path), part="test"))
         problems = [*loaded.train, *loaded.test]
-        if config.executor.stub is not None:
+        if config.executor.stub:
             from groupwise_recipes.workflows.opening import teach_stub
 
-            teach_stub(config.executor.stub, context.run, problems)
+            teach_stub(context.run, problems)
         return [ask_about_problem(config, one) for one in problems], loaded.drops
 
     def make_question(self, config: WorkflowsConfig, request: "Request", folder: Path) -> Example:
@@ -285,7 +283,7 @@ def _open(config: WorkflowsConfig, run: Path, *, mode: Mode = "rules_first") -> 
     What is measured is decided by rules first, whatever is rewarded: runs that are rewarded
     otherwise are compared by one truth.
     """
-    decided = RewardSettings(mode=mode, tests=config.reward.tests)
+    decided = RewardSettings(mode=mode)
     sections = {"executor": config.executor, "judge": config.judge, "reward": decided}
     values = {name: one and dump_config(one) for name, one in sections.items()}
     return _open_once(json.dumps(values, sort_keys=True), run.resolve())
@@ -307,7 +305,7 @@ def _list_rivals(config: WorkflowsConfig, context: StepContext) -> "list[Rival]"
     from groupwise_recipes.workflows.rivals import list_rivals, read_tried
 
     tried = read_tried(context.output_of("rivals"))
-    return list_rivals(tried, top_k=config.rivals.top_k)
+    return list_rivals(tried)
 
 
 def _digest_mix(mix: Path) -> str:

@@ -103,7 +103,6 @@ def words(pictures, blip):
     values = {
         "pictures": pictures,
         "captioner.model": blip,
-        "captioner.max_new_tokens": 6,
         "judge": "{server: {url: 'http://127.0.0.1:9/v1', model: stand-in}, "
         "settings: {retry: {max_attempts: 1}}}",
         "min_rows": 5,
@@ -212,7 +211,7 @@ def test_an_interrupted_run_asks_for_no_caption_and_no_verdict_again(
     command_line.succeed(*words)
     assert len(asked) == NUM_PICTURES - 8
     num_asked = len(judge.asked)
-    command_line.succeed(*words, "--set", "easy_from=0.7")
+    command_line.succeed(*words, "--set", "min_rows=4")
     assert len(judge.asked) == num_asked
 
 
@@ -427,7 +426,7 @@ def judge_row(share, *, is_flipped=False, name="a"):
 def test_rows_and_dropped_rows_are_all_rows_and_the_surest_comes_first(given):
     drops = DropLog()
     judged = [judge_row(share, is_flipped=is_flipped) for share, is_flipped in given]
-    rows = choose_rows(judged, drops, easy_from=0.8)
+    rows = choose_rows(judged, drops)
     assert len(rows) + drops.total == len(given)
     assert len(rows) == sum(share != 0.5 and not is_flipped for share, is_flipped in given)
     probabilities = [row["judge"]["probability"] for row in rows]

@@ -27,7 +27,7 @@ from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import read_dialects, write_dialects
 from groupwise_recipes.demo_selection.answerer import (
     ANSWERER_FORM,
-    AnswererSettings,
+    Teaching,
     teach_answerer,
 )
 from groupwise_recipes.demo_selection.asking import Answerer
@@ -415,7 +415,7 @@ def test_anchors_are_asked_about_behind_train_items_and_too_few_are_refused(item
 def test_a_taught_answerer_uses_demonstrations(tmp_path):
     sizes = {"train": 800, "anchors": 150}
     items = read_dialects(write_dialects(tmp_path / "world", seed=2, sizes=sizes))
-    folder = teach_answerer(tmp_path / "answerer", AnswererSettings(), seed=derive_seed(0, "teach"))
+    folder = teach_answerer(tmp_path / "answerer", Teaching(), seed=derive_seed(0, "teach"))
     figures = collect(LocalModel(load_policy(folder, device=torch.device("cpu"))), items)
     for situation, shots, share in (("one right", (1, 2), 0.85), ("contradicting", (2, 3), 0.75)):
         for one in (figures[situation, num_shots] for num_shots in shots):

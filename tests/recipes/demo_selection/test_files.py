@@ -155,7 +155,7 @@ def write_lists(path, names, *, with_pools=True, shift=0):
 
 
 def read(path, **more):
-    return read_given(path, GIVEN_ITEMS, **{"pools": None, "is_whole": True, **more})
+    return read_given(path, GIVEN_ITEMS, **{"is_whole": True, **more})
 
 
 @pytest.mark.parametrize("named_by", NAMES)
@@ -189,18 +189,11 @@ def test_lists_of_another_data_set_are_refused(tmp_path, names, shift, is_whole,
         read(path, is_whole=is_whole)
 
 
-def test_without_pools_they_have_to_be_given(tmp_path):
+def test_without_pools_it_cannot_be_trained_on(tmp_path):
     names = NAMES["question ids"]
     path = write_lists(tmp_path / "bare.json", names, with_pools=False)
-    with pytest.raises(DataError, match=r"no pools.*4 queries.*data\.recorded_pools"):
-        read_lists(path, pools=None)
-    write_json(tmp_path / "pools.json", {str(name): names[4:] for name in names[:4]})
-    given = read(path, pools=tmp_path / "pools.json")
-    whole = read(write_lists(tmp_path / "lists.json", names))
-    assert given.found.recording.queries == whole.found.recording.queries
-    write_json(tmp_path / "pools.json", {str(names[0]): names[4:]})
-    with pytest.raises(DataError, match="3 queries without"):
-        read_lists(path, pools=tmp_path / "pools.json")
+    with pytest.raises(DataError, match=r"no pools.*4 queries.*candidate_pool_ids"):
+        read_lists(path)
 
 
 def test_the_seed_draws_the_queries_of_validation_and_what_is_written_is_read(tmp_path):

@@ -397,8 +397,6 @@ def test_a_dry_run_reads_the_lists_that_were_recorded(settings, tmp_path):
     assert "lists.json: only 0/4 (0.0%) queries have a positive list" in problem
     with pytest.raises(ConfigError, match=r"record_again: data\.recorded is what"):
         load(given[:-1])
-    with pytest.raises(ConfigError, match=r"data\.recorded_pools are of data\.recorded"):
-        load((*settings, "data.recorded_pools=pools.json"))
 
 
 def test_given_weights_and_lists_change_what_is_made_of_them(settings, tmp_path):

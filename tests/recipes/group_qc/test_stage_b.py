@@ -545,7 +545,9 @@ def test_the_english_config_says_nothing_in_chinese():
         questions.ask_of_photo("BBU earth wire", Picture(Path("a"), "0"), group="g"),
     ]
     texts = [message.text for example in asked for message in example.prompt]
-    values = [*texts, config.model_dump_json(exclude={"data"}), json.dumps(config.data.folders)]
+    words = [config.words.model_dump_json(), config.prompts.model_dump_json()]
+    words += [config.model_dump_json(exclude={"data"}), json.dumps(config.data.folders)]
+    values = [*texts, *words]
     assert not re.search("[\u4e00-\u9fff]", "".join(values))
     assert not set(config.data.load_missions().names) & set(QUESTIONS.missions.names)
     assert 'first line pass or fail, second line "Reason: …"' in texts[1]

@@ -14,7 +14,7 @@ TINY = TABLES["tiny"]
 
 BETTER = "Think first.\n{{ problem }}\nEntry point: {{ entry_point }}"
 _GEPA = "{{model: {{server: {{url: '{}', model: {}}}}}, policy: sft, {}}}"
-_SMALL = "num_validation: 2, minibatch_size: 1"
+_SMALL = "num_validation: 2"
 
 
 def finish(folder):

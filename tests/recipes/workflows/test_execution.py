@@ -19,10 +19,10 @@ from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
 from groupwise_recipes.workflows.once import Once
 from groupwise_recipes.workflows.operators import OPERATORS, read_request, signatures
-from groupwise_recipes.workflows.outcome import ExecutionSettings, OperatorLimits
+from groupwise_recipes.workflows.outcome import PROGRAM_LIMITS, ExecutionSettings, OperatorLimits
 from groupwise_recipes.workflows.problems import choose_examples
 from groupwise_recipes.workflows.programs import check_program
-from groupwise_recipes.workflows.rivals import DIRECT, SELF_CONSISTENCY
+from groupwise_recipes.workflows.rivals import DIRECT, NUM_VOTERS, SELF_CONSISTENCY
 
 TABLES = read_tables(__file__)
 
@@ -62,8 +62,9 @@ class Asked:
 
     def make(self, *, operators=OPERATORS, cache=None, **limits):
         server = ServerSettings(url=self.server.url, model=MODEL, timeout_s=5)
+        given = {name: limits.pop(name) for name in ("limits", "program") if name in limits}
         settings = ExecutionSettings(**{"retry": AT_ONCE, **limits})
-        return Executor(ServerModel(server), operators, settings=settings, cache=cache)
+        return Executor(ServerModel(server), operators, settings=settings, cache=cache, **given)
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_failures_of_a_program_are_the_policys(asked, lines, reason, message):
     asked.say = lambda *_: "said"
     is_idle = "sleep" in lines[0]
     update = {"timeout_s": 1.0} if is_idle else {"cpu_s": 1}
-    program = ExecutionSettings().program.model_copy(update=update)
+    program = PROGRAM_LIMITS.model_copy(update=update)
     outcome = asked.run(write(*lines), program=program)
     assert (outcome.value, outcome.fault, outcome.reason) == (None, "policy", reason)
     assert message in outcome.message
@@ -381,10 +382,10 @@ def test_limits_of_one_operator(asked):
         (OperatorLimits(max_tokens=40), "tokens"),
         (OperatorLimits(max_characters=10), "operator_error"),
     ):
-        outcome = asked.run(source, others=limits)
+        outcome = asked.run(source, limits=limits)
         assert (outcome.fault, outcome.reason) == ("policy", reason)
     asked.say = lambda *_: Fault("x", delay_s=1.0)
-    outcome = asked.run(source, others=OperatorLimits(timeout_s=0.1))
+    outcome = asked.run(source, timeout_s=0.1)
     assert (outcome.fault, outcome.reason) == ("executor", "timeout")
 
 
@@ -505,7 +506,7 @@ def test_the_bill_is_told_for_every_rival_and_stage_and_a_stub_has_none():
     num_test = len(examples["test"])
     assert (bill["direct"].programs, bill["direct"].requests) == (num_test, num_test)
     assert bill["self_consistency"].requests == 6 * num_test
-    assert bill["top_by_type"].programs == config.rivals.top_k * num_test
+    assert bill["top_by_type"].programs == NUM_VOTERS * num_test
     assert bill["rivals"].programs > 10 * 2 * 3
     grpo = config.grpo
     steps = grpo.max_steps or 4

@@ -101,7 +101,6 @@ class Search:
             ),
             is_too_long=lambda prompt: len(prompt) > 200,
             num_executions=num_executions,
-            minibatch_size=3,
             seed=1,
         )
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,11 @@ from groupwise.evaluation.report.page import read_sections
 from groupwise.inference.settings import RetrySettings
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.serving import Request
+from groupwise_recipes.workflows import opening
 from groupwise_recipes.workflows.config import WorkflowsConfig
 from groupwise_recipes.workflows.execution import Executor
 from groupwise_recipes.workflows.executor_stub import ExecutorStub
+from groupwise_recipes.workflows.opening import read_problems
 from groupwise_recipes.workflows.outcome import ExecutionSettings
 from groupwise_recipes.workflows.predictor import read_asked
 from groupwise_recipes.workflows.problems import PROBLEMS as FILE
@@ -305,7 +308,7 @@ def show(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: one.id)
 def test_a_problem_is_asked_as_in_training(problem, tmp_path):
-    config = configure({"stub": {}})
+    config = configure({"stub": True})
     asked = TASK.make_question(config, show(problem), tmp_path)
     assert asked.prompt == ask_about_problem(config, problem).prompt
     with_answers = Request(problem.id, dump_config(problem))
@@ -355,8 +358,12 @@ def answer(predictor, problem, program):
 
 
 @needs_bubblewrap
-def test_an_answer_has_its_program_and_every_call(base, run):
-    config = configure({"stub": make_abilities(1.0).model_dump(mode="json")})
+def test_an_answer_has_its_program_and_every_call(base, run, monkeypatch):
+    able = partial(ExecutorStub, abilities=make_abilities(1.0))
+    monkeypatch.setattr(
+        opening, "_start_stub", lambda path, _: able(read_problems(path)).__enter__()
+    )
+    config = configure({"stub": True})
     predictor = TASK.open_predictor(config, base, run)
     found = answer(predictor, SUM, f"```python\n{ASKS}\n```")
     assert (found.answer, found.needs_person) == ("7", False)

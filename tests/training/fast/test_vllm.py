@@ -423,7 +423,7 @@ def check(pairs, fake, grpo, monkeypatch):
 
         def generate(inputs):
             batch = own(inputs)
-            check_sampler(stepped.trainer, batch, VllmSettings(max_logprob_gap=limit))
+            check_sampler(stepped.trainer, batch, VllmSettings(), max_gap=limit)
             return batch
 
         stepped.trainer._generate_and_score_completions = generate

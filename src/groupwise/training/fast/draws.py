@@ -11,7 +11,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from accelerate.utils import gather_object
 
 from groupwise.inference.local import RowKey, draw_by_row
@@ -58,10 +57,6 @@ def _seed_requests(trainer: Any, keys: Sequence[RowKey]) -> tuple[Any, Callable[
             return SimpleNamespace(), None
         return vllm.vllm_client, partial(_ask_one_by_one, vllm.vllm_client.generate, firsts)
     seeds = [seed + number for seed, number in keys]
-    if vllm.tensor_parallel_size > 1:  # its processes answer the prompts of all of them
-        parts: list[Any] = [None] * vllm.tensor_parallel_size
-        torch.distributed.all_gather_object(parts, seeds, group=vllm.tp_group)
-        seeds = [seed for part in parts for seed in part]
     own = vllm.llm.generate
 
     def generate(prompts: Any, *, sampling_params: Any, **to: Any) -> Any:

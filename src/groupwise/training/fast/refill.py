@@ -6,7 +6,6 @@ Source: DAPO (Yu et al. 2025, 2503.14476), section 3.2. Here as many are tried a
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +67,7 @@ class RefillingTrainer(FastGRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        once = self.speed.vision_once
-        with process_pictures_once(self.processing_class) if once else nullcontext():
+        with process_pictures_once(self.processing_class):
             sampled = self._sample(inputs)
             # What TRL would log of them.
             weighted = sampled.rewards * self.reward_weights.to(sampled.rewards.device)

@@ -115,8 +115,8 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         first = support.find_first_trained(backbone, num_blocks)
         return Sharing(
             first_trained=first,
-            keeps_trunk=self.speed.trunk_cache and 0 < first < num_blocks,
-            keeps_features=self.speed.vision_once and not support.trains_vision(backbone),
+            keeps_trunk=0 < first < num_blocks,
+            keeps_features=not support.trains_vision(backbone),
         )
 
     # ---- a round: sampling, rewards, reference -------------------------------------------------
@@ -146,9 +146,8 @@ class FastGRPOTrainer(ShardedTraining, _Base):
         numbers = torch.tensor(rounds.number_prompts(inputs), device=self.accelerator.device)
         self._round = self._start_round(numbers)
         self._sharing = self._find_sharing()
-        once = self.speed.vision_once
         self._rows = inputs
-        with process_pictures_once(self.processing_class) if once else nullcontext():
+        with process_pictures_once(self.processing_class):
             batch = super()._generate_and_score_completions(inputs)
         batch["advantages"] = batch["advantages"].masked_fill(self._dead_rows, 0.0)
         places = torch.arange(len(inputs), device=numbers.device)

@@ -40,6 +40,7 @@ from groupwise.training.settings import VllmSettings
 # The newest vLLM that TRL supports wants an older Transformers; pip finds one that fits both.
 _INSTALL = "pip install 'trl[vllm]==1.16.*' 'transformers>=5.23,<5.24'"
 _MAX_ROWS = 4
+_MAX_LOGPROB_GAP = 0.1
 _BELOW = ".base_layer."
 _ORIGINAL = ".original_module."
 _WRAPPED = re.compile(r"\.(?:base_layer|original_module|modules_to_save\.[^.]+)\.")
@@ -62,16 +63,12 @@ def build_vllm_arguments(settings: VllmSettings | None) -> dict[str, Any]:
         "use_vllm": True,
         "vllm_mode": settings.mode,
         "vllm_server_base_url": settings.base_url,
-        "vllm_group_port": settings.weights_port,
-        "vllm_server_timeout": settings.server_timeout_s,
         "vllm_gpu_memory_utilization": settings.gpu_memory_share,
-        "vllm_tensor_parallel_size": settings.tensor_parallel_size,
-        "vllm_enable_sleep_mode": settings.sleep,
         "vllm_max_model_length": settings.max_model_length,
-        "vllm_importance_sampling_correction": settings.correction is not None,
-        "vllm_importance_sampling_mode": settings.correction or "sequence_mask",
-        "vllm_importance_sampling_clip_min": settings.ratio_min,
-        "vllm_importance_sampling_clip_max": settings.ratio_max,
+        "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": "sequence_mask",
+        "vllm_importance_sampling_clip_min": None,
+        "vllm_importance_sampling_clip_max": 3.0,
     }
 
 
@@ -272,16 +269,30 @@ def _differ(found: int, own: int, *, fix: str) -> TrainingError:
 # ---- the check -----------------------------------------------------------------------------------
 
 
-def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings | None) -> None:
-    """See that the newest round of a FastGRPOTrainer was sampled from the policy; all take part."""
-    if settings is None or settings.max_logprob_gap is None:
+def check_sampler(
+    trainer: Any,
+    batch: Mapping[str, Any],
+    settings: VllmSettings | None,
+    *,
+    max_gap: float = _MAX_LOGPROB_GAP,
+) -> None:
+    """See that the newest round of a FastGRPOTrainer was sampled from the policy; all take part.
+
+    Args:
+        trainer: that sampled.
+        batch: of the round.
+        settings: of vLLM; None: it did not sample.
+        max_gap: mean difference of log-probabilities of its tokens, in nats, beyond which vLLM's
+            weights are taken for others.
+    """
+    if settings is None:
         return
     gaps = [gap for part in gather_object([_list_gaps(trainer, batch)]) for gap in part]
     if not gaps:
         warnings.warn("what vLLM sampled could not be scored: weights are unchecked", stacklevel=2)
         return
     # Behind top_p vLLM's probabilities are of the kept tokens alone.
-    limit = settings.max_logprob_gap - math.log(trainer.top_p)
+    limit = max_gap - math.log(trainer.top_p)
     mean = math.fsum(gaps) / len(gaps)
     if not mean <= limit:
         raise TrainingError(
@@ -289,8 +300,8 @@ def check_sampler(trainer: Any, batch: Mapping[str, Any], settings: VllmSettings
             got=f"log-probabilities of {len(gaps)} tokens that differ by {mean:.2g} on average",
             expected=f"at most {limit:.2g}",
             fix="see that the server serves the model that GRPO starts from, as grpo.vllm "
-            "describes; if the model is one whose kernels differ so much (experts, "
-            "quantisation), raise grpo.vllm.max_logprob_gap",
+            "describes; for a model whose kernels differ so much (experts, quantisation), leave "
+            "grpo.vllm out",
         )
 
 

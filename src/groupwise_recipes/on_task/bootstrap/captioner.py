@@ -12,6 +12,8 @@ from groupwise.inference.settings import ServerSettings, retry
 from groupwise_recipes.on_task.bootstrap.config import CaptionerSettings
 
 _TYPES = ("blip",)
+# A served caption that is cut off is asked for anew, with twice as many.
+_MAX_NEW_TOKENS = 30
 _PROMPT = "Say in one short sentence what this picture shows. Reply with that sentence alone."
 _UNUSABLE = ("no_content", "empty", "truncated")
 """Replies that are no caption, however often they were asked for."""
@@ -42,7 +44,6 @@ class BlipCaptioner:
     """
 
     def __init__(self, settings: CaptionerSettings, *, revision: str) -> None:
-        self._settings = settings
         self._processor, self._model = _load(settings.name, revision)
         self.source: dict[str, str | None] = {"model": settings.name, "revision": revision}
 
@@ -55,7 +56,7 @@ class BlipCaptioner:
         with torch.inference_mode():
             tokens = self._model.generate(
                 **inputs,
-                max_new_tokens=self._settings.max_new_tokens,
+                max_new_tokens=_MAX_NEW_TOKENS,
                 do_sample=False,
                 num_beams=1,
             )
@@ -67,15 +68,14 @@ class ServedCaptioner:
 
     Args:
         server: where and how it is asked.
-        max_new_tokens: of a caption.
 
     Raises:
         ConfigError: if it may not be asked (see ``ServerModel``).
     """
 
-    def __init__(self, server: ServerSettings, *, max_new_tokens: int) -> None:
+    def __init__(self, server: ServerSettings) -> None:
         self._engine = ServerModel(server)
-        self._sampling = Sampling(max_new_tokens=max_new_tokens)
+        self._sampling = Sampling(max_new_tokens=_MAX_NEW_TOKENS)
         self.source = {name: self._engine.identity[name] for name in ("model", "revision")}
 
     def caption(self, pictures: Sequence[Picture]) -> list[str]:
@@ -101,7 +101,7 @@ class ServedCaptioner:
 def open_captioner(settings: CaptionerSettings, *, revision: str | None) -> Captioner:
     """Load the model, or make ready to ask its server; a server says its own revision."""
     if settings.server is not None:
-        return ServedCaptioner(settings.server, max_new_tokens=settings.max_new_tokens)
+        return ServedCaptioner(settings.server)
     assert revision is not None
     return BlipCaptioner(settings, revision=revision)
 

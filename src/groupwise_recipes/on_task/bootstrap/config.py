@@ -1,7 +1,7 @@
 """Settings of the bootstrap recipe."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -16,14 +16,12 @@ class CaptionerSettings(Config):
     Attributes:
         model: a model folder or hub id of BLIP, such as ``Salesforce/blip-image-captioning-base``.
         server: where a chat model that sees pictures is served instead.
-        max_new_tokens: of a caption; a served one that is cut off is asked for anew, with twice as
-            many.
         batch_size: pictures per forward pass, or that a server is asked about at once.
     """
 
+    retired: ClassVar = {"max_new_tokens": (30,)}
     model: str | None = None
     server: ServerSettings | None = None
-    max_new_tokens: int = Field(default=30, ge=1, le=1024)
     batch_size: int = Field(default=8, ge=1, le=65_536)
 
     @model_validator(mode="after")
@@ -46,17 +44,14 @@ class BootstrapConfig(Config):
         pictures: a folder of pictures at any depth, or of webdataset shards (``*.tar``). Pictures
             of one folder below it are one session; those in the folder itself, and those of
             shards, are a session each.
-        stored_pixels: pictures are stored scaled down to at most this many pixels.
         captioner: writes the captions; None: those that come with the pictures in shards.
         judge: as in on_task; it gives the labels.
-        easy_from: judge's confidence from which a row is ``easy``; the others are ``hard``.
         min_rows: with fewer rows in the end the run stops.
     """
 
+    retired: ClassVar = {"easy_from": (0.8,), "stored_pixels": (1_000_000,)}
     seed: Seed = 0
     pictures: Annotated[Path, Source("data")]
-    stored_pixels: int = Field(default=1_000_000, ge=28 * 28)
     captioner: CaptionerSettings | None = None
     judge: OnTaskJudgeSettings
-    easy_from: float = Field(default=0.8, ge=0.5, le=1)
     min_rows: int = Field(default=1000, ge=1)

@@ -13,6 +13,9 @@ from groupwise.evaluation.report.phrases import Phrases
 from groupwise.judges import NoVerdict, Verdict
 from groupwise_recipes.on_task.config import BOOTSTRAP
 
+EASY_FROM = 0.8
+"""Judge's confidence from which a row is ``easy``; the others are ``hard``."""
+
 
 def describe_verdict(verdict: Verdict | NoVerdict) -> dict[str, Any]:
     """Return what is kept of a verdict, as JSON values."""
@@ -27,16 +30,14 @@ def describe_verdict(verdict: Verdict | NoVerdict) -> dict[str, Any]:
     }
 
 
-def choose_rows(
-    judged: Sequence[Mapping[str, Any]], drops: DropLog, *, easy_from: float
-) -> list[dict[str, Any]]:
+def choose_rows(judged: Sequence[Mapping[str, Any]], drops: DropLog) -> list[dict[str, Any]]:
     """Return rows with a label, the likeliest label first; equals stand by their digest."""
     for row in judged:
         if row["judge"]["problem"]:
             drops.add(row["judge"]["problem"], f"{row['file']} ({row['task']})")
     kept = [row for row in judged if not row["judge"]["problem"]]
     kept.sort(key=lambda row: (-row["judge"]["probability"], row["digest"], row["task"]))
-    return [_to_row(row, place, easy_from) for place, row in enumerate(kept, start=1)]
+    return [_to_row(row, place) for place, row in enumerate(kept, start=1)]
 
 
 def check_number(rows: Sequence[object], drops: DropLog, *, min_rows: int) -> None:
@@ -126,8 +127,8 @@ def _find_problem(verdict: Verdict) -> str | None:
     return "the judge finds both labels equal" if verdict.confidence <= 0.5 else None
 
 
-def _to_row(row: Mapping[str, Any], place: int, easy_from: float) -> dict[str, Any]:
-    is_easy = row["judge"]["probability"] >= easy_from
+def _to_row(row: Mapping[str, Any], place: int) -> dict[str, Any]:
+    is_easy = row["judge"]["probability"] >= EASY_FROM
     verdict = {key: value for key, value in row["judge"].items() if key not in ("label", "problem")}
     return {
         "place": place,

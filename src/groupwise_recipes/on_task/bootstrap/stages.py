@@ -44,6 +44,8 @@ from groupwise_recipes.on_task.rewards import open_judge
 
 _OWN = "groupwise_recipes.on_task.bootstrap"
 _ROWS = "rows.jsonl"
+_STORED_PIXELS = 1_000_000
+"""Pictures are stored scaled down to at most so many."""
 _CAME_ALONG = {"model": None, "revision": None}
 """Of a caption that came with its picture."""
 
@@ -62,7 +64,7 @@ def plan_stages(config: BootstrapConfig) -> list[Step]:
         planner.make_step(
             "pictures",
             run_pictures,
-            reads="pictures stored_pixels",
+            reads="pictures",
             summary="find pictures and store each once",
         ),
         planner.make_step(
@@ -94,7 +96,7 @@ def plan_stages(config: BootstrapConfig) -> list[Step]:
         planner.make_step(
             "rows",
             run_rows,
-            reads="easy_from min_rows",
+            reads="min_rows",
             uses="pictures captions scenarios judge",
             code=f"{_OWN}.rows",
             summary="rows for on_task, easy first",
@@ -131,7 +133,7 @@ def run_pictures(context: StepContext) -> None:
     """Write ``rows.jsonl`` and ``pictures``."""
     config = context.config
     rows, drops, num_found = store_pictures(
-        config.pictures, context.folder, max_pixels=config.stored_pixels
+        config.pictures, context.folder, max_pixels=_STORED_PIXELS
     )
     _finish(context, rows, given=num_found, drops=drops)
 
@@ -179,7 +181,7 @@ def run_judge(context: StepContext) -> None:
 def run_rows(context: StepContext) -> None:
     """Write ``index.jsonl``, ``pictures``, ``summary.json``, ``README.md`` and its Chinese one."""
     judged, drops, config = _read(context, "judge"), DropLog(), context.config
-    rows = choose_rows(judged, drops, easy_from=config.easy_from)
+    rows = choose_rows(judged, drops)
     check_number(rows, drops, min_rows=config.min_rows)
     copy_pictures(rows, context.output_of("pictures"), context.folder)
     write_jsonl(context.folder / "index.jsonl", rows)
