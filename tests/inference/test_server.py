@@ -423,6 +423,9 @@ def test_a_server_on_this_machine_is_reached_past_the_proxy_of_the_environment(s
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     assert respond(make_engine(server)).text
+    assert respond(make_engine(server, no_proxy=True)).text
+    with pytest.raises(RequestError, match="no connection"):
+        respond(make_engine(server, no_proxy=False))
     elsewhere = ServerSettings(url="http://judge.example/v1", model="m")
     assert not elsewhere.passes_proxies_by()
 

@@ -136,10 +136,12 @@ class ServerSettings(Config):
         extras: parameters sent with every request, such as ``reasoning_effort`` or
             ``chat_template_kwargs``; answers depend on them. None that is set here or by the
             sampling.
+        no_proxy: whether proxies that the environment names are passed by; None: for a server on
+            this machine.
         prompt_price, completion_price: of a million tokens, in any currency.
     """
 
-    retired: ClassVar = {"max_share_error": (0.05,), "no_proxy": (None,)}
+    retired: ClassVar = {"max_share_error": (0.05,)}
 
     url: Annotated[str, _PLACE] = Field(pattern=r"^https?://[^\s]+$")
     model: str = Field(min_length=1)
@@ -151,6 +153,7 @@ class ServerSettings(Config):
     top_log_probs: int = Field(default=20, ge=1, le=1000)
     sends_extensions: bool = True
     extras: Mapping[str, JsonValue] = Field(default_factory=dict)
+    no_proxy: Annotated[bool | None, _PLACE] = None
     prompt_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     completion_price: Annotated[float, _PRICE] = Field(default=0.0, ge=0)
     limits: Annotated[LimitSettings, _PLACE] = LimitSettings()
@@ -170,7 +173,9 @@ class ServerSettings(Config):
         return self
 
     def passes_proxies_by(self) -> bool:
-        """Return whether the environment's proxies are passed by: for a server on this machine."""
+        """Return whether the server is asked without the environment's proxies."""
+        if self.no_proxy is not None:
+            return self.no_proxy
         return _is_loopback(urlsplit(self.url).hostname or "")
 
     @field_validator("extras")
