@@ -272,7 +272,7 @@ def test_a_served_model_makes_captions_too(command_line, words, judge, captioner
     rows = read_jsonl(Path("boot/rows/index.jsonl"))
     assert all(row["caption"]["text"].startswith("thing number ") for row in rows)
     assert all((r["caption"]["model"], r["caption"]["revision"]) == (MODEL, "r7") for r in rows)
-    assert [one["max_tokens"] for one in captioner.asked[:2]] == [6, 12]
+    assert [one["max_tokens"] for one in captioner.asked[:2]] == [30, 60]
     picture, text = captioner.asked[0]["messages"][0]["content"]
     assert picture["image_url"]["url"].startswith("data:image/png;base64,")
     assert "one short sentence" in text["text"]
