@@ -6,7 +6,7 @@ import math
 import pytest
 
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
-from groupwise.rewards import LabelMatch, LabelParser, RewardKind, RewardSet
+from groupwise.rewards import FunctionReward, LabelMatch, LabelParser, Lowest, RewardKind, RewardSet
 from groupwise.rewards.adapters import VerlScore, make_swift_orm
 
 PARSER = LabelParser(labels=("on-task", "off-task"))
@@ -76,6 +76,15 @@ def test_a_set_is_called_as_verl_calls() -> None:
     assert list(got) == ["score", "invalid", "reward/label", "reward/judge"]
     assert (got["score"], got["invalid"]) == (0.0, 1.0)
     assert math.isnan(got["reward/judge"])
+
+
+def test_a_function_that_asks_for_tokens_is_refused_by_verl(tmp_path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("def short(completion_ids, **_): return [1.0 for _ in completion_ids]\n")
+    own = FunctionReward(f"{file}:short", kind="other", messages=False, values=(0, 1))
+    for reward in (own, Lowest("both", [own, LabelMatch(PARSER)], kind="other")):
+        with pytest.raises(RewardError, match="'short' asks for tokens, and verl gives texts"):
+            VerlScore(RewardSet({"short": (reward, 1.0)}), EXAMPLES)
 
 
 def test_an_answer_that_cannot_be_scored_is_an_error_or_a_chosen_number() -> None:

@@ -21,8 +21,7 @@ class VerlScore:
 
     verl loads it from a file by ``reward.custom_reward_function.path`` and ``.name``. It returns a
     dict with ``score``, ``invalid`` and one ``reward/NAME`` per part (NaN where a part has no
-    value), always with the same keys. verl says nothing of tokens: a reward that counts them has no
-    value there.
+    value), always with the same keys.
 
     Args:
         rewards: what scores.
@@ -31,7 +30,8 @@ class VerlScore:
             a number, which is a reward like any other; None: a RewardError.
 
     Raises:
-        RewardError: if ``unscored`` is outside [0, 1].
+        RewardError: if ``unscored`` is outside [0, 1], or a function asks for ``completion_ids``:
+            verl says nothing of tokens.
     """
 
     __name__ = "compute_score"
@@ -45,6 +45,13 @@ class VerlScore:
     ) -> None:
         if unscored is not None and not 0.0 <= unscored <= 1.0:
             raise RewardError("unscored is out of range", got=unscored, expected="[0, 1]")
+        for name, reward in rewards.rewards.items():
+            parts = getattr(reward, "parts", [reward])
+            if any(getattr(part, "takes_tokens", False) for part in parts):
+                raise RewardError(
+                    f"the reward {name!r} asks for tokens, and verl gives texts alone",
+                    fix="leave it out",
+                )
         self.rewards = rewards
         self.examples = examples
         self.unscored = unscored

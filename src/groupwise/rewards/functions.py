@@ -135,6 +135,7 @@ class FunctionReward(BatchReward, AnswerReward):
         by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         needed = [p for p in parameters if p.default is p.empty and p.kind in by_place]
         self._takes_lists = not {"completions", "completion_ids"}.isdisjoint(taken)
+        self.takes_tokens = "completion_ids" in taken
         if not self._takes_lists and len(needed) != 2:
             raise RewardError(
                 f"the reward {name} takes other arguments", got=", ".join(taken), expected=_SHAPES
