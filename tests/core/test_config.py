@@ -522,6 +522,13 @@ def test_dates_and_the_like_are_texts(text: str):
     assert parse_yaml(text) == text
 
 
+def test_merges_without_end_are_refused_before_they_are_written_out():
+    keys = ", ".join(f"k{number}: 1" for number in range(1000))
+    text = f"a: &a {{{keys}}}\nb: {{<<: [{', '.join(['*a'] * 300)}]}}"
+    with pytest.raises(yaml.YAMLError, match="more than 200000 values, aliases written out"):
+        parse_yaml(text)
+
+
 def test_aliases_and_merges_are_written_out():
     text = "base: &base {a: 1, b: 2}\nown: {<<: *base, b: 3}\nsame: {<<: {a: 1}, a: 2}"
     found = parse_yaml(text + "\nlist: [*base, *base]")

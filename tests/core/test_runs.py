@@ -273,16 +273,19 @@ def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch):
     assert not keep_freed_memory()
 
 
-def test_a_control_group_leaves_what_it_allows(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["", "memory"])
+def test_a_control_group_leaves_what_it_allows(tmp_path, monkeypatch, kind):
+    """As version 2 of control groups has it, and version 1."""
+
     def put(**groups):
-        own = tmp_path / "cgroup"
-        own.write_text("1:cpu:/\n0::/above/own\n")
+        own, names = tmp_path / "cgroup", memory._FILES[kind]
+        own.write_text(f"1:cpu:/\n5:{kind}:/above/own\n")
         for place, (most, used, cache) in groups.items():
-            folder = tmp_path / "groups" / place.replace("_", "/")
+            folder = tmp_path / "groups" / kind / place.replace("_", "/")
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "memory.max").write_text(f"{most}\n")
-            (folder / "memory.current").write_text(f"{used}\n")
-            (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
+            (folder / names[0]).write_text(f"{most}\n")
+            (folder / names[1]).write_text(f"{used}\n")
+            (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cache}\n")
         monkeypatch.setattr(memory, "_OWN_GROUP", own)
         monkeypatch.setattr(memory, "_GROUPS", tmp_path / "groups")
 

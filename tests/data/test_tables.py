@@ -488,6 +488,7 @@ def test_packed_files_and_parquet_are_read(tmp_path: Path):
         ("rows.csv.gz", b"abc", "cannot read"),
         ("rows.csv", b"a,a\n1,2\n", "two columns of one name"),
         ("rows.csv", TEXT.encode("utf-16"), "is not UTF-8 .*; save it as UTF-8"),
+        ("rows.jsonl", '{"a": "b"}\n'.encode("utf-16"), "is not UTF-8 .*; save it as UTF-8"),
         ("rows.csv", "name,answer\nnaïve café,crème brûlée\n".encode("latin-1"), "is not UTF-8"),
         ("rows.csv", TEXT.encode()[:-7] + b"\xff\xff\n", "is not UTF-8"),
     ],

@@ -54,9 +54,19 @@ def test_changed_code_keeps_its_label(
         assert score(folder / "rewards.py")[0] == 0
 
 
-def test_the_audit_names_what_no_digest_knows(tmp_path: Path) -> None:
+CUT_OFF = """from pathlib import Path
+
+def f(example, completion):
+    if completion.finish_reason == "length":
+        return float(Path(__file__).with_name("weight.txt").read_text())
+    return 0.5
+"""
+
+
+@pytest.mark.parametrize("is_of_cut_off", [False, True])
+def test_the_audit_names_what_no_digest_knows(tmp_path: Path, is_of_cut_off: bool) -> None:
     row = next(one for one in ROWS if one["name"] == "file_read_while_scoring")
-    write(tmp_path, row["files"])
+    write(tmp_path, row["files"] | ({"rewards.py": CUT_OFF} if is_of_cut_off else {}))
     name = f"{tmp_path / 'rewards.py'}:f"
     reward = FunctionReward(name, kind="other", messages=False, values=(0.0, 1.0))
     parser = LabelParser(labels=("yes", "no"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import DataError, write_jsonl
+from groupwise.core import DataError, EvaluationError, read_jsonl, write_jsonl
 from groupwise.evaluation.metrics import Metric
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.judge_calibration import calibration
@@ -344,6 +344,10 @@ def test_verdicts_of_an_earlier_calibration_are_measured_alike(tmp_path: Path) -
     assert list(again.rows) == read_verdicts(tmp_path / "out/verdicts.jsonl")
     assert len(again.rows) == 700
     assert first["num_items"] == 350
+    rows = read_jsonl(tmp_path / "out/verdicts.jsonl")
+    write_jsonl(tmp_path / "twice.jsonl", (row | {"repeat": n % 2} for n, row in enumerate(rows)))
+    with pytest.raises(EvaluationError, match=r"row 2 is another verdict .*rows with repeat 0"):
+        read_verdicts(tmp_path / "twice.jsonl")
 
 
 FIRST, SECOND = make_judgebench()[:2]

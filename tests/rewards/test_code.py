@@ -158,8 +158,8 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
         "the tests call a function with JSON",
     ),
     "a_class_for_pytest": (
-        "class TestIt:\n  def test_it(self):\n    assert double(3) == 6",
-        "the tests assert nothing",
+        "assert double(3) == 6\nclass TestIt:\n  def test_it(self):\n    assert double(4) == 8",
+        "TestIt is a class for pytest",
     ),
 }
 

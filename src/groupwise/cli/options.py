@@ -37,9 +37,6 @@ allow_judge = option(
     help="Let configs and runs send rows, pictures and their _API_KEY to this host, from now on. "
     "Repeatable.",
 )
-settings = option(
-    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Change one setting. Repeatable."
-)
 dry_run = option("--dry-run", is_flag=True, help="Check everything, print it, write nothing.")
 language = option(
     "--language", type=click.Choice(["en", "zh"]), default="en", help="Of what is written."
@@ -59,6 +56,12 @@ sample = option(
     show_default="none",
     help="Let the reward audit look at so many answers of the base; says how long it takes.",
 )
+
+
+def settings(function: Any) -> Any:
+    """Add ``--set``, which changes settings of a config."""
+    change = {"metavar": "KEY=VALUE", "help": "Change one setting. Repeatable."}
+    return option("--set", "settings", multiple=True, **change)(function)
 
 
 def choose_out(default: str, *, what: str = "Run folder.") -> Callable[[Any], Any]:

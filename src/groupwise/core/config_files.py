@@ -11,6 +11,7 @@ are refused.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ _MAX_BYTES = 4 * 2**20
 _MAX_FILES = 8
 _MAX_LEVELS = 64
 _MAX_VALUES = 200_000
+_TOO_MANY = f"more than {_MAX_VALUES} values, aliases written out"
 _INCLUDE = "include"
 
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -57,7 +59,7 @@ def parse_yaml(text: str) -> Any:
         )
         first = next(events)
         is_empty = isinstance(first, yaml.StreamEndEvent)
-        value = None if is_empty else _make(first, events, {}, level=1)
+        value = None if is_empty else _make(first, events, {}, Counter(), level=1)
         if not is_empty and not isinstance(another := next(events), yaml.StreamEndEvent):
             raise _refuse("there is more than one document", another)
     except (ValueError, OverflowError) as error:  # "\UFFFFFFFF", %YAML 1.999…
@@ -69,7 +71,7 @@ def parse_yaml(text: str) -> Any:
         if level > _MAX_LEVELS:
             raise _refuse(f"more than {_MAX_LEVELS} levels", first)
         if num_values > _MAX_VALUES:
-            raise _refuse(f"more than {_MAX_VALUES} values, aliases written out", first)
+            raise _refuse(_TOO_MANY, first)
         if isinstance(one, dict):
             waiting += [(item, level + 1) for item in cast("dict[Any, Any]", one).values()]
         elif isinstance(one, list):
@@ -77,8 +79,13 @@ def parse_yaml(text: str) -> Any:
     return value
 
 
-def _make(event: Any, events: Iterator[Any], anchored: dict[str, Any], *, level: int) -> Any:
-    """Return the value that begins with an event; ``anchored`` are those with a name so far."""
+def _make(
+    event: Any, events: Iterator[Any], anchored: dict[str, Any], copied: Counter[str], *, level: int
+) -> Any:
+    """Return the value that begins with an event.
+
+    ``anchored`` are those with a name so far; ``copied`` counts what merges have copied of them.
+    """
     if level > _MAX_LEVELS:
         raise _refuse(f"more than {_MAX_LEVELS} levels", event)
     if isinstance(event, yaml.AliasEvent):
@@ -93,7 +100,7 @@ def _make(event: Any, events: Iterator[Any], anchored: dict[str, Any], *, level:
     elif isinstance(event, yaml.SequenceStartEvent):
         value = []
         while not isinstance(inner := next(events), yaml.SequenceEndEvent):
-            value.append(_make(inner, events, anchored, level=level + 1))
+            value.append(_make(inner, events, anchored, copied, level=level + 1))
     else:
         own, merged, seen = dict[Any, Any](), dict[Any, Any](), set[str]()
         while not isinstance(key := next(events), yaml.MappingEndEvent):
@@ -102,14 +109,17 @@ def _make(event: Any, events: Iterator[Any], anchored: dict[str, Any], *, level:
             if key.value in seen:
                 raise _refuse(f"the key {key.value!r} appears twice", key)
             seen.add(key.value)
-            name = _make(key, events, anchored, level=level + 1)
-            inner = _make(next(events), events, anchored, level=level + 1)
+            name = _make(key, events, anchored, copied, level=level + 1)
+            inner = _make(next(events), events, anchored, copied, level=level + 1)
             if (key.value, key.style) != ("<<", None):
                 own[name] = inner
                 continue
             for one in reversed(cast("list[Any]", inner) if isinstance(inner, list) else [inner]):
                 if not isinstance(one, dict):
                     raise _refuse("what is merged is no section", key)
+                copied["merged"] += len(cast("dict[Any, Any]", one))
+                if copied["merged"] > _MAX_VALUES:
+                    raise _refuse(_TOO_MANY, key)
                 merged |= one
         value = merged | own
     if event.anchor is not None:

@@ -9,7 +9,12 @@ from typing import Any
 _STATUS = Path("/proc/self/status")
 _MIB = 2**20
 _OWN_GROUP = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")  # of version 2
+_GROUPS = Path("/sys/fs/cgroup")
+# What version 2 of control groups and version 1 call the limit, the use, and what of it is cache.
+_FILES = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 
 # Numbers of glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -38,20 +43,24 @@ def _read_groups() -> list[tuple[int, int]]:
         lines = _OWN_GROUP.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
-    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    # In a container the path may be that of the host, and the group mounted at the root.
-    folder = _GROUPS / own if (_GROUPS / own).is_dir() else _GROUPS
     found: list[tuple[int, int]] = []
-    for place in (folder, *folder.parents):
-        try:
-            limit = (place / "memory.max").read_text(encoding="ascii").strip()
-            used = int((place / "memory.current").read_text(encoding="ascii"))
-            stat = (place / "memory.stat").read_text(encoding="ascii").split()
-        except (OSError, ValueError):
+    for kind, own in (line.split(":", 2)[1:] for line in lines):
+        if kind not in _FILES:
             continue
-        cache = dict(zip(stat[::2], stat[1::2], strict=False)).get("inactive_file", "0")
-        if limit.isdigit():
-            found.append((int(limit), used - int(cache)))
+        limit_name, used_name, cache_name = _FILES[kind]
+        root = _GROUPS / kind
+        # In a container the path may be that of the host, and the group mounted at the root.
+        folder = root / own.lstrip("/") if (root / own.lstrip("/")).is_dir() else root
+        for place in (folder, *folder.parents):
+            try:
+                limit = (place / limit_name).read_text(encoding="ascii").strip()
+                used = int((place / used_name).read_text(encoding="ascii"))
+                stat = (place / "memory.stat").read_text(encoding="ascii").split()
+            except (OSError, ValueError):
+                continue
+            cache = dict(zip(stat[::2], stat[1::2], strict=False)).get(cache_name, "0")
+            if limit.isdigit():
+                found.append((int(limit), used - int(cache)))
     return found
 
 

@@ -240,7 +240,7 @@ def _decode(content: bytes, path: Path, *, by_line: bool = False) -> str:
             codes = [ord(c.encode("gb2312", "ignore")[:1] or b"\0") for c in rest]
             if sum(0 < code <= _LAST_COMMON for code in codes) >= _MIN_COMMON_SHARE * len(rest):
                 return text
-        if by_line:
+        if by_line and b"\0" not in content:  # UTF-16 has no line that can be read
             return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
         raise DataError(f"{path} is not UTF-8 ({error})", fix="save it as UTF-8") from error
 

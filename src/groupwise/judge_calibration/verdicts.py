@@ -213,7 +213,12 @@ def read_verdicts(path: Path) -> list[VerdictRow]:
     found: list[VerdictRow] = []
     for number, row in enumerate(read_jsonl(path), start=1):
         # A calibration of before could ask several times: the first time is 0.
-        if row.pop("repeat", 0) or set(row) != known:
+        if row.pop("repeat", 0):
+            raise EvaluationError(
+                f"{path} row {number} is another verdict on the same question",
+                fix="keep the rows with repeat 0 alone",
+            )
+        if set(row) != known:
             raise EvaluationError(
                 f"{path} row {number} is no verdict", got=sorted(row), expected=sorted(known)
             )

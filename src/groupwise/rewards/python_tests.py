@@ -151,10 +151,15 @@ class _Outline:
                 calls.append(_write_call(node, f"{name}()"))
         num_tests = 0
         for name, node in self._defined.items():
-            if isinstance(node, ast.ClassDef) and self._is_case(node):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            num_own = sum(isinstance(n, _Function) and _is_test(n) for n in node.body)
+            if self._is_case(node):
                 self.cases.append(name)
                 self._roots.append(node)
-                num_tests += sum(isinstance(n, _Function) and _is_test(n) for n in node.body)
+                num_tests += num_own
+            elif num_own and name.startswith("Test") and name not in used:
+                raise UnusableTestsError(f"{name} is a class for pytest; make it a unittest case")
         if self.cases and not num_tests:
             raise UnusableTestsError("the unittest cases have no tests that run")
         return calls

@@ -208,15 +208,23 @@ class GroupQcConfig(FlowConfig):
     @classmethod
     def _read_words(cls, values: Any) -> Any:
         """Return the settings with the language for the words that finished runs say."""
-        if not (isinstance(values, Mapping) and "words" in values):
+        if not isinstance(values, Mapping):
             return values
         given = cast("Mapping[str, Any]", values)
         rest = {key: one for key, one in given.items() if key not in ("words", "prompts")}
-        for language in get_args(Language):
+        for language in get_args(Language) if "words" in given and "language" not in given else ():
             words, prompts = (dump_config(one) for one in load_words(language))
             if (given["words"], given.get("prompts", prompts)) == (words, prompts):
-                return {**rest, "language": language}
-        return values
+                given = {**rest, "language": language}
+        data = given.get("data")
+        drawn: Any = (
+            cast("Mapping[str, Any]", data).get("drawn") if isinstance(data, Mapping) else 0
+        )
+        if isinstance(drawn, Mapping):
+            told, own = cast("Mapping[str, Any]", drawn), given.get("language", "zh")
+            if told.get("num_groups") and told.get("language", own) != own:
+                raise ValueError(f"data.drawn.language is gone: set language={told['language']}")
+        return given
 
     @property
     def words(self) -> Words:

@@ -170,7 +170,8 @@ def _find_row_part(source: ProblemSource, row: SetRow) -> str:
 
 def _read_problem(source: ProblemSource, row: SetRow, part: str, drops: DropLog) -> Problem | None:
     form, values = PUBLISHED_SETS[source.name], row.values
-    name = values.get("id") or values.get("_id") or values.get("task_id") or row.name
+    ids = ("id",) if source.name == "own" else ("id", "_id", "task_id")  # yours may be of a kind
+    name = next((values[one] for one in ids if values.get(one)), row.name)
     try:
         if part == FEW_SHOT_PART:
             raise UnusableRowError("of the part for few-shot prompts", str(name))

@@ -353,4 +353,5 @@ def test_own_rows_of_no_part_are_divided_by_cluster(tmp_path: Path):
     assert (len(loaded.train), len(loaded.test), loaded.drops.total) == (14, 6, 0)
     assert not {p.cluster for p in loaded.train} & {p.cluster for p in loaded.test}
     assert loaded.test_part_trained == ()
+    rows = [row | {"task_id": "sums"} for row in rows]
     assert len(load(tmp_path, "own", {"sums.jsonl": rows}, part="train").train) == 20

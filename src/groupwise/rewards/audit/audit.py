@@ -98,14 +98,14 @@ def audit_rewards(case: RewardCase) -> RewardAudit:
     table = ScoreTable(score)
     checks = (AnswerChecks if case.has_references else CheckerChecks)(case, table)
     rows = [unusable, *checks.list_rows(), *_check_outcomes(table, checks.references)]
-    # A sound checker pays nothing for what is written here, and its parts need not vary.
-    is_varied = case.has_references or bool(case.samples)
-    if isinstance(case.rewards, RewardSet):
-        rows += _check_parts(case.rewards, table, is_varied=is_varied)
     plain = checks.list_plain()
     rows.append(_check_truncated(plain, table))
     is_foreign = seat is None and _is_foreign(case.rewards)
     rows.append(_check_repeats(plain, table, is_foreign=is_foreign))
+    # A sound checker pays nothing for what is written here, and its parts need not vary.
+    is_varied = case.has_references or bool(case.samples)
+    if isinstance(case.rewards, RewardSet):  # after all calls, some of which alone may read a file
+        rows += _check_parts(case.rewards, table, is_varied=is_varied)
     rows += check_judge(checks.list_judged()[:_NUM_JUDGED], seat) if seat is not None else []
     return RewardAudit(tuple(rows), len(checks.examples), len(table.list_rows()))
 
