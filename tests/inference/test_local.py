@@ -40,6 +40,12 @@ def test_a_batch_gives_the_tokens_of_one_by_one(asked):
     assert generate(policy, examples, 3) == alone
 
 
+def test_what_waits_for_the_model_is_not_on_its_device(vision, picture_examples):
+    elsewhere = replace(vision, model=SimpleNamespace(device=torch.device("meta")))
+    [batch] = LocalModel(elsewhere).encode(picture_examples[:2])
+    assert {value.device.type for value in batch.inputs.values()} == {"cpu"}
+
+
 @pytest.mark.parametrize("ask", ["generate", "label_probabilities"])
 def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, monkeypatch, ask):
     lengths = [len(text.tokenizer(text.render_prompt(e))["input_ids"]) for e in text_examples]
