@@ -207,6 +207,15 @@ def test_label_probabilities_are_those_of_a_full_softmax(asked, lead):
         assert row == pytest.approx(by_hand, abs=1e-5)
 
 
+@pytest.mark.parametrize("num_leads", [0, 1, 3])
+def test_leads_are_as_many_as_examples(text, text_examples, num_leads):
+    leads = ["a"] * num_leads
+    with pytest.raises(ValueError, match="zip"):
+        LocalModel(text, batch_size=1).label_probabilities(
+            text_examples[:2], labels=("yes", "no"), leads=leads
+        )
+
+
 def test_a_lead_changes_the_shares_but_its_last_space_does_not(text, text_examples):
     engine = LocalModel(text)
 

@@ -252,10 +252,11 @@ class LocalModel:
                 model takes.
         """
         tree = grow_labels(self.policy.tokenizer, labels)
-        given = iter(leads or ())
+        paired = () if leads is None else zip(examples, leads, strict=True)
+        given = iter([lead.rstrip(" ") for _, lead in paired])
         results: list[dict[str, float]] = []
         for batch in encoded or self.encode(examples):
-            words = [lead.rstrip(" ") for lead in islice(given, len(batch.texts))]
+            words = list(islice(given, len(batch.texts)))
             if any(words):
                 written = [break_tokens(self.policy.processor, lead) for lead in words]
                 texts = [one + lead for one, lead in zip(batch.texts, written, strict=True)]
