@@ -225,6 +225,14 @@ def test_nothing_is_said_beside_a_bar_or_other_lines() -> None:
     with keep_telling(said.append, "grpo") as say:
         say("a line")
     assert said == ["a line"]
+    steps: list[str] = []
+    with keep_telling(said.append, "grpo", every_s=0.2):
+        line = ProgressLine("steps", steps.append, every_s=0)
+        for number in range(50):
+            line(number, None)
+            time.sleep(0.01)
+    assert len(steps) == 50
+    assert said == ["a line"]
 
 
 def test_a_line_says_what_else_there_is_and_does_without_an_end() -> None:

@@ -40,6 +40,12 @@ def test_a_batch_gives_the_tokens_of_one_by_one(asked):
     assert generate(policy, examples, 3) == alone
 
 
+def test_what_waits_for_the_model_is_not_on_its_device(vision, picture_examples):
+    elsewhere = replace(vision, model=SimpleNamespace(device=torch.device("meta")))
+    [batch] = LocalModel(elsewhere).encode(picture_examples[:2])
+    assert {value.device.type for value in batch.inputs.values()} == {"cpu"}
+
+
 @pytest.mark.parametrize("ask", ["generate", "label_probabilities"])
 def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, monkeypatch, ask):
     lengths = [len(text.tokenizer(text.render_prompt(e))["input_ids"]) for e in text_examples]
@@ -199,6 +205,15 @@ def test_label_probabilities_are_those_of_a_full_softmax(asked, lead):
         by_hand = score_by_hand(policy, example, given, labels)
         assert sum(row.values()) == pytest.approx(1)
         assert row == pytest.approx(by_hand, abs=1e-5)
+
+
+@pytest.mark.parametrize("num_leads", [0, 1, 3])
+def test_leads_are_as_many_as_examples(text, text_examples, num_leads):
+    leads = ["a"] * num_leads
+    with pytest.raises(ValueError, match="zip"):
+        LocalModel(text, batch_size=1).label_probabilities(
+            text_examples[:2], labels=("yes", "no"), leads=leads
+        )
 
 
 def test_a_lead_changes_the_shares_but_its_last_space_does_not(text, text_examples):

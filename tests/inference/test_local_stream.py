@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from streams import ask, draw
 
-from groupwise.core import Completion, Message, ModelError, make_example, read_picture
+from groupwise.core import Completion, DataError, Message, ModelError, make_example, read_picture
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import (
     LocalStream,
@@ -101,6 +101,20 @@ def test_a_broken_picture_is_a_failure_of_its_item(vision, picture_examples, tmp
         assert name in failure.message
     assert "aspect ratio" in first.failures[3].message
     assert second.completions == (first.completions[0],)
+
+
+def test_what_a_processor_takes_only_alone_is_asked_alone(text, text_examples, monkeypatch):
+    groups = [WorkGroup("a", tuple(text_examples[:3]))]
+    expected = run(text, groups)
+    encode = LocalModel.encode_batch
+
+    def refuse_several(self, examples, pictures):
+        if len(examples) > 1:
+            raise DataError("these do not go together")
+        return encode(self, examples, pictures)
+
+    monkeypatch.setattr(LocalModel, "encode_batch", refuse_several)
+    assert run(text, groups) == expected
 
 
 def test_a_prompt_that_is_too_long_is_a_failure_of_its_item(text, text_examples, monkeypatch):

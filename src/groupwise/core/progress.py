@@ -11,6 +11,12 @@ Say = Callable[[str], None]
 _EVERY_S = 10.0
 _LOOK_S = 0.5
 _is_bar_shown = threading.Event()
+_last_said_s = 0.0
+
+
+def _note_said() -> None:
+    global _last_said_s
+    _last_said_s = time.monotonic()
 
 
 class ProgressLine:
@@ -63,6 +69,7 @@ class ProgressLine:
         elif taken_s >= 1:
             parts.append(f"in {taken_s:.0f} s" if is_end else f"{taken_s:.0f} s so far")
         self._say(", ".join(filter(None, [*parts, note])))
+        _note_said()  # a trainer's lines do not go through ``keep_telling``
 
 
 def describe_duration(seconds: float) -> str:
@@ -84,18 +91,18 @@ def keep_telling(say: Say, name: str, *, every_s: float = _EVERY_S) -> Generator
     Yields:
         ``say``, for all lines to go through.
     """
-    start_s = last_s = time.monotonic()
+    start_s = time.monotonic()
+    _note_said()
     is_over = threading.Event()
 
     def tell(line: str) -> None:
-        nonlocal last_s
         say(line)
-        last_s = time.monotonic()
+        _note_said()
 
     def look() -> None:
         while not is_over.wait(min(_LOOK_S, every_s)):
             now = time.monotonic()
-            if now - last_s >= every_s and not _is_bar_shown.is_set():
+            if now - _last_said_s >= every_s and not _is_bar_shown.is_set():
                 tell(f"{name}: {now - start_s:.0f} s so far")
 
     thread = threading.Thread(target=look, daemon=True)

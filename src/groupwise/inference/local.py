@@ -183,9 +183,13 @@ class LocalModel:
                     self._tokenize(Encoded([example], [shown], [text], {}, []), [text])
             what = f"example {batch.examples[0].id} cannot be asked ({error})"
             raise DataError(what) from error
-        inputs = {name: value.to(self.policy.model.device) for name, value in inputs.items()}
         lengths = inputs["attention_mask"].sum(-1).tolist()
-        return replace(batch, inputs=inputs, lengths=lengths)
+        return replace(batch, inputs=dict(inputs), lengths=lengths)
+
+    def _place(self, batch: "Encoded") -> dict[str, Any]:
+        """Return the inputs of a batch on the model's device, where only what is asked lies."""
+        device = self.policy.model.device
+        return {name: value.to(device) for name, value in batch.inputs.items()}
 
     def generate(
         self,
@@ -248,16 +252,17 @@ class LocalModel:
                 model takes.
         """
         tree = grow_labels(self.policy.tokenizer, labels)
-        given = iter(leads or ())
+        paired = () if leads is None else zip(examples, leads, strict=True)
+        given = iter([lead.rstrip(" ") for _, lead in paired])
         results: list[dict[str, float]] = []
         for batch in encoded or self.encode(examples):
-            words = [lead.rstrip(" ") for lead in islice(given, len(batch.texts))]
+            words = list(islice(given, len(batch.texts)))
             if any(words):
                 written = [break_tokens(self.policy.processor, lead) for lead in words]
                 texts = [one + lead for one, lead in zip(batch.texts, written, strict=True)]
                 batch = self._tokenize(batch, texts)
             self._check_length(batch, num_new_tokens=1 + tree.num_shared)
-            shares = self._weigh(tree, labels, batch.inputs).softmax(-1).tolist()
+            shares = self._weigh(tree, labels, self._place(batch)).softmax(-1).tolist()
             results += [dict(zip(labels, row, strict=True)) for row in shares]
             if report_progress is not None:
                 report_progress(len(results), len(examples))
@@ -339,11 +344,10 @@ class LocalModel:
         found: list[Any] = []
         for batch in self.encode(examples):
             self._check_length(batch, num_new_tokens=0)
+            inputs = self._place(batch)
             with unplanned_attention():
-                made = self.policy.model(
-                    **batch.inputs, output_hidden_states=True, logits_to_keep=1
-                )
-            seen = batch.inputs["attention_mask"].unsqueeze(-1)
+                made = self.policy.model(**inputs, output_hidden_states=True, logits_to_keep=1)
+            seen = inputs["attention_mask"].unsqueeze(-1)
             states = [made.hidden_states[block].float() for block in blocks]
             pooled = [torch.stack([(s * seen).sum(1) / seen.sum(1), s[:, -1]], 1) for s in states]
             found.append(torch.stack(pooled, 1).cpu())
@@ -356,7 +360,7 @@ class LocalModel:
         self, batch: "Encoded", *, sampling: Sampling, num_completions: int = 1
     ) -> list[Completion]:
         """Return the completions of one batch, no longer than the model takes, row after row."""
-        policy, inputs = self.policy, batch.inputs
+        policy, inputs = self.policy, self._place(batch)
         ends, tokenizer = policy.end_token_ids, policy.tokenizer
         given = {
             "max_new_tokens": sampling.max_new_tokens,
@@ -405,7 +409,7 @@ class Encoded:
     examples: Sequence[Example]
     pictures: Sequence[Sequence[Any]]  # of each example, opened
     texts: Sequence[str]  # as the chat template writes them
-    inputs: Mapping[str, Any]  # tensors by name, on the model's device
+    inputs: Mapping[str, Any]  # tensors by name, in memory until the model is asked
     lengths: Sequence[int]  # tokens of each prompt, pictures included, without padding
 
 

@@ -77,7 +77,7 @@ class _Ready:
     """A batch that can be answered, and what was found not to be."""
 
     rows: Sequence[Row] = ()
-    encoded: Encoded | None = None  # of the rows; None: memory does not suffice for all of them
+    encoded: Encoded | None = None  # of the rows; None: they cannot be encoded together
     failures: Sequence[tuple[int, Failure]] = ()
 
 
@@ -141,6 +141,8 @@ class LocalStream:
                 return _Ready(failures=[(rows[0][0].number, Failure("picture", str(error)))])
             alone = [self._encode([row], num_new_tokens) for row in rows]
             failures = [failure for one in alone for failure in one.failures]
+            if not failures:
+                return _Ready(rows)
             good = self._encode([row for one in alone for row in one.rows], num_new_tokens)
             return replace(good, failures=[*failures, *good.failures])
         except (RuntimeError, MemoryError) as error:

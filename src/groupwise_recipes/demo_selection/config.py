@@ -199,7 +199,8 @@ class DemoSelectionConfig(RunConfig):
         model: the frozen answerer.
         server: where the answerer is served; None: it runs in this process.
         teach_steps: in which the tiny answerer is taught, if ``model.base`` is tiny, and twice as
-            many as the tiny CLIP model has, if ``features.base`` is not given.
+            many as the tiny CLIP model has, if ``features.base`` is not given. With fewer than 100,
+            to try a run out, nobody checks that the answerer looks words up in demonstrations.
         form: how a prompt is written.
         asking: how the answerer is asked.
         pools: drawn for every query.

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from groupwise.core import DataError, Example, write_json
 from groupwise_recipes.demo_selection.candidate_files import CandidateFile
 from groupwise_recipes.demo_selection.candidates import RecordedQuery, Recording
@@ -19,7 +17,6 @@ from groupwise_recipes.demo_selection.conditions import ItemId
 from groupwise_recipes.demo_selection.items import read_question
 from groupwise_recipes.demo_selection.published_files import ImportedCandidates, read_published
 
-_POOLS = TypeAdapter(dict[str, list[ItemId]])
 GIVEN = "given.json"
 """Where the stage ``prepare`` says what the file had."""
 

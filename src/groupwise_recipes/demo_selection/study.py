@@ -76,8 +76,9 @@ class StudyRun:
         """Return the answers of GRPO at an epoch; at 0 those of the selector it starts from."""
         if epoch:
             return self.cells.get(files.Cell("grpo", shots, epoch), {})
-        start = max(self.training["rce"], default=0)
-        return self.cells.get(files.Cell("rce", shots, start), {})
+        # Finished runs may name another epoch than the last, which was a setting.
+        start = self.settings.get("grpo_from_epoch") or max(self.training["rce"], default=0)
+        return self.cells.get(files.Cell("rce", shots, int(start)), {})
 
 
 @dataclass(frozen=True, eq=False)
