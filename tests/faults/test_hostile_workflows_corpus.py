@@ -20,11 +20,8 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 TRUTH = "SECRET-48151623"
 PROBLEM = WORDS.model_copy(update={"ground_truth": TRUTH, "answers": ()})
 HARMLESS = "async def workflow(problem):\n    return (await custom(problem, '')).response"
-SETTINGS = ExecutionSettings(
-    max_at_once=3,
-    program=Limits(timeout_s=3.0, cpu_s=1, memory_mib=192, output_kib=16, file_mib=1),
-    retry=RetrySettings(max_attempts=2, base_delay_s=0.0),
-)
+SETTINGS = ExecutionSettings(max_at_once=3, retry=RetrySettings(max_attempts=2, base_delay_s=0.0))
+PROGRAM = Limits(timeout_s=3.0, cpu_s=1, memory_mib=192, output_kib=16, file_mib=1)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +38,7 @@ def outcomes(stub: ExecutorStub) -> Mapping[str, Outcome]:
     broken = ServerModel(ServerSettings(url=faulty.url, model=MODEL))
     found: dict[str, Outcome] = {}
     for has_outage, responder in ((False, open_stub(stub)), (True, broken)):
-        executor = Executor(responder, settings=SETTINGS)
+        executor = Executor(responder, settings=SETTINGS, program=PROGRAM)
         attacks = [w for w in ATTACKS if ("outage" in w.words) == has_outage]
         ended = executor.run_all([(w.program, PROBLEM) for w in attacks])
         found |= {w.name: outcome for w, outcome in zip(attacks, ended, strict=True)}
@@ -77,7 +74,7 @@ def test_no_value_of_an_attack_persuades_the_judge(
 
 
 def test_nothing_is_left_of_an_attack(stub: ExecutorStub, outcomes: Mapping[str, Outcome]):
-    executor = Executor(open_stub(stub), settings=SETTINGS)
+    executor = Executor(open_stub(stub), settings=SETTINGS, program=PROGRAM)
     executor.run_all([(HARMLESS, PROBLEM)])
     before = read_host_state()
     attacks = [w for w in ATTACKS if outcomes[w.name].reason in ("calls", "crashed")]

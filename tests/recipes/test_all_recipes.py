@@ -197,7 +197,7 @@ PROBLEM = "problem"
 NAMED = {"reason": r"\w+", PROBLEM: "Sample|Found|Reference"}
 """Arguments that are one, and of what."""
 LOGS = re.compile(r"(.+\.)?(drops|skipped)\.add")
-FOLDERS = ("data", "flow", "judge_calibration", "judges", "learning", "rewards")
+FOLDERS = ("data", "judge_calibration", "judges", "learning", "own_task", "rewards", "run")
 FOLLOWED = re.compile(
     "_.+|describe_forms|judge_file|find_(tags|problem|summary_problem)|explain_.+"
 )
@@ -301,8 +301,8 @@ def note_values(scope):
             case _:
                 continue
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
-        is_apart = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-        values = value.elts if is_apart else [value] * len(targets)
+        apart = value.elts if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else []
+        values = apart if len(apart) == len(targets) else [value] * len(targets)
         for one, given in zip(targets, values, strict=True):
             if isinstance(one, ast.Name):
                 found[one.id].append(given)

@@ -202,9 +202,6 @@ def load_policy(
         ModelError: if it cannot be found or loaded.
     """
     name_or_path = bring_base(name_or_path)
-    if Path(name_or_path).is_dir():
-        # An adapter names its base, and may be loaded from another working folder.
-        name_or_path = Path(name_or_path).absolute()
     load = _load_adapter if is_adapter(Path(name_or_path)) else _load_base
     with refuse_missing(name_or_path):
         if is_adapter(Path(name_or_path)):
@@ -226,6 +223,9 @@ def _load_base(
     place: Any,
     quantization: Quantization | None,
 ) -> Policy:
+    if Path(name_or_path).is_dir():
+        # An adapter names its base, and may be loaded from another working folder.
+        name_or_path = Path(name_or_path).absolute()
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
     has_vision = takes_pictures(config)
