@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -132,8 +133,9 @@ def test_an_adapter_on_a_base_that_was_named_by_a_relative_path_loads_from_elsew
     (tmp_path / "inner").mkdir()
     (tmp_path / "base").symlink_to(text_folder)
     monkeypatch.chdir(tmp_path / "inner")
-    trained = prepare_trainable(load_policy("../base").model, TrainableSettings())
-    trained.save_pretrained(tmp_path / "runs" / "one" / "adapter")
+    policy = load_policy("../base")
+    trained = prepare_trainable(policy.model, TrainableSettings())
+    replace(policy, model=trained).save(tmp_path / "runs" / "one" / "adapter")
     monkeypatch.chdir(tmp_path)
     assert load_policy("runs/one/adapter").model.peft_config
 

@@ -146,7 +146,9 @@ class Policy:
         self.processor.save_pretrained(folder)
         if is_adapter(folder):
             note_quantization(self.model, folder)
-            base = Path(read_base(folder)).resolve()
+            # PEFT names it as it was loaded: a relative path is from the working folder.
+            loaded = Path(self.model.peft_config["default"].base_model_name_or_path)
+            base = loaded.resolve() if loaded.is_dir() else Path(read_base(folder)).resolve()
             if base.is_dir() and not base.is_relative_to(find_cache()):
                 name_base(folder, os.path.relpath(base, folder.resolve()))
 
@@ -223,9 +225,6 @@ def _load_base(
     place: Any,
     quantization: Quantization | None,
 ) -> Policy:
-    if Path(name_or_path).is_dir():
-        # An adapter names its base, and may be loaded from another working folder.
-        name_or_path = Path(name_or_path).absolute()
     revision = find_revision(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
     has_vision = takes_pictures(config)
