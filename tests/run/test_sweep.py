@@ -36,11 +36,12 @@ def plan(*grids: str, out: str = "grid", **options: list[str]) -> SweepPlan:
     return plan_sweep(recipe, find_config(recipe), grids, out=Path(out), **options)
 
 
-def test_cells_have_their_configs():
+def test_cells_have_their_configs_and_know_what_they_share():
     found = plan("factor=2,3", "seed=1,2", settings=["writer.rows=7"])
     values = [(c.config.model_dump()["factor"], c.config.model_dump()["seed"]) for c in found.cells]
     assert values == [(2, 1), (2, 2), (3, 1), (3, 2)]
     assert {c.config.model_dump()["writer"]["rows"] for c in found.cells} == {7}
+    assert found.cells[0].work == found.cells[1].work != found.cells[2].work
 
 
 @pytest.mark.parametrize(

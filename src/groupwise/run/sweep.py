@@ -96,13 +96,18 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A cell that can be run: its place, its resolved config, and the steps of its run."""
+    """A cell that can be run: its place, its resolved config, and what a run of it does.
+
+    ``work`` has, of each step, a digest of all that is known to decide its outputs beforehand: the
+    same in two cells if one can take it over from the other.
+    """
 
     name: str
     coordinates: Mapping[str, str]
     folder: Path
     config: Config
     steps: Sequence[Step]
+    work: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +362,11 @@ def _make_plan(
         folder = out / _CELLS / name
         steps = plan_steps(recipe, config, folder, accepted=accepted)
         check_plan(steps)
-        cells.append(PlannedCell(name, coordinates[name], folder, config, steps))
+        work: dict[str, str] = {}
+        for step in steps:
+            uses = [work[used] for used in step.uses]
+            work[step.name] = digest_json([step.name, step.settings, {**step.inputs}, uses])
+        cells.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
     plan = SweepPlan(recipe, out, axes, tuple(cells), tuple(accepted))
     _check_folder(out, plan.record)
     return plan
@@ -429,7 +438,7 @@ def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
     """Run cells until all are done or have failed, as many at once as there are slots."""
     waiting, free, counts = [*plan.cells], [*slots], Counter[str]()
     running: dict[str, tuple[ChildProcess, str | None]] = {}
-    took = list[float]()
+    took, ended = list[float](), set[str]()
 
     def tell(cell: PlannedCell, event: str, what: str) -> None:
         counts[event] += 1
@@ -446,6 +455,7 @@ def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
     for cell in plan.cells:
         if _is_done(cell, plan.recipe):
             waiting.remove(cell)
+            ended.add(cell.name)
             (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
             tell(cell, "kept", "kept")
         elif states[cell.name] == "done":
@@ -455,7 +465,15 @@ def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
     try:
         while waiting or running:
             while free and waiting:
-                cell, slot = waiting.pop(0), free.pop(0)
+                # The one that shares least unfinished work with those that run: it need not wait,
+                # nor begin anew what another one has half done.
+                done = {key for one in plan.cells if one.name in ended for key in one.work.values()}
+                busy = {
+                    key for one in plan.cells if one.name in running for key in one.work.values()
+                }
+                cell = min(waiting, key=lambda one: len((busy - done) & {*one.work.values()}))
+                waiting.remove(cell)
+                slot = free.pop(0)
                 running[cell.name] = _start(plan, cell, slot), slot
                 tell(cell, "started", "started")
             time.sleep(_POLL_S)
@@ -472,6 +490,7 @@ def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
                     tell(cell, "failed", "failed: " + error.replace("\n", "\n    "))
                 else:
                     took.append(child.duration_s)
+                    ended.add(cell.name)
                     tell(cell, "done", f"done in {took[-1]:.1f} s")
     finally:
         stop_children([child for child, _ in running.values()])

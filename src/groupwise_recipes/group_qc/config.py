@@ -216,6 +216,7 @@ class GroupQcConfig(FlowConfig):
             words, prompts = (dump_config(one) for one in load_words(language))
             if (given["words"], given.get("prompts", prompts)) == (words, prompts):
                 given = {**rest, "language": language}
+                break
         data = given.get("data")
         drawn: Any = (
             cast("Mapping[str, Any]", data).get("drawn") if isinstance(data, Mapping) else 0
