@@ -6,6 +6,7 @@ tests write what they find instead of comparing it.
 """
 
 import json
+import lzma
 import math
 import os
 import re
@@ -22,9 +23,10 @@ import pytest
 from command_line import CommandLine
 from waiting import find_free_port, start_server
 
-from groupwise.core import read_jsonl
+from groupwise.core import load_config, read_jsonl
 from groupwise.evaluation.metrics import compare_pairs, compute_metrics, write_metrics
 from groupwise.evaluation.predictions import read_predictions
+from groupwise.run.recipe import find_recipe
 
 MESSAGES = (
     "My parcel is late by three days.",
@@ -253,3 +255,28 @@ class TestStatistics:
         named = ("--factor", "seed")
         assert command_line("compare", *runs[:2], *named, "--out", "two").returncode == 0
         check("statistics/six_seeds_two", read_comparison(Path("two")))
+
+
+def read_old_configs() -> dict[str, Mapping[str, Any]]:
+    """Return the shipped configs as an earlier version resolved and wrote them into runs."""
+    return json.loads(lzma.decompress((FROZEN / "configs.json.xz").read_bytes()))
+
+
+def find_values(config: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+    """Return what a config says, by the way to it."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        here = f"{key}.{name}" if key else name
+        found |= find_values(value, here) if isinstance(value, Mapping) else {here: value}
+    return found
+
+
+@pytest.mark.parametrize(("name", "config"), read_old_configs().items())
+def test_configs_of_old_runs_say_what_they_said(name: str, config: Mapping[str, Any]) -> None:
+    recipe = find_recipe(name.partition("/")[0])
+    was = {key: value for key, value in find_values(config).items() if key != "executor.stub"}
+    now = find_values(load_config(recipe.load_config_type(), config).model_dump(mode="json"))
+    assert {key: value for key, value in now.items() if key in was} == {
+        key: value for key, value in was.items() if key in now
+    }
+    assert len(now.keys() & was.keys()) >= 0.9 * len(now)

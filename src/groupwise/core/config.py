@@ -40,7 +40,8 @@ class Config(BaseModel):
     """Base of all configs: frozen; unknown keys, and values that no run can use, are errors.
 
     A number may be larger than others only where its field says how large. ``retired`` names
-    settings that are gone, with values that changed no result: finished runs still say them.
+    settings that are gone, with values that changed no result: finished runs still say them. Those
+    of the classes that a section extends count, too.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
@@ -49,10 +50,13 @@ class Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_retired(cls, values: Any) -> Any:
-        if not (cls.retired and isinstance(values, Mapping)):
+        if not isinstance(values, Mapping):
             return values
         given = cast("Mapping[str, Any]", values)
-        return {key: one for key, one in given.items() if one not in cls.retired.get(key, ())}
+        retired: dict[str, tuple[Any, ...]] = {}
+        for kind in reversed(cls.__mro__):
+            retired |= vars(kind).get("retired", {})
+        return {key: one for key, one in given.items() if one not in retired.get(key, ())}
 
     @field_validator("*")
     @classmethod

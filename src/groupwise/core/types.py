@@ -124,7 +124,7 @@ def make_example(
     opening, rest = split_opening(whole) if has_pictures else ((), whole)
 
     def describe(message: Message) -> str | list[str | dict[str, str]]:
-        if not message.pictures:
+        if not (has_pictures and message.pictures):
             return message.text
         return [p if isinstance(p, str) else {"picture": p.digest} for p in message.parts]
 

@@ -99,7 +99,7 @@ class Policy:
         found.append(self.tokenizer.eos_token_id)
         return tuple(dict.fromkeys(int(token) for token in found if token is not None))
 
-    @property
+    @cached_property
     def max_tokens(self) -> int | None:
         """Prompt and completion together, in tokens; None where the config does not say."""
         config = self.model.config.get_text_config()

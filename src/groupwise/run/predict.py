@@ -170,6 +170,9 @@ class PolicyPredictor:
         policy: its folder or hub id.
         temperatures: of confidence, by the digest of weights; a policy that has none is as sure as
             its probabilities are.
+
+    Attributes:
+        labels: the parser's.
     """
 
     def __init__(
@@ -182,16 +185,12 @@ class PolicyPredictor:
     ) -> None:
         self._task, self._config = task, config
         self._parser = task.parser(config)
+        self.labels: tuple[str, ...] = self._parser.labels
         self._weights = digest_base(policy)
         self._temperature = (temperatures or {}).get(self._weights or "")
         self._policy = open_policy(config, policy)
         self._model = LocalModel(self._policy, batch_size=config.evaluation.batch_size)
         self._sampling = Sampling(max_new_tokens=config.grpo.max_new_tokens)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The parser's."""
-        return self._parser.labels
 
     def describe(self) -> Mapping[str, Any]:
         """Return the weights, how they are loaded and asked, and how answers are read.

@@ -262,7 +262,7 @@ class GrpoSettings(TrainerSettings):
         vllm: sample with vLLM; None: with Transformers.
     """
 
-    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {**TrainerSettings.retired, "ahead": (None,)}
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {"ahead": (None,)}
     learning_rate: float = Field(
         default_factory=lambda given: _GRPO_RATES[given["trainable"].method], gt=0
     )

@@ -95,7 +95,6 @@ class SelectorGrpoSettings(SelectorTraining):
     """
 
     retired: ClassVar = {
-        **SelectorTraining.retired,
         "min_std": (MIN_STD,),
         "max_advantage": (MAX_ADVANTAGE,),
     }

@@ -156,7 +156,7 @@ class WarmupSettings(SftSettings):
             others teach their description only, and the decisions are left to GRPO.
     """
 
-    retired: ClassVar = {**SftSettings.retired, "drawn_pairs_per_screen": (1,)}
+    retired: ClassVar = {"drawn_pairs_per_screen": (1,)}
     pairs_per_screen: Annotated[int, BUDGET] = Field(default=2, ge=1, le=4096)
     written_tasks: float = Field(default=0.0, ge=0, le=1)
     labelled_share: float = Field(default=1.0, ge=0, le=1)

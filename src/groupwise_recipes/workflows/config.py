@@ -55,7 +55,6 @@ class WarmupSettings(SftSettings):
     """SFT on programs that are drawn, one for each problem and epoch, without a look at it."""
 
     retired: ClassVar = {
-        **SftSettings.retired,
         "says_kind": (True,),
         "programs_per_problem": (1,),
     }

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from groupwise.core import Config
 from groupwise.inference.model import RequestCause, Sampling, Usage
@@ -73,7 +73,6 @@ class ExecutionSettings(Config):
     retired: ClassVar = {
         "max_answer_characters": (MAX_ANSWER_CHARACTERS,),
         "operators": ({},),
-        "others": ({**asdict(OperatorLimits()), "timeout_s": 600.0},),
         "program": (PROGRAM_LIMITS.model_dump(mode="json"),),
         "written": (WRITTEN_LIMITS.model_dump(mode="json"),),
     }
@@ -82,6 +81,21 @@ class ExecutionSettings(Config):
     timeout_s: float = Field(default=600.0, gt=0, le=604_800)
     sampling: Sampling = Sampling(temperature=0.7, max_new_tokens=1024)
     retry: RetrySettings = RetrySettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_others(cls, values: Any) -> Any:
+        """Take the time of a call from where finished runs say it, beside the limits."""
+        others = values.get("others") if isinstance(values, Mapping) else None
+        if not isinstance(others, Mapping) or "timeout_s" not in others:
+            return values
+        given = cast("Mapping[str, Any]", values)
+        limits = {**cast("Mapping[str, Any]", others)}
+        timeout_s = limits.pop("timeout_s")
+        if limits != asdict(OperatorLimits()):
+            return values
+        rest = {name: value for name, value in given.items() if name != "others"}
+        return {"timeout_s": timeout_s, **rest}
 
 
 @dataclass(frozen=True, slots=True)
