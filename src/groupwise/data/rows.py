@@ -249,10 +249,8 @@ class Item:
 
     example: Example  # what it asks
     content: str  # digest of prompt and pictures: two rows with the same one ask the same
-    split: str  # that it is of as given
-    is_test_part: bool  # whether its publisher calls it a test, whatever it is used for
     target: str | None  # what the warm-up teaches
-    row: Row  # where it was found
+    row: Row  # as it was found, in the split that its column says
 
 
 class RowReader:
@@ -279,12 +277,13 @@ class RowReader:
         Raises:
             UnusableRowError: if it cannot be used.
         """
-        columns, split, is_test_part = self._settings.columns, row.split, row.is_test_part
+        columns = self._settings.columns
         if columns.split:
             named = _read_text(row, columns.split)
             if named.casefold() not in self._splits:
                 raise UnusableRowError("of a split that is not used", f"got {named!r}")
-            split, is_test_part = self._splits[named.casefold()], bool(TEST_PART.search(named))
+            is_test = bool(TEST_PART.search(named))
+            row = replace(row, split=self._splits[named.casefold()], is_test_part=is_test)
         pictures = [
             self._open(row, value, column)
             for column in columns.pictures
@@ -320,7 +319,7 @@ class RowReader:
         )
         target = self._read_target(row, columns.target) if columns.target else None
         example = replace(example, fields={**fields, ROW_FIELD: row.where})
-        return Item(example, content, split, is_test_part, target, row)
+        return Item(example, content, target, row)
 
     def _read_prompt(
         self, row: Row, pictures: Sequence[Picture]

@@ -88,13 +88,13 @@ def load_table(
     def log(reason: str) -> Callable[[Item, str], None]:
         return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
 
-    def list_digests(item: Item) -> list[str]:
-        return [picture.digest for picture in item.example.pictures]
-
-    report = log("prompt of another split")
-    splits = drop_shared(splits, list_keys=lambda item: [item.content], report=report)
-    report = log("picture of another split")
-    splits = drop_shared(splits, list_keys=list_digests, report=report)
+    keys: dict[str, Callable[[Item], list[str]]] = {
+        "prompt": lambda item: [item.content],
+        "picture": lambda item: [picture.digest for picture in item.example.pictures],
+    }
+    for what, list_keys in keys.items():
+        report = log(f"{what} of another split")
+        splits = drop_shared(splits, list_keys=list_keys, report=report)
     if near == "drop":
         from groupwise.data.near import drop_near
 
@@ -113,7 +113,7 @@ def load_table(
     for split in SPLITS:
         _refuse_empty(split, splits[split], drops)
     used = [item for split in SPLITS for item in splits[split]]
-    tests = Counter(item.row.source for item in splits["train"] if item.is_test_part)
+    tests = Counter(item.row.source for item in splits["train"] if item.row.is_test_part)
     message = (
         f"{tests.total():,} of {len(splits['train']):,} rows for training come from a published "
         "test part: no number here can be compared with results on it"
@@ -221,14 +221,15 @@ def _split_items(
 ) -> dict[str, list[Item]]:
     """Return all splits: those that are not given are taken from the rows for training."""
     side: dict[str, str] = {}
-    for split, cluster in ((s, i.example.cluster) for s in SPLITS for i in items if i.split == s):
+    for item in sorted(items, key=lambda item: SPLITS.index(item.row.split)):
+        cluster, split = item.example.cluster, item.row.split
         if settings.columns.cluster and side.setdefault(cluster, split) != split:
             raise DataError(
                 f"the cluster {cluster!r} is in two splits",
                 got=f"{side[cluster]} and {split}",
                 fix="give all its rows one split, or leave data.columns.cluster out",
             )
-    given = {s: _drop_repeated([i for i in items if i.split == s], drops) for s in SPLITS}
+    given = {s: _drop_repeated([i for i in items if i.row.split == s], drops) for s in SPLITS}
     _refuse_empty("train", given["train"], drops)
     shares = {s: share for s, share in settings.shares.items() if s == "train" or not given[s]}
     if len(shares) == 1:
