@@ -384,15 +384,9 @@ def write_audit(audit: DataAudit, folder: Path) -> DataAudit:
 
 
 def list_near_examples(folder: Path, examples: Sequence[Example], *, split: str) -> set[str]:
-    """Return the ids of examples with a picture that an audit called a near duplicate.
-
-    Args:
-        folder: of the audit's files.
-        examples: of the split.
-        split: its name in the audit.
-    """
-    audit = read_json(folder / "audit.json", dict)
-    near = {one["digest"] for one in audit["near_pictures"] if one["split"] == split}
+    """Return the ids of a split's examples with a picture that its audit calls a near duplicate."""
+    found = read_json(folder / "audit.json", dict)["near_pictures"]
+    near = {one["digest"] for one in found if one["split"] == split}
     return {one.id for one in examples if any(p.digest in near for p in one.pictures)}
 
 
