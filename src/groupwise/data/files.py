@@ -78,13 +78,7 @@ def find_index(root: Path) -> Path:
 
 
 def read_source(settings: TableSettings, drops: DropLog) -> list[Row]:
-    """Return all rows that can be read, each with its split; unreadable lines are dropped.
-
-    Rows of the hub keep pictures as their bytes or paths.
-
-    Raises:
-        DataError: if there is no table, it cannot be read, or it has no rows.
-    """
+    """Return all rows with their splits, pictures of the hub as bytes or paths; at least one."""
     rows: list[Row] = []
     if name := settings.hub:
         parts = open_dataset(name, subset=settings.subset, revision=settings.revision)
@@ -110,11 +104,7 @@ def read_source(settings: TableSettings, drops: DropLog) -> list[Row]:
 
 
 def find_tables(pattern: str) -> list[Path]:
-    """Return the tables that a path, a folder or a pattern names, sorted.
-
-    Raises:
-        DataError: if there is none.
-    """
+    """Return the tables that a path, a folder or a pattern names, sorted; at least one."""
     path = Path(pattern)
     if path.is_dir():
         found = [p for p in path.iterdir() if p.is_file() and p.name.lower().endswith(ENDINGS)]

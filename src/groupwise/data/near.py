@@ -135,11 +135,7 @@ class Gallery:
 
 
 def choose_nearest(likeness: Array) -> list[int]:
-    """Return the places of what is most alike, of equals the first; most is not alike at all.
-
-    Args:
-        likeness: correlations, [places].
-    """
+    """Return the places of the largest correlations, of equals the first; most are too small."""
     places = np.flatnonzero(likeness >= _MIN_LIKENESS)
     order = np.argsort(-likeness[places], kind="stable")[:_NUM_CANDIDATES]
     return places[order].tolist()

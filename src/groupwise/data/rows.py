@@ -254,13 +254,7 @@ class Item:
 
 
 class RowReader:
-    """Reads rows as a mapping of columns says.
-
-    Args:
-        settings: the mapping.
-        folder: for pictures that rows hold as bytes.
-        read_answer: None: any text can be an answer.
-    """
+    """Reads rows as settings say; pictures that rows hold as bytes are written into ``folder``."""
 
     def __init__(
         self, settings: TableSettings, folder: Path, read_answer: ReadAnswer | None
@@ -272,11 +266,7 @@ class RowReader:
         self._decoded: dict[Path, Picture] = {}
 
     def read(self, row: Row) -> Item:
-        """Return what a row says.
-
-        Raises:
-            UnusableRowError: if it cannot be used.
-        """
+        """Return what a row says, or raise UnusableRowError."""
         columns = self._settings.columns
         if columns.split:
             named = _read_text(row, columns.split)
