@@ -117,10 +117,11 @@ def _open_environment() -> "SandboxedEnvironment":
 
 
 def _check_splits(value: Any) -> Any:
+    given: Any = value
     for name in cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ():
         if name not in SPLITS:
             raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
-    return value
+    return given
 
 
 _BY_SPLIT = BeforeValidator(_check_splits)

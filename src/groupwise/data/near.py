@@ -129,7 +129,8 @@ class Gallery:
                     np.maximum(best, whole @ theirs.T, out=best)
                     np.maximum(best, mine @ self._crops[0].T, out=best)
                 found.append(np.where(is_own, -1.0, best))
-            for row, values in enumerate(np.concatenate(found, axis=1)):
+            likeness: Array = np.concatenate(found, axis=1)
+            for row, values in enumerate(likeness):
                 near = choose_nearest(values)
                 yield start + row, [(float(values[p]), p % count, p >= count) for p in near]
 

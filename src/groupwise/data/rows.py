@@ -214,8 +214,8 @@ def _read_chat(turns: Sequence[Any], pictures: Sequence[Picture]) -> tuple[list[
         if role not in _ROLES:
             raise UnusableRowError(_NO_CHAT, f"a turn of {role!r}, not of {', '.join(_ROLES)}")
         shown: list[str | Picture] = []
-        is_list = isinstance(content, list)
-        for part in content if is_list else [{"type": "text", "text": content}]:
+        alone = [{"type": "text", "text": content}]
+        for part in cast("list[Any]", content) if isinstance(content, list) else alone:
             given = as_mapping(part) or {}
             if given.get("type") == "text" and isinstance(given.get("text"), str):
                 shown.append(given["text"])

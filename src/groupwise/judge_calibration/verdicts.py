@@ -227,10 +227,10 @@ def list_askings(rated: RatedItems) -> list[tuple[RatedItem, Order, Question]]:
         texts = {"question": item.question}
         if item.reference is not None:
             texts["reference"] = item.reference
-        answers = dict(zip(SIDES if rated.are_pairs else ("",), item.answers, strict=True))
         for order in _ORDERS if rated.are_pairs else ("",):
-            seen = dict(zip(_PLACES, (answers[side] for side in order), strict=False))
-            askings.append((item, order, Question(texts | (seen or {"answer": answers[""]}))))
+            answers = [item.answers[SIDES.index(side)] for side in order]
+            seen = dict(zip(_PLACES, answers, strict=False)) or {"answer": item.answers[0]}
+            askings.append((item, order, Question(texts | seen)))
     return sorted(askings, key=lambda one: -sum(map(len, one[2].texts.values())))
 
 
@@ -347,7 +347,8 @@ def _read_judgebench(row: Mapping[str, Any], where: str) -> Read:
     if not isinstance(judgments, list) or len(cast("list[Any]", judgments)) not in (1, 2):
         raise DataError(f"{where} has no judgments", expected="a list of one or two")
     given = cast("list[Any]", judgments)
-    decisions = [row.get("label"), *(None if one is None else one.get("decision") for one in given)]
+    said = (None if one is None else one.get("decision") for one in given)
+    decisions: list[Any] = [row.get("label"), *said]
     sides, swapped = {"A>B": "a", "B>A": "b", "A=B": TIE}, {"A>B": "b", "B>A": "a", "A=B": TIE}
     for decision in decisions:
         if decision is not None and decision not in sides:
