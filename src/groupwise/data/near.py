@@ -75,7 +75,7 @@ def find_near_duplicates(
 ) -> list[NearDuplicate]:
     """Return each picture that looks like one of another cluster, with the first one found."""
     gallery = Gallery()
-    gallery.add(others)
+    gallery.add(others if sights else ())
     return gallery.find(sights, mirrored=mirrored)
 
 

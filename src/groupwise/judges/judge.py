@@ -82,17 +82,21 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """For people: metrics and reports."""
+        ...
 
     @property
     def version(self) -> str:
         """Digest of all that verdicts depend on beside the question."""
+        ...
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of its verdicts."""
+        ...
 
     def describe(self) -> Mapping[str, object]:
         """Return what the version is the digest of: kind, prompt digest, model, decoding."""
+        ...
 
     async def judge(self, question: Question) -> Verdict | NoVerdict:
         """Return the verdict, or why there is none.
@@ -100,6 +104,7 @@ class Judge(Protocol):
         Raises:
             JudgeError: if too many questions had no verdict, or the question lacks a text.
         """
+        ...
 
 
 class Versioned(ABC):
