@@ -312,11 +312,7 @@ def test_a_chat_says_where_its_pictures_stand(load: Load, draw: Draw):
         return [{"role": "user", "content": content}]
 
     rows = [
-        {
-            "问题": chat("先", "图", "后", "图"),
-            "答案": "好",
-            "图片": [draw(2 * n), draw(2 * n + 1)],
-        }
+        {"问题": chat("先", "图", "后", "图"), "答案": "好", "图片": [draw(2 * n), draw(2 * n + 1)]}
         for n in range(4)
     ]
     odd = [{**rows[0], "问题": chat(*parts)} for parts in (("先", "图"), ("先", "图", "图", "图"))]
@@ -454,10 +450,7 @@ def test_pictures_outside_the_folder_of_the_rows_are_refused_unless_that_is_allo
     load: Load, draw: Draw, tmp_path: Path, draw_picture: Callable[..., Path]
 ):
     outside = draw_picture(tmp_path.parent / f"{tmp_path.name}-secret.png", number=9)
-    rows = [
-        *(ask(n, 图片=draw(n)) for n in range(7)),
-        ask(7, 图片=[f"../{outside.name}"]),
-    ]
+    rows = [*(ask(n, 图片=draw(n)) for n in range(7)), ask(7, 图片=[f"../{outside.name}"])]
     with pytest.raises(DataError, match=r"1 pictures that rows name lie outside of"):
         load(rows, columns=SHOWN)
     assert len(list_examples(load(rows, columns=SHOWN, allow_outside=True))) == 8

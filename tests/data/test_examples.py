@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixed_prompts import converse
 
-from groupwise.core import (
-    DataError,
-    Example,
-    Message,
-    Picture,
-    make_example,
-)
+from groupwise.core import DataError, Example, Message, Picture, make_example
 from groupwise.data.examples import DropLog, read_examples, write_examples
 
 

@@ -9,9 +9,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from scenes import copy_scene, draw_scene
 from scipy.sparse.csgraph import connected_components
 
-from groupwise.core import (
-    DataError,
-)
+from groupwise.core import DataError
 from groupwise.data import near
 from groupwise.data.near import (
     Gallery,

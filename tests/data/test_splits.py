@@ -8,10 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from groupwise.core import (
-    ConfigError,
-    DataError,
-)
+from groupwise.core import ConfigError, DataError
 from groupwise.data.splits import split_by_shares
 from groupwise_recipes.on_task.screenshots import Screenshot, split_by_session
 

@@ -38,13 +38,16 @@ def test_a_row_becomes_an_example(load: Load):
 
 
 @pytest.mark.parametrize(
-    ("value", "label"),
-    [(0, "0"), (True, "true"), (1.5, "1.5"), (" 好 ", "好"), ({"a": "好"}, '{"a": "好"}')],
+    ("value", "label", "read_answer"),
+    [
+        *((0, "0", None), (True, "true", None), (1.5, "1.5", None), (" 好 ", "好", None)),
+        ({"a": "好"}, '{"a": "好"}', None),
+        ("Good", "good", str.lower),  # spelled as the parser spells it
+    ],
 )
-def test_answers_of_any_kind_are_texts(load: Load, value: Any, label: str):
-    loaded = load(
-        [{"q": str(n), "a": value} for n in range(4)], columns={"prompt": "q", "answer": "a"}
-    )
+def test_answers_of_any_kind_are_texts(load: Load, value: Any, label: str, read_answer: Any):
+    rows = [{"q": str(n), "a": value} for n in range(4)]
+    loaded = load(rows, columns={"prompt": "q", "answer": "a"}, read_answer=read_answer)
     assert {example.label for example in list_examples(loaded)} == {label}
 
 
@@ -104,19 +107,12 @@ def test_an_unusable_row_is_counted_with_its_reason(load: Load, row: dict[str, A
     assert len(list_examples(loaded)) == 8
 
 
-def test_the_answer_is_spelled_as_the_parser_spells_it(load: Load):
-    loaded = load(ask_many(4, 答案="Good"), columns=ASKED, read_answer=str.lower)
-    assert {example.label for example in list_examples(loaded)} == {"good"}
-
-
 def test_rewards_find_columns_under_further_names(load: Load):
     rows = ask_many(4, test_list=["assert f(1)"])
     columns = {**ASKED, "fields": {"tests": "test_list", "both": "{{ 问题 }}{{ 答案 }}"}}
     example = list_examples(load(rows, columns=columns))[0]
     assert example.fields["tests"] == example.fields["test_list"] == ["assert f(1)"]
     assert example.fields["both"] == example.prompt[0].text + str(example.label)
-    with pytest.raises(DataError, match=r"data\.columns\.fields needs the column 'test'"):
-        load(rows, columns={**ASKED, "fields": {"tests": "test"}})
 
 
 def test_rows_that_disagree_are_all_dropped(load: Load):
@@ -140,6 +136,7 @@ def test_rows_that_disagree_are_all_dropped(load: Load):
         ({"prompt": "{{ question }}"}, "data.columns.prompt needs the column 'question'"),
         ({"prompt": "问题", "cluster": "答安"}, "did you mean '答案'?"),
         ({"prompt": "问题", "pictures": ["image"]}, "data.columns.pictures needs"),
+        ({**ASKED, "fields": {"tests": "test"}}, "data.columns.fields needs the column 'test'"),
     ],
 )
 def test_a_column_that_is_not_there_is_told_with_those_that_are(
@@ -157,17 +154,33 @@ def test_a_column_of_the_system_message_is_looked_for_too(load: Load):
     assert list_examples(loaded)[0].prompt[0] == Message("system", "答案有2个字")
 
 
-def test_nothing_usable_says_why(load: Load):
-    with pytest.raises(DataError, match="can be used; got 4 x missing answer; the first: rows"):
-        load(ask_many(4, 答案=None), columns=ASKED)
+PARTS = [ask(n, part=part, site="北京") for n, part in enumerate(["train", "dev", "test"])]
 
 
-def test_what_is_not_there_is_refused(load: Load, tmp_path: Path):
-    (tmp_path / "empty.jsonl").write_text("")
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [
+        (ask_many(4, 答案=None), {}, "can be used; got 4 x missing answer; the first: rows"),
+        ([], {}, r"rows\.jsonl has no rows"),
+        (
+            PARTS,
+            {"split": "part", "cluster": "site"},
+            "'北京' is in two splits; got train and vali",
+        ),
+        (ask_many(1), {}, "the split 'validation' would be empty"),
+        (ask_many(3, part="test"), {"split": "part"}, "the split train is empty"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused(
+    load: Load, rows: list[dict[str, Any]], columns: dict[str, str], words: str
+):
+    with pytest.raises(DataError, match=words):
+        load(rows, columns={**ASKED, **columns})
+
+
+def test_a_pattern_that_names_no_file_is_refused(load: Load, tmp_path: Path):
     with pytest.raises(DataError, match=r"there is no table at .*nothing"):
         load(files=str(tmp_path / "nothing-*.csv"), columns=ASKED)
-    with pytest.raises(DataError, match=r"empty\.jsonl has no rows"):
-        load(files=str(tmp_path / "empty.jsonl"), columns=ASKED)
 
 
 def test_a_chat_may_have_turns_and_a_target(load: Load):
@@ -180,19 +193,11 @@ def test_a_chat_may_have_turns_and_a_target(load: Load):
             {"role": "assistant", "content": f"好{number}"},
         ]
 
-    loaded = load(
-        [{"messages": chat(n)} for n in range(4)],
-        columns={"prompt": "messages", "target": "messages"},
-        system="别人的",
-    )
-    examples = list_examples(loaded)
-    assert [message.role for message in examples[0].prompt] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
-    assert examples[0].prompt[0].text == "自己的"
+    columns = {"prompt": "messages", "target": "messages"}
+    loaded = load([{"messages": chat(n)} for n in range(4)], columns=columns, system="别人的")
+    prompt = list_examples(loaded)[0].prompt
+    assert [message.role for message in prompt] == ["system", "user", "assistant", "user"]
+    assert prompt[0].text == "自己的"
     assert set(loaded.targets.values()) == {f"好{n}" for n in range(4)}
 
 
@@ -200,11 +205,7 @@ def test_no_cluster_is_divided_and_every_split_has_its_share(load: Load):
     rows = [ask(n, site=f"s{n // 5}") for n in range(80)]
     loaded = load(rows, columns={**ASKED, "cluster": "site"})
     sites = {split: {e.cluster for e in examples} for split, examples in loaded.splits.items()}
-    assert {split: len(found) for split, found in sites.items()} == {
-        "train": 8,
-        "validation": 4,
-        "test": 4,
-    }
+    assert [len(sites[split]) for split in ("train", "validation", "test")] == [8, 4, 4]
     assert len(set().union(*sites.values())) == 16
 
 
@@ -220,17 +221,15 @@ def test_a_column_says_the_split(load: Load):
 def test_a_split_that_is_not_given_is_taken_from_training(
     load: Load, tmp_path: Path, write_table: Write
 ):
+    test = [ask(n) for n in range(30, 40)]
     files = {
-        "train": write_table(tmp_path / "a.csv", ask_many(30)),
-        "test": write_table(tmp_path / "b.csv", [ask(n) for n in range(30, 40)]),
+        "train": str(write_table(tmp_path / "a.csv", ask_many(30))),
+        "test": str(write_table(tmp_path / "b.csv", test)),
     }
-    loaded = load(files={name: str(path) for name, path in files.items()}, columns=ASKED)
+    loaded = load(files=files, columns=ASKED)
     assert count(loaded) == (20, 10, 10)
-    assert loaded.sources == {
-        "train": {"a.csv": 20},
-        "validation": {"a.csv": 10},
-        "test": {"b.csv": 10},
-    }
+    train, validation = {"a.csv": 20}, {"a.csv": 10}
+    assert loaded.sources == {"train": train, "validation": validation, "test": {"b.csv": 10}}
 
 
 def test_what_several_splits_ask_stays_in_the_test_split(
@@ -244,21 +243,6 @@ def test_what_several_splits_ask_stays_in_the_test_split(
     loaded = load(files=files, columns=ASKED)
     assert count(loaded) == (7, 5, 3)
     assert loaded.drops.counts == {"prompt of another split": 4}
-
-
-def test_a_cluster_in_two_given_splits_is_refused(load: Load):
-    rows = [ask(n, part=part, site="北京") for n, part in enumerate(["train", "dev", "test"])]
-    with pytest.raises(
-        DataError, match="cluster '北京' is in two splits; got train and validation"
-    ):
-        load(rows, columns={**ASKED, "split": "part", "cluster": "site"})
-
-
-def test_too_few_rows_for_a_split_are_refused(load: Load):
-    with pytest.raises(DataError, match="the split 'validation' would be empty"):
-        load(ask_many(1), columns=ASKED)
-    with pytest.raises(DataError, match="the split train is empty"):
-        load(ask_many(3, part="test"), columns={**ASKED, "split": "part"})
 
 
 def test_fewer_rows_are_drawn_by_the_seed(load: Load):
@@ -396,10 +380,7 @@ def test_rows_and_seed_alone_decide_the_splits(tmp_path: Path, write_table: Writ
 
 
 TEXT = "问题,答案\n这个产品质量很好吗？,好评\n物流太慢了。,差评\n"
-ROWS = [
-    {"问题": "这个产品质量很好吗？", "答案": "好评"},
-    {"问题": "物流太慢了。", "答案": "差评"},
-]
+ROWS = [{"问题": "这个产品质量很好吗？", "答案": "好评"}, {"问题": "物流太慢了。", "答案": "差评"}]
 COMMON = st.text("的一是在不了有和人这中大为上个国我以要他时来用们生到作地于出就分对成会可主发年")
 
 

@@ -37,8 +37,22 @@ def ask_choice(text="which?"):
 
 
 @pytest.fixture
-def judge(engine, quick):
-    return GenerativeJudge(engine, CORRECT, settings=quick())
+def make(engine, quick, tmp_path):
+    """Return a maker of judges; those with ``is_kept`` share a cache."""
+
+    def make(kind=GenerativeJudge, prompt=CORRECT, *, model=engine, is_kept=False, **named):
+        stop = {
+            key: named.pop(key) for key in ("max_attempts", "max_no_verdict_rate") & named.keys()
+        }
+        cache = ReplyCache(tmp_path / "cache") if is_kept else None
+        return kind(model, prompt, settings=quick(**stop), cache=cache, **named)
+
+    return make
+
+
+@pytest.fixture
+def judge(make):
+    return make()
 
 
 def decide(judge, question=None):
@@ -79,17 +93,15 @@ def count_kept(path):
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_passing_failure_costs_one_more_call_and_a_lasting_one_is_asked_again_later(
-    server, engine, quick, name, tmp_path
+    server, make, name
 ):
-    cache = ReplyCache(tmp_path / "cache")
-    judge = GenerativeJudge(engine, CORRECT, settings=quick(max_attempts=2), cache=cache)
+    judge = make(max_attempts=2, is_kept=True)
     cause = name.split(",")[0].split()[0]
     server.script = [FAULTS[name]] * 2
     result = decide(judge)
-    assert isinstance(result, NoVerdict)
-    assert result.cause == cause
+    assert (type(result), result.cause) == (NoVerdict, cause)
     assert (result.num_attempts, result.usage.num_calls) == (2, 2)
-    assert count_kept(cache.path) == 0
+    assert count_kept(judge.cache.path) == 0
     server.script = [FAULTS[name]]
     verdict = decide(judge)
     assert verdict.label == "True"
@@ -123,17 +135,16 @@ def test_tokens_of_failed_calls_and_of_reasoning_are_counted(server, judge):
     assert (report["reasoning_tokens"], report["cost"]) == (5, 50.0)
 
 
-def test_extras_of_the_server_make_another_judge(engine):
+def test_extras_of_the_server_make_another_judge(engine, make):
     extras = {"reasoning_effort": "low"}
     other = ServerModel(engine.settings.model_copy(update={"extras": extras}))
-    versions = {GenerativeJudge(one, CORRECT).version for one in (engine, other)}
-    assert len(versions) == 2
+    assert make().version != make(model=other).version
     assert "extras" not in engine.identity
 
 
-def test_a_wrong_model_name_is_asked_once(server, engine, quick):
+def test_a_wrong_model_name_is_asked_once(server, engine, make):
     wrong = ServerModel(engine.settings.model_copy(update={"model": "other"}))
-    result = decide(GenerativeJudge(wrong, CORRECT, settings=quick()))
+    result = decide(make(model=wrong))
     assert (result.cause, result.num_attempts, len(server.asked)) == ("refused", 1, 1)
     assert "does not exist" in result.message
 
@@ -144,9 +155,8 @@ def test_retry_after_is_honoured(server, judge):
     assert server.asked_at_s[1] - server.asked_at_s[0] >= 0.3
 
 
-def test_too_many_failures_stop_the_run_with_rate_and_cause(server, engine, quick):
-    settings = quick(max_attempts=1, max_no_verdict_rate=0.5)
-    judge = GenerativeJudge(engine, CORRECT, settings=settings)
+def test_too_many_failures_stop_the_run_with_rate_and_cause(server, make):
+    judge = make(max_attempts=1, max_no_verdict_rate=0.5)
     server.script = [GOOD] * 5 + [Fault(status=500, body=b"")]
     server.answer = lambda _: Fault("")
     with pytest.raises(JudgeError, match=r"15 of the last 20 questions \(75%\), 14 times .* empty"):
@@ -157,40 +167,36 @@ def test_too_many_failures_stop_the_run_with_rate_and_cause(server, engine, quic
     assert not any("one more" in str(asked) for asked in server.asked)
 
 
-def test_the_rate_is_that_of_the_last_questions_that_were_asked(server, engine, quick, tmp_path):
+def test_the_rate_is_that_of_the_last_questions_that_were_asked(server, make):
     """Neither a long past nor a full cache hides that the judge is gone."""
-    settings = quick(max_attempts=1)
-    cache = ReplyCache(tmp_path / "cache")
     old = [ask(str(number)) for number in range(30)]
-    judge_all(GenerativeJudge(engine, CORRECT, settings=settings, cache=cache), old)
+    judge_all(make(max_attempts=1, is_kept=True), old)
     server.answer = lambda _: Fault("")
-    judge = GenerativeJudge(engine, CORRECT, settings=settings, cache=cache)
+    judge = make(max_attempts=1, is_kept=True)
     assert all(verdict.is_cached for verdict in judge_all(judge, old))
     with pytest.raises(JudgeError, match="20 of the last 20"):
         judge_all(judge, [ask(str(number)) for number in range(30, 60)])
 
 
-def test_a_restart_after_a_stop_asks_nothing_twice(server, engine, quick, tmp_path):
-    settings = quick(max_attempts=1)
+def test_a_restart_after_a_stop_asks_nothing_twice(server, make):
     questions = [ask(str(number)) for number in range(40)]
     server.script = [GOOD] * 20
     server.answer = lambda _: Fault(status=503, body=b"")
-    first = GenerativeJudge(engine, CORRECT, settings=settings, cache=ReplyCache(tmp_path / "c"))
+    first = make(max_attempts=1, is_kept=True)
     with pytest.raises(JudgeError):
         judge_all(first, questions)
-    num_kept = count_kept(tmp_path / "c")
+    num_kept = count_kept(first.cache.path)
     assert num_kept > 0
     server.asked.clear()
     server.answer = lambda _: GOOD
-    again = GenerativeJudge(engine, CORRECT, settings=settings, cache=ReplyCache(tmp_path / "c"))
-    verdicts = judge_all(again, questions)
+    verdicts = judge_all(make(max_attempts=1, is_kept=True), questions)
     assert [verdict.label for verdict in verdicts] == ["True"] * 40
     # A request that was under way at the stop may arrive late, so that it is there twice.
     assert len({str(asked["messages"]) for asked in server.asked}) == 40 - num_kept
 
 
-def test_a_thousand_repeated_judgements_cost_no_call(server, judge, engine, quick, tmp_path):
-    judge = GenerativeJudge(engine, CORRECT, settings=quick(), cache=ReplyCache(tmp_path / "cache"))
+def test_a_thousand_repeated_judgements_cost_no_call(server, make):
+    judge = make(is_kept=True)
     first = decide(judge)
     server.asked.clear()
     verdicts = judge_all(judge, [ask()] * 1000)
@@ -223,25 +229,19 @@ def test_a_failure_is_shared_by_those_in_flight_and_paid_once(server, judge):
         {"revision": "r2"},
     ],
 )
-def test_another_judge_does_not_find_the_verdict(server, engine, quick, tmp_path, change):
-    path = tmp_path / "cache"
-    decide(GenerativeJudge(engine, CORRECT, settings=quick(), cache=ReplyCache(path)))
-    prompt, sampling = change.get("prompt", CORRECT), change.get("sampling")
-    revision = change.get("revision", "r1")
-    other = ServerModel(engine.settings.model_copy(update={"revision": revision}))
-    judge = GenerativeJudge(
-        other, prompt, sampling=sampling, settings=quick(), cache=ReplyCache(path)
-    )
-    assert not decide(judge).is_cached
+def test_another_judge_does_not_find_the_verdict(server, engine, make, change):
+    decide(make(is_kept=True))
+    update = {key: change[key] for key in {"revision"} & change.keys()}
+    other = ServerModel(engine.settings.model_copy(update=update))
+    changed = {key: change[key] for key in change.keys() - update}
+    assert not decide(make(model=other, is_kept=True, **changed)).is_cached
     assert len(server.asked) == 2
 
 
-def test_a_picture_is_known_by_its_content(server, engine, quick, tmp_path, picture_examples):
+def test_a_picture_is_known_by_its_content(server, make, tmp_path, picture_examples):
     paths = [example.pictures[0].path for example in picture_examples[:2]]
     shown = tmp_path / "shown.png"
-    judge = LogitJudge(
-        engine, CHOICE, labels=("on", "off"), settings=quick(), cache=ReplyCache(tmp_path / "c")
-    )
+    judge = make(LogitJudge, CHOICE, labels=("on", "off"), is_kept=True)
 
     def look(path):
         shown.write_bytes(path.read_bytes())
@@ -305,8 +305,8 @@ def weigh(*, prefers=None, letter=None, chance=0.7):
 
 
 @pytest.fixture
-def logit(engine, quick):
-    return LogitJudge(engine, CHOICE, labels=("on-task", "off-task"), settings=quick())
+def logit(make):
+    return make(LogitJudge, CHOICE, labels=("on-task", "off-task"))
 
 
 def test_options_are_asked_in_both_orders_and_averaged(server, logit):
@@ -333,23 +333,18 @@ def test_a_verdict_that_flips_with_the_order_has_no_confidence(server, logit):
     assert logit.report()["num_flipped"] == 1
 
 
-def test_three_options_keep_their_labels(server, engine, quick):
+def test_three_options_keep_their_labels(server, make):
     server.answer = weigh(prefers="不清楚", chance=0.6)
-    judge = LogitJudge(
-        engine,
-        CHOICE,
-        labels=("yes", "no", "unclear"),
-        option_texts=("是", "否", "不清楚"),
-        settings=quick(),
-    )
+    texts = {"yes": "是", "no": "否", "unclear": "不清楚"}
+    judge = make(LogitJudge, CHOICE, labels=tuple(texts), option_texts=tuple(texts.values()))
     verdict = decide(judge, ask_choice())
     assert (verdict.label, verdict.confidence) == ("unclear", pytest.approx(0.6))
     assert verdict.probabilities["yes"] == pytest.approx(0.2)
 
 
-def test_without_options_the_label_itself_is_asked_for(server, engine, quick):
+def test_without_options_the_label_itself_is_asked_for(server, make):
     server.answer = lambda _: Fault(tokens={" Yes": math.log(0.6), "no": math.log(0.4)})
-    judge = LogitJudge(engine, JudgePrompt("{{question}} yes or no?"), labels=("yes", "no"))
+    judge = make(LogitJudge, JudgePrompt("{{question}} yes or no?"), labels=("yes", "no"))
     verdict = decide(judge, ask_choice())
     assert (verdict.label, verdict.position_bias, len(server.asked)) == ("yes", None, 1)
     assert verdict.confidence == pytest.approx(0.6)
@@ -370,11 +365,9 @@ def test_labels_that_are_not_told_are_no_verdict(server, logit, fault, cause, nu
     assert result.usage.num_calls == len(server.asked) == 2 * num_calls
 
 
-def test_the_cache_knows_the_order_of_the_options(server, engine, quick, tmp_path):
+def test_the_cache_knows_the_order_of_the_options(server, make):
     server.script = [Fault(tokens={"A": math.log(0.7), "B": math.log(0.3)}), Fault(status=400)]
-    judge = LogitJudge(
-        engine, CHOICE, labels=("on", "off"), settings=quick(), cache=ReplyCache(tmp_path / "c")
-    )
+    judge = make(LogitJudge, CHOICE, labels=("on", "off"), is_kept=True)
     assert isinstance(decide(judge, ask_choice()), NoVerdict)
     verdict = decide(judge, ask_choice())
     assert (verdict.usage.num_calls, len(server.asked)) == (1, 3)
@@ -389,12 +382,12 @@ def test_the_cache_knows_the_order_of_the_options(server, engine, quick, tmp_pat
         {"labels": ("a", "b"), "option_texts": ("1", "2", "3")},
     ],
 )
-def test_options_that_do_not_fit_are_refused(engine, named):
+def test_options_that_do_not_fit_are_refused(make, named):
     with pytest.raises(JudgeError):
-        LogitJudge(engine, CHOICE, **named)
+        make(LogitJudge, CHOICE, **named)
 
 
-def test_a_responder_may_fail_with_any_cause(quick):
+def test_a_responder_may_fail_with_any_cause(make):
     class Silent:
         def __init__(self):
             self.identity = {"model": "silent", "revision": None}
@@ -402,7 +395,7 @@ def test_a_responder_may_fail_with_any_cause(quick):
         async def reply(self, example, *, sampling):
             raise RequestError("refused", "no")
 
-    result = decide(GenerativeJudge(Silent(), CORRECT, settings=quick()))
+    result = decide(make(model=Silent()))
     assert (result.cause, result.usage) == ("refused", Usage())
 
 
@@ -414,10 +407,8 @@ def responder(vision_folder):
     return LocalModel(load_policy(vision_folder), batch_size=4, name="tiny")
 
 
-def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples, tmp_path):
-    judge = LogitJudge(
-        responder, PROMPT, labels=("on", "off"), cache=ReplyCache(tmp_path / "cache")
-    )
+def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples, make):
+    judge = make(LogitJudge, PROMPT, model=responder, labels=("on", "off"), is_kept=True)
     questions = [Question({"task": e.prompt[-1].text}, e.pictures) for e in picture_examples]
     verdicts = judge_all(judge, questions)
     for question, verdict in zip(questions, verdicts, strict=True):
@@ -437,14 +428,11 @@ def test_a_picture_judge_gives_what_the_engine_gives(responder, picture_examples
     assert [v.probabilities for v in again] == [v.probabilities for v in verdicts]
 
 
-def test_a_model_that_babbles_gives_no_verdict(text_folder, quick):
+def test_a_model_that_babbles_gives_no_verdict(text_folder, make):
     responder = LocalModel(load_policy(text_folder), name="tiny")
-    judge = GenerativeJudge(
-        responder,
-        JudgePrompt("{{answer}}?"),
-        sampling=Sampling(max_new_tokens=16),
-        settings=quick(max_attempts=2),
-    )
+    sampling = Sampling(max_new_tokens=16)
+    prompt = JudgePrompt("{{answer}}?")
+    judge = make(prompt=prompt, model=responder, sampling=sampling, max_attempts=2)
     result = decide(judge, Question({"answer": "4"}))
     assert isinstance(result, NoVerdict)
     assert result.cause in ("unparsable", "truncated", "empty")

@@ -62,44 +62,32 @@ class TokenBudget(Config):
 
 @dataclass(frozen=True, slots=True)
 class NearPicture:
-    """A picture of a split that looks like one of a split before it.
+    """A picture of a split that looks like one of a split before it."""
 
-    Attributes:
-        split, digest, name: of the picture.
-        like_split, like_name: of what it looks like.
-        agreement: share of their structure that is the same, in [0, 1].
-        is_mirrored: whether it is the mirror image that does.
-    """
-
-    split: str
+    split: str  # of the picture
     digest: str
     name: str
-    like_split: str
+    like_split: str  # of what it looks like
     like_name: str
-    agreement: float
-    is_mirrored: bool
+    agreement: float  # share of their structure that is the same, in [0, 1]
+    is_mirrored: bool  # whether it is the mirror image that looks like it
 
 
 @dataclass(frozen=True, slots=True)
 class DataAudit:
-    """All that an audit found.
+    """All that an audit found, errors first, then warnings, then information.
 
-    Attributes:
-        findings: errors first, then warnings, then information.
-        splits: counts by split: ``num_examples``, ``num_clusters``, ``num_pictures`` with different
-            bytes, ``labels`` (rows by label, ``NO_LABEL`` for those without one),
-            ``cluster_sizes`` (smallest, median, largest) and, where prompts were counted, their
-            ``tokens`` (``min``, ``median``, ``p90``, ``p99``, ``max``, all lengths that occur).
-        num_rows: rows read, or None if not known.
-        drops: the drop log as JSON values, or None if there was none.
-        near_pictures: near duplicates across splits.
+    ``splits`` has counts by split: ``num_examples``, ``num_clusters``, ``num_pictures`` with
+    different bytes, ``labels`` (rows by label, ``NO_LABEL`` for those without one),
+    ``cluster_sizes`` (smallest, median, largest) and, where prompts were counted, their ``tokens``
+    (``min``, ``median``, ``p90``, ``p99``, ``max``, all lengths that occur).
     """
 
     findings: tuple[Finding, ...]
     splits: Mapping[str, Mapping[str, Any]]
-    num_rows: int | None = None
-    drops: Mapping[str, Any] | None = None
-    near_pictures: tuple[NearPicture, ...] = ()
+    num_rows: int | None = None  # rows read, or None if not known
+    drops: Mapping[str, Any] | None = None  # the drop log as JSON values, or None if there was none
+    near_pictures: tuple[NearPicture, ...] = ()  # near duplicates across splits
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -161,21 +149,17 @@ def audit_data(
         if count_tokens is not None and examples
     }
     near = find_near_pictures(splits) if near is None else near
+    looks = [
+        f"{one.split}: {one.name} is like {one.like_split}: {one.like_name}"
+        f"{' mirrored' * one.is_mirrored} ({one.agreement:.0%} of their structure)"
+        for one in near
+    ]
+    message = "{count} pictures look like a picture of another split."
     findings = [
         *_check_rows(splits, drops or DropLog(), num_rows),
         *_check_labels(splits),
-        *_check_shared(splits),
-        *_check_repeated(splits),
-        *report_places(
-            "warning",
-            "near_duplicate_pictures",
-            "{count} pictures look like a picture of another split.",
-            [
-                f"{one.split}: {one.name} is like {one.like_split}: {one.like_name}"
-                f"{' mirrored' * one.is_mirrored} ({one.agreement:.0%} of their structure)"
-                for one in near
-            ],
-        ),
+        *_check_contents(splits),
+        *report_places("warning", "near_duplicate_pictures", message, looks),
         *(_check_lengths(tokens, budget) if budget else ()),
     ]
     return DataAudit(
@@ -212,7 +196,7 @@ def _check_rows(splits: Splits, drops: DropLog, num_rows: int | None) -> Iterato
 
 
 def _check_labels(splits: Splits) -> Iterator[Finding]:
-    every = {example.label for example in _chain(splits)} - {None}
+    every = {example.label for examples in splits.values() for example in examples} - {None}
     for split, examples in splits.items():
         counts = Counter(example.label for example in examples if example.label is not None)
         num_none = len(examples) - counts.total()
@@ -233,14 +217,28 @@ def _check_labels(splits: Splits) -> Iterator[Finding]:
             yield Finding("warning", "unbalanced_labels", message, count)
 
 
-def _check_shared(splits: Splits) -> Iterator[Finding]:
-    """Find what stands in two splits.
+def _check_contents(splits: Splits) -> Iterator[Finding]:
+    """Find what stands in two splits or twice in one, and what has two labels or clusters.
 
     Prompts without pictures are the same but for case, width and white space; examples that are the
     same in all else, too, are told as examples alone.
     """
-    ids = _find_owners(splits, lambda example: [example.id])
-    names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
+    every = [(split, example) for split, examples in splits.items() for example in examples]
+    names = {picture.digest: _name(picture) for _, e in every for picture in e.pictures}
+    labels: dict[str, set[str]] = defaultdict(set)
+    clusters: dict[str, set[str]] = defaultdict(set)
+    asked = {example.id: make_example(example.prompt, cluster="").id for _, example in every}
+    for _, example in every:
+        labels[asked[example.id]].add(example.label or "")
+        for picture in example.pictures:
+            clusters[picture.digest].add(example.cluster)
+
+    def find_owners(list_keys: Callable[[Example], Sequence[str]]) -> dict[str, list[str]]:
+        """Return the splits each key stands in, in the order of the splits."""
+        owners: dict[str, list[str]] = defaultdict(list)
+        for key, split in dict.fromkeys((key, s) for s, e in every for key in list_keys(e)):
+            owners[key].append(split)
+        return owners
 
     def list_texts(example: Example) -> list[str]:
         is_own = len(ids[example.id]) == 1 and not example.pictures
@@ -254,52 +252,34 @@ def _check_shared(splits: Splits) -> Iterator[Finding]:
         shared = {key: found for key, found in owners.items() if len(found) > 1}
         return sorted(f"{name(key)} in {' and '.join(found)}" for key, found in shared.items())
 
-    clusters = tell(_find_owners(splits, lambda example: [example.cluster]))
+    ids = find_owners(lambda example: [example.id])
+    pictures = find_owners(lambda example: [picture.digest for picture in example.pictures])
+    places = tell(find_owners(lambda example: [example.cluster]))
     message = "{count} clusters stand in more than one split; split by cluster."
-    yield from report_places("error", "cluster_in_two_splits", message, clusters)
+    yield from report_places("error", "cluster_in_two_splits", message, places)
     message = "{count} examples stand in more than one split."
     yield from report_places("error", "example_in_two_splits", message, tell(ids))
-    pictures = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
     message = "{count} pictures stand with the same bytes in more than one split."
     places = tell(pictures, names.__getitem__)
     yield from report_places("error", "picture_in_two_splits", message, places)
-    texts = tell(_find_owners(splits, list_texts), lambda text: text[-_MAX_SHOWN:])
     message = "{count} prompts stand in more than one split, but for case, width and white space."
-    yield from report_places("warning", "text_in_two_splits", message, texts)
+    places = tell(find_owners(list_texts), lambda text: text[-_MAX_SHOWN:])
+    yield from report_places("warning", "text_in_two_splits", message, places)
     message = "{count} task texts stand in more than one split."
-    tasks = tell(_find_owners(splits, list_tasks))
-    yield from report_places("info", "task_in_two_splits", message, tasks)
-
-
-def _check_repeated(splits: Splits) -> Iterator[Finding]:
-    """Find examples and pictures that stand twice in a split, and inputs with two labels."""
-    repeated = [
-        f"{split}: {identity}"
-        for split, examples in splits.items()
-        for identity, count in Counter(example.id for example in examples).items()
-        if count > 1
-    ]
+    yield from report_places("info", "task_in_two_splits", message, tell(find_owners(list_tasks)))
     message = "{count} examples appear twice in a split."
-    yield from report_places("warning", "repeated_example", message, repeated)
-    asked = {e.id: make_example(e.prompt, cluster="").id for e in _chain(splits)}
-    labels: dict[str, set[str]] = defaultdict(set)
-    for example in _chain(splits):
-        labels[asked[example.id]].add(example.label or "")
-    torn = sorted(name for name, content in asked.items() if len(labels[content]) > 1)
+    counts = Counter((split, example.id) for split, example in every)
+    places = [f"{split}: {name}" for (split, name), count in counts.items() if count > 1]
+    yield from report_places("warning", "repeated_example", message, places)
     message = "{count} examples have the same input as another one but a different label."
-    yield from report_places("warning", "contradicting_labels", message, torn)
-    clusters: dict[str, set[str]] = defaultdict(set)
-    names = {picture.digest: _name(picture) for e in _chain(splits) for picture in e.pictures}
-    for example in _chain(splits):
-        for picture in example.pictures:
-            clusters[picture.digest].add(example.cluster)
-    owners = _find_owners(splits, lambda example: [p.digest for p in example.pictures])
+    places = sorted(name for name, content in asked.items() if len(labels[content]) > 1)
+    yield from report_places("warning", "contradicting_labels", message, places)
+    message = "{count} pictures stand with the same bytes in more than one cluster of a split."
     places = [
         f"{names[digest]} in clusters {', '.join(sorted(found)[:3])}"
         for digest, found in clusters.items()
-        if len(found) > 1 and len(owners[digest]) == 1
+        if len(found) > 1 and len(pictures[digest]) == 1
     ]
-    message = "{count} pictures stand with the same bytes in more than one cluster of a split."
     yield from report_places("info", "picture_in_two_clusters", message, sorted(places))
 
 
@@ -388,21 +368,6 @@ def find_near_pictures(splits: Splits, *, mirrored: bool = False) -> list[NearPi
     return found
 
 
-def _chain(splits: Splits) -> Iterable[Example]:
-    return (example for examples in splits.values() for example in examples)
-
-
-def _find_owners(
-    splits: Splits, list_keys: Callable[[Example], Sequence[str]]
-) -> dict[str, list[str]]:
-    """Return the splits each key stands in, in the order of the splits."""
-    owners: dict[str, list[str]] = {}
-    for split, examples in splits.items():
-        for key in dict.fromkeys(key for example in examples for key in list_keys(example)):
-            owners.setdefault(key, []).append(split)
-    return owners
-
-
 def _fold_prompt(example: Example) -> str:
     return fold_text("\n".join(message.text for message in example.prompt))
 
@@ -419,15 +384,9 @@ def write_audit(audit: DataAudit, folder: Path) -> DataAudit:
 
 
 def list_near_examples(folder: Path, examples: Sequence[Example], *, split: str) -> set[str]:
-    """Return the ids of examples with a picture that an audit called a near duplicate.
-
-    Args:
-        folder: of the audit's files.
-        examples: of the split.
-        split: its name in the audit.
-    """
-    audit = read_json(folder / "audit.json", dict)
-    near = {one["digest"] for one in audit["near_pictures"] if one["split"] == split}
+    """Return the ids of a split's examples with a picture that its audit calls a near duplicate."""
+    found = read_json(folder / "audit.json", dict)["near_pictures"]
+    near = {one["digest"] for one in found if one["split"] == split}
     return {one.id for one in examples if any(p.digest in near for p in one.pictures)}
 
 

@@ -106,20 +106,19 @@ def _open_environment() -> "SandboxedEnvironment":
     from jinja2 import StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
+    def refuse_missing(value: Any) -> Any:
+        if value is None:
+            raise FillError("it shows a value that is missing")
+        return value
+
     return SandboxedEnvironment(
-        undefined=StrictUndefined, finalize=_refuse_missing, trim_blocks=True, lstrip_blocks=True
+        undefined=StrictUndefined, finalize=refuse_missing, trim_blocks=True, lstrip_blocks=True
     )
 
 
-def _refuse_missing(value: Any) -> Any:
-    if value is None:
-        raise FillError("it shows a value that is missing")
-    return value
-
-
 def _check_splits(value: Any) -> Any:
-    given, names = value, cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ()
-    for name in names:
+    given: Any = value
+    for name in cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ():
         if name not in SPLITS:
             raise ValueError(f"there is no split {name!r} (there are: {', '.join(SPLITS)})")
     return given
@@ -174,10 +173,8 @@ class TableColumns(Config):
     def list_texts(self) -> list[tuple[str, str]]:
         """Return each entry with the name of its setting."""
         named: dict[str, Any] = {**dict[str, Any](self), "fields": list(self.fields.values())}
-        found: list[tuple[str, str]] = []
-        for name, value in named.items():
-            found += [(name, text) for text in ([value] if isinstance(value, str) else value or ())]
-        return found
+        listed = {k: [v] if isinstance(v, str) else v or () for k, v in named.items()}
+        return [(name, text) for name, texts in listed.items() for text in texts]
 
 
 class TableSettings(Config):

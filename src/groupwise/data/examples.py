@@ -65,15 +65,15 @@ def write_examples(path: Path, examples: Sequence[Example]) -> None:
     ``parts``, texts and pictures, instead of ``text``.
     """
 
-    def write_picture(picture: Picture) -> dict[str, str]:
-        place = Path(os.path.relpath(picture.path, path.parent)).as_posix()
-        return {"path": place, "digest": picture.digest}
+    def write_part(part: str | Picture) -> Any:
+        if isinstance(part, str):
+            return part
+        place = Path(os.path.relpath(part.path, path.parent)).as_posix()
+        return {"path": place, "digest": part.digest}
 
-    def write_turn(message: Message) -> dict[str, Any]:
-        if not message.pictures:
-            return {"role": message.role, "text": message.text}
-        parts = [p if isinstance(p, str) else write_picture(p) for p in message.parts]
-        return {"role": message.role, "parts": parts}
+    def write_turn(turn: Message) -> dict[str, Any]:
+        parts = [write_part(part) for part in turn.parts]
+        return {"role": turn.role, **({"parts": parts} if turn.pictures else {"text": turn.text})}
 
     def write(example: Example) -> dict[str, Any]:
         opening, prompt = split_opening(example.prompt)
@@ -81,8 +81,8 @@ def write_examples(path: Path, examples: Sequence[Example]) -> None:
             "id": example.id,
             "cluster": example.cluster,
             "label": example.label,
-            "prompt": [write_turn(message) for message in prompt],
-            "pictures": [write_picture(picture) for picture in opening],
+            "prompt": list(map(write_turn, prompt)),
+            "pictures": list(map(write_part, opening)),
             "fields": dict(example.fields),
         }
 
@@ -107,7 +107,7 @@ def read_examples(path: Path) -> list[Example]:
     for number, row in enumerate(read_jsonl(path), start=1):
         try:
             example = make_example(
-                [read_turn(turn) for turn in row["prompt"]],
+                list(map(read_turn, row["prompt"])),
                 cluster=row["cluster"],
                 pictures=[read_picture(picture) for picture in row["pictures"]],
                 label=row["label"],

@@ -41,25 +41,16 @@ _NUM_KEPT, _KEPT_BYTES = 8, 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as it was found.
+    """A row as it was found."""
 
-    Attributes:
-        values: by column; nobody changes them.
-        where: file and line, for messages.
-        folder: that the paths of pictures are relative to.
-        file: name of the file without its suffix.
-        source: file, or data set and split, it is counted under.
-        split: that it is of as given.
-        is_test_part: whether its file or split is called a test, whatever it is used for.
-    """
-
-    values: Mapping[str, Any]
-    where: str
-    folder: Path = Path()
-    file: str = ""
-    source: str = ""
-    split: str = "train"
-    is_test_part: bool = False
+    values: Mapping[str, Any]  # by column; nobody changes them
+    where: str  # file and line, for messages
+    folder: Path = Path()  # that the paths of pictures are relative to
+    file: str = ""  # name of the file without its suffix
+    source: str = ""  # file, or data set and split, it is counted under
+    split: str = "train"  # that it is of as given
+    is_test_part: bool = False  # whether its file or split is called a test, whatever it is for
+    pictures: tuple[Path, ...] = ()  # files that it names, where it is only asked about
 
 
 def find_index(root: Path) -> Path:
@@ -76,44 +67,44 @@ def find_index(root: Path) -> Path:
         )
     tables = sorted(p for p in root.iterdir() if p.suffix.lower() in (".csv", ".jsonl"))
     tables = [path for path in tables if path.is_file()]
-    named = [path for path in tables if path.name == "index.jsonl"]
-    if len(named or tables) != 1:
+    tables = [path for path in tables if path.name == "index.jsonl"] or tables
+    if len(tables) != 1:
         raise DataError(
             f"cannot tell which file lists the pictures of {root}",
             got=", ".join(path.name for path in tables) or "no such file",
             expected="index.jsonl, or exactly one .csv or .jsonl file",
         )
-    return (named or tables)[0]
+    return tables[0]
 
 
 def read_source(settings: TableSettings, drops: DropLog) -> list[Row]:
-    """Return all rows that can be read, each with its split; unreadable lines are dropped.
-
-    Raises:
-        DataError: if there is no table, it cannot be read, or it has no rows.
-    """
-    if settings.hub:
-        found = list(_read_hub(settings.hub, settings))
-    else:
-        found = [
-            replace(row, split=split)
-            for split, patterns in settings.files.items()
-            for pattern in patterns
-            for path in find_tables(pattern)
-            for row in read_table_rows(path, drops)
-        ]
-    if not found:
-        places = settings.hub or ", ".join(f for files in settings.files.values() for f in files)
+    """Return all rows with their splits, pictures of the hub as bytes or paths; at least one."""
+    rows: list[Row] = []
+    if name := settings.hub:
+        parts = open_dataset(name, subset=settings.subset, revision=settings.revision)
+        used = [(s, p) for s in SPLITS for p in parts if p in settings.splits.get(s, ())]
+        if not used:
+            raise DataError(
+                f"{name} has no split that is used",
+                got=", ".join(parts),
+                expected=f"one of data.splits: {dict(settings.splits)}",
+            )
+        for split, part in used:
+            source, folder = f"{name} {part}", Path(name)
+            of = (folder, folder.name, source, split, bool(TEST_PART.search(part)))
+            found = enumerate(list_rows(parts[part]), start=1)
+            rows += [Row(values, f"{source} row {number}", *of) for number, values in found]
+    for split, patterns in settings.files.items():
+        for path in (path for pattern in patterns for path in find_tables(pattern)):
+            rows += [replace(row, split=split) for row in read_table_rows(path, drops)]
+    if not rows:
+        places = name or ", ".join(f for files in settings.files.values() for f in files)
         raise DataError(f"{places} has no rows", got=drops.counts or None)
-    return found
+    return rows
 
 
 def find_tables(pattern: str) -> list[Path]:
-    """Return the tables that a path, a folder or a pattern names, sorted.
-
-    Raises:
-        DataError: if there is none.
-    """
+    """Return the tables that a path, a folder or a pattern names, sorted; at least one."""
     path = Path(pattern)
     if path.is_dir():
         found = [p for p in path.iterdir() if p.is_file() and p.name.lower().endswith(ENDINGS)]
@@ -126,23 +117,6 @@ def find_tables(pattern: str) -> list[Path]:
     return sorted(found)
 
 
-def _read_hub(name: str, settings: TableSettings) -> Iterator[Row]:
-    """Yield the rows of a data set; pictures stay as their bytes or paths."""
-    parts = open_dataset(name, subset=settings.subset, revision=settings.revision)
-    used = {s: [p for p in parts if p in settings.splits.get(s, ())] for s in SPLITS}
-    if not any(used.values()):
-        raise DataError(
-            f"{name} has no split that is used",
-            got=", ".join(parts),
-            expected=f"one of data.splits: {dict(settings.splits)}",
-        )
-    for split, part in ((ours, part) for ours in SPLITS for part in used[ours]):
-        is_test, source = bool(TEST_PART.search(part)), f"{name} {part}"
-        for number, values in enumerate(list_rows(parts[part]), start=1):
-            where, folder = f"{source} row {number}", Path(name)
-            yield Row(values, where, folder, folder.name, source, split, is_test)
-
-
 def open_dataset(
     name: str, *, subset: str | None = None, revision: str | None = None
 ) -> Mapping[str, Any]:
@@ -152,16 +126,14 @@ def open_dataset(
         DataError: if it cannot be read.
     """
     datasets: Any = import_module("datasets")
-    folder = Path(name)
     try:
-        if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+        if any((Path(name) / file).is_file() for file in ("dataset_dict.json", "state.json")):
             found = datasets.load_from_disk(name)
         else:
             found = datasets.load_dataset(name, subset, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = " ".join(str(error).split())
         raise DataError(
-            f"cannot read the data set {name} ({reason})",
+            f"cannot read the data set {name} ({' '.join(str(error).split())})",
             fix="download it first (hf download --repo-type dataset), or give a folder with it",
         ) from error
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {"train": found}
@@ -198,10 +170,6 @@ def read_table_rows(path: Path, drops: DropLog) -> list[Row]:
     return list(rows)
 
 
-_Found = Iterator[tuple[object, str]]
-"""Values of rows, each with its place."""
-
-
 @lru_cache(_NUM_KEPT)
 def _read_file(
     path: Path, kind: str, state: tuple[int, ...] | None
@@ -211,22 +179,25 @@ def _read_file(
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
     read = {".parquet": _read_parquet, ".json": _read_json, ".csv": _read_csv, ".tsv": _read_csv}
-    found, drops = read.get(kind, _read_jsonl)(content, path), DropLog()
-    folder, name = path.parent, path.name.partition(".")[0]
-    is_test = any(TEST_PART.search(part) for part in (path.name, folder.name))
-    rows: list[Row] = []
-    for values, where in found:
+    is_test = any(TEST_PART.search(part) for part in (path.name, path.parent.name))
+    of: dict[str, Any] = {"folder": path.parent, "file": path.name.partition(".")[0]}
+    of |= {"source": path.name, "is_test_part": is_test}
+    rows, drops = list[Row](), DropLog()
+    for values, place in read.get(kind, _read_jsonl)(content, path):
         if isinstance(values, dict):
-            given = cast("dict[str, Any]", values)
-            rows.append(Row(given, where, folder, name, path.name, is_test_part=is_test))
+            rows.append(Row(cast("dict[str, Any]", values), f"{path.name}{place}", **of))
         else:
             fault = values if isinstance(values, _Fault) else "not a JSON object"
-            drops.add("line cannot be read", f"{where} ({fault})")
+            drops.add("line cannot be read", f"{path.name}{place} ({fault})")
     return rows, drops.rows
 
 
 class _Fault(str):
     """What is wrong with a line, in the place of its values."""
+
+
+_Found = Iterator[tuple[object, str]]
+"""Values of rows, each with its place in the file."""
 
 
 def _decode(content: bytes, path: Path, *, by_line: bool = False) -> str:
@@ -245,47 +216,45 @@ def _decode(content: bytes, path: Path, *, by_line: bool = False) -> str:
         raise DataError(f"{path} is not UTF-8 ({error})", fix="save it as UTF-8") from error
 
 
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"{repeated} appears twice")
-    return found
-
-
-def _read_jsonl(content: bytes, path: Path) -> _Found:
-    for number, line in enumerate(_decode(content, path, by_line=True).split("\n"), 1):
-        if not line.strip(string.whitespace):
-            continue
-        try:
-            line.encode()
-            values: object = json.loads(line, object_pairs_hook=_refuse_repeated)
-        except (json.JSONDecodeError, UnicodeEncodeError, RecursionError):
-            values = _Fault("not JSON")
-        except ValueError as error:
-            values = _Fault(error)
-        yield values, f"{path.name}:{number}"
-
-
-def _read_json(content: bytes, path: Path) -> _Found:
-    try:
-        rows: object = json.loads(_decode(content, path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON ({error})") from error
-    if not isinstance(rows, list):
-        raise DataError(f"{path} is no table", got=type(rows).__name__, expected="a list of rows")
-    for number, row in enumerate(cast("list[object]", rows), start=1):
-        yield row, f"{path.name} row {number}"
-
-
 def _read_parquet(content: bytes, path: Path) -> _Found:
     parquet: Any = import_module("pyarrow.parquet")
     try:
         rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(content)).to_pylist()
     except (OSError, ValueError) as error:  # what Arrow raises is one of these, too
         raise DataError(f"{path} is not Parquet ({error})") from error
-    yield from ((row, f"{path.name} row {number}") for number, row in enumerate(rows, start=1))
+    yield from ((row, f" row {number}") for number, row in enumerate(rows, start=1))
+
+
+def _read_json(content: bytes, path: Path) -> _Found:
+    try:
+        rows: Any = json.loads(_decode(content, path))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{path} is not JSON ({error})") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path} is no table", got=type(rows).__name__, expected="a list of rows")
+    found = enumerate(cast("list[object]", rows), start=1)
+    yield from ((row, f" row {number}") for number, row in found)
+
+
+def _read_jsonl(content: bytes, path: Path) -> _Found:
+    def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"{next(n for n in names if names.count(n) > 1)} appears twice")
+        return values
+
+    for number, line in enumerate(_decode(content, path, by_line=True).split("\n"), 1):
+        if not line.strip(string.whitespace):
+            continue
+        try:
+            line.encode()
+            values: object = json.loads(line, object_pairs_hook=refuse_repeated)
+        except (json.JSONDecodeError, UnicodeEncodeError, RecursionError):
+            values = _Fault("not JSON")
+        except ValueError as error:
+            values = _Fault(error)
+        yield values, f":{number}"
 
 
 def _read_csv(content: bytes, path: Path) -> _Found:
@@ -294,24 +263,23 @@ def _read_csv(content: bytes, path: Path) -> _Found:
     marks = "\t" if ".tsv" in path.name.lower() else ",;\t"
     delimiter = next((mark for mark in marks if mark in header_line), marks[0])
     lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
-    header: list[str] | None = None
+    header: list[str] = []
     while True:
         try:
             cells = next(lines, None)
         except csv.Error as error:
-            yield _Fault(error), f"{path.name}:{lines.line_num}"
+            yield _Fault(error), f":{lines.line_num}"
             continue
         if cells is None:
             return
         if not any(cell.strip() for cell in cells):
             continue
-        if header is None:
-            header = [cell.strip() for cell in cells]
-            repeated = sorted({name for name in header if name and header.count(name) > 1})
-            if repeated:
-                raise DataError(f"{path} has two columns of one name", got=repeated[0])
+        if header:
+            is_whole = len(cells) == len(header)
+            fault = _Fault(f"{len(cells)} cells under {len(header)} columns")
+            yield dict(zip(header, cells, strict=True)) if is_whole else fault, f":{lines.line_num}"
             continue
-        values: object = dict(zip(header, cells, strict=False))
-        if len(cells) != len(header):
-            values = _Fault(f"{len(cells)} cells under {len(header)} columns")
-        yield values, f"{path.name}:{lines.line_num}"
+        header = [cell.strip() for cell in cells]
+        repeated = sorted({name for name in header if name and header.count(name) > 1})
+        if repeated:
+            raise DataError(f"{path} has two columns of one name", got=repeated[0])

@@ -35,12 +35,13 @@ MAX_JOINED_SHARE = 0.05
 # Thumbnails: sides in pixels of what is kept and of what is compared, and the crops that are tried.
 _KEPT_SIDE, _SIDE = 64, 16
 _CROPS = (1.0, 0.95, 0.9)
-_BOXES = [
+_CORNERS = [
     ((1 - scale) * x * _KEPT_SIDE, (1 - scale) * y * _KEPT_SIDE, scale * _KEPT_SIDE)
     for scale in _CROPS
     for x in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
     for y in ((0.0, 0.5, 1.0) if scale < 1 else (0.0,))
 ]
+_BOXES = [(left, top, left + side, top + side) for left, top, side in _CORNERS]
 _NUM_CANDIDATES, _MIN_LIKENESS, _SAME_LIKENESS = 4, 0.7, 0.995
 _ROWS_AT_ONCE = 256
 # Laying over: pixels of the longer side, features, matches that make a position certain, and the
@@ -61,28 +62,20 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicate:
-    """A picture and one that it looks like.
-
-    Attributes:
-        index, other: their places.
-        agreement: share of the blocks with structure that look alike, in [0, 1].
-        is_mirrored: whether it is the mirror image that looks like the other.
-    """
+    """A picture and one that it looks like, each by its place."""
 
     index: int
     other: int
-    agreement: float
-    is_mirrored: bool = False
+    agreement: float  # share of the blocks with structure that look alike, in [0, 1]
+    is_mirrored: bool = False  # whether it is the mirror image that looks like the other
 
 
 def find_near_duplicates(
     sights: Sequence[Sight], others: Sequence[Sight], *, mirrored: bool = False
 ) -> list[NearDuplicate]:
     """Return each picture that looks like one of another cluster, with the first one found."""
-    if not sights or not others:
-        return []
     gallery = Gallery()
-    gallery.add(others)
+    gallery.add(others if sights else ())
     return gallery.find(sights, mirrored=mirrored)
 
 
@@ -97,8 +90,7 @@ class Gallery:
     def add(self, sights: Sequence[Sight]) -> None:
         """Add pictures behind those that are there."""
         if sights:
-            crops = _cut_all(_load_thumbnails(sights))
-            self._crops = np.concatenate([self._crops, crops], axis=1)
+            self._crops = np.concatenate([self._crops, *_load_crops(sights)], axis=1)
             self._sights += sights
 
     def find(self, sights: Sequence[Sight], *, mirrored: bool = False) -> list[NearDuplicate]:
@@ -117,12 +109,12 @@ class Gallery:
             return None
 
         # Candidates are laid over each other while those of the next pictures are looked for.
-        jobs = self._list_candidates(sights, mirrored=mirrored)
+        jobs = self._list_candidates(sights, (False, True) if mirrored else (False,))
         with ThreadPoolExecutor() as pool:
             return [found for found in pool.map(check, jobs) if found is not None]
 
     def _list_candidates(
-        self, sights: Sequence[Sight], *, mirrored: bool
+        self, sights: Sequence[Sight], flips: Sequence[bool]
     ) -> Iterator[tuple[int, list[tuple[float, int, bool]]]]:
         """Yield each place with likeness, place and mirroring of what it may be a copy of."""
         count = len(self._sights)
@@ -130,60 +122,44 @@ class Gallery:
         for start in range(0, len(sights), _ROWS_AT_ONCE):
             part = sights[start : start + _ROWS_AT_ONCE]
             is_own = np.array([sight.cluster for sight in part])[:, None] == clusters[None, :]
-            small = _load_thumbnails(part)
-            found = [_compare(_cut_all(small), self._crops)]
-            if mirrored:
-                turned = _cut_all([ImageOps.mirror(one) for one in small])
-                found.append(_compare(turned, self._crops))
-            likeness = np.concatenate([np.where(is_own, -1.0, values) for values in found], axis=1)
+            found: list[Array] = []
+            for whole, *cuts in _load_crops(part, flips):  # one of the two pictures is whole
+                best = whole @ self._crops[0].T
+                for mine, theirs in zip(cuts, self._crops[1:], strict=True):
+                    np.maximum(best, whole @ theirs.T, out=best)
+                    np.maximum(best, mine @ self._crops[0].T, out=best)
+                found.append(np.where(is_own, -1.0, best))
+            likeness: Array = np.concatenate(found, axis=1)
             for row, values in enumerate(likeness):
                 near = choose_nearest(values)
                 yield start + row, [(float(values[p]), p % count, p >= count) for p in near]
 
 
 def choose_nearest(likeness: Array) -> list[int]:
-    """Return the places of what is most alike, of equals the first; most is not alike at all.
-
-    Args:
-        likeness: correlations, [places].
-    """
+    """Return the places of the largest correlations, of equals the first; most are too small."""
     places = np.flatnonzero(likeness >= _MIN_LIKENESS)
     order = np.argsort(-likeness[places], kind="stable")[:_NUM_CANDIDATES]
     return places[order].tolist()
 
 
-def _compare(crops: Array, others: Array) -> Array:
-    """Return how like thumbnails are, one of the two whole: correlations, [pictures, others].
+def _load_crops(sights: Sequence[Sight], flips: Sequence[bool] = (False,)) -> list[Array]:
+    """Return crops of thumbnails as they are or mirrored, each [kinds, pictures, pixels].
 
-    Args:
-        crops: [kinds, pictures, pixels]; the first kind is the whole.
-        others: the same of others.
+    The first kind is the whole; each crop has mean 0 and length 1.
     """
-    best = crops[0] @ others[0].T
-    for mine, theirs in zip(crops[1:], others[1:], strict=True):
-        np.maximum(best, crops[0] @ theirs.T, out=best)
-        np.maximum(best, mine @ others[0].T, out=best)
-    return best
 
-
-def _load_thumbnails(sights: Sequence[Sight]) -> list[Image.Image]:
-    def load(sight: Sight) -> Image.Image:
+    def cut(sight: Sight) -> list[Array]:
         whole = _open_grey(sight.path, _KEPT_SIDE)
-        return whole.resize((_KEPT_SIDE, _KEPT_SIDE), Image.Resampling.BOX)
+        whole = whole.resize((_KEPT_SIDE, _KEPT_SIDE), Image.Resampling.BOX)
+        kinds: list[Array] = []
+        for picture in (ImageOps.mirror(whole) if flip else whole for flip in flips):
+            crops = [picture.resize((_SIDE, _SIDE), Image.Resampling.BOX, box=b) for b in _BOXES]
+            rows = np.stack([np.asarray(crop, dtype=np.float32).ravel() for crop in crops])
+            kinds.append(_normalise(rows))
+        return kinds
 
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(load, sights))
-
-
-def _cut_all(small: Sequence[Image.Image]) -> Array:
-    """Return normalised crops of thumbnails, [kinds, pictures, pixels]."""
-
-    def cut(one: Image.Image) -> Array:
-        boxes = [(left, top, left + side, top + side) for left, top, side in _BOXES]
-        crops = [one.resize((_SIDE, _SIDE), Image.Resampling.BOX, box=box) for box in boxes]
-        return _normalise(np.stack([np.asarray(c, dtype=np.float32).ravel() for c in crops]))
-
-    return np.stack([cut(one) for one in small], axis=1)
+        return [np.stack(crops, axis=1) for crops in zip(*pool.map(cut, sights), strict=True)]
 
 
 def _normalise(rows: Array) -> Array:
@@ -213,9 +189,24 @@ def _load_features(path: Path, is_mirrored: bool) -> _Features:
 
 
 def _measure_agreement(mine: _Features, other: _Features, likeness: float) -> float:
-    """Return the share of the blocks with structure that look alike, laid over each other."""
-    move = _find_move(mine, other)
-    if move is None:  # too plain for features: as they lie
+    """Return the share of the blocks with structure that look alike, laid over each other.
+
+    Source: Rublee et al. 2011 (ORB) and Fischler and Bolles 1981 (RANSAC), by OpenCV.
+    """
+    matches: Sequence[Any] = ()
+    if mine.descriptors is not None and other.descriptors is not None:
+        matcher = _cv2.BFMatcher(_cv2.NORM_HAMMING, crossCheck=True)
+        matches = matcher.match(mine.descriptors, other.descriptors)
+    move = is_inlier = None  # how the first is shifted, scaled and turned onto the other, [2, 3]
+    if len(matches) >= _MIN_MATCHES:
+        move, is_inlier = _cv2.estimateAffinePartial2D(
+            mine.places[[match.queryIdx for match in matches]],
+            other.places[[match.trainIdx for match in matches]],
+            ransacReprojThreshold=2.0,
+            maxIters=500,
+        )
+    if move is None or is_inlier is None or is_inlier.sum() < _MIN_MATCHES:
+        # Too plain for features: as they lie.
         height, width = mine.grey.shape
         rows, columns = other.grey.shape
         move = np.array([[columns / width, 0, 0], [0, rows / height, 0]], np.float32)
@@ -233,26 +224,6 @@ def _measure_agreement(mine: _Features, other: _Features, likeness: float) -> fl
         return float(likeness >= _SAME_LIKENESS)
     first, second = (_normalise(part[has_structure]) for part in blocks)
     return float(((first * second).sum(axis=1) > _MIN_CORRELATION).mean())
-
-
-def _find_move(mine: _Features, other: _Features) -> Array | None:
-    """Return how a picture is shifted, scaled and turned onto another one, [2, 3]; None: unclear.
-
-    Source: Rublee et al. 2011 (ORB) and Fischler and Bolles 1981 (RANSAC), by OpenCV.
-    """
-    if mine.descriptors is None or other.descriptors is None:
-        return None
-    matcher = _cv2.BFMatcher(_cv2.NORM_HAMMING, crossCheck=True)
-    matches = matcher.match(mine.descriptors, other.descriptors)
-    if len(matches) < _MIN_MATCHES:
-        return None
-    move, is_inlier = _cv2.estimateAffinePartial2D(
-        mine.places[[match.queryIdx for match in matches]],
-        other.places[[match.trainIdx for match in matches]],
-        ransacReprojThreshold=2.0,
-        maxIters=500,
-    )
-    return move if is_inlier is not None and is_inlier.sum() >= _MIN_MATCHES else None
 
 
 def _cut_blocks(grey: Array) -> Array:
@@ -328,10 +299,8 @@ def join_near_duplicates(sights: Sequence[Sight], *, mirrored: bool = False) -> 
 
 def _join(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the first name of the set of each, where both of a pair are in one set."""
-    heads, places = (
-        dict(zip(names, names, strict=True)),
-        {n: place for place, n in enumerate(names)},
-    )
+    heads = {name: name for name in names}
+    places = {name: place for place, name in enumerate(names)}
 
     def find(name: str) -> str:
         while heads[name] != name:

@@ -43,7 +43,6 @@ _ROLES = ("system", "user", "assistant")
 _GIVEN = "_pictures"
 _MOST_S = 1e11
 """More is the year 5138: a time in milliseconds, in which two minutes would be hours."""
-_UNASKED = ("answer", "target", "split", "cluster")
 
 
 class UnusableRowError(Exception):
@@ -51,8 +50,7 @@ class UnusableRowError(Exception):
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.detail = detail
+        self.reason, self.detail = reason, detail
 
 
 def decode_picture(path: Path) -> tuple[Picture, int, int]:
@@ -63,7 +61,7 @@ def decode_picture(path: Path) -> tuple[Picture, int, int]:
     """
     try:
         if path.exists() and not path.is_file():
-            raise UnusableRowError("unreadable picture", f"{path.name}: not a file")
+            raise OSError("not a file")
         content = path.read_bytes()
     except FileNotFoundError:
         raise UnusableRowError("missing picture", path.name) from None
@@ -171,18 +169,12 @@ def _read_value(row: Row, text: str) -> Any:
         raise UnusableRowError("template cannot be filled", str(error)) from None
 
 
-def _read_text(row: Row, column: str) -> str | None:
-    """Return a value as text without outer spaces, or None if it is missing or blank."""
+def _read_text(row: Row, column: str, reason: str = "") -> str:
+    """Return a value as text without outer spaces; without one, the row is dropped if told why."""
     value = clean_value(_read_value(row, column))
-    if value is None:
-        return None
     plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return plain.strip() or None
-
-
-def _require_text(row: Row, column: str, reason: str) -> str:
-    text = _read_text(row, column)
-    if text is None:
+    text = "" if value is None else plain.strip()
+    if reason and not text:
         raise UnusableRowError(reason, f"no {column}")
     return text
 
@@ -218,18 +210,15 @@ def _read_chat(turns: Sequence[Any], pictures: Sequence[Picture]) -> tuple[list[
     left, messages = list(pictures), list[Message]()
     for turn in turns:
         said = as_mapping(turn) or {}
-        role: Any = said.get("role")
+        role, content = said.get("role"), said.get("content")
         if role not in _ROLES:
             raise UnusableRowError(_NO_CHAT, f"a turn of {role!r}, not of {', '.join(_ROLES)}")
-        content: Any = said.get("content")
         shown: list[str | Picture] = []
         alone = [{"type": "text", "text": content}]
-        parts = cast("list[Any]", content) if isinstance(content, list) else alone
-        for part in parts:
+        for part in cast("list[Any]", content) if isinstance(content, list) else alone:
             given = as_mapping(part) or {}
-            text: Any = given.get("text")
-            if given.get("type") == "text" and isinstance(text, str):
-                shown.append(text)
+            if given.get("type") == "text" and isinstance(given.get("text"), str):
+                shown.append(given["text"])
             elif given.get("type") != "image" or role != "user":
                 raise UnusableRowError(_NO_CHAT, f"content that is no text: {part!r:.60}")
             elif not left:
@@ -247,60 +236,44 @@ def _read_chat(turns: Sequence[Any], pictures: Sequence[Picture]) -> tuple[list[
     return messages, is_placing
 
 
+def _refuse_broken(values: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UnusableRowError("text is not Unicode", str(error)) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A usable row.
+    """A usable row."""
 
-    Attributes:
-        example: what it asks.
-        content: digest of prompt and pictures: two rows with the same one ask the same.
-        split: that it is of as given.
-        is_test_part: whether its publisher calls it a test, whatever it is used for.
-        target: what the warm-up teaches, or None.
-        row: where it was found.
-    """
-
-    example: Example
-    content: str
-    split: str
-    is_test_part: bool
-    target: str | None
-    row: Row
+    example: Example  # what it asks
+    content: str  # digest of prompt and pictures: two rows with the same one ask the same
+    target: str | None  # what the warm-up teaches
+    row: Row  # as it was found, in the split that its column says
 
 
 class RowReader:
-    """Reads rows as a mapping of columns says.
-
-    Args:
-        settings: the mapping.
-        folder: for pictures that rows hold as bytes.
-        read_answer: None: any text can be an answer.
-    """
+    """Reads rows as settings say; pictures that rows hold as bytes are written into ``folder``."""
 
     def __init__(
         self, settings: TableSettings, folder: Path, read_answer: ReadAnswer | None
     ) -> None:
-        self._settings = settings
-        self._columns = settings.columns
-        self._folder = folder
-        self._read_answer = read_answer
+        self._settings, self._folder, self._read_answer = settings, folder, read_answer
         self._splits = {
             value.casefold(): split for split, values in settings.splits.items() for value in values
         }
         self._decoded: dict[Path, Picture] = {}
 
     def read(self, row: Row) -> Item:
-        """Return what a row says.
-
-        Raises:
-            UnusableRowError: if it cannot be used.
-        """
-        columns, split, is_test_part = self._columns, row.split, row.is_test_part
+        """Return what a row says, or raise UnusableRowError."""
+        columns = self._settings.columns
         if columns.split:
-            named = _read_text(row, columns.split) or ""
+            named = _read_text(row, columns.split)
             if named.casefold() not in self._splits:
                 raise UnusableRowError("of a split that is not used", f"got {named!r}")
-            split, is_test_part = self._splits[named.casefold()], bool(TEST_PART.search(named))
+            is_test = bool(TEST_PART.search(named))
+            row = replace(row, split=self._splits[named.casefold()], is_test_part=is_test)
         pictures = [
             self._open(row, value, column)
             for column in columns.pictures
@@ -310,31 +283,39 @@ class RowReader:
         content = make_example(prompt, cluster="", pictures=opening).id
         cluster = pictures[0].digest if pictures else content
         if columns.cluster:
-            cluster = _require_text(row, columns.cluster, "missing cluster")
+            cluster = _read_text(row, columns.cluster, "missing cluster")
         label = None
         if columns.answer:
-            given = _require_text(row, columns.answer, "missing answer")
+            given = _read_text(row, columns.answer, "missing answer")
             label = self._read_answer(given) if self._read_answer else given
             if label is None:
                 raise UnusableRowError("answer that cannot be given", f"got {given[:80]!r}")
-        fields = self._collect_fields(row)
+        # All columns but the pictures', and the options, as JSON values.
+        shown = {name for name in columns.pictures if not is_template(name)}
+        fields = {key: clean_value(v) for key, v in row.values.items() if key not in shown}
+        named = columns.fields.items()
+        fields |= {name: clean_value(_read_value(row, text)) for name, text in named}
+        if len(columns.options) > 1:
+            fields["options"] = [_read_text(row, o, "missing option") for o in columns.options]
+        elif columns.options:
+            values = _read_list(row, columns.options[0])
+            options = ["" if value is None else str(value).strip() for value in values]
+            if len(options) < 2 or not all(options):
+                raise UnusableRowError("missing option", f"got {options!s:.80}")
+            fields["options"] = options
+        _refuse_broken(fields)
         example = make_example(
             prompt, cluster=cluster, pictures=opening, label=label, fields=fields
         )
-        return Item(
-            example=replace(example, fields={**fields, ROW_FIELD: row.where}),
-            content=content,
-            split=split,
-            is_test_part=is_test_part,
-            target=self._read_target(row, columns.target) if columns.target else None,
-            row=row,
-        )
+        target = self._read_target(row, columns.target) if columns.target else None
+        example = replace(example, fields={**fields, ROW_FIELD: row.where})
+        return Item(example, content, target, row)
 
     def _read_prompt(
         self, row: Row, pictures: Sequence[Picture]
     ) -> tuple[list[Message], Sequence[Picture]]:
         """Return the prompt, and the pictures that are to open it because no turn places them."""
-        columns, system = self._columns, self._settings.system
+        columns, system = self._settings.columns, self._settings.system
         value = clean_value(_read_value(row, columns.prompt))
         if isinstance(value, list):
             turns = cast("list[Any]", value)[: -1 if columns.target == columns.prompt else None]
@@ -371,76 +352,41 @@ class RowReader:
         """Return what the warm-up teaches: a text, or the last turn of a chat; None if missing."""
         value = _read_value(row, column)
         if not isinstance(value, list):
-            return _read_text(row, column)
+            return _read_text(row, column) or None
         turns = cast("list[Any]", value)
         turn = as_mapping(turns[-1]) if turns else None
         if turn is None or turn.get("role") != "assistant":
             raise UnusableRowError(_NO_CHAT, f"{column} does not end with the assistant's turn")
         return str(turn.get("content") or "").strip() or None
 
-    def _collect_fields(self, row: Row) -> dict[str, Any]:
-        """Return all columns but the pictures', and the options, as JSON values."""
-        columns = self._columns
-        shown = {name for name in columns.pictures if not is_template(name)}
-        fields = {key: clean_value(v) for key, v in row.values.items() if key not in shown}
-        named = columns.fields.items()
-        fields |= {name: clean_value(_read_value(row, text)) for name, text in named}
-        if len(columns.options) > 1:
-            reason = "missing option"
-            fields["options"] = [_require_text(row, name, reason) for name in columns.options]
-        elif columns.options:
-            values = _read_list(row, columns.options[0])
-            options = ["" if value is None else str(value).strip() for value in values]
-            if len(options) < 2 or not all(options):
-                raise UnusableRowError("missing option", f"got {options!s:.80}")
-            fields["options"] = options
-        if (fault := _find_broken_text(fields)) is not None:
-            raise UnusableRowError("text is not Unicode", fault)
-        return fields
 
+def read_asked_rows(path: Path, *, pictures: Sequence[str] = ()) -> tuple[list[Row], DropLog]:
+    """Return the rows of a file, or of the one table in a folder, that are answered, not learned.
 
-def _find_broken_text(values: Mapping[str, Any]) -> str | None:
-    try:
-        json.dumps(values, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        return str(error)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class AskedRow:
-    """A row of a file that is answered, not learned from: it needs no label, split or cluster.
-
-    Attributes:
-        where: file and line.
-        values: JSON values by column, without those of pictures; ``_file`` is the file's name.
-        pictures: files that the row names, in order.
-    """
-
-    where: str
-    values: Mapping[str, Any]
-    pictures: tuple[Path, ...]
-
-
-def read_asked_rows(path: Path, *, pictures: Sequence[str] = ()) -> tuple[list[AskedRow], DropLog]:
-    """Return the rows of a file, or of the one table in a folder, and those that are unreadable.
+    They need no label, split or cluster. Their values are JSON values, without those of pictures,
+    and ``_file`` is the file's name.
 
     Args:
         path: JSONL, JSON, CSV, TSV or Parquet, or a folder with one JSONL or CSV file.
         pictures: columns with paths of pictures, relative to the file; a row may lack them.
 
+    Returns:
+        The rows with the files of their pictures, and those that are unreadable.
+
     Raises:
         DataError: if there is no table.
     """
-    drops = DropLog()
-    found: list[AskedRow] = []
+    drops, found = DropLog(), list[Row]()
     for row in read_table_rows(find_index(path) if path.is_dir() else path, drops):
         values = {k: clean_value(v) for k, v in row.values.items() if k not in pictures}
         values["_file"] = row.file
-        if _find_broken_text(values) is None:
-            found.append(AskedRow(row.where, values, tuple(list_picture_paths(row, pictures))))
-        else:
-            drops.add("text is not Unicode", row.where)
+        try:
+            _refuse_broken(values)
+        except UnusableRowError as error:
+            drops.add(error.reason, row.where)
+            continue
+        files = tuple(list_picture_paths(row, pictures))
+        found.append(replace(row, values=values, pictures=files))
     return found, drops
 
 
@@ -458,15 +404,16 @@ def ask_about_row(
     Raises:
         DataError: if a column is missing, or the pictures are not those that are needed.
     """
-    shown = [name for name in settings.columns.pictures if not is_template(name)]
-    named = [name for name in shown if name in values]
+    columns = settings.columns
+    named = [name for name in columns.pictures if name in values and not is_template(name)]
     if named:
         raise DataError(f"the row names the picture {named[0]}", fix="give it beside the row")
-    if bool(pictures) != bool(settings.columns.pictures):
-        needed = "at least one" if settings.columns.pictures else "none"
+    if bool(pictures) != bool(columns.pictures):
+        needed = "at least one" if columns.pictures else "none"
         raise DataError("a row has other pictures", got=len(pictures), expected=needed)
+    unasked = dict.fromkeys(("answer", "target", "split", "cluster"))
     given: dict[str, Any] = {"pictures": (_GIVEN,) if pictures else (), "fields": {}}
-    columns = settings.columns.model_copy(update={**dict.fromkeys(_UNASKED), **given})
+    columns = columns.model_copy(update={**unasked, **given})
     reader = RowReader(settings.model_copy(update={"columns": columns}), folder, None)
     whole = {**values, _GIVEN: [str(path.absolute()) for path in pictures]}
     try:

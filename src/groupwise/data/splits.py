@@ -35,10 +35,7 @@ def split_clusters(
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         kinds[name_cluster(row)][name_kind(row)] += 1
-    usual = {
-        cluster: min(counts, key=lambda name: (-counts[name], name))
-        for cluster, counts in kinds.items()
-    }
+    usual = {one: min(counts, key=lambda k: (-counts[k], k)) for one, counts in kinds.items()}
     side = split_by_shares(usual, shares=shares, seed=seed)
     return {name: [r for r in rows if side[name_cluster(r)] == name] for name in shares}
 
@@ -65,11 +62,13 @@ def split_by_shares(
         raise ConfigError(
             "shares of splits are wrong", got=dict(shares), expected="numbers > 0 that add up to 1"
         )
-    keys = {
-        name: (derive_seed(seed, "activity", kind), kind, derive_seed(seed, "session", name), name)
-        for name, kind in kinds.items()
-    }
-    clusters = sorted(keys, key=lambda name: keys[name])
+    clusters = sorted(
+        kinds,
+        key=lambda name: (
+            *(derive_seed(seed, "activity", kinds[name]), kinds[name]),
+            *(derive_seed(seed, "session", name), name),
+        ),
+    )
     # Whole numbers that add up to that of the clusters, by largest remainders.
     exact = {name: share * len(clusters) for name, share in shares.items()}
     quotas = {name: math.floor(value + 1e-9) for name, value in exact.items()}
@@ -83,13 +82,10 @@ def split_by_shares(
             got=f"{len(clusters)} cluster(s) for the shares {dict(shares)}",
             fix="give more clusters or another share",
         )
-    counts = dict.fromkeys(quotas, 0)
-    side: dict[str, str] = {}
+    side, counts = dict[str, str](), Counter[str]()
     for position, cluster in enumerate(clusters, start=1):
-        lags = {
-            name: quota / len(clusters) * position - counts[name] for name, quota in quotas.items()
-        }
-        side[cluster] = max(lags, key=lambda name: lags[name])
+        due = {name: quota / len(clusters) * position for name, quota in quotas.items()}
+        side[cluster] = max(due, key=lambda name: due[name] - counts[name])
         counts[side[cluster]] += 1
     return side
 
@@ -107,8 +103,7 @@ def drop_shared(
         list_keys: what no two splits may share.
         report: is told each row that is dropped, and the split that it was of.
     """
-    kept: dict[str, list[T]] = {}
-    seen: set[str] = set()
+    kept, seen = dict[str, list[T]](), set[str]()
     for name in sorted(splits, key=KEEPING_ORDER.index):
         kept[name] = []
         for row in splits[name]:
@@ -142,7 +137,13 @@ def find_near_texts(
     Returns:
         The text's index, the other's and the share, in the order of the texts.
     """
-    known, asked = list(map(_list_runs, others)), list(map(_list_runs, texts))
+
+    def list_runs(text: str) -> frozenset[str]:
+        words = _WORD.findall(fold_text(text))
+        starts = range(max(1, len(words) - _RUN + 1))
+        return frozenset(" ".join(words[start : start + _RUN]) for start in starts)
+
+    known, asked = list(map(list_runs, others)), list(map(list_runs, texts))
     counts = Counter(run for runs in (*known, *asked) for run in runs)
 
     def take_rare(runs: frozenset[str]) -> list[str]:
@@ -163,10 +164,3 @@ def find_near_texts(
                 found.append((index, other, share))
                 break
     return found
-
-
-def _list_runs(text: str) -> frozenset[str]:
-    words = _WORD.findall(fold_text(text))
-    return frozenset(
-        " ".join(words[start : start + _RUN]) for start in range(max(1, len(words) - _RUN + 1))
-    )

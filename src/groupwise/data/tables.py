@@ -33,23 +33,14 @@ from groupwise.data.splits import NearDuplicates, drop_shared, split_clusters
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """What came of a user's rows: ``num_rows`` is the number of all examples and drops.
+    """What came of a user's rows: ``num_rows`` is the number of all examples and drops."""
 
-    Attributes:
-        splits: examples of train, validation and test.
-        targets: what the warm-up teaches to answer, by example id; not every row needs one.
-        drops: rows that are not used.
-        num_rows: rows that were found.
-        sources: rows of each split by file, or by split of the hub.
-        findings: what a reader of any result has to know of the data.
-    """
-
-    splits: Mapping[str, Sequence[Example]]
-    targets: Mapping[str, str]
-    drops: DropLog
-    num_rows: int
-    sources: Mapping[str, Mapping[str, int]]
-    findings: Sequence[Finding]
+    splits: Mapping[str, Sequence[Example]]  # train, validation and test
+    targets: Mapping[str, str]  # what the warm-up teaches, by example id; not every row needs one
+    drops: DropLog  # rows that are not used
+    num_rows: int  # rows that were found
+    sources: Mapping[str, Mapping[str, int]]  # rows of each split by file, or by split of the hub
+    findings: Sequence[Finding]  # what a reader of any result has to know of the data
 
 
 def load_table(
@@ -92,14 +83,17 @@ def load_table(
             own = item.example.cluster
             example = replace(item.example, cluster=joined.get(own, own))
             items[place] = replace(item, example=example)
-    given = {split: [item for item in items if item.split == split] for split in SPLITS}
-    if settings.columns.cluster:
-        _refuse_torn_clusters(given)
-    once = {split: _drop_repeated(found, drops) for split, found in given.items()}
-    _refuse_empty({"train": once["train"]}, drops)
-    splits = _divide(once, settings, seed)
-    for what, list_keys in (("prompt", _list_content), ("picture", _list_pictures)):
-        report = _log(drops, f"{what} of another split")
+    splits = _split_items(items, drops, settings, seed)
+
+    def log(reason: str) -> Callable[[Item, str], None]:
+        return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
+
+    keys: dict[str, Callable[[Item], list[str]]] = {
+        "prompt": lambda item: [item.content],
+        "picture": lambda item: [picture.digest for picture in item.example.pictures],
+    }
+    for what, list_keys in keys.items():
+        report = log(f"{what} of another split")
         splits = drop_shared(splits, list_keys=list_keys, report=report)
     if near == "drop":
         from groupwise.data.near import drop_near
@@ -107,25 +101,31 @@ def load_table(
         splits = drop_near(
             splits,
             list_paths=lambda item: [picture.path for picture in item.example.pictures],
-            report=_log(drops, "near duplicate of another split"),
+            report=log("near duplicate of another split"),
             mirrored=mirrored,
         )
     for split, most in settings.max_rows.items():
         drawn = sorted(splits[split], key=lambda i: derive_seed(seed, "rows", i.example.id))
         ids = {item.example.id for item in drawn[:most]}
-        for item in splits[split]:
-            if item.example.id not in ids:
-                drops.add("more than max_rows", item.row.where)
+        for item in (item for item in splits[split] if item.example.id not in ids):
+            drops.add("more than max_rows", item.row.where)
         splits[split] = [item for item in splits[split] if item.example.id in ids]
-    _refuse_empty(splits, drops)
+    for split in SPLITS:
+        _refuse_empty(split, splits[split], drops)
     used = [item for split in SPLITS for item in splits[split]]
+    tests = Counter(item.row.source for item in splits["train"] if item.row.is_test_part)
+    message = (
+        f"{tests.total():,} of {len(splits['train']):,} rows for training come from a published "
+        "test part: no number here can be compared with results on it"
+    )
+    places = [f"{source} ({number:,} rows)" for source, number in tests.items()]
     return LoadedTable(
         splits={split: [item.example for item in splits[split]] for split in SPLITS},
         targets={item.example.id: item.target for item in used if item.target is not None},
         drops=drops,
         num_rows=num_rows,
         sources={s: Counter(item.row.source for item in splits[s]) for s in SPLITS},
-        findings=_find_test_part(splits["train"]),
+        findings=report_places("warning", "trains_on_test_part", message, places),
     )
 
 
@@ -162,10 +162,9 @@ def digest_table(settings: TableSettings) -> dict[str, str]:
     Raises:
         DataError: if a file or data set cannot be read.
     """
-    drops = DropLog()
-    rows = read_source(settings, drops)
-    places = [list_picture_paths(row, settings.columns.pictures) for row in rows]
-    paths = sorted({path for some in places for path in some})
+    drops, pictures = DropLog(), settings.columns.pictures
+    rows = [(row, list_picture_paths(row, pictures)) for row in read_source(settings, drops)]
+    paths = sorted({path for _, some in rows for path in some})
     digests = {path: digest_picture(path) for path in paths}
     values = [
         [
@@ -173,7 +172,7 @@ def digest_table(settings: TableSettings) -> dict[str, str]:
             clean_value(row.values, write_bytes=digest_bytes),
             [digests[path] for path in some],
         ]
-        for row, some in zip(rows, places, strict=True)
+        for row, some in rows
     ]
     found = {"columns": digest_json([values, drops.to_json()])}
     return {**found, "files": digest_json([*map(str, paths)])} if paths else found
@@ -182,12 +181,26 @@ def digest_table(settings: TableSettings) -> dict[str, str]:
 def _read_items(
     settings: TableSettings, folder: Path, read_answer: ReadAnswer | None
 ) -> tuple[list[Item], DropLog]:
-    """Return what the rows say, at least one, and those that cannot be used."""
+    """Return what the rows say, at least one, and those that cannot be used.
+
+    Settings that need a column that no row has are refused.
+    """
     drops = DropLog()
     rows = read_source(settings, drops)
-    _check_columns(dict.fromkeys(key for row in rows for key in row.values), settings)
+    there = dict.fromkeys(key for row in rows for key in row.values)
+    texts = [(f"columns.{name}", text) for name, text in settings.columns.list_texts()]
+    if settings.system and "{" in settings.system:
+        texts.append(("system", settings.system))
+    for setting, text in texts:
+        for column in sorted(list_columns(text) - there.keys()):
+            near = find_nearest(column, there)
+            raise DataError(
+                f"data.{setting} needs the column {column!r}, which is not there",
+                got=f"the columns {', '.join(there)}",
+                fix=f"did you mean {near!r}?" if near else None,
+            )
+    pictures = settings.columns.pictures
     if not (settings.hub or settings.allow_outside):
-        pictures = settings.columns.pictures
         refuse_outside(
             (r.where, p, r.folder) for r in rows for p in list_picture_paths(r, pictures)
         )
@@ -203,31 +216,33 @@ def _read_items(
     return items, drops
 
 
-def _check_columns(found: Mapping[str, object], settings: TableSettings) -> None:
-    """Refuse settings that need a column that no row has."""
-    texts = [(f"columns.{name}", text) for name, text in settings.columns.list_texts()]
-    if settings.system and "{" in settings.system:
-        texts.append(("system", settings.system))
-    for setting, text in texts:
-        for column in sorted(list_columns(text) - found.keys()):
-            near = find_nearest(column, found)
-            raise DataError(
-                f"data.{setting} needs the column {column!r}, which is not there",
-                got=f"the columns {', '.join(found)}",
-                fix=f"did you mean {near!r}?" if near else None,
-            )
-
-
-def _refuse_torn_clusters(given: Mapping[str, Sequence[Item]]) -> None:
+def _split_items(
+    items: Sequence[Item], drops: DropLog, settings: TableSettings, seed: int
+) -> dict[str, list[Item]]:
+    """Return all splits: those that are not given are taken from the rows for training."""
     side: dict[str, str] = {}
-    for split, items in given.items():
-        for cluster in (item.example.cluster for item in items):
-            if side.setdefault(cluster, split) != split:
-                raise DataError(
-                    f"the cluster {cluster!r} is in two splits",
-                    got=f"{side[cluster]} and {split}",
-                    fix="give all its rows one split, or leave data.columns.cluster out",
-                )
+    for item in sorted(items, key=lambda item: SPLITS.index(item.row.split)):
+        cluster, split = item.example.cluster, item.row.split
+        if settings.columns.cluster and side.setdefault(cluster, split) != split:
+            raise DataError(
+                f"the cluster {cluster!r} is in two splits",
+                got=f"{side[cluster]} and {split}",
+                fix="give all its rows one split, or leave data.columns.cluster out",
+            )
+    given = {s: _drop_repeated([i for i in items if i.row.split == s], drops) for s in SPLITS}
+    _refuse_empty("train", given["train"], drops)
+    shares = {s: share for s, share in settings.shares.items() if s == "train" or not given[s]}
+    if len(shares) == 1:
+        return given
+    total = sum(shares.values())
+    taken = split_clusters(
+        given["train"],
+        name_cluster=lambda item: item.example.cluster,
+        name_kind=lambda item: item.example.label or "",
+        shares={split: share / total for split, share in shares.items()},
+        seed=seed,
+    )
+    return {split: taken.get(split, given[split]) for split in SPLITS}
 
 
 def _drop_repeated(items: Sequence[Item], drops: DropLog) -> list[Item]:
@@ -245,51 +260,10 @@ def _drop_repeated(items: Sequence[Item], drops: DropLog) -> list[Item]:
     return kept
 
 
-def _divide(
-    given: Mapping[str, list[Item]], settings: TableSettings, seed: int
-) -> dict[str, list[Item]]:
-    """Return all splits: those that are not given are taken from the rows for training."""
-    shares = {s: share for s, share in settings.shares.items() if s == "train" or not given[s]}
-    if len(shares) == 1:
-        return dict(given)
-    total = sum(shares.values())
-    taken = split_clusters(
-        given["train"],
-        name_cluster=lambda item: item.example.cluster,
-        name_kind=lambda item: item.example.label or "",
-        shares={split: share / total for split, share in shares.items()},
-        seed=seed,
-    )
-    return {split: taken.get(split, given[split]) for split in SPLITS}
-
-
-def _list_content(item: Item) -> list[str]:
-    return [item.content]
-
-
-def _list_pictures(item: Item) -> list[str]:
-    return [picture.digest for picture in item.example.pictures]
-
-
-def _log(drops: DropLog, reason: str) -> Callable[[Item, str], None]:
-    return lambda item, split: drops.add(reason, f"{item.row.where} ({split})")
-
-
-def _refuse_empty(splits: Mapping[str, Sequence[Item]], drops: DropLog) -> None:
-    for split, items in splits.items():
-        if not items:
-            raise DataError(
-                f"the split {split} is empty",
-                got=drops.counts or None,
-                fix="give it rows (data.files, data.splits) or a share (data.shares)",
-            )
-
-
-def _find_test_part(train: Sequence[Item]) -> list[Finding]:
-    counts = Counter(item.row.source for item in train if item.is_test_part)
-    message = (
-        f"{counts.total():,} of {len(train):,} rows for training come from a published test part: "
-        "no number here can be compared with results on it"
-    )
-    places = [f"{source} ({number:,} rows)" for source, number in counts.items()]
-    return report_places("warning", "trains_on_test_part", message, places)
+def _refuse_empty(split: str, items: Sequence[Item], drops: DropLog) -> None:
+    if not items:
+        raise DataError(
+            f"the split {split} is empty",
+            got=drops.counts or None,
+            fix="give it rows (data.files, data.splits) or a share (data.shares)",
+        )

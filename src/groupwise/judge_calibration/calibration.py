@@ -6,8 +6,8 @@ calibration that was interrupted goes on from the replies that are in its folder
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -200,7 +200,7 @@ def _write_files(
     labels, metrics = measure_judge(rows, judge=facts["judge"])
     write_verdicts(out / "verdicts.jsonl", rows)
     causes = dict(Counter(sorted(row.cause for row in rows if row.verdict is None)).most_common())
-    both = list_both_orders(rows)
+    both = _list_both_orders(rows)
     num_inconsistent = sum(one.verdict != two.verdict for one, two in both)
     result: dict[str, Any] = {
         **facts,
@@ -236,8 +236,7 @@ def measure_judge(
     for subset, part in [("all", list(rows)), *sorted(subsets.items())]:
         digest = digest_json(sorted({(row.item_id, row.label) for row in part}))
         seed_here = derive_seed(seed, "judge", subset)
-        found = [*_measure_verdicts(part, labels), *_measure_length_bias(part, seed_here)]
-        found += _measure_confidence(part, labels, seed_here)
+        found = [*_measure_verdicts(part, labels), *_measure_bias(part, labels, seed_here)]
         metrics += [
             Metric(f"{judge}/{name}", subset, value, min(low, value), max(high, value), n, digest)
             for name, value, (low, high), n in found  # rounding or draws may leave a value out
@@ -245,138 +244,113 @@ def measure_judge(
     return labels, tuple(metrics)
 
 
-def _group_by_item(rows: Iterable[VerdictRow]) -> dict[str, list[VerdictRow]]:
-    """Return the rows of each item, items sorted by id."""
-    found: dict[str, list[VerdictRow]] = {}
-    for row in rows:
-        found.setdefault(row.item_id, []).append(row)
-    return {name: found[name] for name in sorted(found)}
+Scored = Iterable[tuple[VerdictRow, float]]
+"""Verdicts, each with what it counts for."""
 
 
-def list_both_orders(rows: Iterable[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:
+def _list_both_orders(rows: Iterable[VerdictRow]) -> list[tuple[VerdictRow, VerdictRow]]:
     """Return the verdicts on each pair that was put in both orders, whether there is one or not."""
     asked = {(row.item_id, row.order): row for row in rows}
     swapped = [(row, asked.get((row.item_id, "ba"))) for row in asked.values()]
     return [(one, two) for one, two in swapped if one.order == "ab" and two is not None]
 
 
-def _share(
-    name: str, rows: Sequence[VerdictRow], score: Callable[[VerdictRow], float]
-) -> Iterator[Row]:
-    """Yield the mean over items of an item's mean score, in [0, 1], with Wilson's interval.
-
-    Such a score has at most the variance of a hit or miss: counting items instead of calls
-    makes the interval rather too wide than too narrow.
-    """
-    items = _group_by_item(rows)
-    if items:
-        means = [np.mean([score(row) for row in part]) for part in items.values()]
-        value, size = float(np.mean(means)), _count_independent(items)
-        yield name, value, bound_share(value * size, size), len(items)
+def _average(scored: Scored) -> tuple[list[float], list[str]]:
+    """Return the mean of each item, sorted by its id, and its cluster."""
+    found: dict[str, tuple[str, list[float]]] = {}
+    for row, score in scored:
+        found.setdefault(row.item_id, (row.cluster, []))[1].append(score)
+    items = [found[name] for name in sorted(found)]
+    return [float(np.mean(scores)) for _, scores in items], [cluster for cluster, _ in items]
 
 
-def _count_independent(items: Mapping[str, Sequence[VerdictRow]]) -> float:
+def _count_independent(clusters: Iterable[str]) -> float:
     """Return how many independent items these are worth if items of a cluster are all alike.
 
     Source: Kish 1965, "Survey Sampling": effective sample size (sum m)^2 / sum m^2 of clusters
     of m items, the design effect at an intraclass correlation of 1.
     """
-    sizes = Counter(rows[0].cluster for rows in items.values()).values()
+    sizes = Counter(clusters).values()
     return sum(sizes) ** 2 / sum(size**2 for size in sizes)
 
 
+def _share(name: str, scored: Scored) -> Iterator[Row]:
+    """Yield the mean over items of an item's mean score, in [0, 1], with Wilson's interval.
+
+    Such a score has at most the variance of a hit or miss: counting items instead of calls
+    makes the interval rather too wide than too narrow.
+    """
+    means, clusters = _average(scored)
+    if means:
+        value, size = float(np.mean(means)), _count_independent(clusters)
+        yield name, value, bound_share(value * size, size), len(means)
+
+
 def _measure_verdicts(rows: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]:
-    """Yield shares of verdicts, and kappa.
+    """Yield shares of verdicts, and Cohen's kappa of people and judge.
 
-    No verdict is not right over both orders of a pair. ``right_on_balance`` counts a pair that is
-    right in more orders than wrong, so one right verdict and a tie are enough. What the order does
-    is of pairs with a verdict in both.
+    Kappa is left out where both always say the same word; its table counts every item once, and is
+    scaled to independent items for the interval. No verdict is not right over both orders of a
+    pair. ``right_on_balance`` counts a pair that is right in more orders than wrong, so one right
+    verdict and a tie are enough. What the order does is of pairs with a verdict in both.
 
-    Source: ``right_on_balance`` is the accuracy of ScalerLab/JudgeBench, ``utils/metrics.py``.
+    Source: ``right_on_balance`` is the accuracy of ScalerLab/JudgeBench, ``utils/metrics.py``;
+    kappa is of Cohen 1960 and Fleiss, Cohen & Everitt 1969, through statsmodels ``cohens_kappa``.
     """
     given = [row for row in rows if row.verdict is not None]
-    yield from _share("no_verdict_rate", rows, lambda row: row.verdict is None)
-    yield from _share("agreement", given, lambda row: row.agrees)
-    yield from _measure_kappa(given, labels)
-
-    pairs = {id(one): (one, two) for one, two in list_both_orders(rows)}
-    firsts = [one for one, _ in pairs.values()]
-
-    def is_right_on_balance(row: VerdictRow) -> bool:
-        return sum(one.agrees - one.contradicts for one in pairs[id(row)]) > 0
-
-    yield from _share(
-        "right_in_both_orders", firsts, lambda row: all(one.agrees for one in pairs[id(row)])
-    )
-    yield from _share("right_on_balance", firsts, is_right_on_balance)
-
-    both = list_both_orders(given)
-    seen = {id(row) for pair in both for row in pair}
-    flipped = {id(row) for pair in both if pair[0].verdict != pair[1].verdict for row in pair}
-    twice = [row for row in given if id(row) in seen]
-    chosen = [row for row in twice if row.verdict in SIDES]
-    steady = [row for row in twice if id(row) not in flipped]
-    yield from _share("flip_rate", twice, lambda row: id(row) in flipped)
-    yield from _share("first_position", chosen, lambda row: row.verdict == row.order[0])
-    yield from _share("agreement_unflipped", steady, lambda row: row.agrees)
-    optional = [row for row in given if row.is_option_flipped is not None]
-    yield from _share("option_flip_rate", optional, lambda row: bool(row.is_option_flipped))
-
-    unlike = _keep_unlike(given)
-    yield from _share("longer_judge", unlike, lambda row: row.verdict == row.longer)
-    yield from _share("longer_people", unlike, lambda row: row.label == row.longer)
-
-
-def _measure_kappa(given: Sequence[VerdictRow], labels: Sequence[str]) -> Iterator[Row]:
-    """Yield Cohen's kappa of people and judge, left out where both always say the same word.
-
-    Source: Cohen 1960 and Fleiss, Cohen & Everitt 1969, through statsmodels ``cohens_kappa``.
-    The table counts every item once; for the interval it is scaled to independent items.
-    """
-    items = _group_by_item(given)
+    yield from _share("no_verdict_rate", ((row, row.verdict is None) for row in rows))
+    yield from _share("agreement", ((row, row.agrees) for row in given))
+    times = Counter(row.item_id for row in given)
     table = np.zeros((len(labels), len(labels)))
-    for rows in items.values():
-        for row in rows:
-            table[labels.index(row.label), labels.index(str(row.verdict))] += 1 / len(rows)
-    by_chance = table.sum(axis=1) @ table.sum(axis=0) / max(len(items), 1) ** 2
-    if not items or np.isclose(by_chance, 1):
-        return
-    measure: Any = import_module("statsmodels.stats.inter_rater").cohens_kappa
-    with np.errstate(invalid="ignore"):
-        value = float(measure(table).kappa)
-        found = measure(table * (_count_independent(items) / len(items)))
-    ends = [float(end) for end in np.nan_to_num([found.kappa_low, found.kappa_upp], nan=value)]
-    yield "kappa", value, (max(-1.0, ends[0]), min(1.0, ends[1])), len(items)
+    for row in sorted(given, key=lambda row: row.item_id):
+        table[labels.index(row.label), labels.index(str(row.verdict))] += 1 / times[row.item_id]
+    by_chance = table.sum(axis=1) @ table.sum(axis=0) / max(len(times), 1) ** 2
+    if times and not np.isclose(by_chance, 1):
+        measure: Any = import_module("statsmodels.stats.inter_rater").cohens_kappa
+        clusters = {row.item_id: row.cluster for row in reversed(given)}.values()
+        with np.errstate(invalid="ignore"):
+            value = float(measure(table).kappa)
+            found = measure(table * (_count_independent(clusters) / len(times)))
+        ends = [float(end) for end in np.nan_to_num([found.kappa_low, found.kappa_upp], nan=value)]
+        yield "kappa", value, (max(-1.0, ends[0]), min(1.0, ends[1])), len(times)
 
-
-def _keep_unlike(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
-    """Return the verdicts for one answer of a pair that has a longer one."""
-    return [row for row in rows if row.verdict in SIDES and row.longer is not None]
-
-
-def _measure_length_bias(rows: Sequence[VerdictRow], seed: int) -> Iterator[Row]:
-    """Yield the judge's share of longer answers minus people's, paired by item."""
-    items = _group_by_item(_keep_unlike(rows))
-    if not items:
-        return
-    gaps = [
-        np.mean([(row.verdict == row.longer) - (row.label == row.longer) for row in part])
-        for part in items.values()
+    pairs = _list_both_orders(rows)
+    right = ((one, one.agrees and two.agrees) for one, two in pairs)
+    yield from _share("right_in_both_orders", right)
+    balance = ((one, sum(r.agrees - r.contradicts for r in (one, two)) > 0) for one, two in pairs)
+    yield from _share("right_on_balance", balance)
+    twice = [
+        (row, one.verdict != two.verdict)
+        for one, two in _list_both_orders(given)
+        for row in (one, two)
     ]
-    clusters = [part[0].cluster for part in items.values()]
-    array = np.asarray(gaps, dtype=np.float64)
-    found = assess_gains(clusters, array, is_binary=False, seed=seed, num_resamples=1999)
-    yield "length_bias", float(array.mean()), (found.low, found.high), len(items)
+    yield from _share("flip_rate", twice)
+    chosen = [row for row, _ in twice if row.verdict in SIDES]
+    yield from _share("first_position", ((row, row.verdict == row.order[0]) for row in chosen))
+    steady = [row for row, is_flipped in twice if not is_flipped]
+    yield from _share("agreement_unflipped", ((row, row.agrees) for row in steady))
+    options = [(row, row.is_option_flipped) for row in given if row.is_option_flipped is not None]
+    yield from _share("option_flip_rate", options)
 
 
-def _measure_confidence(
-    rows: Sequence[VerdictRow], labels: Sequence[str], seed: int
-) -> Iterator[Row]:
-    """Yield Brier score and calibration error with intervals by whole clusters.
+def _measure_bias(rows: Sequence[VerdictRow], labels: Sequence[str], seed: int) -> Iterator[Row]:
+    """Yield shares of longer answers, their gap by item, Brier score and calibration error.
 
-    A judge that only names labels gives each of its verdicts the confidence 1, which says nothing
-    about being right. What the confidence leaves goes to the other labels in equal parts.
+    Intervals of the last two are by whole clusters. A judge that only names labels gives each
+    verdict the confidence 1, which says nothing about being right: it is left out. What the
+    confidence leaves goes to the other labels in equal parts.
     """
+    unlike = [row for row in rows if row.verdict in SIDES and row.longer is not None]
+    yield from _share("longer_judge", ((row, row.verdict == row.longer) for row in unlike))
+    yield from _share("longer_people", ((row, row.label == row.longer) for row in unlike))
+    gaps, clusters = _average(
+        (row, (row.verdict == row.longer) - (row.label == row.longer)) for row in unlike
+    )
+    if gaps:
+        array = np.asarray(gaps, dtype=np.float64)
+        found = assess_gains(clusters, array, is_binary=False, seed=seed, num_resamples=1999)
+        yield "length_bias", float(array.mean()), (found.low, found.high), len(gaps)
+
     known = [row for row in rows if row.verdict is not None and row.confidence is not None]
     if len(labels) < 2 or all(row.confidence == 1 for row in known):
         return
@@ -385,16 +359,14 @@ def _measure_confidence(
         sure = row.confidence or 0.0
         rest = (1 - sure) / (len(labels) - 1)
         shares = {label: sure if label == row.verdict else rest for label in labels}
-        predictions.append(_make_prediction(row, probabilities=shares))
+        predictions.append(replace(_make_prediction(row), probabilities=shares))
     num_items = len({row.item_id for row in known})
     for name, value, ends, _ in measure_labels(predictions, labels, seed=seed):
         if name in ("brier", "ece"):
             yield name, value, ends, num_items
 
 
-def _make_prediction(
-    row: VerdictRow, *, probabilities: Mapping[str, float] | None = None
-) -> Prediction:
+def _make_prediction(row: VerdictRow) -> Prediction:
     """Return a verdict as a prediction of what people say."""
     return Prediction(
         example_id=row.item_id,
@@ -404,7 +376,6 @@ def _make_prediction(
         label=row.label,
         predicted=row.verdict,
         reason=row.cause,
-        probabilities=probabilities,
     )
 
 
@@ -452,34 +423,15 @@ def _lay_out(
     facts: Mapping[str, Any],
     phrases: Phrases,
 ) -> Page:
-    """Return the page; it computes nothing and changes no number."""
-    notices = list_notices(metrics, facts["drops"])
-    are_pairs = facts["kind_of_items"] == "pairs"
-    lead = phrases.say("judged_pairs" if are_pairs else "judged_answers", num=facts["num_items"])
-    lead += f" · {phrases.say('version')} {mark_code(facts['version'][:8])}"
-    said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
-    return Page(
-        title=phrases.say("judge_title", judge=facts["judge"]),
-        lead=lead,
-        language=phrases.language,
-        notices=tuple(Notice(one.level, phrases.say(one), one.source) for one in notices),
-        checked=phrases.say("judge_checked"),
-        parts=tuple(_list_parts(metrics, rows, facts, phrases)),
-        footer=(Block(said, "plain"),),
-    )
+    """Return the page: tables of the measures that there are, by subset, what was said, and facts.
 
-
-def _list_parts(
-    metrics: Sequence[Metric],
-    rows: Sequence[VerdictRow],
-    facts: Mapping[str, Any],
-    phrases: Phrases,
-) -> Iterator[Part]:
-    """Yield tables of the measures that there are, by subset, then what was said, then facts."""
+    It computes nothing and changes no number.
+    """
     by_subset: dict[str, dict[str, Metric]] = {}
     for metric in metrics:
         by_subset.setdefault(metric.split, {})[metric.measure] = metric
     known = {name for found in by_subset.values() for name in found}
+    parts: list[Part] = []
     for name, names in _PARTS.items():
         columns = {
             one: phrases.title("judge_measures", one) for one in names.split() if one in known
@@ -487,10 +439,10 @@ def _list_parts(
         if columns:
             table = tabulate_metrics(by_subset.items(), columns, head=phrases.say("subset"))
             lead = Block(phrases.say(f"{name}_lead"))
-            yield Part(name, phrases.say(f"{name}_title"), (lead, table))
+            parts.append(Part(name, phrases.say(f"{name}_title"), (lead, table)))
     if len(facts["labels"]) > 1:
         table = tabulate_confusion("", map(_make_prediction, rows), facts["labels"], phrases)
-        yield Part("confusion", phrases.say("people_and_judge"), (table,))
+        parts.append(Part("confusion", phrases.say("people_and_judge"), (table,)))
     told = [(mark_code(name), str(value)) for name, value in facts["describe"].items()]
     told.append((phrases.say("items_digest"), mark_code(facts["metrics"][0]["split_digest"])))
     if facts["num_pairs_in_both_orders"]:
@@ -500,4 +452,17 @@ def _list_parts(
         cause = phrases.say("cause", name=phrases.translate(name))
         told.append((cause, phrases.say("num_calls", num=number)))
     table = Table("", phrases.say_each("setting", "value"), tuple(told), kind="wrap")
-    yield Part("facts", phrases.say("measured"), (table,))
+    parts.append(Part("facts", phrases.say("measured"), (table,)))
+    judged = "judged_pairs" if facts["kind_of_items"] == "pairs" else "judged_answers"
+    version = f"{phrases.say('version')} {mark_code(facts['version'][:8])}"
+    notices = list_notices(metrics, facts["drops"])
+    said = phrases.say("judge_footer", file="calibration.json", verdicts="verdicts.jsonl")
+    return Page(
+        title=phrases.say("judge_title", judge=facts["judge"]),
+        lead=f"{phrases.say(judged, num=facts['num_items'])} · {version}",
+        language=phrases.language,
+        notices=tuple(Notice(one.level, phrases.say(one), one.source) for one in notices),
+        checked=phrases.say("judge_checked"),
+        parts=tuple(parts),
+        footer=(Block(said, "plain"),),
+    )

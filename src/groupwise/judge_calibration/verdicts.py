@@ -107,26 +107,21 @@ def _list_llmbar(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     files = sorted(path.rglob("dataset.json")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} has no dataset.json", fix="give LLMBar's folder or a .jsonl file")
+    needed = {"input", "output_1", "output_2", "label"}
     for file in files:
         subset = file.parent.relative_to(path).as_posix() if path.is_dir() else "."
         for number, row in enumerate(read_json(file, list)):
             where = f"{file} item {number}"
-            needed = {"input", "output_1", "output_2", "label"}
-            if not isinstance(row, dict) or set(cast("dict[str, Any]", row)) != needed:
+            given = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+            if set(given) != needed:
                 raise DataError(f"{where} is not LLMBar's", expected=f"the keys {sorted(needed)}")
-            given = cast("dict[str, Any]", row)
-            if type(given["label"]) is not int or given["label"] not in (1, 2):
-                raise DataError(f"{where}: label is wrong", got=given["label"], expected="1 or 2")
-            yield (
-                where,
-                {
-                    "question": given["input"],
-                    "answer_a": given["output_1"],
-                    "answer_b": given["output_2"],
-                    "preferred": SIDES[given["label"] - 1],
-                    "subset": "" if subset == "." else subset,
-                },
-            )
+            label = given["label"]
+            if type(label) is not int or label not in (1, 2):
+                raise DataError(f"{where}: label is wrong", got=label, expected="1 or 2")
+            names = {"question": "input", "answer_a": "output_1", "answer_b": "output_2"}
+            rated = {name: given[own] for name, own in names.items()}
+            subset = "" if subset == "." else subset
+            yield where, {**rated, "preferred": SIDES[label - 1], "subset": subset}
 
 
 def _read_item(row: Mapping[str, Any], where: str) -> RatedItem:
@@ -150,15 +145,10 @@ def _read_item(row: Mapping[str, Any], where: str) -> RatedItem:
     said = str(label).lower() if isinstance(label, bool) else str(label)
     question, answers = row["question"], [row[one] for one in names]
     reference = None if row.get("reference") is None else str(row["reference"])
-    return RatedItem(
-        id=digest_json([question, answers, said, reference]),
-        question=question,
-        answers=tuple(answers),
-        label=said,
-        subset=str(row.get("subset", "")),
-        cluster=str(row.get("cluster", digest_json(question.strip()))),
-        reference=reference,
-    )
+    identity = digest_json([question, answers, said, reference])
+    subset, cluster = row.get("subset", ""), row.get("cluster", digest_json(question.strip()))
+    of = (str(subset), str(cluster), reference)
+    return RatedItem(identity, question, tuple(answers), said, *of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +227,9 @@ def list_askings(rated: RatedItems) -> list[tuple[RatedItem, Order, Question]]:
         texts = {"question": item.question}
         if item.reference is not None:
             texts["reference"] = item.reference
-        if not rated.are_pairs:
-            askings.append((item, "", Question(texts | {"answer": item.answers[0]})))
-            continue
-        answers: Mapping[str, str] = dict(zip(SIDES, item.answers, strict=True))
-        for order in _ORDERS:
-            seen = {place: answers[side] for place, side in zip(_PLACES, order, strict=True)}
+        for order in _ORDERS if rated.are_pairs else ("",):
+            answers = [item.answers[SIDES.index(side)] for side in order]
+            seen = dict(zip(_PLACES, answers, strict=False)) or {"answer": item.answers[0]}
             askings.append((item, order, Question(texts | seen)))
     return sorted(askings, key=lambda one: -sum(map(len, one[2].texts.values())))
 
@@ -340,19 +327,12 @@ def read_recorded(path: Path) -> RecordedVerdicts:
         texts = [[str(row[a]), str(row[b])] for a, b in names if {a, b} <= set(row)]
         question = row.get("question")
         cluster = digest_json(question.strip()) if isinstance(question, str) else pair
-        rows += [
-            VerdictRow(
-                item_id=pair,
-                cluster=str(row.get("cluster", cluster)),
-                subset=str(row.get("subset", row.get("source", ""))),
-                label=counts[0][0],
-                verdict=verdict,
-                cause="" if verdict else "not recorded",
-                order=order,
-                longer=cast("Any", _find_longer(texts[0] if texts else ())),
-            )
-            for order, verdict in verdicts.items()
-        ]
+        of: dict[str, Any] = {"item_id": pair, "cluster": str(row.get("cluster", cluster))}
+        of |= {"subset": str(row.get("subset", row.get("source", ""))), "label": counts[0][0]}
+        of["longer"] = _find_longer(texts[0] if texts else ())
+        for order, verdict in verdicts.items():
+            cause = "" if verdict else "not recorded"
+            rows.append(VerdictRow(**of, verdict=verdict, cause=cause, order=order))
     if not rows:
         raise DataError(f"{path} has no verdict that can be used", got=drops.counts or "none")
     return RecordedVerdicts(tuple(rows), drops)
@@ -360,26 +340,24 @@ def read_recorded(path: Path) -> RecordedVerdicts:
 
 Read = tuple[str, Sequence[str | None], Mapping[Order, str | None]]
 """Pair, people's labels and verdicts by order."""
-_DECISIONS = {"A>B": "a", "B>A": "b", "A=B": TIE}
-_SWAPPED = {"a": "b", "b": "a", TIE: TIE, None: None}
 
 
 def _read_judgebench(row: Mapping[str, Any], where: str) -> Read:
     judgments: Any = row.get("judgments")
     if not isinstance(judgments, list) or len(cast("list[Any]", judgments)) not in (1, 2):
         raise DataError(f"{where} has no judgments", expected="a list of one or two")
-    decisions: list[Any] = [row.get("label")]
-    for one in cast("list[Any]", judgments):
-        decisions.append(None if one is None else one.get("decision"))
+    given = cast("list[Any]", judgments)
+    said = (None if one is None else one.get("decision") for one in given)
+    decisions: list[Any] = [row.get("label"), *said]
+    sides, swapped = {"A>B": "a", "B>A": "b", "A=B": TIE}, {"A>B": "b", "B>A": "a", "A=B": TIE}
     for decision in decisions:
-        if decision is not None and decision not in _DECISIONS:
-            known = ", ".join(_DECISIONS)
+        if decision is not None and decision not in sides:
+            known = ", ".join(sides)
             raise DataError(f"{where}: a decision is wrong", got=repr(decision), expected=known)
-    label, first, *second = [None if one is None else _DECISIONS[one] for one in decisions]
-    verdicts: dict[Order, str | None] = {"ab": first}
-    if second:
-        verdicts["ba"] = _SWAPPED[second[0]]
-    return str(row["pair_id"]), (label,), verdicts
+    verdicts: dict[Order, str | None] = {"ab": sides.get(decisions[1])}
+    if len(given) > 1:
+        verdicts["ba"] = swapped.get(decisions[2])
+    return str(row["pair_id"]), (sides.get(decisions[0]),), verdicts
 
 
 def _read_plain(row: Mapping[str, Any], where: str) -> Read:

@@ -114,12 +114,26 @@ class ReplyCache:
             raise self._describe(error) from error
 
     def _open(self) -> sqlite3.Connection:
+        """Return a connection in WAL mode.
+
+        SQLite refuses at once to switch where another process does so just now, whatever its
+        timeout is: try again.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(
                 self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
-            _switch_to_wal(connection)
+            last_try = time.monotonic() + _BUSY_TIMEOUT_S
+            while True:
+                try:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    break
+                except sqlite3.OperationalError as error:
+                    is_busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+                    if not is_busy or time.monotonic() > last_try:
+                        raise
+                    time.sleep(0.01)
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
         except (sqlite3.Error, OSError) as error:
@@ -131,20 +145,3 @@ class ReplyCache:
             f"the cache {self.path} cannot be used ({error})",
             fix="free the disk it is on, or move the file away: it is made again",
         )
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL mode; where another process does so just now, try again.
-
-    SQLite refuses this at once, whatever its timeout is.
-    """
-    last_try = time.monotonic() + _BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > last_try:
-                raise
-            time.sleep(0.01)
-        else:
-            return

@@ -103,8 +103,7 @@ class RuleJudge:
     labels = (FIRST, SECOND)
 
     def __init__(self, rule: RuleName) -> None:
-        self.rule: RuleName = rule
-        self.name = rule
+        self.rule = self.name = rule
         self.version = digest_json(self.describe())
 
     def describe(self) -> dict[str, object]:
@@ -120,8 +119,7 @@ class RuleJudge:
         first, second = len(question.texts[FIRST]), len(question.texts[SECOND])
         if self.rule != "always_first" and first == second:
             return NoVerdict("undecided", "both answers are equally long", self.version)
-        is_first = self.rule == "always_first" or first > second
-        label = FIRST if is_first else SECOND
+        label = FIRST if self.rule == "always_first" or first > second else SECOND
         chances = {name: float(name == label) for name in self.labels}
         return Verdict(label, 1.0, chances, self.version)
 
@@ -139,12 +137,8 @@ def build_judge(
     prompt = cast("JudgePrompt", config.find_prompt(are_pairs=are_pairs))
     assert model is not None
     labels = config.list_labels(are_pairs=are_pairs)
-    shared: dict[str, Any] = {
-        "labels": labels,
-        "name": config.title,
-        "settings": config.settings,
-        "cache": cache,
-    }
+    shared: dict[str, Any] = {"labels": labels, "name": config.title, "cache": cache}
+    shared["settings"] = config.settings
     if config.kind == "generative":
         tag = config.tag or ("better" if are_pairs else "true_false")
         return GenerativeJudge(model, prompt, tag=tag, sampling=config.sampling, **shared)

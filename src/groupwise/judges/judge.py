@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
@@ -54,16 +55,13 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.label not in self.probabilities:
-            raise JudgeError(
-                "a verdict names a label without a probability",
-                got=repr(self.label),
-                expected=f"one of {', '.join(self.probabilities)}",
-            )
+            known = ", ".join(self.probabilities)
+            message = "a verdict names a label without a probability"
+            raise JudgeError(message, got=repr(self.label), expected=f"one of {known}")
         for name, value in [("confidence", self.confidence), *self.probabilities.items()]:
             if not 0.0 <= value <= 1.0:
-                raise JudgeError(
-                    f"a verdict's {name} is out of range", got=value, expected="[0, 1]"
-                )
+                message = f"a verdict's {name} is out of range"
+                raise JudgeError(message, got=value, expected="[0, 1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +143,8 @@ class Ledger:
     """
 
     def __init__(self, name: str, stop: StopSettings) -> None:
-        self.name = name
-        self.stop = stop
-        self.num_questions = 0
-        self.num_cached = 0
-        self.num_flipped = 0
+        self.name, self.stop = name, stop
+        self.num_questions = self.num_cached = self.num_flipped = 0
         self.no_verdicts: Counter[str] = Counter()
         self.failed_requests: Counter[str] = Counter()
         self.usage = Usage()
@@ -220,18 +215,15 @@ def judge_all(
     Raises:
         JudgeError: as the judge does; the questions that are still open are given up.
     """
+    done = count(1)
+
+    async def decide(question: Question) -> Verdict | NoVerdict:
+        verdict = await judge.judge(question)
+        if report_progress is not None:
+            report_progress(next(done), len(questions))
+        return verdict
 
     async def ask_all() -> list[Verdict | NoVerdict]:
-        num_done = 0
-
-        async def decide(question: Question) -> Verdict | NoVerdict:
-            nonlocal num_done
-            verdict = await judge.judge(question)
-            num_done += 1
-            if report_progress is not None:
-                report_progress(num_done, len(questions))
-            return verdict
-
         tasks = [asyncio.ensure_future(decide(question)) for question in questions]
         try:
             return list(await asyncio.gather(*tasks))

@@ -132,25 +132,18 @@ class PairwiseJudge(Versioned):
             self.inner.judge(question), self.inner.judge(swap_pair(question))
         )
         usage = given.usage + swapped.usage
-        if isinstance(given, Verdict) and isinstance(swapped, Verdict):
-            result = self._merge(given, swapped, usage)
-        else:
-            silent = swapped if isinstance(given, Verdict) else given
+        if isinstance(given, NoVerdict) or isinstance(swapped, NoVerdict):
+            silent = given if isinstance(given, NoVerdict) else swapped
             result = replace(silent, judge=self.version, usage=usage)
-        self.ledger.record(result)
-        return result
-
-    def _merge(self, given: Verdict, swapped: Verdict, usage: Usage) -> Verdict:
+            self.ledger.record(result)
+            return result
         one = {label: given.probabilities.get(label, 0.0) for label in self.labels}
         other = {label: swapped.probabilities.get(_SWAPPED[label], 0.0) for label in self.labels}
-        means = {label: min(1.0, (one[label] + other[label]) / 2) for label in self.labels}
         is_flipped = given.label != _SWAPPED[swapped.label]
-        label = TIE if is_flipped else given.label
-        confidence = 0.0 if is_flipped else (given.confidence + swapped.confidence) / 2
-        return Verdict(
-            label,
-            confidence,
-            means,
+        verdict = Verdict(
+            TIE if is_flipped else given.label,
+            0.0 if is_flipped else (given.confidence + swapped.confidence) / 2,
+            {label: min(1.0, (one[label] + other[label]) / 2) for label in self.labels},
             self.version,
             reason="\n\n".join(filter(None, (given.reason, swapped.reason))),
             usage=usage,
@@ -158,6 +151,8 @@ class PairwiseJudge(Versioned):
             is_flipped=is_flipped,
             position_bias=max(abs(one[name] - other[name]) for name in self.labels),
         )
+        self.ledger.record(verdict)
+        return verdict
 
 
 def swap_pair(question: Question) -> Question:

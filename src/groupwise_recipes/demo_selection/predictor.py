@@ -23,7 +23,8 @@ from groupwise.core import (
     read_picture,
 )
 from groupwise.data.examples import DropLog
-from groupwise.data.rows import PICTURE_COLUMNS, AskedRow, read_asked_rows
+from groupwise.data.files import Row
+from groupwise.data.rows import PICTURE_COLUMNS, read_asked_rows
 from groupwise.rewards import VqaParser
 from groupwise.serving import Answer, Request
 from groupwise_recipes.demo_selection.asking import Answerer, List
@@ -195,7 +196,7 @@ def read_labelled_questions(path: Path, shown: Iterable[Example]) -> tuple[list[
     return [one for one in found if _identify(one) not in known], drops
 
 
-def _read_row(row: AskedRow, drops: DropLog) -> Example | None:
+def _read_row(row: Row, drops: DropLog) -> Example | None:
     answers = row.values.get("answers")
     listed = answers if isinstance(answers, list) else []
     texts = [text for text in listed if isinstance(text, str) and text.strip()]

@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from groupwise.core import DataError, digest_file, parse_value
-from groupwise.data.rows import AskedRow, read_asked_rows
+from groupwise.data.files import Row
+from groupwise.data.rows import read_asked_rows
 from groupwise_recipes.visual_reasoning.rows import LoadedRows, RowError, VisualRow, collect_rows
 from groupwise_recipes.visual_reasoning.sources.records import find_picture
 
@@ -28,7 +29,7 @@ def load_own(path: Path) -> LoadedRows:
     return LoadedRows(loaded.rows, loaded.drops, loaded.num_records + drops.total)
 
 
-def _make_row(row: AskedRow) -> VisualRow:
+def _make_row(row: Row) -> VisualRow:
     given = {name: value for name, value in row.values.items() if value is not None}
     named = {**given, **({"picture": row.pictures[0]} if row.pictures else {})}
     for name in ("picture", "text", "answers"):
