@@ -107,7 +107,7 @@ def start(run: Path, *, fails: bool = False, settings: int = 0) -> list[str]:
 def install(monkeypatch: pytest.MonkeyPatch):
 
     def install(**versions: str) -> None:
-        monkeypatch.setattr("groupwise.run.steps.list_packages", lambda: versions)
+        monkeypatch.setattr("groupwise.core.list_packages", lambda: versions)
 
     return install
 

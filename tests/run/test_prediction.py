@@ -30,7 +30,8 @@ from groupwise.run.predict import (
     read_served,
     write_served,
 )
-from groupwise.run.recipe import Preview, Recipe, make_sampler
+from groupwise.run.recipe import Preview, Recipe
+from groupwise.run.running import sample_base
 from groupwise.run.task import Task
 from groupwise.serving import Answer
 
@@ -405,7 +406,7 @@ def test_a_small_batch_comes_first_and_says_how_long_it_takes(
     tmp_path, engine, number, prompts, each
 ):
     said: list[str] = []
-    found = make_sampler(BaseTask()).draw(make_config(), tmp_path, EXAMPLES, number, said.append)
+    found = sample_base(BaseTask(), make_config(), tmp_path, EXAMPLES, number, said.append)
     assert engine.asked == [("some/base", 1, each, 0.8), ("some/base", prompts - 1, each, 0.8)]
     assert [len(texts) for texts in found.values()] == [each] * prompts
     texts = {example.id: example.prompt[0].text for example in EXAMPLES}
@@ -418,6 +419,6 @@ def test_a_small_batch_comes_first_and_says_how_long_it_takes(
 def test_a_base_that_the_run_builds_is_asked_when_it_is_there(tmp_path, engine):
     config = make_config(is_tiny=True)
     with pytest.raises(ConfigError, match="built by the run"):
-        make_sampler(BaseTask()).draw(config, tmp_path, EXAMPLES, 4, print)
+        sample_base(BaseTask(), config, tmp_path, EXAMPLES, 4, print)
     (tmp_path / "base").mkdir()
-    assert make_sampler(BaseTask()).draw(config, tmp_path, EXAMPLES, 4, print)
+    assert sample_base(BaseTask(), config, tmp_path, EXAMPLES, 4, print)

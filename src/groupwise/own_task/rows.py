@@ -5,17 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import (
-    ROW_FIELD,
-    DataError,
-    Example,
-    Finding,
-    RewardError,
-    read_jsonl,
-    report_places,
-    write_json,
-    write_jsonl,
-)
+from groupwise import core
+from groupwise.core import ROW_FIELD, DataError, Example, Finding
 from groupwise.data.examples import DropLog, read_examples, write_examples
 from groupwise.data.tables import LoadedTable, load_labelled, load_table
 from groupwise.own_task.config import TaskConfig, is_whole
@@ -48,7 +39,7 @@ def _spell(parser: Parser) -> Callable[[str], str | None]:
     def read_answer(text: str) -> str | None:
         try:
             return parser.parse(parser.write(text)).label
-        except RewardError:
+        except core.RewardError:
             return None
 
     return read_answer
@@ -61,9 +52,9 @@ def prepare_rows(config: TaskConfig, folder: Path) -> None:
         write_examples(folder / f"{split}.jsonl", examples)
     given = list_targets(config, loaded)
     targets, wrong = check_targets(loaded.splits["train"], given, config.answer)
-    write_jsonl(folder / _WARMUP, [{"id": key, "target": t} for key, t in targets.items()])
+    core.write_jsonl(folder / _WARMUP, [{"id": key, "target": t} for key, t in targets.items()])
     findings = [*loaded.findings, *wrong, *_describe_sources(loaded)]
-    write_json(
+    core.write_json(
         folder / _SOURCE,
         {
             "num_rows": loaded.num_rows,
@@ -89,7 +80,7 @@ NOTHING_TAUGHT = (
 
 def read_targets(folder: Path) -> dict[str, str]:
     """Return the targets that are taught, by the ids of their rows."""
-    return {row["id"]: row["target"] for row in read_jsonl(folder / _WARMUP)}
+    return {row["id"]: row["target"] for row in core.read_jsonl(folder / _WARMUP)}
 
 
 def read_warmup(folder: Path) -> RowsOfEpoch:
@@ -121,7 +112,7 @@ def check_targets(
         f"{e.fields.get(ROW_FIELD)} ({targets[e.id][:60]!r})" for e in given if e.id not in kept
     ]
     message = "{count} targets are not taught: they do not give the answer of their row"
-    return kept, report_places("warning", "targets_disagree", message, places)
+    return kept, core.report_places("warning", "targets_disagree", message, places)
 
 
 def _describe_sources(loaded: LoadedTable) -> list[Finding]:
@@ -129,4 +120,4 @@ def _describe_sources(loaded: LoadedTable) -> list[Finding]:
         f"{split}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items())
         for split, counts in loaded.sources.items()
     ]
-    return report_places("info", "sources", "Rows come from:", lines)
+    return core.report_places("info", "sources", "Rows come from:", lines)

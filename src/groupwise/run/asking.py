@@ -10,16 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    Completion,
-    DataError,
-    Example,
-    ProgressLine,
-    TrainingError,
-    derive_seed,
-    parse_yaml,
-    read_json,
-)
+from groupwise import core
+from groupwise.core import Completion, DataError, Example
 from groupwise.evaluation.baselines import JOINT
 from groupwise.evaluation.predictions import (
     Prediction,
@@ -70,7 +62,7 @@ def list_usual_policies(task: Task[Any], context: StepContext) -> list[RunPolicy
 
 @cache
 def _read_texts() -> Mapping[str, Mapping[str, Any]]:
-    return parse_yaml(Path(__file__).with_name("policies.yaml").read_text(encoding="utf-8"))
+    return core.parse_yaml(Path(__file__).with_name("policies.yaml").read_text(encoding="utf-8"))
 
 
 def make_policy(name: str, *, numbers: Mapping[str, int] | None = None, **more: Any) -> RunPolicy:
@@ -87,7 +79,7 @@ def make_policy(name: str, *, numbers: Mapping[str, int] | None = None, **more: 
 def _tell_winner(policy: RunPolicy, run: Path) -> RunPolicy:
     """Say which candidate the joint baseline took, and how right it was in cross-validation."""
     path = run / "baselines" / RANKED
-    ranked = read_json(path, dict)["ranked"] if path.is_file() else []
+    ranked = core.read_json(path, dict)["ranked"] if path.is_file() else []
     if policy.name != JOINT.name or not ranked:
         return policy
     name, share = ranked[0]["name"], format_share(ranked[0]["accuracy"])
@@ -102,7 +94,7 @@ def _tell_selection(policy: RunPolicy, run: Path) -> RunPolicy:
     path = run / policy.name / "selection.json"
     if not path.is_file():
         return policy
-    found = read_json(path, dict)
+    found = core.read_json(path, dict)
     kept, last, num_looks = found["kept_step"], found["last_step"], len(found["looks"])
     note = f"weights of step {kept} of {last}, chosen on validation in {num_looks} looks"
     note_zh = f"取第 {kept} 步（共 {last} 步）的权重，由验证集上的 {num_looks} 次检查选出"
@@ -174,7 +166,7 @@ def check_heldout(
     lower = [one.name for one in own if not one.is_higher_better]
     chosen_by = next((n for n in preferred if n in values and n not in lower), None)
     if chosen_by is None:
-        raise TrainingError(
+        raise core.TrainingError(
             f"none of {num_items} held-out answers has a value by which to choose",
             got=f"no value of {', '.join(one.name for one in own)}",
             fix="let the first measure return a number for every answer",
@@ -283,7 +275,7 @@ def _ask_taken(
     answer: Answer | None,
 ) -> list[Prediction]:
     config = context.config
-    progress = ProgressLine(f"{task.things} answered by {name}", context.say)
+    progress = core.ProgressLine(f"{task.things} answered by {name}", context.say)
     say = answer or partial(answer_greedily, policy, config)
     said = say(examples, report_progress=progress)
     texts = [one.text for one in said]
@@ -389,6 +381,6 @@ def choose_items(examples: Sequence[Example], seed: int, num_items: int) -> list
 
     Each has its place by the seed and its id, so fewer are always among more.
     """
-    places = [derive_seed(seed, "item", example.id) for example in examples]
+    places = [core.derive_seed(seed, "item", example.id) for example in examples]
     chosen = sorted(range(len(examples)), key=places.__getitem__)[:num_items]
     return [examples[index] for index in sorted(chosen)]

@@ -13,16 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    ConfigError,
-    DataError,
-    Example,
-    GroupwiseError,
-    RunError,
-    RunFolder,
-    Say,
-    read_manifest,
-)
+from groupwise import core
+from groupwise.core import ConfigError, DataError, Example, GroupwiseError, RunError, Say
 from groupwise.data.audit import DataAudit, find_seen, list_near_examples, write_audit
 from groupwise.data.examples import DropLog, read_splits
 from groupwise.evaluation.metrics import Metric, read_metrics
@@ -138,8 +130,8 @@ def evaluate_on(
         say=say,
         config=run.config,
     )
-    with RunFolder(out).lock():
-        is_new = not RunFolder(out).manifest_path.is_file()
+    with core.RunFolder(out).lock():
+        is_new = not core.RunFolder(out).manifest_path.is_file()
         if is_new:
             _record(run, out, chain, origin)
         try:
@@ -210,8 +202,8 @@ def _check_folder(out: Path, origin: Mapping[str, Any]) -> None:
     """Refuse a folder with something else than an evaluation of the same policy on this data."""
     if not out.is_dir() or not any(not path.name.startswith(".") for path in out.iterdir()):
         return
-    manifest = RunFolder(out).manifest_path
-    known = read_manifest(manifest).get("evaluated") if manifest.is_file() else None
+    manifest = core.RunFolder(out).manifest_path
+    known = core.read_manifest(manifest).get("evaluated") if manifest.is_file() else None
     if known is None:
         raise RunError(
             f"{out} has files that are no evaluation on other data", fix="use another --out"
@@ -226,10 +218,10 @@ def _record(
     run: FinishedRun, out: Path, chain: Sequence[RunPolicy], origin: Mapping[str, Any]
 ) -> None:
     """Write the run's manifest with what is evaluated, and what its training steps recorded."""
-    manifest = RunFolder(run.folder).read_manifest()
+    manifest = core.RunFolder(run.folder).read_manifest()
     shutil.copyfile(run.folder / "history.jsonl", out / "history.jsonl")
     kept = ("recipe", "config", "inputs", "seed", "plan", "effects", "other_packages")
-    RunFolder(out).write_manifest(
+    core.RunFolder(out).write_manifest(
         **{name: manifest[name] for name in kept},
         accepted=manifest["accepted_findings"],
         metric_versions=METRIC_VERSIONS,

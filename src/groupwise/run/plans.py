@@ -5,7 +5,7 @@ setting that its key does not know. Models and edited code are known by their co
 """
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -13,16 +13,8 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import (
-    Config,
-    digest_bytes,
-    digest_json,
-    drop_folders,
-    dump_config,
-    find_effect,
-    list_effects,
-    parse_python,
-)
+from groupwise import core
+from groupwise.core import Config
 from groupwise.run.steps import Step, StepContext
 
 UNKNOWN = "unknown"
@@ -32,8 +24,7 @@ UNKNOWN = "unknown"
 def digest_models(models: Mapping[str, Path | str | None]) -> dict[str, str]:
     """Return what models are known by, by their setting: a digest, a commit, or ``UNKNOWN``.
 
-    Args:
-        models: folders and hub ids; None: there is no such model, or it is built in the run.
+    ``models`` are folders and hub ids; None: there is no such model, or it is built in the run.
     """
     from groupwise.models.identity import digest_base
 
@@ -46,10 +37,7 @@ def digest_code(*names: str) -> dict[str, str]:
 
     A package is the files in its folder, texts beside the code included, without the packages in
     it. Comments and layout of Python code do not count, docstrings do: some are prompts. Nothing
-    is imported.
-
-    Raises:
-        ValueError: if there is no such code.
+    is imported. A ValueError if there is no such code.
     """
     return {name: _digest_source(_find_source(name)) for name in names}
 
@@ -61,8 +49,7 @@ def _find_source(name: str) -> Path:
         return Path(spec.origin)
     for folder in (spec and spec.submodule_search_locations) or ():
         place = Path(folder, *rest)
-        is_package = (place / "__init__.py").is_file()
-        if place.with_suffix(".py").is_file() and not is_package:
+        if place.with_suffix(".py").is_file() and not (place / "__init__.py").is_file():
             return place.with_suffix(".py")
         if place.is_dir():
             return place
@@ -72,17 +59,19 @@ def _find_source(name: str) -> Path:
 def _digest_source(path: Path) -> str:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file())
-        return digest_json([[file.name, _digest_source(file)] for file in files])
+        return core.digest_json([[file.name, _digest_source(file)] for file in files])
     content = path.read_bytes()
-    return _digest_python(content) if path.suffix in (".py", ".pyi") else digest_bytes(content)
+    return _digest_python(content) if path.suffix in (".py", ".pyi") else core.digest_bytes(content)
 
 
 @cache
 def _digest_python(content: bytes) -> str:
     try:
-        return digest_bytes(ast.dump(parse_python(content)).encode("utf-8", "surrogatepass"))
+        return core.digest_bytes(
+            ast.dump(core.parse_python(content)).encode("utf-8", "surrogatepass")
+        )
     except (SyntaxError, ValueError):
-        return digest_bytes(content)
+        return core.digest_bytes(content)
 
 
 def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
@@ -91,12 +80,31 @@ def collect_settings(config: Config, reads: Iterable[str]) -> dict[str, Any]:
     Settings that say where something is reached are left out: nothing that is made depends on them.
     Functions of files are named without their folders.
     """
-    values = dump_config(config)
-    for path, effect in list_effects(type(config)).items():
+    values, effects = core.dump_config(config), core.list_effects(type(config))
+
+    def drop(some: Any, path: list[str]) -> None:
+        """Remove a setting from nested values; ``*`` is any name."""
+        if isinstance(some, dict):
+            for name in list(some) if path[0] == "*" else path[:1]:
+                if path[1:]:
+                    drop(some.get(name), path[1:])
+                else:
+                    some.pop(name, None)
+
+    for path, effect in effects.items():
         if effect.is_place:
-            _drop(values, path.split("."))
-    found = {path: _find_value(values, path) for path in reads if not _is_place(config, path)}
-    return drop_folders(found)
+            drop(values, path.split("."))
+    found: dict[str, Any] = {}
+    for path in reads:
+        if core.find_effect(effects, path).is_place:
+            continue
+        value: Any = values
+        for name in path.split("."):
+            if value is not None and (not isinstance(value, dict) or name not in value):
+                raise ValueError(f"a step declares to read {path}, which is no setting")
+            value = None if value is None else value[name]
+        found[path] = value
+    return core.drop_folders(found)
 
 
 def view_config(config: Config, reads: Iterable[str], *, step: str) -> Any:
@@ -130,31 +138,6 @@ class _View:
         return own.__get__(self, kind) if hasattr(own, "__get__") else own
 
 
-def _is_place(config: Config, path: str) -> bool:
-    return find_effect(list_effects(type(config)), path).is_place
-
-
-def _drop(values: Any, path: Sequence[str]) -> None:
-    """Remove a setting from nested values; ``*`` is any name."""
-    if not isinstance(values, dict):
-        return
-    for name in list(values) if path[0] == "*" else path[:1]:
-        if path[1:]:
-            _drop(values.get(name), path[1:])
-        else:
-            values.pop(name, None)
-
-
-def _find_value(values: Any, path: str) -> Any:
-    for name in path.split("."):
-        if values is None:
-            return None
-        if not isinstance(values, dict) or name not in values:
-            raise ValueError(f"a step declares to read {path}, which is no setting")
-        values = values[name]
-    return values
-
-
 @dataclass(frozen=True, slots=True)
 class Planner:
     """Makes the steps of a plan, each with its key and its view from one declaration.
@@ -181,23 +164,29 @@ class Planner:
         code: str = "",
         **more: Any,
     ) -> Step:
-        """Return a step.
+        """Return a step; what it is made of has spaces between.
 
         Args:
             name: of the step.
             run: its work.
-            reads: paths of the config and names of facts, with spaces between them. The step's
-                work gets a view of these settings, in which any other one raises.
-            uses: names of earlier steps whose outputs it reads, with spaces between them.
+            reads: paths of the config and names of facts. The step's work gets a view of these
+                settings, in which any other one raises.
+            uses: names of earlier steps whose outputs it reads.
             code: modules and packages whose code and texts decide its outputs and are edited
-                between releases (rewards, parsers, prompts), with spaces between them.
+                between releases (rewards, parsers, prompts).
             **more: other fields of the step.
         """
-        facts = {"metric_versions": _list_metric_versions(), **self.facts}
-        names = reads.split()
-        fields = type(self.config).model_fields
+        from groupwise.evaluation.predictions import METRIC_VERSIONS
+
+        facts = {"metric_versions": dict(METRIC_VERSIONS), **self.facts}
+        names, fields = reads.split(), type(self.config).model_fields
         paths = [one for one in names if one not in facts or one in fields]
         settings = collect_settings(self.config, paths)
+        inputs = {
+            name: digest
+            for name, digest in self.inputs.items()
+            if any(name == path or name.startswith(f"{path}.") for path in paths)
+        }
         return Step(
             name=name,
             run=run,
@@ -205,19 +194,6 @@ class Planner:
             settings={**settings, **{one: facts[one] for one in names if one in facts}},
             config=view_config(self.config, paths, step=name),
             reads=tuple(paths),
-            inputs={**self._find_inputs(paths), **digest_code(*code.split())},
+            inputs={**inputs, **digest_code(*code.split())},
             **more,
         )
-
-    def _find_inputs(self, reads: Iterable[str]) -> dict[str, str]:
-        return {
-            name: digest
-            for name, digest in self.inputs.items()
-            if any(name == path or name.startswith(f"{path}.") for path in reads)
-        }
-
-
-def _list_metric_versions() -> dict[str, int]:
-    from groupwise.evaluation.predictions import METRIC_VERSIONS
-
-    return dict(METRIC_VERSIONS)

@@ -9,25 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    ConfigError,
-    DataError,
-    Example,
-    GroupwiseError,
-    ResultFile,
-    RunError,
-    RunFolder,
-    ServingError,
-    check_folder,
-    check_records,
-    describe_unknown,
-    digest_json,
-    load_config,
-    read_config,
-    read_json,
-    write_json,
-    write_jsonl,
-)
+from groupwise import core
+from groupwise.core import ConfigError, DataError, Example, GroupwiseError, RunError
 from groupwise.data.examples import DropLog
 from groupwise.evaluation.predictions import RunPolicy, read_policies
 from groupwise.inference.local import LocalModel
@@ -89,7 +72,7 @@ class FinishedRun:
             return main
         is_checkpoint = "/checkpoint-" in name and (self.folder / name / "complete").is_file()
         if name not in self.policies and not is_checkpoint:
-            raise RunError(describe_unknown(f"policy of {self.folder}", name, self.policies))
+            raise RunError(core.describe_unknown(f"policy of {self.folder}", name, self.policies))
         return name
 
     def find_policy(self, name: str | None = None) -> str | Path:
@@ -104,7 +87,7 @@ class FinishedRun:
         if "/" in chosen:
             check_checkpoint(self.folder / chosen)
             return self.folder / chosen
-        check_folder(self.folder, f"{chosen}/policy")
+        core.check_folder(self.folder, f"{chosen}/policy")
         return self.folder / chosen / "policy"
 
     def describe_policy(self, name: str | None = None) -> tuple[RunPolicy, ...]:
@@ -147,12 +130,12 @@ def open_run(run: Path) -> FinishedRun:
         ConfigError: if its recipe answers no new rows.
         RunError: if there is no run, or it is not what its steps wrote.
     """
-    manifest = RunFolder(run).read_manifest()
-    check_records(run)
+    manifest = core.RunFolder(run).read_manifest()
+    core.check_records(run)
     recipe = find_recipe(manifest["recipe"], run=run)
     if recipe.task is None:
         raise ConfigError(f"the recipe {recipe.name} answers no new rows: it is not made of a Task")
-    config = load_config(recipe.load_config_type(), manifest.get("config", {}))
+    config = core.load_config(recipe.load_config_type(), manifest.get("config", {}))
     return FinishedRun(run, recipe, recipe.task(), config)
 
 
@@ -281,7 +264,7 @@ def predict_rows(
     requests, drops = run.task.list_requests(run.config, path)
     predictor = run.open_predictor(policy)
     model = name_version(predictor)
-    with ResultFile(out, key="id") as results:
+    with core.ResultFile(out, key="id") as results:
         _check_kept(results, requests, model)
         waiting = [request for request in requests if request.id not in results.finished]
         num_kept = len(requests) - len(waiting)
@@ -327,7 +310,7 @@ def write_prompts(run: FinishedRun, path: Path, *, out: Path, policy: str | None
             {"id": request.id, "messages": build_chat_messages(prompt)}
             for request, prompt in zip(requests, predictor.write_prompts(questions), strict=True)
         ]
-    write_jsonl(out, rows)
+    core.write_jsonl(out, rows)
     return len(rows)
 
 
@@ -355,10 +338,10 @@ def answer_requests(predictor: Predictor, requests: Sequence[Request]) -> list[A
 
 def name_version(predictor: Predictor) -> str:
     """Return the digest of all that answers depend on."""
-    return digest_json(dict(predictor.describe()))
+    return core.digest_json(dict(predictor.describe()))
 
 
-def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) -> None:
+def _check_kept(results: core.ResultFile, requests: Sequence[Request], model: str) -> None:
     asked = {one.id: one for one in requests if one.id in results.finished}
     for row in results.rows():
         problem = None
@@ -390,7 +373,7 @@ def read_served(folder: Path) -> Served:
         DataError: if the file is missing or damaged, or has other fields than it should.
     """
     path = folder / _NAME
-    found = read_json(path, dict)
+    found = core.read_json(path, dict)
     texts = [found.get(name) for name in _FIELDS]
     run, policy, version = (value if isinstance(value, str) else "" for value in texts)
     if found.keys() != {*_FIELDS} or not (run and policy and version):
@@ -410,7 +393,7 @@ def write_served(folder: Path, served: Served) -> None:
         raise RunError(f"{served.run} leads upwards", fix="name the run by its plain path")
     named = run.relative_to(home) if run.is_relative_to(home) else run
     values = {"run": named.as_posix(), "policy": served.policy, "version": served.version}
-    write_json(folder / _NAME, values)
+    core.write_json(folder / _NAME, values)
 
 
 def open_served(folder: Path) -> tuple[Served, Predictor]:
@@ -440,7 +423,7 @@ class RunSource:
 
     def find_version(self) -> str:
         """Refuse: there is no other version."""
-        raise ServingError(
+        raise core.ServingError(
             f"this server serves the run {self.run.folder} alone",
             fix="serve a loop folder, whose served.json may name another version later",
         )
@@ -487,11 +470,11 @@ def open_judge(run: FinishedRun, settings: Path | None, *, folder: Path) -> Judg
     ``settings`` is YAML to be taken instead of the section ``judge``; replies are kept in
     ``folder``.
     """
-    values = dict(RunFolder(run.folder).read_manifest().get("config", {}))
+    values = dict(core.RunFolder(run.folder).read_manifest().get("config", {}))
     if settings is not None:
-        values["judge"] = read_config(settings)
+        values["judge"] = core.read_config(settings)
     if not values.get("judge"):
         return None
     patient = "judge.settings.stop.max_no_verdict_rate=1.0"
-    config = load_config(type(run.config), values, overrides=[patient])
+    config = core.load_config(type(run.config), values, overrides=[patient])
     return run.task.judge_of_screens(config, folder)

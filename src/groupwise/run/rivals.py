@@ -11,18 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    Completion,
-    Example,
-    Message,
-    ProgressLine,
-    Score,
-    TrainingError,
-    derive_seed,
-    read_json,
-    write_json,
-    write_jsonl,
-)
+from groupwise import core
+from groupwise.core import Completion, Example, Message, Score
 from groupwise.data.examples import read_splits
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section
@@ -76,7 +66,7 @@ def list_rivals(
     if num:
         found.append(make_policy(BEST_OF, numbers={"num": num}))
     if REJECTION in context.uses:
-        counts = read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
+        counts = core.read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
         numbers = {"kept": counts["num_kept"], "drawn": counts["num_samples"]}
         origin = {"trained_from": last.trained_from, "trained_on": ("train",)}
         found.append(make_policy(REJECTION, numbers=numbers, **origin))
@@ -149,7 +139,7 @@ def draw(
         temperature=grpo.temperature,
         top_p=grpo.top_p,
         max_new_tokens=grpo.max_new_tokens,
-        seed=derive_seed(config.seed, purpose),
+        seed=core.derive_seed(config.seed, purpose),
     )
     engine = LocalModel(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
     groups = engine.generate(
@@ -197,7 +187,9 @@ def ask_with_demonstrations(
 
     config = context.config
     if len(train) < num:
-        raise TrainingError("too few training questions", got=len(train), expected=f"{num} or more")
+        raise core.TrainingError(
+            "too few training questions", got=len(train), expected=f"{num} or more"
+        )
     rewards = task.rewards(config, task.judge(config, context.folder))
     tried = _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED]
     found = draw(
@@ -207,10 +199,10 @@ def ask_with_demonstrations(
         config,
         num_samples=_SAMPLES_EACH,
         purpose=DEMONSTRATIONS,
-        report_progress=ProgressLine("questions sampled for demonstrations", context.say),
+        report_progress=core.ProgressLine("questions sampled for demonstrations", context.say),
     )
     shown = sorted(found, key=lambda one: -max(one.values))[:num]
-    write_jsonl(
+    core.write_jsonl(
         context.folder / "demonstrations.jsonl",
         ({"id": one.example.id, "text": one.best.text, "reward": max(one.values)} for one in shown),
     )
@@ -249,7 +241,7 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
     policy = open_start(task, context)
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
     rewards = task.rewards(config, task.judge(config, context.folder))
-    num_drawn = int(read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
+    num_drawn = int(core.read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
     size = config.grpo.group_size
     found: list[Drawn] = []
     num_asked = num_drawn // size
@@ -264,24 +256,24 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
             config,
             num_samples=size,
             purpose=f"{REJECTION} {epoch}",
-            report_progress=ProgressLine(what, context.say),
+            report_progress=core.ProgressLine(what, context.say),
         )
     kept = [one for one in found if max(one.values) > min(one.values)]
     if not kept:
-        raise TrainingError(
+        raise core.TrainingError(
             "there is nothing to teach: all samples of every question earn the same",
             got=f"{len(found)} questions",
             fix="leave rivals.rejection_sampling out",
         )
     rows = [SftRow(one.example, one.best.text) for one in kept]
     settings = config.sft or SftSettings(trainable=config.grpo.trainable)
-    workspace = Workspace(context.folder, derive_seed(config.seed, REJECTION))
+    workspace = Workspace(context.folder, core.derive_seed(config.seed, REJECTION))
     keep_trained(train_sft(policy, lambda _: rows, settings, workspace=workspace), context)
     counts = {"num_samples": len(found) * size, "num_kept": len(kept)}
-    write_json(context.folder / SAMPLES_FILE, counts)
+    core.write_json(context.folder / SAMPLES_FILE, counts)
     budget = context.folder / "budget.json"
-    write_json(budget, {**read_json(budget, dict), "num_samples": counts["num_samples"]})
+    core.write_json(budget, {**core.read_json(budget, dict), "num_samples": counts["num_samples"]})
 
 
 def _shuffle(examples: Sequence[Example], seed: int, purpose: str) -> list[Example]:
-    return sorted(examples, key=lambda example: derive_seed(seed, purpose, example.id))
+    return sorted(examples, key=lambda example: core.derive_seed(seed, purpose, example.id))

@@ -20,7 +20,6 @@ from groupwise.run.steps import AUDIT_REWARDS, Step, StepContext
 if TYPE_CHECKING:
     from groupwise.run.task import PartName, Task
 
-
 _BASELINES = "groupwise.evaluation.baselines groupwise.run.rivals groupwise.models.embedders"
 TRAINED = ("sft", "grpo", "sft_control")
 POLICY = "model.base model.dtype model.quantization model.max_pixels"
@@ -33,16 +32,16 @@ LOOKS = f"{ASKED} evaluation.num_heldout_items"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of a recipe.
+    """One stage of a recipe; names in one text have spaces between them.
 
     Attributes:
         name: also of its folder.
         work: does it; ``context.config`` is a view of what the stage declares to read. Work of
-            the flow is a name, ``module:function``, and is imported when it runs.
+            the usual way is a name, ``module:function``, and is imported when it runs.
         summary: what it does, a clause for people.
-        reads: paths of the config and names of facts, with spaces between them.
+        reads: paths of the config and names of facts.
         parts: of the task that it uses; what they read and their code count, too.
-        uses: earlier stages whose outputs it reads, with spaces between them.
+        uses: earlier stages whose outputs it reads.
         code: as for a ``Part``.
         files: it also writes into the run folder itself.
         is_shared: it trains by ``train_sft`` or ``train_grpo``, so that all processes of a run do
@@ -62,72 +61,91 @@ class Stage:
 
 def list_usual_stages(task: Task[Any], config: Any) -> list[Stage]:
     """Return prepare, audit, baselines, the trainings that the config asks for, and the rest."""
-    sources = task.list_sources(config)
+    sources, sft, grpo = task.list_sources(config), config.sft, config.grpo
     shown = f"{task.measured_from} {sources} audit"
     asked = f"{ASKED} evaluation.num_items evaluation.num_latency_items"
-    has_warmup = config.sft is not None
-    trained = TRAINED if has_warmup else ("grpo",)
-    built = ("warmup", "parser") if has_warmup else ("parser",)
-    return [
-        Stage(
-            name="prepare",
-            work="training:run_prepare" if has_warmup else "training:run_prepare_without_warmup",
-            summary="data into splits",
-            # Without a warm-up, that there is none is all that is read of it.
-            reads=f"seed data model.base model.max_pixels{'' if has_warmup else ' sft'}",
-            parts=("data", *built),
-        ),
-        Stage(
-            name="audit",
-            work="training:run_audit",
-            summary="what the data can be trusted for",
-            reads="data.budget data.mirror_invariant model.base model.max_pixels",
-            parts=("audit",),
-            uses=sources,
-        ),
-        Stage(
-            name="baselines",
-            work="evaluating:run_baselines",
-            summary="majority, text, picture, joint, prompt",
-            reads=asked,
-            parts=("parser", "measures"),
-            uses=shown,
-            code=_BASELINES,
-        ),
-        *([_make_sft(sources, config)] if has_warmup else []),
-        Stage(
-            name="grpo",
-            work="training:run_grpo",
-            summary=f"training on the rewards: {task.describe_weights(config)}",
-            reads=f"{LOOKS} grpo stop_on_alarm",
-            parts=("parser", "rewards"),
-            uses=f"{sources} sft" if has_warmup else sources,
-            is_shared=True,
-        ),
-        *([_make_control(sources, config)] if has_warmup else []),
-        Stage(
-            name="evaluate",
-            work="evaluating:run_evaluate",
-            summary="all policies on the test split",
-            reads=f"{asked} evaluation.num_calibration_items metric_versions",
-            parts=("parser", "measures"),
-            uses=" ".join((shown, "baselines", *trained)),
-        ),
-        Stage(
-            name="report",
-            work="evaluating:run_report",
-            summary="report.html and report.md",
-            uses=" ".join((shown, AUDIT_REWARDS, *trained, "evaluate")),
-            files=("report.html", "report.md"),
-        ),
-    ]
+    trained, warmup = "grpo", list[Stage]()
+    if sft is not None:
+        trained = " ".join(TRAINED)
+        has_looks = grpo.validation or sft.heldout_every_steps
+        warmup = [
+            Stage(
+                name="sft",
+                work="training:run_sft",
+                summary="warm-up",
+                reads=f"{LOOKS if sft.has_looks else f'seed {POLICY}'} sft stop_on_alarm",
+                parts=("parser", "warmup"),
+                uses=sources,
+                is_shared=True,
+            ),
+            Stage(
+                name="sft_control",
+                work="training:run_sft_control",
+                summary="control: SFT on the labels GRPO saw",
+                reads=f"{LOOKS if has_looks else ASKED} sft grpo.epochs grpo.learning_rate "
+                "grpo.trainable grpo.validation",
+                parts=("parser", "warmup"),
+                uses=f"{sources} sft",
+                is_shared=True,
+            ),
+        ]
+    prepare = Stage(
+        name="prepare",
+        work="training:run_prepare" if warmup else "training:run_prepare_without_warmup",
+        summary="data into splits",
+        # Without a warm-up, that there is none is all that is read of it.
+        reads=f"seed data model.base model.max_pixels{'' if warmup else ' sft'}",
+        parts=("data", "warmup", "parser") if warmup else ("data", "parser"),
+    )
+    audit = Stage(
+        name="audit",
+        work="training:run_audit",
+        summary="what the data can be trusted for",
+        reads="data.budget data.mirror_invariant model.base model.max_pixels",
+        parts=("audit",),
+        uses=sources,
+    )
+    baselines = Stage(
+        name="baselines",
+        work="evaluating:run_baselines",
+        summary="majority, text, picture, joint, prompt",
+        reads=asked,
+        parts=("parser", "measures"),
+        uses=shown,
+        code=_BASELINES,
+    )
+    training = Stage(
+        name="grpo",
+        work="training:run_grpo",
+        summary=f"training on the rewards: {task.describe_weights(config)}",
+        reads=f"{LOOKS} grpo stop_on_alarm",
+        parts=("parser", "rewards"),
+        uses=f"{sources} sft" if warmup else sources,
+        is_shared=True,
+    )
+    evaluate = Stage(
+        name="evaluate",
+        work="evaluating:run_evaluate",
+        summary="all policies on the test split",
+        reads=f"{asked} evaluation.num_calibration_items metric_versions",
+        parts=("parser", "measures"),
+        uses=f"{shown} baselines {trained}",
+    )
+    report = Stage(
+        name="report",
+        work="evaluating:run_report",
+        summary="report.html and report.md",
+        uses=f"{shown} {AUDIT_REWARDS} {trained} evaluate",
+        files=("report.html", "report.md"),
+    )
+    return [prepare, audit, baselines, *warmup[:1], training, *warmup[1:], evaluate, report]
 
 
 def plan_stages(task: Task[Any], config: Any, run: Path) -> list[Step]:
-    """Return the steps of a task; the pipeline adds the audit of its rewards."""
+    """Return the steps of a task, without the audit of its rewards."""
     stages = task.stages(config)
     # A model that is served, or built here, is not looked for.
-    is_read = any("model.base" in _list_reads(stage, task).split() for stage in stages)
+    is_read = any("model.base" in _list_reads(stage, task) for stage in stages)
     base = place_base(config, run) if is_read and not config.model.is_tiny else None
     planner = Planner(
         config,
@@ -143,65 +161,33 @@ def keep_stages(stages: Sequence[Stage], **changes: Mapping[str, Any] | None) ->
     return [replace(stage, **changes.get(stage.name) or {}) for stage in kept]
 
 
-def _make_sft(sources: str, config: Any) -> Stage:
-    return Stage(
-        name="sft",
-        work="training:run_sft",
-        summary="warm-up",
-        reads=f"{LOOKS if config.sft.has_looks else f'seed {POLICY}'} sft stop_on_alarm",
-        parts=("parser", "warmup"),
-        uses=sources,
-        is_shared=True,
-    )
-
-
-def _make_control(sources: str, config: Any) -> Stage:
-    has_looks = config.grpo.validation or config.sft.heldout_every_steps
-    return Stage(
-        name="sft_control",
-        work="training:run_sft_control",
-        summary="control: SFT on the labels GRPO saw",
-        reads=f"{LOOKS if has_looks else ASKED} sft grpo.epochs grpo.learning_rate "
-        "grpo.trainable grpo.validation",
-        parts=("parser", "warmup"),
-        uses=f"{sources} sft",
-        is_shared=True,
-    )
-
-
 def make_step(stage: Stage, task: Task[Any], planner: Planner) -> Step:
-    """Return the step of a stage."""
-    parts = [task.parts[name] for name in stage.parts if name in task.parts]
+    """Return the step of a stage; one that trains is done by all processes of the run."""
+
+    def do(context: StepContext) -> None:
+        work = stage.work
+        if isinstance(work, str):
+            work = EntryPoint(stage.name, f"groupwise.run.{work}", "").load()
+        if stage.is_shared:
+            from groupwise.run.distributed import train_together
+
+            train_together(partial(work, task, context), context, planner.config)
+        else:
+            work(task, context)
+
+    code = [stage.code, *(task.parts[name].code for name in stage.parts if name in task.parts)]
     return planner.make_step(
         stage.name,
-        lambda context: _do(stage, task, context, planner.config),
+        do,
         summary=stage.summary,
-        reads=_list_reads(stage, task),
-        uses=_join(stage.uses),
-        code=_join(stage.code, *(part.code for part in parts)),
+        reads=" ".join(_list_reads(stage, task)),
+        uses=" ".join(dict.fromkeys(stage.uses.split())),
+        code=" ".join(dict.fromkeys(" ".join(code).split())),
         files=stage.files,
     )
 
 
-def _list_reads(stage: Stage, task: Task[Any]) -> str:
-    """Return what a stage and the parts of the task that it uses read."""
+def _list_reads(stage: Stage, task: Task[Any]) -> list[str]:
+    """Return what a stage and the parts of the task that it uses read, each once, in order."""
     parts = (task.parts[name].reads for name in stage.parts if name in task.parts)
-    return _join(stage.reads, *parts)
-
-
-def _do(stage: Stage, task: Task[Any], context: StepContext, config: Any) -> None:
-    """Do a stage's work; one that trains, with all processes of the run."""
-    work = stage.work
-    if isinstance(work, str):
-        work = EntryPoint(stage.name, f"groupwise.run.{work}", "").load()
-    if stage.is_shared:
-        from groupwise.run.distributed import train_together
-
-        train_together(partial(work, task, context), context, config)
-    else:
-        work(task, context)
-
-
-def _join(*names: str) -> str:
-    """Return names, each once, in order."""
-    return " ".join(dict.fromkeys(" ".join(names).split()))
+    return [*dict.fromkeys(" ".join((stage.reads, *parts)).split())]

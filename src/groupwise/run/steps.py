@@ -23,21 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from groupwise import __version__
+from groupwise import __version__, core
 from groupwise.core import STEP_DONE as DONE
-from groupwise.core import (
-    DataError,
-    RunError,
-    RunFolder,
-    Say,
-    digest_file,
-    digest_json,
-    keep_telling,
-    list_packages,
-    read_json,
-    take_lock,
-    write_json,
-)
+from groupwise.core import DataError, RunError, Say
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -70,8 +58,7 @@ class StepContext:
     def output_of(self, step: str) -> Path:
         """Return the folder of a step listed in ``uses``.
 
-        Raises:
-            ValueError: if it is not listed, because its changes would then go unnoticed.
+        A ValueError if it is not listed, because its changes would then go unnoticed.
         """
         if step not in self.uses:
             raise ValueError(f"step {self.name!r} reads {step!r} but does not list it in uses")
@@ -105,6 +92,11 @@ class Step:
     summary: str = ""
     files: tuple[str, ...] = ()
 
+    def make_context(self, run: Path, *, is_resumed: bool, say: Say = lambda _: None) -> Any:
+        """Return the ``StepContext`` of its work in a run folder."""
+        told = (is_resumed, self.uses, say, self.config, self.inputs)
+        return StepContext(run, run / self.name, self.name, *told)
+
 
 def describe_plan(steps: Sequence[Step]) -> dict[str, dict[str, list[str]]]:
     """Return what each step depends on: settings it ``reads``, steps it ``uses``, ``inputs``."""
@@ -132,24 +124,17 @@ StepState = Literal["reused", "resumed", "run", "shared", "waiting"]
 
 _STARTED = "started.json"
 _CACHES = (".sqlite", ".sqlite-wal", ".sqlite-shm")
-_LOCKS = ".locks"
 # Written once and never changed in place, and large; all else is copied from another run.
 _LINKED = (".safetensors", ".bin", ".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far a run is.
+    """How far a run is: at step ``position`` of ``num_steps``, from 1, with those ``remaining``.
 
-    Attributes:
-        name: the step.
-        summary: what it does.
-        state: ``reused`` (nothing to do), ``resumed`` (after an interruption), ``run``,
-            ``shared`` (taken over from another run), or ``waiting`` for another run that does it.
-        position: 1 for the first step.
-        num_steps: how many there are.
-        remaining: names of the steps after this one.
-        duration_s: None when the step begins, seconds of this attempt when it has ended.
+    ``state`` is ``reused`` (nothing to do), ``resumed`` (after an interruption), ``run``,
+    ``shared`` (taken over from another run), or ``waiting`` for another run that does it.
+    ``duration_s`` is None when the step begins, seconds of this attempt when it has ended.
     """
 
     name: str
@@ -174,23 +159,18 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """The runs whose finished steps may be taken over where the key is the very same.
+    """The runs directly in a folder, whose finished steps may be taken over by the very same key.
 
     A key is locked while a run does its step, so that two runs beside one another never do the
-    same work: the second waits and takes over what the first made.
-
-    Attributes:
-        folder: the run folders stand directly in it; the locks are kept there, too.
-
-    Raises:
-        RunError: if the folder is itself a run, or a file.
+    same work: the second waits and takes over what the first made. A RunError if the folder is
+    itself a run, or a file.
     """
 
     folder: Path
 
     def __post_init__(self) -> None:
         """Refuse what cannot hold runs: no step would ever be found there."""
-        if self.folder.is_file() or RunFolder(self.folder).manifest_path.is_file():
+        if self.folder.is_file() or core.RunFolder(self.folder).manifest_path.is_file():
             raise RunError(
                 "runs can only be shared from a folder of runs",
                 got=f"{self.folder}, which is {'a file' if self.folder.is_file() else 'a run'}",
@@ -200,9 +180,9 @@ class Siblings:
     @contextmanager
     def reserve(self, key: str, *, report_wait: Callable[[], object]) -> Generator[None]:
         """Hold a step's key among all runs here; wait, and say so, while another run holds it."""
-        locks = self.folder / _LOCKS
+        locks = self.folder / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
-        descriptor = take_lock(locks / key, busy=report_wait)
+        descriptor = core.take_lock(locks / key, busy=report_wait)
         try:
             yield
         finally:
@@ -212,10 +192,8 @@ class Siblings:
         """Bring the outputs of the step ``name`` from another run that finished it with ``key``.
 
         What was copied is digested and compared with the other run's marker before it counts, and
-        it appears in ``run`` with its marker at once.
-
-        Returns:
-            The digests of the outputs, or None if no other run has them whole.
+        it appears in ``run`` with its marker at once. Returns the digests of the outputs, or None
+        if no other run has them whole.
         """
         stage = run / f".{name}.taken"
         for path in sorted(self.folder.glob(f"*/{name}/{DONE}")):
@@ -247,9 +225,9 @@ def _copy_outputs(marker: dict[str, Any], donor: Path, name: str, stage: Path) -
                 shutil.copyfile(donor / path, target)
         except FileNotFoundError:
             return False
-        if digest_file(target) != digest:
+        if core.digest_file(target) != digest:
             return False
-    write_json(stage / DONE, {**marker, "taken_from": donor.name})
+    core.write_json(stage / DONE, {**marker, "taken_from": donor.name})
     return True
 
 
@@ -297,19 +275,22 @@ def run_steps(
             step: Step = step,
             position: int = position,
         ) -> StepProgress:
-            remaining = tuple(names[position:num_steps])
-            progress = StepProgress(
-                step.name, step.summary, state, position, num_steps, remaining, duration_s
-            )
-            report_progress(progress)
+            left = tuple(names[position:num_steps])
+            told = (step.name, step.summary, state, position, num_steps, left, duration_s)
+            report_progress(progress := StepProgress(*told))
             return progress
 
         start_s = time.monotonic()
         key = _compute_key(step, outputs)
         state, known = _judge_step(step, key, run_folder)
         if known is None:
-            _remove_files_downstream(steps, step.name, run_folder)
-            used = {name: digest_json(outputs[name]) for name in step.uses}
+            # What people would read as the result goes while a step behind it is being redone.
+            stale = {step.name}
+            for one in steps[position - 1 :]:
+                if stale & {one.name, *one.uses}:
+                    stale.add(one.name)
+                    for name in one.files:
+                        (run_folder / name).unlink(missing_ok=True)
             others = None if step.files else siblings
             waits = partial(tell, "waiting")
             with nullcontext() if others is None else others.reserve(key, report_wait=waits):
@@ -318,6 +299,7 @@ def run_steps(
                     state = "shared"
                 else:
                     tell(state)
+                    used = {name: core.digest_json(outputs[name]) for name in step.uses}
                     is_resumed = state == "resumed"
                     known = _execute(step, key, used, run_folder, is_resumed=is_resumed, say=say)
         outputs[step.name] = known
@@ -344,7 +326,7 @@ def are_done(steps: Sequence[Step], run_folder: Path) -> bool:
 
 
 def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
-    return digest_json(
+    return core.digest_json(
         {
             "name": step.name,
             "settings": step.settings,
@@ -357,13 +339,12 @@ def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
 
 def _judge_step(step: Step, key: str, run: Path) -> tuple[StepState, dict[str, str] | None]:
     """Return the step's state and, if it can be reused, the digests of its outputs."""
-    folder = run / step.name
-    done = _read_marker(folder / DONE)
+    done = _read_marker(run / step.name / DONE)
     if done is not None:
         found = _digest_outputs(step, run) if done.get("key") == key else None
         is_whole = found is not None and found == done.get("outputs")
         return ("reused", found) if is_whole else ("run", None)
-    started = _read_marker(folder / _STARTED)
+    started = _read_marker(run / step.name / _STARTED)
     return ("resumed" if started is not None and started.get("key") == key else "run", None)
 
 
@@ -380,16 +361,12 @@ def _execute(
     (folder / DONE).unlink(missing_ok=True)
     # What an interrupted attempt has done was done with its packages.
     before = _read_marker(folder / _STARTED) or {}
-    packages = before.get("packages") or dict(list_packages())
+    packages = before.get("packages") or dict(core.list_packages())
     started = {"key": key, "started_at": describe_now(), "packages": packages}
-    write_json(folder / _STARTED, started)
+    core.write_json(folder / _STARTED, started)
     start_s = time.monotonic()
-    with keep_telling(say, step.name) as told:
-        step.run(
-            StepContext(
-                run, folder, step.name, is_resumed, step.uses, told, step.config, step.inputs
-            )
-        )
+    with core.keep_telling(say, step.name) as told:
+        step.run(step.make_context(run, is_resumed=is_resumed, say=told))
     marker = {
         "key": key,
         "outputs": _digest_outputs(step, run),
@@ -399,7 +376,7 @@ def _execute(
         "uses": used,
         "packages": packages,
     }
-    write_json(folder / DONE, marker)
+    core.write_json(folder / DONE, marker)
     (folder / _STARTED).unlink()
     return marker["outputs"]
 
@@ -419,23 +396,13 @@ def _digest_outputs(step: Step, run: Path) -> dict[str, str]:
         is_checkpoint = any(part.startswith("checkpoint-") for part in parts)
         if not (is_marker or is_torn or is_checkpoint or path.suffix in _CACHES):
             found += [path] if path.is_file() else []
-    return {path.relative_to(run).as_posix(): digest_file(path) for path in sorted(found)}
-
-
-def _remove_files_downstream(steps: Sequence[Step], changed: str, run: Path) -> None:
-    """Remove what people would read as the result while a step behind it is being redone."""
-    stale = {changed}
-    for step in steps:
-        if step.name == changed or stale & set(step.uses):
-            stale.add(step.name)
-            for name in step.files:
-                (run / name).unlink(missing_ok=True)
+    return {path.relative_to(run).as_posix(): core.digest_file(path) for path in sorted(found)}
 
 
 def _read_marker(path: Path) -> dict[str, Any] | None:
     """Return a marker's values, or None if it is missing or torn."""
     try:
-        return read_json(path, dict)
+        return core.read_json(path, dict)
     except DataError:
         return None
 
@@ -450,8 +417,8 @@ def _wipe(folder: Path) -> None:
 
 def mark_done(folder: Path) -> None:
     """Say that a folder is whole whose work no plan depends on."""
-    marker = {"finished_at": describe_now(), "packages": dict(list_packages())}
-    write_json(folder / DONE, marker)
+    marker = {"finished_at": describe_now(), "packages": dict(core.list_packages())}
+    core.write_json(folder / DONE, marker)
 
 
 def describe_now() -> str:
@@ -465,7 +432,7 @@ def find_other_packages(run: Path) -> tuple[dict[str, dict[str, Any]], str]:
     Groupwise itself is not among them: another version of it redoes every step.
     """
     found: dict[str, dict[str, Any]] = {}
-    now = list_packages()
+    now = core.list_packages()
     for path in sorted([*run.glob(f"[!.]*/{DONE}"), *run.glob(f"[!.]*/{_STARTED}")]):
         then = (_read_marker(path) or {}).get("packages", {})
         for name in sorted({*then, *now} - {"groupwise"} if then else ()):

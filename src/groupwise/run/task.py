@@ -11,15 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from groupwise.core import (
-    Completion,
-    Config,
-    ConfigError,
-    Example,
-    Finding,
-    Message,
-    dump_config,
-)
+from groupwise import core
+from groupwise.core import Completion, Config, ConfigError, Example, Finding, Message
 from groupwise.data.examples import DropLog, read_examples
 from groupwise.data.rows import read_asked_rows
 from groupwise.evaluation.baselines import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
@@ -223,7 +216,7 @@ class Task(Generic[C]):
     def describe_parser(self, config: C) -> Mapping[str, Any]:
         """Return what decides how answers are read, as JSON values."""
         parser = self.parser(config)
-        own = dump_config(parser) if isinstance(parser, Config) else {}
+        own = core.dump_config(parser) if isinstance(parser, Config) else {}
         return {"kind": type(parser).__name__, **own}
 
     def warmup(self, config: C, folder: Path) -> RowsOfEpoch:

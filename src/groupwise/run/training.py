@@ -7,16 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from groupwise.core import (
-    ROW_FIELD,
-    ConfigError,
-    DataError,
-    EvaluationError,
-    Example,
-    derive_seed,
-    read_json,
-    write_json,
-)
+from groupwise import core
+from groupwise.core import ROW_FIELD, ConfigError, DataError, Example
 from groupwise.data.audit import DataAudit, audit_data, find_near_pictures, write_audit
 from groupwise.data.examples import DropLog, read_splits, write_examples
 from groupwise.evaluation.alarms import History, find_stop
@@ -71,7 +63,7 @@ def drop_longer(task: Task[Any], context: StepContext) -> None:
     count = open_token_counter(
         task.find_base(config, context.run), max_pixels=config.model.max_pixels
     )
-    source = read_json(folder / "source.json", dict)
+    source = core.read_json(folder / "source.json", dict)
     drops = DropLog.from_json(source["drops"])
     for split, rows in read_splits(folder, *SPLITS).items():
         sizes = {row.id: count(row) for row in rows}
@@ -88,7 +80,7 @@ def drop_longer(task: Task[Any], context: StepContext) -> None:
                 where = f"{row.fields.get(ROW_FIELD, row.id)} ({split}, {sizes[row.id]} tokens)"
                 drops.add("longer than data.budget.max_prompt_tokens", where)
         write_examples(folder / f"{split}.jsonl", kept)
-    write_json(folder / "source.json", {**source, "drops": drops.to_json()})
+    core.write_json(folder / "source.json", {**source, "drops": drops.to_json()})
 
 
 def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
@@ -106,7 +98,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
     base = write_tiny_policy(
         config.model.base,
         folder / "base",
-        seed=derive_seed(config.seed, "base"),
+        seed=core.derive_seed(config.seed, "base"),
         texts=[*texts, *targets],
         max_pixels=config.model.max_pixels,
         looks_back=task.looks_back,
@@ -117,7 +109,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
 def run_audit(task: Task[Any], context: StepContext) -> None:
     """Audit the splits and stop the run on an error."""
     prepared = context.output_of(task.data_stage)
-    source = read_json(prepared / "source.json", dict)
+    source = core.read_json(prepared / "source.json", dict)
     splits = read_splits(prepared, *SPLITS)
     drops = DropLog.from_json(source["drops"])
     audit = audit_splits(task, context, splits, drops=drops, num_rows=source["num_rows"])
@@ -175,7 +167,7 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     ranked: list[Candidate] = []
     predict_joint(train, (), split="train", seed=config.seed, record=ranked.extend, **seen)
     if not ranked:
-        raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
+        raise core.EvaluationError("the joint baseline needs two clusters to learn from", got=1)
     return {
         **{one.name: one.accuracy for one in ranked},
         MAJORITY.name: max(counts.values()) / len(train),
@@ -214,7 +206,7 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     rows = task.control(config, examples, make_ask(policy, config))
     settings = make_control_settings(config.sft, config.grpo)
     settings = _choose_order(task, context, settings, setting="sft.easy_first", split="train")
-    workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
+    workspace = Workspace(context.folder, core.derive_seed(config.seed, "same labels"))
     check = _open_check(task, policy, context) if settings.has_looks else None
     trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
     keep_trained(trained, context)
@@ -238,7 +230,7 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
         find_stop=_choose_stop(config),
     )
     if judge:
-        write_json(context.folder / "judge.json", judge.report())
+        core.write_json(context.folder / "judge.json", judge.report())
     keep_trained(trained, context)
 
 
@@ -257,7 +249,7 @@ def _choose_order(
             f"{context.name} begins with rows that bootstrap calls easy, and ends its first epoch "
             f"with hard ones ({setting}=false shuffles them)."
         )
-        write_json(context.folder / "warnings.json", [{"level": "info", "message": said}])
+        core.write_json(context.folder / "warnings.json", [{"level": "info", "message": said}])
     return settings.model_copy(update={"easy_first": True})
 
 

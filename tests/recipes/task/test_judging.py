@@ -146,7 +146,7 @@ def test_the_audit_tries_a_judge_without_asking_its_model(tmp_path):
     part = {"judge": describe("http://127.0.0.1:9/v1")}
     config = load(tmp_path, judge(part))
     TASK.prepare(config, tmp_path / "prepare")
-    audit = audit_rewards(recipe.rewards().collect(config, tmp_path))
+    audit = audit_rewards(recipe.find_rewarded().make_case(config, tmp_path / "prepare"))
     assert [finding.name for finding in audit.errors] == []
     assert any("judge" in row["name"] and row["num_tried"] for row in audit.to_json()["rows"])
 

@@ -93,7 +93,7 @@ def test_a_new_task_of_every_kind_is_ready_to_run(make, kind):
 def test_the_rewards_of_a_new_task_pass_the_audit(make, tmp_path, kind):
     config = load(make(kind))
     prepare_rows(config, tmp_path / "prepare")
-    audit = audit_rewards(recipe.rewards().collect(config, tmp_path))
+    audit = audit_rewards(recipe.find_rewarded().make_case(config, tmp_path / "prepare"))
     assert [finding.name for finding in audit.errors] == []
 
 
