@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from groupwise.evaluation.metrics import compute_metrics
 from groupwise.evaluation.predictions import Prediction
-from groupwise.run.calibrating import MIN_ITEMS, fit_temperature, temper
+from groupwise.run.asking import MIN_ITEMS, fit_temperature, temper
 
 THREE = ("a", "b", "c")
 SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=5).filter(lambda one: sum(one) > 0.01)

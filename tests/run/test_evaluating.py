@@ -33,17 +33,12 @@ from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy
 from groupwise.rewards import LabelParser, Parsed
 from groupwise.run import asking, probing
-from groupwise.run.asking import RunPolicy
-from groupwise.run.calibrating import (
-    Temperature,
-    make_calibration_sections,
-    read_temperatures,
-    temper,
-)
+from groupwise.run.asking import RunPolicy, Temperature, read_temperatures, tell_winner, temper
 from groupwise.run.evaluating import (
     describe_examples,
     digest_prompts,
     list_slices,
+    make_calibration_sections,
 )
 from groupwise.run.predict import PolicyPredictor, answer_requests, name_version, open_run
 from groupwise.run.probing import Probes
@@ -335,12 +330,12 @@ def test_the_winner_is_told_with_the_policy(tmp_path):
     rows = [ask("cat"), ask("dog")]
     probes = open_probes(tmp_path / "baselines", rows)
     probes.record([Candidate("words", 0.75, print), Candidate("nothing", 0.5, print)])
-    told = asking._tell_winner(JOINT, tmp_path)
+    told = tell_winner(JOINT, tmp_path)
     assert told.note.endswith(
         f"; here words ({format_share(0.75)} in cross-validation on training rows)"
     )
     assert "此处为文字" in told.note_zh
-    assert asking._tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
+    assert tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
     assert read_json(tmp_path / "baselines" / "joint.json", dict)["left_out"] == probes.left_out
 
 

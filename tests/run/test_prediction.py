@@ -23,9 +23,9 @@ from groupwise.evaluation.predictions import RunPolicy, write_policies
 from groupwise.run import predict as predicting
 from groupwise.run.predict import (
     Served,
+    find_source,
     name_version,
     open_run,
-    open_served,
     predict_rows,
     read_served,
     write_served,
@@ -351,14 +351,14 @@ def test_a_damaged_file_is_told(tmp_path, text, words):
 def test_only_the_version_that_is_named_is_opened(tmp_path, finished):
     version = name_version(open_run(finished).open_predictor("grpo"))
     write_served(tmp_path, Served(finished, "grpo", version))
-    served, predictor = open_served(tmp_path)
-    assert (served.version, name_version(predictor)) == (version, version)
+    source = find_source(tmp_path, None)
+    assert source.open().version == version == name_version(source.open().predictor)
     write_served(tmp_path, Served(finished, "sft", version))
     with pytest.raises(RunError, match="does not have the version"):
-        open_served(tmp_path)
+        source.open()
     write_served(tmp_path, Served(finished, "nowhere", version))
     with pytest.raises(GroupwiseError, match="nowhere"):
-        open_served(tmp_path)
+        source.open()
 
 
 EXAMPLES = [make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(9)]

@@ -26,7 +26,7 @@ from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.run import training
-from groupwise.run.other_data import evaluate_on
+from groupwise.run.evaluating import evaluate_on
 from groupwise.run.predict import (
     Served,
     find_source,
@@ -328,11 +328,11 @@ def test_the_same_call_continues_and_another_is_refused(
 ) -> None:
     out, opened = tmp_path / "out", open_run(finished)
     with monkeypatch.context() as patch:
-        patch.setattr("groupwise.run.other_data.measure_policies", _stop)
+        patch.setattr("groupwise.run.evaluating.measure_policies", _stop)
         with pytest.raises(KeyboardInterrupt):
             evaluate_on(opened, rows, out=out)
     with monkeypatch.context() as patch:
-        patch.setattr("groupwise.run.other_data.ask_policy", _stop)
+        patch.setattr("groupwise.run.evaluating.ask_policy", _stop)
         evaluate_on(opened, rows, out=out)
     before = (out / "evaluate" / "predictions.jsonl").read_bytes()
     assert [row["run"] for row in read_jsonl(tmp_path / "looks.jsonl")] == ["out"]

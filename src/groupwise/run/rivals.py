@@ -6,7 +6,7 @@ as demonstrations, and SFT on the base's own best samples (rejection sampling).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,14 +78,11 @@ def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) 
 
     ``reads`` is what decides how answers are drawn and scored.
     """
-    if not settings.rejection_sampling:
-        return list(stages)
     found: list[Stage] = []
-    for stage in stages:
-        if stage.name in ("evaluate", "report"):
-            stage = replace(stage, uses=f"{stage.uses} {REJECTION}")
-        found.append(stage)
-        if stage.name == "grpo":
+    for one in stages:
+        is_behind = settings.rejection_sampling and one.name in ("evaluate", "report")
+        found.append(replace(one, uses=f"{one.uses} {REJECTION}") if is_behind else one)
+        if settings.rejection_sampling and one.name == "grpo":
             found.append(
                 Stage(
                     name=REJECTION,
@@ -93,7 +90,7 @@ def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) 
                     summary="rival: SFT on the best of as many samples",
                     reads=f"{reads} sft grpo",
                     parts=("parser", "rewards"),
-                    uses=f"{stage.uses} grpo",
+                    uses=f"{one.uses} grpo",
                 )
             )
     return found
@@ -153,65 +150,55 @@ def draw(
     ]
 
 
-def ask_best_of(
-    task: Task[Any], policy: Policy, test: Sequence[Example], context: StepContext, *, num: int
+def ask_rivals(
+    task: Task[Any], policy: Policy, splits: Mapping[str, Sequence[Example]], context: StepContext
 ) -> list[Prediction]:
-    """Return the answers that earn most of several samples: ``num`` times the work of one."""
-    from groupwise.run.asking import ask_policy
+    """Return what demonstrations and the best of several samples reach on ``test``.
 
-    config = context.config
-    rewards = task.rewards(config, task.judge(config, context.folder))
-
-    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
-        found = draw(policy, examples, rewards, config, num_samples=num, purpose=BEST_OF, **named)
-        return [one.best for one in found]
-
-    return ask_policy(task, policy, test, context, name=BEST_OF, answer=answer)
-
-
-def ask_with_demonstrations(
-    task: Task[Any],
-    policy: Policy,
-    train: Sequence[Example],
-    test: Sequence[Example],
-    context: StepContext,
-    *,
-    num: int,
-) -> list[Prediction]:
-    """Return greedy answers behind ``num`` training questions with their best sampled answers.
-
-    Raises:
-        TrainingError: if there are fewer training questions.
+    Greedy answers behind so many ``train`` questions with their best sampled answers; and those
+    that earn most of several samples: so many times the work of one. A TrainingError if there are
+    fewer training questions than are to be shown.
     """
     from groupwise.run.asking import answer_greedily, ask_policy
 
-    config = context.config
-    if len(train) < num:
-        raise core.TrainingError(
-            "too few training questions", got=len(train), expected=f"{num} or more"
+    config, settings = context.config, context.config.rivals
+    rewards, found = None, list[Prediction]()
+    if settings.demonstrations or settings.best_of:
+        rewards = task.rewards(config, task.judge(config, context.folder))
+    if rewards is not None and (num := settings.demonstrations):
+        train = splits["train"]
+        if len(train) < num:
+            raise core.TrainingError(
+                "too few training questions", got=len(train), expected=f"{num} or more"
+            )
+        drawn = draw(
+            policy,
+            _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED],
+            rewards,
+            config,
+            num_samples=_SAMPLES_EACH,
+            purpose=DEMONSTRATIONS,
+            report_progress=core.ProgressLine("questions sampled for demonstrations", context.say),
         )
-    rewards = task.rewards(config, task.judge(config, context.folder))
-    tried = _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED]
-    found = draw(
-        policy,
-        tried,
-        rewards,
-        config,
-        num_samples=_SAMPLES_EACH,
-        purpose=DEMONSTRATIONS,
-        report_progress=core.ProgressLine("questions sampled for demonstrations", context.say),
-    )
-    shown = sorted(found, key=lambda one: -max(one.values))[:num]
-    core.write_jsonl(
-        context.folder / "demonstrations.jsonl",
-        ({"id": one.example.id, "text": one.best.text, "reward": max(one.values)} for one in shown),
-    )
+        shown = sorted(drawn, key=lambda one: -max(one.values))[:num]
+        rows = [{"id": d.example.id, "text": d.best.text, "reward": max(d.values)} for d in shown]
+        core.write_jsonl(context.folder / "demonstrations.jsonl", rows)
 
-    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
-        asked = [show_before(example, shown) for example in examples]
-        return answer_greedily(policy, config, asked, **named)
+        def show(examples: Sequence[Example], **named: Any) -> list[Completion]:
+            asked = [show_before(example, shown) for example in examples]
+            return answer_greedily(policy, config, asked, **named)
 
-    return ask_policy(task, policy, test, context, name=DEMONSTRATIONS, answer=answer)
+        found += ask_policy(task, policy, splits["test"], context, name=DEMONSTRATIONS, answer=show)
+    if rewards is not None and (num := settings.best_of):
+
+        def choose(examples: Sequence[Example], **named: Any) -> list[Completion]:
+            drawn = draw(
+                policy, examples, rewards, config, num_samples=num, purpose=BEST_OF, **named
+            )
+            return [one.best for one in drawn]
+
+        found += ask_policy(task, policy, splits["test"], context, name=BEST_OF, answer=choose)
+    return found
 
 
 def show_before(example: Example, shown: Sequence[Drawn]) -> Example:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.page import Section
     from groupwise.models.policy import Policy
-    from groupwise.run.other_data import Labelled
+    from groupwise.run.evaluating import Labelled
     from groupwise.run.predict import FinishedRun
     from groupwise.run.stages import Stage
     from groupwise.training.settings import RowsOfEpoch
@@ -475,7 +475,7 @@ class Task(Generic[C]):
         Returns:
             The audit of the training splits and these rows, and how many training has seen.
         """
-        from groupwise.run.other_data import measure_labelled
+        from groupwise.run.evaluating import measure_labelled
 
         return measure_labelled(self, asked)
 
@@ -515,7 +515,7 @@ class Task(Generic[C]):
             policy: its folder or hub id.
             run: the run folder.
         """
-        from groupwise.run.calibrating import read_temperatures
+        from groupwise.run.asking import read_temperatures
         from groupwise.run.predict import PolicyPredictor
 
         return PolicyPredictor(self, config, policy, temperatures=read_temperatures(run))

@@ -42,7 +42,7 @@ from groupwise_recipes.demo_selection.vqa import digest_vqa_pictures
 
 if TYPE_CHECKING:
     from groupwise.data.audit import DataAudit
-    from groupwise.run.other_data import Labelled
+    from groupwise.run.evaluating import Labelled
 
 _OWN = "groupwise_recipes.demo_selection"
 _ASKED = "server form asking"

@@ -41,13 +41,7 @@ from groupwise.judges import Question
 from groupwise.models.policy import load_policy
 from groupwise.own_task.config import TaskConfig
 from groupwise.own_task.recipe import recipe
-from groupwise.own_task.scoring import (
-    Judges,
-    list_measures,
-    make_rewards,
-    open_judges,
-    score_answers,
-)
+from groupwise.own_task.scoring import Judges
 from groupwise.own_task.task import TASK
 from groupwise.rewards import Judged, average_log_probs
 from groupwise.rewards.audit.audit import audit_rewards
@@ -92,7 +86,7 @@ def judge(part):
 
 def test_a_judge_pays_beside_the_other_rewards(tmp_path, server):
     config = load(tmp_path, judge({"judge": describe(server.url)}))
-    judges = open_judges(config, tmp_path)
+    judges = TASK.judge(config, tmp_path)
     rewards = TASK.rewards(config, judges)
     assert TASK.weigh(config) == {"correct": 1, "clear": 0.5}
     scores = rewards.score_batch([ask(), ask()], [Completion("好评"), Completion("什么")])
@@ -113,7 +107,7 @@ def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path, server):
     server.answer = lambda request: Fault("<grade>bad</grade>")
     part = {"judge": "judges/judge.yaml", "scale": {"good": 1, "bad": 0.25}}
     config = load(tmp_path, judge(part))
-    judged = make_rewards(config, open_judges(config, tmp_path)).rewards["clear"]
+    judged = TASK.rewards(config, TASK.judge(config, tmp_path)).rewards["clear"]
     assert judged(ask(shop="甲店"), Completion("好评")).value == 0.25
     assert "甲店" in json.dumps(server.asked[0], ensure_ascii=False)
     assert load_config(TaskConfig, dump_config(config)) == config
@@ -126,14 +120,14 @@ def test_a_judge_at_a_host_that_nobody_named_is_not_asked(tmp_path, monkeypatch)
         check_hosts(config)
     for _ in range(2):  # opening takes settings apart and puts them together again
         with pytest.raises(ConfigError, match=r"--allow-judge judge\.example"):
-            open_judges(config, tmp_path)
+            TASK.judge(config, tmp_path)
 
 
 def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(tmp_path, server):
     server.answer = lambda request: Fault(status=500)
     config = load(tmp_path, judge({"judge": describe(server.url)}))
-    judges = open_judges(config, tmp_path)
-    score = make_rewards(config, judges).rewards["clear"](ask(), Completion("好评"))
+    judges = TASK.judge(config, tmp_path)
+    score = TASK.rewards(config, judges).rewards["clear"](ask(), Completion("好评"))
     assert score.value is None
     assert score.reason.startswith("no verdict (")
     report = judges.report()
@@ -212,7 +206,7 @@ def test_pictures_are_shown_to_a_judge_that_is_to_see_them(tmp_path, sees):
     shown = [read_picture(tmp_path / "a.png")]
     example = make_example([Message("user", "?")], cluster="c", label="好评", pictures=shown)
     config = load(tmp_path, judge({"judge": describe("http://a/v1"), "pictures": sees}))
-    judged = make_rewards(config).rewards["clear"]
+    judged = TASK.rewards(config).rewards["clear"]
     assert isinstance(judged, Judged)
     asked = judged.ask(example, Completion("好评"))
     assert isinstance(asked, Question)
@@ -401,17 +395,17 @@ def test_the_report_says_which_rivals_were_not_run(folder):
 
 def test_without_measures_the_weighted_reward_heads_and_its_parts_stand_beside(folder):
     alone = write_task(folder, CHECKED)
-    assert [one.name for one in list_measures(alone)] == ["reward"]
+    assert [one.name for one in TASK.list_measures(alone)] == ["reward"]
     two = write_task(folder, CHECKED, rewards={"checks.py:near": 3.0, "checks.py:exact": 1.0})
-    assert [one.name for one in list_measures(two)] == ["reward", "near", "exact"]
-    [found] = score_answers(two, [ask_words(4)], [Completion("one two three")])
+    assert [one.name for one in TASK.list_measures(two)] == ["reward", "near", "exact"]
+    [found] = TASK.score_answers(two, folder, [ask_words(4)], [Completion("one two three")])
     assert found == {"reward": pytest.approx(0.75 * 0.75), "near": 0.75, "exact": 0.0}
 
 
 def test_a_measure_sees_whether_an_answer_was_cut_and_leaves_out_what_it_cannot_score(folder):
     config = write_task(folder, CHECKED, measures=["checks.py:whole", "checks.py:unsure"])
     answers = [Completion("a"), Completion("a", finish_reason="length")]
-    found = score_answers(config, [ask_words(3), ask_words(4)], answers)
+    found = TASK.score_answers(config, folder, [ask_words(3), ask_words(4)], answers)
     assert [one.get("whole") for one in found] == [1.0, 0.0]
     assert [one.get("unsure") for one in found] == [None, 1.0]
     more = (
@@ -419,8 +413,10 @@ def test_a_measure_sees_whether_an_answer_was_cut_and_leaves_out_what_it_cannot_
     )
     (folder / "checks.py").write_text(f"{FOUR_CHECKS}\n{more}")
     config = write_task(folder, CHECKED, measures=["checks.py:said"])
-    found = score_answers(config, [ask_words(3)] * 2, [Completion("yes"), Completion("?")])
+    found = TASK.score_answers(
+        config, folder, [ask_words(3)] * 2, [Completion("yes"), Completion("?")]
+    )
     assert [one["said"] for one in found] == [1.0, 0.0]
     config = write_task(folder, CHECKED, measures=["checks.py:much"])
     with pytest.raises(RewardError, match="much"):
-        score_answers(config, [ask_words(3)], [Completion("a")])
+        TASK.score_answers(config, folder, [ask_words(3)], [Completion("a")])

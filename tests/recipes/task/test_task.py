@@ -33,7 +33,6 @@ from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.own_task.config import TaskConfig
 from groupwise.own_task.recipe import recipe
-from groupwise.own_task.rows import prepare_rows, read_findings, read_warmup
 from groupwise.own_task.task import TASK
 from groupwise.rewards import ChoiceParser, FunctionReward, LabelParser, TextParser
 from groupwise.rewards.audit.audit import audit_rewards
@@ -92,7 +91,7 @@ def test_a_new_task_of_every_kind_is_ready_to_run(make, kind):
 )
 def test_the_rewards_of_a_new_task_pass_the_audit(make, tmp_path, kind):
     config = load(make(kind))
-    prepare_rows(config, tmp_path / "prepare")
+    TASK.prepare(config, tmp_path / "prepare")
     audit = audit_rewards(recipe.find_rewarded().make_case(config, tmp_path / "prepare"))
     assert [finding.name for finding in audit.errors] == []
 
@@ -175,18 +174,18 @@ def prepare(folder, rows, **values):
         **values,
     }
     config = load_config(TaskConfig, given)
-    prepare_rows(config, folder / "prepared")
+    TASK.prepare(config, folder / "prepared")
     return config
 
 
 def test_only_targets_that_give_the_answer_are_taught(tmp_path):
     rows = [{**row, "示范": row["答案"] if n > 4 else "好评"} for n, row in enumerate(ask_many(60))]
     rows[9]["示范"] = None
-    prepare(tmp_path, rows)
-    taught = read_warmup(tmp_path / "prepared")(0)
+    config = prepare(tmp_path, rows)
+    taught = TASK.warmup(config, tmp_path / "prepared")(0)
     train = read_examples(tmp_path / "prepared" / "train.jsonl")
     assert all(row.target == row.example.label for row in taught)
-    found = {finding.name: finding for finding in read_findings(tmp_path / "prepared")}
+    found = {finding.name: finding for finding in TASK.find_in_data(config, tmp_path / "prepared")}
     wrong = [e for e in train if e.fields["示范"] not in (None, e.label)]
     assert len(taught) == sum(e.fields["示范"] == e.label for e in train)
     assert wrong
@@ -197,8 +196,8 @@ def test_only_targets_that_give_the_answer_are_taught(tmp_path):
 
 def test_whole_answers_are_taught_where_no_column_has_targets(tmp_path):
     data = {"files": str(tmp_path / "评论.jsonl"), "columns": ASKED}
-    prepare(tmp_path, ask_many(60), data=data)
-    taught = read_warmup(tmp_path / "prepared")(0)
+    config = prepare(tmp_path, ask_many(60), data=data)
+    taught = TASK.warmup(config, tmp_path / "prepared")(0)
     train = read_examples(tmp_path / "prepared" / "train.jsonl")
     assert {row.example.id: row.target for row in taught} == {e.id: e.label for e in train}
 
@@ -221,16 +220,18 @@ def test_rows_over_the_budget_are_dropped_from_every_split_and_counted(tmp_path)
     drops = json.loads((run / "prepare" / "source.json").read_text())["drops"]
     assert max(len(e.prompt[-1].text) for e in kept) < 400
     assert (len(kept), drops["counts"]) == (48, {"longer than data.budget.max_prompt_tokens": 12})
-    assert {row.example.id for row in read_warmup(run / "prepare")(0)} <= {e.id for e in kept}
+    assert {row.example.id for row in TASK.warmup(config, run / "prepare")(0)} <= {
+        e.id for e in kept
+    }
     lengths = recipe.preview(config).tables[1].rows[0]
     assert int(lengths[2].replace(",", "")) <= 900
     assert "12 longer ones are dropped" in lengths[5]
 
 
 def test_a_warmup_without_any_target_is_refused_also_by_the_dry_run(tmp_path):
-    prepare(tmp_path, [{**row, "示范": None} for row in ask_many(20)])
+    config = prepare(tmp_path, [{**row, "示范": None} for row in ask_many(20)])
     with pytest.raises(DataError, match="no row for training has a target"):
-        read_warmup(tmp_path / "prepared")
+        TASK.warmup(config, tmp_path / "prepared")
     config = prepare(tmp_path, [{**row, "示范": "?"} for row in ask_many(60)])
     [problem] = recipe.preview(config).later["sft"]
     assert "no row for training has a target that gives its answer" in problem
