@@ -44,10 +44,28 @@ _SPLIT = "test"
 _UNKNOWN = "–"
 
 
-def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
-    """Return the card as Markdown with the front matter of a hub."""
+def _render(template: str, **values: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    environment: Any = Environment(
+        loader=PackageLoader("groupwise.run"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=template == "model_card.md.j2",
+        keep_trailing_newline=True,
+    )
+
+    def fence(text: str, language: str) -> str:
+        """Return text as a block of code that it cannot end itself."""
+        mark = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        return f"{mark}{language}\n{text.rstrip()}\n{mark}"
+
+    environment.filters.update(cell=escape_cell, code=write_code, fence=fence)
+    return environment.get_template(template).render(**values)
+
+
+def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
+    """Return the card as Markdown with the front matter of a hub."""
     config, chain = run.config, run.describe_policy(policy)
     conditions = read_conditions(run.folder) or Conditions()
     licence = find_licence(config.model.base)
@@ -67,11 +85,10 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         "tags": ["groupwise", *dict.fromkeys(one.step for one in chain if one.step)],
     }
     trainings: list[tuple[str, ...]] = []
-    for one in chain:
-        if one.step:
-            budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
-            trained_from = one.trained_from or "the base"
-            trainings.append((one.title, trained_from, ", ".join(one.trained_on), *budget))
+    for one in filter(lambda one: one.step, chain):
+        budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
+        trained_from = one.trained_from or "the base"
+        trainings.append((one.title, trained_from, ", ".join(one.trained_on), *budget))
     # The settings of the trainings, without places of this machine.
     settings, places = dump_config(config), ("vllm", "report_to")
     method = {
@@ -79,16 +96,9 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         for name in ("sft", "grpo")
     }
     numbers, differences = _list_results(run.folder, chain[-1].name)
-    environment: Any = Environment(
-        loader=PackageLoader("groupwise.run"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(cell=escape_cell, code=write_code, fence=_fence)
     dump = partial(yaml.safe_dump, allow_unicode=True, sort_keys=False)
-    return environment.get_template("model_card.md.j2").render(
+    return _render(
+        "model_card.md.j2",
         front=dump(front),
         name=exported.name,
         recipe=run.recipe.name,
@@ -151,13 +161,6 @@ def _list_results(run: Path, policy: str) -> tuple[list[tuple[str, ...]], list[s
             points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
             differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
     return numbers, differences
-
-
-def _fence(text: str, language: str) -> str:
-    """Return text as a block of code that it cannot end itself."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    mark = "`" * max(3, longest + 1)
-    return f"{mark}{language}\n{text.rstrip()}\n{mark}"
 
 
 def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> ExportedPolicy:
@@ -400,26 +403,19 @@ def show_picture(picture: Picture, folder: Path) -> str:
 
 
 def _write_script(config: FlowConfig, trainer: TrainerName, *, has_validation: bool) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    grpo, model, lora = config.grpo, config.model, config.grpo.trainable.lora
+    grpo, model = config.grpo, config.model
     place, start = find_place(model.base), '"${MODEL:?a model folder or a hub id}"'
     if config.sft is not None:
         start = "${MODEL:-model/merged}"
     elif not model.is_tiny and not Path(place).exists():
         start = f"${{MODEL:-{shlex.quote(str(place))}}}"
-    environment: Any = Environment(
-        loader=PackageLoader("groupwise.run"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(f"{trainer}.sh.j2").render(
+    return _render(
+        f"{trainer}.sh.j2",
         trainer=trainer,
         start=start,
         config=config,
         grpo=grpo,
-        rank=lora.rank * (grpo.trainable.method == "lora"),
+        rank=grpo.trainable.lora.rank * (grpo.trainable.method == "lora"),
         asked=config.data.budget.max_prompt_tokens,
         generated=grpo.steps_per_generation or grpo.gradient_accumulation,
         save=grpo.save_every_steps or 50,

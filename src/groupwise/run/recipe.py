@@ -44,21 +44,15 @@ class ShownRow:
 class Preview:
     """What a run would do, without doing it.
 
-    Attributes:
-        facts: names and values for people (rows, steps, memory).
-        problems: clauses about what would make any run fail; empty if it can start.
-        later: by the name of a step, what would make a run fail that comes so far.
-        shown: a few rows.
-        tables: more for people; one without rows is not shown.
-        case: returns what the rewards are audited with; None: it is known when the run has
-            prepared its data.
+    ``later`` has, by the name of a step, what would make a run fail that comes so far; ``case``
+    returns what the rewards are audited with; None: it is known when the run has prepared its data.
     """
 
-    facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    problems: list[str] = field(default_factory=list[str])
+    facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # for people
+    problems: list[str] = field(default_factory=list[str])  # that would make any run fail
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    shown: Sequence[ShownRow] = ()
-    tables: Sequence[PreviewTable] = ()
+    shown: Sequence[ShownRow] = ()  # a few rows
+    tables: Sequence[PreviewTable] = ()  # more for people; one without rows is not shown
     case: "Callable[[], RewardCase] | None" = None
 
     def list_problems(self, steps: Collection[str]) -> list[str]:

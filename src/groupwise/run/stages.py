@@ -34,28 +34,20 @@ LOOKS = f"{ASKED} evaluation.num_heldout_items"
 class Stage:
     """One stage of a recipe; names in one text have spaces between them.
 
-    Attributes:
-        name: also of its folder.
-        work: does it; ``context.config`` is a view of what the stage declares to read. Work of
-            the usual way is a name, ``module:function``, and is imported when it runs.
-        summary: what it does, a clause for people.
-        reads: paths of the config and names of facts.
-        parts: of the task that it uses; what they read and their code count, too.
-        uses: earlier stages whose outputs it reads.
-        code: as for a ``Part``.
-        files: it also writes into the run folder itself.
-        is_shared: it trains by ``train_sft`` or ``train_grpo``, so that all processes of a run do
-            the work together; only the first of them writes.
+    ``work`` does it; ``context.config`` is a view of what the stage declares to read. Work of the
+    usual way is a name, ``module:function``, and is imported when it runs. One that ``is_shared``
+    trains by ``train_sft`` or ``train_grpo``, so that all processes of a run do the work together;
+    only the first of them writes.
     """
 
-    name: str
+    name: str  # also of its folder
     work: Callable[[Any, StepContext], None] | str
-    summary: str
-    reads: str = ""
-    parts: Sequence[PartName] = ()
-    uses: str = ""
-    code: str = ""
-    files: tuple[str, ...] = ()
+    summary: str  # what it does, a clause for people
+    reads: str = ""  # paths of the config and names of facts
+    parts: Sequence[PartName] = ()  # of the task; what they read and their code count, too
+    uses: str = ""  # earlier stages whose outputs it reads
+    code: str = ""  # as for a ``Part``
+    files: tuple[str, ...] = ()  # it also writes into the run folder itself
     is_shared: bool = False
 
 

@@ -34,25 +34,18 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class StepContext:
     """What a step is told when it runs.
 
-    Attributes:
-        run: the run folder.
-        folder: where this step writes, ``run/<name>``; it exists.
-        name: the step's name.
-        is_resumed: an earlier attempt with the same key was interrupted and its files are still
-            in ``folder``; otherwise ``folder`` is empty.
-        uses: names of the steps whose outputs may be read.
-        say: tells people how far the step is.
-        config: the settings that the step declares; reading any other one raises.
-        inputs: the digests of what it reads from outside.
+    ``is_resumed``: an earlier attempt with the same key was interrupted and its files are still in
+    ``folder``; otherwise ``folder`` is empty.
     """
 
-    run: Path
-    folder: Path
+    run: Path  # the run folder
+    folder: Path  # where this step writes, ``run/<name>``; it exists
     name: str
     is_resumed: bool
-    uses: tuple[str, ...] = ()
-    say: Say = lambda _: None
-    config: Any = None
+    uses: tuple[str, ...] = ()  # names of the steps whose outputs may be read
+    say: Say = lambda _: None  # tells people how far the step is
+    config: Any = None  # the settings that the step declares; reading any other one raises
+    # The digests of what it reads from outside.
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def output_of(self, step: str) -> Path:
@@ -69,28 +62,20 @@ class StepContext:
 class Step:
     """One step of a recipe.
 
-    Attributes:
-        name: lower case letters, digits and underscores; also the name of its folder.
-        run: does the work; called with the folder empty, or as an interrupted attempt left it.
-        uses: names of earlier steps whose outputs it reads.
-        settings: the JSON value of the settings it depends on.
-        config: what its work is given of the config: the same settings and no others.
-        reads: paths of the config that it depends on.
-        inputs: what it reads from outside, known by content: digests of files and of source code,
-            commits of models, by the setting or module that names them.
-        summary: what it does, a clause for people.
-        files: names of files it also writes into the run folder itself (a report).
+    ``run`` does the work; it is called with the folder empty, or as an interrupted attempt left it.
+    ``inputs`` is what it reads from outside, known by content: digests of files and of source code,
+    commits of models, by the setting or module that names them.
     """
 
-    name: str
+    name: str  # lower case letters, digits and underscores; also the name of its folder
     run: Callable[[StepContext], None]
-    uses: tuple[str, ...] = ()
-    settings: Any = None
-    config: Any = None
-    reads: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()  # names of earlier steps whose outputs it reads
+    settings: Any = None  # the JSON value of the settings it depends on
+    config: Any = None  # what its work is given of the config: these settings and no others
+    reads: tuple[str, ...] = ()  # paths of the config that it depends on
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
-    summary: str = ""
-    files: tuple[str, ...] = ()
+    summary: str = ""  # what it does, a clause for people
+    files: tuple[str, ...] = ()  # that it also writes into the run folder itself (a report)
 
     def make_context(self, run: Path, *, is_resumed: bool, say: Say = lambda _: None) -> Any:
         """Return the ``StepContext`` of its work in a run folder."""
