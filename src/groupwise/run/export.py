@@ -39,9 +39,7 @@ from groupwise.run.predict import BASE, FinishedRun
 from groupwise.run.recipe import find_recipe
 from groupwise.run.settings import FlowConfig
 
-_BUDGET = ("num_steps", "num_samples", "num_tokens")
 _SPLIT = "test"
-_UNKNOWN = "–"
 
 
 def _render(template: str, **values: Any) -> str:
@@ -84,11 +82,6 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         "pipeline_tag": "image-text-to-text" if exported.has_vision else "text-generation",
         "tags": ["groupwise", *dict.fromkeys(one.step for one in chain if one.step)],
     }
-    trainings: list[tuple[str, ...]] = []
-    for one in filter(lambda one: one.step, chain):
-        budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
-        trained_from = one.trained_from or "the base"
-        trainings.append((one.title, trained_from, ", ".join(one.trained_on), *budget))
     # The settings of the trainings, without places of this machine.
     settings, places = dump_config(config), ("vllm", "report_to")
     method = {
@@ -113,12 +106,9 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         headline=read_headline(run.folder).title,
         numbers=numbers,
         differences=differences,
-        trainings=trainings,
+        trainings=[one for one in chain if one.step],
         method=dump(method | {"base": base}),
-        data=[
-            (name, *(str(known.get(k, _UNKNOWN)) for k in ("num_rows", "num_clusters", "digest")))
-            for name, known in conditions.data.items()
-        ],
+        data=conditions.data,
         base_weights=conditions.base_weights,
         quantization=exported.quantization,
         commands=exported.list_commands(from_inside=True),
@@ -235,24 +225,6 @@ _TAGS = {  # what each would read as something else in the words of a prompt
     "verl": "image video audio",
     "swift": "image video audio bbox ref-object cot-process start-image",
 }
-_PLUGINS = {
-    "verl": """\
-from groupwise.rewards.adapters import VerlScore
-
-# What verl gets, in [0, 1], where an answer has no score, as when the judge gave no verdict; verl
-# needs a number, so with None such an answer stops the training.
-UNSCORED = None
-rewards, examples = open_rewards(Path(__file__).parent)
-compute_score = VerlScore(rewards, examples, unscored=UNSCORED)
-""",
-    "swift": """\
-from groupwise.rewards.adapters import make_swift_orm
-from swift.rewards import orms
-
-rewards, examples = open_rewards(Path(__file__).parent)
-orms["groupwise"] = make_swift_orm(rewards, examples)
-""",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +283,7 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
         record["relative_to"] = os.path.relpath(Path.cwd(), out)
         core.write_json(folder / "run.json", record)
         write_examples(folder / "examples.jsonl", [*splits["train"], *splits["validation"]])
-        head = "from pathlib import Path\n\nfrom groupwise.run.export import open_rewards\n"
-        core.write_text(folder / "plugin.py", head + _PLUGINS[trainer])
+        core.write_text(folder / "plugin.py", _render(f"{trainer}_plugin.j2"))
         script = _write_script(config, trainer, has_validation=bool(splits["validation"]))
         core.write_text(folder / "launch.sh", script)
         names = sorted(path.name for path in folder.iterdir() if path.is_file())

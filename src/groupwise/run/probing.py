@@ -4,7 +4,7 @@ These are the base's own hidden states, sentence embeddings, and features of pic
 its model is here. What was computed is kept in a folder, and an interrupted stage goes on with it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +55,21 @@ class Probes:
     ) -> None:
         self._config, self._base, self._context = config, base, context
         self._num_pictures = max(len(example.pictures) for example in train)
-        self._has_texts = len({read_text(example) for example in train}) > 1
-        self.left_out = dict(self._list_left_out(len(train) + len(test)))
-
-    def _list_left_out(self, num_examples: int) -> Iterator[tuple[str, str]]:
-        """Yield what the joint baseline does not see, with the reason."""
-        if self._config.model.is_tiny:
-            yield "hidden states", "the base is tiny and random"
-        elif num_examples > MAX_STATES:
-            yield "hidden states", f"{num_examples:,} examples are more than {MAX_STATES:,}"
+        num = len(train) + len(test)
+        self.left_out: dict[str, str] = {}  # what the joint baseline does not see, with the reason
+        if config.model.is_tiny:
+            self.left_out["hidden states"] = "the base is tiny and random"
+        elif num > MAX_STATES:
+            self.left_out["hidden states"] = f"{num:,} examples are more than {MAX_STATES:,}"
         for title, name in (("sentence embeddings", SENTENCES), ("picture features", TOWER)):
             if name == TOWER and not self._num_pictures:
-                yield title, "there are no pictures"
-            elif name == SENTENCES and not self._has_texts:
-                yield title, "the texts do not differ"
-            elif num_examples > MAX_EMBEDDED:
-                yield title, f"{num_examples:,} examples are more than {MAX_EMBEDDED:,}"
+                self.left_out[title] = "there are no pictures"
+            elif name == SENTENCES and len({read_text(example) for example in train}) == 1:
+                self.left_out[title] = "the texts do not differ"
+            elif num > MAX_EMBEDDED:
+                self.left_out[title] = f"{num:,} examples are more than {MAX_EMBEDDED:,}"
             elif find_embedder(name) is None:
-                yield title, f"{name} is not here: groupwise models fetch {name}"
+                self.left_out[title] = f"{name} is not here: groupwise models fetch {name}"
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Rows]:
         """Return features (examples, width) by what they are."""

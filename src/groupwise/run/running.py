@@ -207,9 +207,9 @@ def preview_audit(
     config: Config,
     out: Path,
     *,
-    accepted: Sequence[str],
-    kept: Sequence[str],
-    num_sampled: int,
+    accepted: Sequence[str] = (),
+    kept: Sequence[str] = (),
+    num_sampled: int = 0,
     say: Say,
 ) -> tuple[Preview, list[str]]:
     """Return a preview with the audit that a run would begin with, and what that would stop.
@@ -329,15 +329,17 @@ def check_recipe(
     out: Path,
     is_resume: bool = False,
     until: str | None = None,
-    accepted: Sequence[str] = (),
-    num_sampled: int = 0,
     say: Say = lambda _: None,
+    **choices: Any,
 ) -> Preview:
-    """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
+    """Return what ``run_recipe`` would do and all that would stop it, writing nothing.
+
+    ``choices`` are ``accepted`` and ``num_sampled``.
+    """
     problems: list[str] = []
     preview = Preview()
     try:
-        check_accepted(recipe, accepted)
+        check_accepted(recipe, choices.get("accepted", ()))
         _check_folder(recipe, out, is_resume=is_resume)
     except GroupwiseError as error:
         problems.append(str(error))
@@ -345,25 +347,19 @@ def check_recipe(
         preview = recipe.preview(config)
         if problems or preview.problems:
             return replace(preview, problems=problems + preview.list_problems(preview.later))
-        kept = _list_kept(out) if is_resume else ()
-        choices: Any = {"accepted": accepted, "kept": kept, "num_sampled": num_sampled}
+        choices["kept"] = _list_kept(out) if is_resume else ()
         steps = plan_steps(recipe, config, out, **choices)
         check_plan(steps)
         names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
         # Nothing stops what is only read again.
         problems = preview.list_problems([name for name in names if states[name] != "reused"])
-        later = [
-            (f"later, in {step}", clause)
-            for step, clauses in preview.later.items()
-            if step not in names
-            for clause in clauses
-        ]
+        facts = [("at its start", line) for line in _list_unknown(steps, names)]
+        for step, clauses in preview.later.items():
+            facts += [(f"later, in {step}", one) for one in clauses if step not in names]
         words = {"reused": "reused", "resumed": "continued", "run": "run"}
         rows = [(one.name, one.summary, words[states[one.name]]) for one in steps[: len(names)]]
         stages = PreviewTable("Stages", ("stage", "what it does", "will be"), rows)
-        unknown = [("at its start", line) for line in _list_unknown(steps, names)]
-        facts, tables = [*preview.facts, *unknown, *later], [*preview.tables, stages]
-        preview = replace(preview, facts=facts, tables=tables)
+        preview = replace(preview, facts=[*preview.facts, *facts], tables=[*preview.tables, stages])
         if AUDIT_REWARDS in names and states[AUDIT_REWARDS] != "reused":
             preview, found = preview_audit(recipe, preview, config, out, say=say, **choices)
             problems += found
