@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from groupwise.core import Example, GroupwiseError, list_gpus, open_picture, read_free_memory
 from groupwise.data.audit import TokenBudget
@@ -181,7 +181,7 @@ def preview_memory(
         facts.append((f"memory of {name}", f"{each}{where}{left}: {found.describe()}"))
         together = found.total * num_beside
         if free is not None and together > 1.25 * free:  # an estimate may be a quarter too high
-            rows, value = find_batch(settings)
+            rows, value = find_batch(cast("SftSettings | GrpoSettings", settings))
             ways = [f"lower {name}.{rows} ({value}) and raise gradient_accumulation"]
             if not settings.gradient_checkpointing:
                 ways.append("set gradient_checkpointing to true")

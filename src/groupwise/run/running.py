@@ -64,7 +64,7 @@ def _count_sampled(out: Path) -> int:
 
 def plan_steps(
     recipe: Recipe[Any],
-    config: Config,
+    config: Any,
     out: Path,
     *,
     accepted: Sequence[str] = (),
@@ -101,7 +101,7 @@ def plan_steps(
     settings: dict[str, Any] = {**step.settings, "accepted": sorted({*accepted, *kept})}
     inputs = {**step.inputs, **task.reward_inputs(config)}
     if num_sampled:
-        model: Any = config.model
+        model = config.model
         settings["num_sampled"] = num_sampled
         inputs |= digest_models({"model.base": None if model.is_tiny else model.base})
     return [*steps[:place], replace(step, settings=settings, inputs=inputs), *steps[place:]]
