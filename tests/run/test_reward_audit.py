@@ -20,7 +20,6 @@ from groupwise.rewards import RewardCase, TextParser
 from groupwise.rewards.audit.audit import RewardAudit
 from groupwise.rewards.audit.rows import AuditRow, Evidence
 from groupwise.run import running
-from groupwise.run.plans import digest_models
 from groupwise.run.recipe import Preview, Recipe, find_recipe
 from groupwise.run.running import (
     check_accepted,
@@ -29,6 +28,7 @@ from groupwise.run.running import (
     refuse_faults,
     write_reward_audit,
 )
+from groupwise.run.stages import digest_models
 from groupwise.run.steps import Step
 from groupwise.run.task import Part, Task
 

@@ -14,7 +14,7 @@ import pytest
 from groupwise.core import Config, Harmless, Place, RunError, write_text
 from groupwise.evaluation.predictions import METRIC_VERSIONS
 from groupwise.judges import ReplyCache
-from groupwise.run.plans import Planner, collect_settings, digest_code, view_config
+from groupwise.run.stages import Planner, collect_settings, digest_code, view_config
 from groupwise.run.steps import Siblings, Step, StepContext, StepProgress, are_done, run_steps
 
 Work = Callable[[StepContext], None]

@@ -11,8 +11,7 @@ from groupwise.own_task.rows import RowsTask
 from groupwise.own_task.scoring import STAGE as FLUENCY
 from groupwise.own_task.scoring import fix_threshold, list_judged
 from groupwise.rewards import digest_functions, split_function
-from groupwise.run.plans import digest_models
-from groupwise.run.stages import ASKED, LOOKS, Stage
+from groupwise.run.stages import ASKED, LOOKS, Stage, digest_models
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Part, PartName, Splits
 

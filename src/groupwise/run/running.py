@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from groupwise import core
 from groupwise.core import Config, ConfigError, Example, GroupwiseError, RunError, Say
 from groupwise.run.distributed import find_team, introduce, join_launched
-from groupwise.run.plans import UNKNOWN, Planner, digest_models
 from groupwise.run.recipe import Preview, PreviewTable, Recipe, find_recipe
 from groupwise.run.settings import RunConfig
-from groupwise.run.stages import ASKED, make_step
+from groupwise.run.stages import ASKED, UNKNOWN, Planner, digest_models, make_step
 from groupwise.run.steps import (
     AUDIT_REWARDS,
     Siblings,
