@@ -7,15 +7,8 @@ from typing import ClassVar
 import pytest
 from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.core import (
-    Config,
-    ConfigError,
-    Message,
-    RewardError,
-    make_example,
-    read_json,
-    write_json,
-)
+from groupwise import core
+from groupwise.core import Config, ConfigError, Message
 from groupwise.rewards import RewardCase, TextParser
 from groupwise.rewards.audit.audit import RewardAudit
 from groupwise.rewards.audit.rows import AuditRow, Evidence
@@ -96,7 +89,7 @@ def test_it_depends_on_its_sections_and_on_what_is_accepted():
 
 
 def test_errors_are_refused_with_an_answer_that_shows_them():
-    with pytest.raises(RewardError) as refused:
+    with pytest.raises(core.RewardError) as refused:
         refuse_faults(make_audit("reward/a", "reward/b"), accepted=["reward/a"])
     message = str(refused.value)
     assert "found 1 fault(s)" in message
@@ -108,11 +101,11 @@ def test_errors_are_refused_with_an_answer_that_shows_them():
 def test_what_is_accepted_or_kept_or_a_warning_is_let_through():
     audit = make_audit("reward/a", "reward/b")
     refuse_faults(audit, accepted=["reward/a"], kept=["reward/b"])
-    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+    with pytest.raises(core.RewardError, match=r"1 fault.*\n  reward/a:"):
         refuse_faults(audit, kept=["reward/b"])
     refuse_faults(make_audit(), kept=["reward/gone"])
     refuse_faults(make_audit("reward/a", level="warning"))
-    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+    with pytest.raises(core.RewardError, match=r"1 fault.*\n  reward/a:"):
         refuse_faults(make_audit("reward/a"))
 
 
@@ -133,10 +126,10 @@ def test_names_are_checked_before_anything_runs():
 
 def test_what_is_accepted_is_written_and_several_faults_are_accepted_together(tmp_path: Path):
     audit = make_audit("reward/a", "reward/b")
-    with pytest.raises(RewardError, match=r"with --accept reward/a --accept reward/b$"):
+    with pytest.raises(core.RewardError, match=r"with --accept reward/a --accept reward/b$"):
         refuse_faults(audit)
     write_reward_audit(audit, tmp_path, accepted=["reward/b"])
-    marks = [one["accepted"] for one in read_json(tmp_path / "audit.json", dict)["findings"]]
+    marks = [one["accepted"] for one in core.read_json(tmp_path / "audit.json", dict)["findings"]]
     assert marks == [False, True]
 
 
@@ -160,7 +153,7 @@ def test_samples_are_part_of_the_step_and_remembered(tmp_path: Path):
 
 def test_samples_depend_on_the_base(tmp_path: Path):
     config = SmallConfig(**LORA | {"model": {"base": str(tmp_path), "max_pixels": 784}})
-    write_json(tmp_path / "config.json", {})
+    core.write_json(tmp_path / "config.json", {})
     recipe = replace(make_recipe(), plan=lambda config, run: [])
     (step,) = plan_steps(replace(recipe, task=SmallTask), config, tmp_path, num_sampled=8)
     assert step.inputs["model.base"] == digest_models({"model.base": tmp_path})["model.base"]
@@ -170,7 +163,9 @@ class TestDryRun:
     """The audit in a dry run."""
 
     def preview(self, tmp_path: Path, reward, said=lambda line: None, **given):
-        examples = [make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(4)]
+        examples = [
+            core.make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(4)
+        ]
         case = RewardCase(lambda e, c: reward(c.text), examples, TextParser())
         given = {"accepted": (), "kept": (), "num_sampled": 0, **given}
         recipe, preview = make_recipe(), Preview(case=lambda: case)

@@ -77,8 +77,10 @@ class Step:
     summary: str = ""  # what it does, a clause for people
     files: tuple[str, ...] = ()  # that it also writes into the run folder itself (a report)
 
-    def make_context(self, run: Path, *, is_resumed: bool, say: Say = lambda _: None) -> Any:
-        """Return the ``StepContext`` of its work in a run folder."""
+    def make_context(
+        self, run: Path, *, is_resumed: bool, say: Say = lambda _: None
+    ) -> StepContext:
+        """Return what its work is told in a run folder."""
         told = (is_resumed, self.uses, say, self.config, self.inputs)
         return StepContext(run, run / self.name, self.name, *told)
 

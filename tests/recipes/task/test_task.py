@@ -15,19 +15,9 @@ from recipe_runs import POLICIES
 from run_folders import VARIED, list_confounding, make_run
 from tables import read_tables
 
+from groupwise import core
 from groupwise.cli.main import app
-from groupwise.core import (
-    Completion,
-    ConfigError,
-    DataError,
-    Message,
-    dump_config,
-    list_effects,
-    load_config,
-    make_example,
-    read_jsonl,
-    write_jsonl,
-)
+from groupwise.core import Completion, ConfigError, DataError, Message
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import read_metrics
@@ -61,7 +51,7 @@ def make(tmp_path):
 
 
 def load(folder, *overrides):
-    return load_config(TaskConfig, folder / "task.yaml", overrides=overrides)
+    return core.load_config(TaskConfig, folder / "task.yaml", overrides=overrides)
 
 
 def read(folder, *overrides):
@@ -115,7 +105,9 @@ def test_a_new_task_starts_with_a_real_model_unless_it_is_to_be_tiny(tmp_path, k
     for name, more in (("real", []), ("tiny", ["--tiny"])):
         done = CliRunner().invoke(app, ["new", str(tmp_path / name), "--kind", kind, *more])
         assert done.exit_code == 0, done.output
-    real, tiny = (load_config(TaskConfig, tmp_path / n / "task.yaml") for n in ("real", "tiny"))
+    real, tiny = (
+        core.load_config(TaskConfig, tmp_path / n / "task.yaml") for n in ("real", "tiny")
+    )
     assert (real.model.base, tiny.model.base) == ("smollm2-135m-instruct", "tiny-qwen2")
     assert (real.grpo.trainable.method, tiny.grpo.trainable.method) == ("lora", "full")
     assert (real.data.columns, real.answer) == (tiny.data.columns, tiny.answer)
@@ -164,7 +156,7 @@ def test_a_changed_picture_or_another_label_redoes_what_reads_it(make):
 
 
 def prepare(folder, rows, **values):
-    write_jsonl(folder / "评论.jsonl", rows)
+    core.write_jsonl(folder / "评论.jsonl", rows)
     given = {
         "model": {"base": "tiny-qwen2", "max_pixels": 784},
         "data": {"files": str(folder / "评论.jsonl"), "columns": {**ASKED, "target": "示范"}},
@@ -173,7 +165,7 @@ def prepare(folder, rows, **values):
         "grpo": {},
         **values,
     }
-    config = load_config(TaskConfig, given)
+    config = core.load_config(TaskConfig, given)
     TASK.prepare(config, folder / "prepared")
     return config
 
@@ -262,7 +254,7 @@ def test_the_whole_way_of_a_task_of_ones_own(make, server):
     }
     assert set(accuracies) == POLICIES - {"picture_only"} | {"prompt_lenient"}
     assert {metric.n for metric in accuracies.values()} == {6}
-    rows = read_jsonl(out / "grpo" / "metrics.jsonl")
+    rows = core.read_jsonl(out / "grpo" / "metrics.jsonl")
     assert {"reward/correct", "reward/format", "reward/brevity", "reward/clear"} <= set(rows[0])
     assert json.loads((out / "grpo" / "judge.json").read_text())["num_questions"] > 0
     assert len(server.asked) > 0
@@ -310,7 +302,7 @@ BARE = {"files": "a.csv", "columns": {"prompt": "q"}}
 
 
 def load_given(**values):
-    return load_config(TaskConfig, {**GIVEN, **values})
+    return core.load_config(TaskConfig, {**GIVEN, **values})
 
 
 def test_the_answer_has_the_parser_of_its_kind_and_rewards_are_names_weights_or_more():
@@ -330,21 +322,21 @@ def test_files_are_found_beside_the_configuration(tmp_path):
         "answer: {kind: text}\nrewards: {奖励.py:f: 1}\n",
         encoding="utf-8",
     )
-    config = load_config(TaskConfig, tmp_path / "task.yaml")
+    config = core.load_config(TaskConfig, tmp_path / "task.yaml")
     assert config.data.files == {"train": (str(tmp_path / "rows.csv"),)}
     assert list(config.rewards) == [f"{tmp_path / '奖励.py'}:f"]
-    assert load_config(TaskConfig, dump_config(config)) == config
+    assert core.load_config(TaskConfig, core.dump_config(config)) == config
 
 
 MINIMAL = {**{name: GIVEN[name] for name in ("data", "answer")}, "model": {"base": "tiny-qwen2"}}
 
 
 def test_what_suits_a_pretrained_base_is_chosen_where_nothing_is_said():
-    config = load_config(TaskConfig, MINIMAL)
+    config = core.load_config(TaskConfig, MINIMAL)
     assert config.sft is not None
     assert (config.sft.learning_rate, config.grpo.learning_rate) == (2e-4, 1e-4)
     assert config.grpo.max_new_tokens == 24
-    assert load_config(TaskConfig, dump_config(config)) == config
+    assert core.load_config(TaskConfig, core.dump_config(config)) == config
 
 
 def test_all_weights_take_shorter_steps_than_an_adapter_and_what_is_said_stands():
@@ -368,15 +360,15 @@ def test_an_answer_behind_a_way_to_it_gets_room_and_is_not_taught_alone(answer):
 
 def test_an_answer_is_a_text_where_there_is_no_reference():
     given = {name: value for name, value in GIVEN.items() if name != "answer"}
-    bare = load_config(TaskConfig, {**given, "data": BARE, "rewards": ["a.py:f"]})
+    bare = core.load_config(TaskConfig, {**given, "data": BARE, "rewards": ["a.py:f"]})
     assert isinstance(bare.answer, TextParser)
-    assert load_config(TaskConfig, dump_config(bare)) == bare
+    assert core.load_config(TaskConfig, core.dump_config(bare)) == bare
     with pytest.raises(ConfigError, match=r"answer is needed: it says how data\.columns\.answer"):
-        load_config(TaskConfig, given)
+        core.load_config(TaskConfig, given)
 
 
 FOLDER = Path(__file__).parents[3] / "examples" / "demo"
-RIVER = make_example(
+RIVER = core.make_example(
     [Message("user", "a river")],
     cluster="a river",
     fields={"topic": "a river", "first": "never", "second": "together"},
@@ -384,9 +376,9 @@ RIVER = make_example(
 
 
 def test_topics_and_words_of_each_split_occur_in_no_other():
-    config = load_config(TaskConfig, FOLDER / "task.yaml")
+    config = core.load_config(TaskConfig, FOLDER / "task.yaml")
     assert config.measures["good"].all_of == ("passes", "fluent")
-    rows = read_jsonl(FOLDER / "prompts.jsonl")
+    rows = core.read_jsonl(FOLDER / "prompts.jsonl")
     topics = [(row["split"], row["topic"]) for row in rows]
     words = [(row["split"], row[name]) for row in rows for name in ("first", "second")]
     for pairs in (topics, words):
@@ -414,12 +406,14 @@ def test_the_same_task_elsewhere_is_the_same(tmp_path, kind):
     folders = [tmp_path / "one" / "task", tmp_path / "two" / "moved" / "task"]
     plans, runs = [], []
     for folder, answers in zip(folders, ("one", "two"), strict=True):
-        config = load_config(TaskConfig, folder / "task.yaml")
+        config = core.load_config(TaskConfig, folder / "task.yaml")
         steps = plan_steps(recipe, config, tmp_path / "run")
         plans.append(read_keys(steps))
         values = {
-            "manifest.json:config": dump_config(config),
-            "manifest.json:effects": {k: asdict(v) for k, v in list_effects(TaskConfig).items()},
+            "manifest.json:config": core.dump_config(config),
+            "manifest.json:effects": {
+                k: asdict(v) for k, v in core.list_effects(TaskConfig).items()
+            },
             "manifest.json:inputs": {k: v for step in steps for k, v in step.inputs.items()},
         }
         varied = {k: v for k, v in VARIED.items() if answers == "two" and "beta" not in k}
