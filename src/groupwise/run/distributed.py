@@ -165,7 +165,23 @@ def join_launched(*, trains: bool = True) -> Generator[None]:
         sys.stdout, sys.stderr = io.StringIO(), held
     has_failed = True
     try:
-        _check(_team, found, trains=trains)
+        if not trains:
+            raise ConfigError(
+                f"a launcher has started this command {_team.size} times",
+                expected=f"`groupwise run` alone ({START})",
+            )
+        if any(found.get(f"ACCELERATE_USE_{kind}") == "true" for kind in ("FSDP", "DEEPSPEED")):
+            raise ConfigError(
+                "accelerate's own configuration spreads the weights",
+                fix="leave that out, and set compute.sharding=fsdp",
+            )
+        num_gpus = len(core.list_gpus())
+        if num_gpus and _team.local_size > num_gpus:
+            raise ConfigError(
+                f"{_team.local_size} processes of this machine need a GPU each",
+                got=num_gpus,
+                fix="start fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
+            )
         yield
         has_failed = False
     except SystemExit as leaving:
@@ -179,27 +195,6 @@ def join_launched(*, trains: bool = True) -> Generator[None]:
             sys.stdout, sys.stderr = stdout, stderr
         elif not has_failed:
             _team.tell()
-
-
-def _check(team: Team, found: Mapping[str, str], *, trains: bool) -> None:
-    """Refuse, in all processes alike, what they cannot do together."""
-    if not trains:
-        raise ConfigError(
-            f"a launcher has started this command {team.size} times",
-            expected=f"`groupwise run` alone ({START})",
-        )
-    if any(found.get(f"ACCELERATE_USE_{kind}") == "true" for kind in ("FSDP", "DEEPSPEED")):
-        raise ConfigError(
-            "accelerate's own configuration spreads the weights",
-            fix="leave that out, and set compute.sharding=fsdp",
-        )
-    num_gpus = len(core.list_gpus())
-    if num_gpus and team.local_size > num_gpus:
-        raise ConfigError(
-            f"{team.local_size} processes of this machine need a GPU each",
-            got=num_gpus,
-            fix="start fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
-        )
 
 
 def train_together(work: Callable[[], None], context: StepContext, config: Config) -> None:

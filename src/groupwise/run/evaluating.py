@@ -180,7 +180,11 @@ def measure_policies(
     marks: Mapping[str, Collection[str]],
     describe: Callable[[Sequence[Metric]], Sequence[Section]] = lambda _: (),
 ) -> None:
-    """Write the files of an evaluation: scored items, metrics, comparisons, conditions."""
+    """Write the files of an evaluation: scored items, metrics, comparisons, conditions.
+
+    Comparisons are by what heads the report, then by further measures. Each policy is held against
+    the last one, what was trained before it first. P-values are adjusted within each measure.
+    """
     config, seed = context.config, context.config.seed
     found = task.complete(config, context, predictions, test)
     found, marked = predicting.mark_items(found, marks)
@@ -196,6 +200,18 @@ def measure_policies(
         for one in policies
         if one.name in names or one.kind != "baseline"
     ]
+    *rivals, last = (one for one in policies if one.name in names)
+    kinds = ("trained", "prompted", "baseline")
+    pairs = [(one.name, last.name) for kind in kinds for one in rivals if one.kind == kind]
+    own = task.list_measures(config)
+    headline = predicting.choose_headline(measuring.list_measures(found), own).name
+    comparisons: list[PairedComparison] = []
+    for measure in dict.fromkeys((headline, *task.list_compared(config))):
+        has_it = {one.policy for one in found if measure in (headline, *one.scores)}
+        known = [pair for pair in pairs if {*pair} <= has_it]
+        comparisons += measuring.compare_pairs(
+            found, known, split="test", seed=seed, measure=measure
+        )
     # Empty where nothing says how the model sees a prompt.
     tokenizer = find_tokenizer(task.find_base(config, context.run))
     shown = "" if tokenizer is None else show_written(render_prompt(tokenizer, test[0]))
@@ -203,7 +219,7 @@ def measure_policies(
         context.folder,
         found,
         metrics=metrics,
-        comparisons=_compare(task, config, found, policies),
+        comparisons=comparisons,
         conditions=describe_conditions(task, context, test),
         policies=asked,
         prompts=collect_prompts(test, shown),
@@ -264,31 +280,6 @@ def collect_prompts(examples: Sequence[Example], shown: str = "") -> Prompts:
         one.id: predicting.shorten(one.prompt[-1].text, predicting.MAX_TEXT) for one in examples
     }
     return Prompts(first.id, predicting.shorten(shown, 6_000), pictures, turns)
-
-
-def _compare(
-    task: Task[Any], config: Any, predictions: Sequence[Prediction], policies: Sequence[RunPolicy]
-) -> list[PairedComparison]:
-    """Return the comparisons by what heads the report, then by further measures.
-
-    Each policy is held against the last one, what was trained before it first. P-values are
-    adjusted within each measure.
-    """
-    names = {one.policy for one in predictions}
-    *rivals, last = (one for one in policies if one.name in names)
-    kinds = ("trained", "prompted", "baseline")
-    pairs = [(one.name, last.name) for kind in kinds for one in rivals if one.kind == kind]
-    headline = predicting.choose_headline(
-        measuring.list_measures(predictions), task.list_measures(config)
-    ).name
-    found: list[PairedComparison] = []
-    for measure in dict.fromkeys((headline, *task.list_compared(config))):
-        has_it = {one.policy for one in predictions if measure in (headline, *one.scores)}
-        known = [pair for pair in pairs if {*pair} <= has_it]
-        found += measuring.compare_pairs(
-            predictions, known, split="test", seed=config.seed, measure=measure
-        )
-    return found
 
 
 def make_calibration_sections(

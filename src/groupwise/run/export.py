@@ -88,7 +88,23 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         name: settings[name] and {k: v for k, v in settings[name].items() if k not in places}
         for name in ("sft", "grpo")
     }
-    numbers, differences = _list_results(run.folder, chain[-1].name)
+    # What each policy reached, and the difference of this one to the others.
+    name, policies, headline = chain[-1].name, read_policies(run.folder), read_headline(run.folder)
+    path = run.folder / "evaluate" / "metrics.json"
+    metrics = read_metrics(path) if path.is_file() else []
+    found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
+    names = policies.sort(one for one, measure in found if measure == headline.name)
+    numbers: list[tuple[str, ...]] = []
+    for one in names if name in names else ():
+        share, invalid = found[one, headline.name], found[one, "invalid_rate"]
+        shown = (describe_metric(share), describe_metric(invalid), f"{share.n:,}")
+        numbers.append((policies.title(one), *shown))
+    path, differences = path.with_name("comparisons.json"), list[str]()
+    for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
+        if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, name):
+            ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
+            points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
+            differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
     dump = partial(yaml.safe_dump, allow_unicode=True, sort_keys=False)
     return _render(
         "model_card.md.j2",
@@ -103,7 +119,7 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         max_new_tokens=config.grpo.max_new_tokens,
         parser=dump(dict(run.task.describe_parser(config))),
         split=_SPLIT,
-        headline=read_headline(run.folder).title,
+        headline=headline.title,
         numbers=numbers,
         differences=differences,
         trainings=[one for one in chain if one.step],
@@ -130,27 +146,6 @@ def find_licence(base: str) -> str | None:
         return None
     found = (metadata_load(path) or {}).get("license")
     return " and ".join(found) if isinstance(found, list) else found and str(found)
-
-
-def _list_results(run: Path, policy: str) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return what each policy reached, and the difference of ``policy`` to the others."""
-    folder, policies, headline = run / "evaluate", read_policies(run), read_headline(run)
-    path = folder / "metrics.json"
-    metrics = read_metrics(path) if path.is_file() else []
-    found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
-    names = policies.sort(name for name, measure in found if measure == headline.name)
-    numbers: list[tuple[str, ...]] = []
-    for name in names if policy in names else ():
-        share = found[name, headline.name]
-        shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
-        numbers.append((policies.title(name), *shown, f"{share.n:,}"))
-    path, differences = folder / "comparisons.json", list[str]()
-    for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
-        if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, policy):
-            ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
-            points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
-            differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
-    return numbers, differences
 
 
 def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> ExportedPolicy:

@@ -5,6 +5,7 @@ its model is here. What was computed is kept in a folder, and an interrupted sta
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,9 @@ Rows = NDArray[np.float32]
 
 
 class Probes:
-    """Features of examples, as ``predict_joint`` takes them.
+    """Features of examples, as ``predict_joint`` takes them; kept in the folder of the step.
 
-    Args:
-        config: of the run.
-        base: folder or hub id of the untrained policy.
-        context: of the step, in whose folder features are kept.
-        train: what is learned from.
-        test: what is asked.
+    ``base`` is the untrained policy, ``train`` what is learned from, ``test`` what is asked.
     """
 
     def __init__(
@@ -75,10 +71,12 @@ class Probes:
         """Return features (examples, width) by what they are."""
         found: dict[str, Rows] = {}
         if "hidden states" not in self.left_out:
-            states = self._keep("states", examples, self._read_states)
+            num_blocks = find_num_blocks(str(self._base)) or 1
+            blocks = sorted({max(1, int(share * num_blocks)) for share in _SHARES})
+            states = self._keep("states", examples, partial(self._read_states, blocks=blocks))
             found |= {
                 f"hidden states of block {block}, {pooling}": states[:, i, j]
-                for i, block in enumerate(self._blocks)
+                for i, block in enumerate(blocks)
                 for j, pooling in enumerate(_POOLINGS)
             }
         if "sentence embeddings" not in self.left_out:
@@ -108,19 +106,14 @@ class Probes:
             part.replace(path)
         return np.load(path)
 
-    @property
-    def _blocks(self) -> list[int]:
-        num_blocks = find_num_blocks(str(self._base)) or 1
-        return sorted({max(1, int(share * num_blocks)) for share in _SHARES})
-
-    def _read_states(self, examples: Sequence[Example]) -> Rows:
+    def _read_states(self, examples: Sequence[Example], *, blocks: Sequence[int]) -> Rows:
         policy = open_policy(self._config, self._base)
         engine = LocalModel(policy, batch_size=self._config.evaluation.batch_size)
         # Rows of one batch are padded to the longest of them.
         order = sorted(range(len(examples)), key=lambda i: len(read_text(examples[i])))
         found = engine.hidden_states(
             [examples[i] for i in order],
-            blocks=self._blocks,
+            blocks=blocks,
             report_progress=ProgressLine("prompts read for the joint baseline", self._context.say),
         ).numpy()
         rows = np.empty_like(found)
