@@ -206,11 +206,7 @@ def test_the_report_tells_the_error_before_and_after_in_both_languages() -> None
     rows += [make_prediction(number, 0.7, "majority") for number in range(100)]
     policy = RunPolicy(name="grpo", title="GRPO", title_zh="强化", kind="trained")
     english, chinese = make_calibration_sections(
-        rows,
-        {"grpo": Temperature(5.4, 96, 30)},
-        labels=PARSER.labels,
-        policies=[policy],
-        seed=0,
+        rows, {"grpo": Temperature(5.4, 96, 30)}, labels=PARSER.labels, policies=[policy], seed=0
     )
     (row,) = english.tables[0].rows
     assert row[:4] == ("GRPO", "5.4", "96", "30")

@@ -171,11 +171,7 @@ def test_every_row_gets_an_answer_or_a_reason_and_totals_add_up(run, rows, tmp_p
     assert found["5"]["failed"] == "there is no door."
     assert [found[str(number)]["row"] for number in range(1, 6)] == ROWS
     assert summary.answers == {"通过": 2}
-    assert summary.failures == {
-        "no label": 1,
-        "the prompt is too long.": 1,
-        "there is no door.": 1,
-    }
+    assert summary.failures == {"no label": 1, "the prompt is too long.": 1, "there is no door.": 1}
     assert sum(summary.answers.values()) + sum(summary.failures.values()) == summary.num_rows == 5
     assert summary.num_again == 2
     assert summary.for_people == tuple(f"rows.jsonl:{number}" for number in (2, 3, 4, 5))

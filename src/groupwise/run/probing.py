@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import (
-    Example,
-    ProgressLine,
-    digest_json,
-    open_picture,
-    write_json,
-)
+from groupwise.core import Example, ProgressLine, digest_json, open_picture, write_json
 from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.inference.local import LocalModel
 from groupwise.models.base_model import find_num_blocks

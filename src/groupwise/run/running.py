@@ -107,13 +107,7 @@ def plan_steps(
 
 
 def audit_case(
-    task: Task[Any],
-    case: "RewardCase",
-    config: Any,
-    run: Path,
-    *,
-    num_sampled: int,
-    say: Say,
+    task: Task[Any], case: "RewardCase", config: Any, run: Path, *, num_sampled: int, say: Say
 ) -> "RewardAudit":
     """Audit a case, with so many answers of the base where some are asked for."""
     from groupwise.rewards.audit.audit import audit_rewards

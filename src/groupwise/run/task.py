@@ -264,11 +264,7 @@ class Task(Generic[C]):
         return ()
 
     def score_answers(
-        self,
-        config: C,
-        run: Path,
-        examples: Sequence[Example],
-        answers: Sequence[Completion],
+        self, config: C, run: Path, examples: Sequence[Example], answers: Sequence[Completion]
     ) -> Sequence[Mapping[str, float]]:
         """Return each answer's own measures that need nothing but the answer, in [0, 1].
 
