@@ -184,20 +184,11 @@ def ask_policy(
     name: str,
     answer: Callable[..., Sequence[Completion]] | None = None,
 ) -> list[Prediction]:
-    """Return a policy's predictions.
+    """Return a policy's predictions, one for each example, in order; ``name`` stands in them.
 
-    Args:
-        task: of the recipe.
-        policy: who is asked.
-        examples: what is asked.
-        context: of the step.
-        name: of the policy in predictions.
-        answer: how it answers; None: greedily, each label with its probability, and the first
-            items are asked one by one and timed.
-
-    Returns:
-        One for each example, in order; one that the policy's processor does not take has no
-        answer, and says why.
+    ``answer`` is how it answers; None: greedily, each label with its probability, and the first
+    items are asked one by one and timed. An example that the policy's processor does not take has
+    no answer, and says why.
     """
     ask = partial(_ask_taken, task, policy, context=context, name=name, answer=answer)
     try:

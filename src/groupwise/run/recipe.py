@@ -63,34 +63,24 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Recipe(Generic[C]):
-    """A whole job.
+    """A whole job; neither its plan nor its preview writes anything."""
 
-    Attributes:
-        name: what people type.
-        summary: one line.
-        config_type: its Config class, with a field ``seed``, or where to import it from
-            (``module:name``), so that listing recipes does not wait for what configs import.
-        config_folder: where its YAML files are.
-        plan: ``(config, run folder) -> steps``; reads inputs to digest them, writes nothing.
-        preview: ``config -> Preview``; writes nothing.
-        task: returns the Task that it is made of; None if it is of none. If the task has the part
-            ``rewards``, they are audited in a step ``audit_rewards`` that later steps may use.
-        headline: the measure that a finished run says before the accuracy; empty for none.
-        report_study: ``(runs, folder, language) -> lines``: writes a page of the recipe's own about
-            several finished runs, and returns what a terminal shows of it; None: it has none.
-        template_folder: has a folder for each kind of task that ``groupwise new`` can write, and
-            ``shared`` for what they have in common; None: it writes none.
-    """
-
-    name: str
-    summary: str
+    name: str  # what people type
+    summary: str  # one line
+    # Its Config class, with a field ``seed``, or where to import it from (``module:name``), so that
+    # listing recipes does not wait for what configs import.
     config_type: type[C] | str
-    config_folder: Path
-    plan: Callable[[C, Path], list[Step]]
+    config_folder: Path  # where its YAML files are
+    plan: Callable[[C, Path], list[Step]]  # of a run folder; reads inputs to digest them
     preview: Callable[[C], Preview]
+    # Returns the Task that it is made of. If that has the part ``rewards``, they are audited in a
+    # step ``audit_rewards`` that later steps may use.
     task: "Callable[[], Task[Any]] | None" = None
-    headline: str = ""
+    headline: str = ""  # the measure that a finished run says before the accuracy
+    # ``(runs, folder, language) -> lines``: writes a page of the recipe's own about several
+    # finished runs, and returns what a terminal shows of it.
     report_study: Callable[[Sequence[Path], Path, Literal["en", "zh"]], Sequence[str]] | None = None
+    # Has a folder for each kind of task that ``groupwise new`` can write, and ``shared``.
     template_folder: Path | None = None
 
     def load_config_type(self) -> type[C]:
@@ -134,15 +124,11 @@ def find_recipes() -> dict[str, Recipe[Any]]:
 def find_recipe(name: str, *, run: Path | None = None) -> Recipe[Any]:
     """Return the recipe called ``name``; the others are not imported.
 
-    Args:
-        name: of an installed recipe, or where to import one from (``module:name``), also in the
-            working folder: a Recipe, or a class that makes one by ``make_recipe(name)``, as a Task
-            does.
-        run: whose manifest names it: code that lies in its folder is not imported.
-
-    Raises:
-        ConfigError: with the nearest name, if there is none.
-        RunError: if the run names code of its own.
+    ``name`` is that of an installed recipe, or where to import one from (``module:name``), also in
+    the working folder: a Recipe, or a class that makes one by ``make_recipe(name)``, as a Task
+    does. ``run`` is whose manifest names it: code that lies in its folder is not imported. A
+    ConfigError, with the nearest name, if there is none; a RunError if the run names code of its
+    own.
     """
     if ":" not in name:
         entries = {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -254,21 +254,12 @@ def run_recipe(
     report_progress: Callable[[StepProgress], None] = lambda _: None,
     say: Say = lambda _: None,
 ) -> list[StepProgress]:
-    """Run a recipe into ``out``, or continue the run that is there.
+    """Run a recipe with its resolved config into the folder ``out``, or continue the run there.
 
-    Args:
-        recipe: what to run.
-        config: its resolved config.
-        out: the run folder; made if it does not exist.
-        is_resume: refuse to start anything new.
-        until: the last step to run; all if None.
-        accepted: names of faults of the rewards to go on with; a resumed run keeps those that it
-            was started with.
-        num_sampled: how many answers of the base the audit of rewards looks at.
-        siblings: other runs; a step that one of them has finished with the same key is taken
-            over.
-        report_progress: see ``run_steps``.
-        say: see ``run_steps``.
+    With ``is_resume`` nothing new is started; ``until`` is the last step to run, None: all.
+    ``accepted`` are names of faults of the rewards to go on with; a resumed run keeps those that it
+    was started with. The audit of rewards looks at ``num_sampled`` answers of the base. The others
+    are as for ``run_steps``.
 
     Raises:
         ConfigError: if the preview finds problems, the recipe has no step ``until``, or

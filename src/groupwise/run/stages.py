@@ -315,12 +315,10 @@ class _View:
 class Planner:
     """Makes the steps of a plan, each with its key and its view from one declaration.
 
-    Attributes:
-        config: of the run.
-        facts: what steps depend on besides settings, by name; ``metric_versions`` is known. A
-            fact with the name of a section stands for it in keys: what of it counts.
-        inputs: what settings that name files, folders or models stand for, by the path of the
-            setting. Every step that reads the setting depends on it.
+    ``facts`` are what steps depend on besides settings, by name; ``metric_versions`` is known. A
+    fact with the name of a section stands for it in keys: what of it counts. ``inputs`` are what
+    settings that name files, folders or models stand for, by the path of the setting; every step
+    that reads the setting depends on it.
     """
 
     config: Config
@@ -337,17 +335,12 @@ class Planner:
         code: str = "",
         **more: Any,
     ) -> Step:
-        """Return a step; what it is made of has spaces between.
+        """Return a step that does ``run``; names in one text have spaces between them.
 
-        Args:
-            name: of the step.
-            run: its work.
-            reads: paths of the config and names of facts. The step's work gets a view of these
-                settings, in which any other one raises.
-            uses: names of earlier steps whose outputs it reads.
-            code: modules and packages whose code and texts decide its outputs and are edited
-                between releases (rewards, parsers, prompts).
-            **more: other fields of the step.
+        ``reads`` are paths of the config and names of facts: the work gets a view of these
+        settings, in which any other one raises. ``uses`` are earlier steps whose outputs it reads,
+        ``code`` modules and packages whose code and texts decide its outputs and are edited between
+        releases (rewards, parsers, prompts), ``more`` other fields of the step.
         """
         from groupwise.evaluation.predictions import METRIC_VERSIONS
 

@@ -229,22 +229,13 @@ def run_steps(
 ) -> list[StepProgress]:
     """Bring every step's folder up to date, in order.
 
-    Folders of steps that the plan no longer has are removed, so that nothing reads them.
-
-    Args:
-        steps: the whole plan.
-        run_folder: an existing folder that this process holds.
-        until: the last step to run; all if None.
-        siblings: runs whose finished steps are taken over where the key is the same. A step
-            that also writes ``files`` into the run folder is about its own run: always done here.
-        report_progress: called when a step begins (unless it is reused) and when it has ended.
-        say: called with what a step says of its work while it goes on.
-
-    Returns:
-        The final progress of each step that was looked at.
-
-    Raises:
-        ValueError: if the plan is inconsistent or has no step ``until``.
+    Folders of steps that the plan no longer has are removed, so that nothing reads them. ``steps``
+    are the whole plan, ``run_folder`` an existing folder that this process holds, ``until`` the
+    last step to run; None: all. Finished steps of ``siblings`` are taken over where the key is the
+    same; but one that also writes ``files`` into the run folder is about its own run: always done
+    here. ``report_progress`` is called when a step begins (unless it is reused) and when it has
+    ended, ``say`` with what a step says of its work. Returns the final progress of each step that
+    was looked at; a ValueError if the plan is inconsistent or has no step ``until``.
     """
     check_plan(steps)
     names = [step.name for step in steps]
