@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from groupwise import core
 from groupwise.core import DataError, Example, Finding, Message
@@ -17,10 +17,7 @@ from groupwise.rewards import Parser, RewardCase
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Estimate
 from groupwise.serving import Request
-from groupwise.training.settings import SftRow
-
-if TYPE_CHECKING:
-    from groupwise.training.settings import RowsOfEpoch
+from groupwise.training.settings import RowsOfEpoch, SftRow
 
 _SOURCE, _WARMUP = "source.json", "warmup.jsonl"
 NOTHING_TAUGHT = (
@@ -57,7 +54,7 @@ class RowsTask(ScoredTask):
         found: list[dict[str, Any]] = core.read_json(prepared / _SOURCE, dict)["findings"]
         return [Finding(**{**finding, "where": tuple(finding["where"])}) for finding in found]
 
-    def warmup(self, config: TaskConfig, folder: Path) -> "RowsOfEpoch":
+    def warmup(self, config: TaskConfig, folder: Path) -> RowsOfEpoch:
         """Return the training rows that have a target."""
         targets = _read_targets(folder)
         examples = read_examples(folder / "train.jsonl")
