@@ -9,9 +9,9 @@ from corpora import each_row, read_corpus
 from plan_keys import plan
 
 from groupwise.core import ConfigError, load_config
-from groupwise.run.plans import UNKNOWN
 from groupwise.run.recipe import find_config, find_recipe
 from groupwise.run.running import run_recipe
+from groupwise.run.stages import UNKNOWN
 
 HERE = Path(__file__).parent
 ROWS = read_corpus("served_models")

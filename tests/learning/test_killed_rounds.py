@@ -22,7 +22,7 @@ from groupwise.core.runs import digest_files
 from groupwise.feedback import FeedbackStore, name_person
 from groupwise.learning.certificate import read_certificate, verify
 from groupwise.learning.loop import Loop, begin_loop
-from groupwise.run.predict import name_version, open_run, open_served
+from groupwise.run.predict import find_source, name_version, open_run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -78,7 +78,7 @@ def _check_alike(whole: Loop, killed: Loop) -> None:
     assert len(talk.store.list_items()) == 12
     checked = verify(files[1], talk.store)
     assert (checked.problems, checked.num_withdrawn) == ((), 0)
-    assert open_served(killed.folder)[0].version == killed.read_log()[-1].version
+    assert find_source(killed.folder, None).open().version == killed.read_log()[-1].version
 
 
 @pytest.mark.slow

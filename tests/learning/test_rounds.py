@@ -30,7 +30,7 @@ from groupwise.learning.loop import Loop, begin_loop
 from groupwise.learning.round import prepare_round
 from groupwise.learning.rounds import Learner, Standing, choose_next
 from groupwise.learning.settings import LoopSettings, RoundConfig, RoundSettings
-from groupwise.run.predict import open_served, read_served
+from groupwise.run.predict import find_source, read_served
 
 
 def _find(loop: Loop, number: int = 1) -> Path:
@@ -42,7 +42,8 @@ def _read(loop: Loop, number: int = 1) -> Certificate:
 
 
 def test_a_loop_begins_with_the_run_that_is_served(loop: Loop, origin: Path) -> None:
-    served, _ = open_served(loop.folder)
+    find_source(loop.folder, None).open()
+    served = read_served(loop.folder)
     assert (served.run, served.policy) == (origin.resolve(), "grpo")
     [line] = loop.read_log()
     assert (line.event, line.version) == ("began", served.version)

@@ -60,12 +60,11 @@ from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import Conditions
 from groupwise.inference.model import RequestCause
 from groupwise.own_task.config import TaskConfig
-from groupwise.own_task.scoring import list_measures as list_task_measures
+from groupwise.own_task.task import TASK as OWN_TASK
 from groupwise.rewards.audit.rows import Evidence, Outcome, point_at
 from groupwise.rewards.audit.rows import read_tables as read_rules
-from groupwise.run.calibrating import Temperature, make_calibration_sections
-from groupwise.run.evaluating import write_evaluation
-from groupwise.run.other_data import describe_origin
+from groupwise.run.asking import Temperature
+from groupwise.run.evaluating import describe_origin, make_calibration_sections, write_evaluation
 from groupwise.run.recipe import find_recipe, find_recipes, list_configs
 from groupwise.run.rivals import tell_rivals
 from groupwise.run.running import check_recipe
@@ -438,7 +437,7 @@ def make_task(_):
     ]
     config = load_config(TaskConfig, TABLES["make_task"])
     data = (*labels, "my_checks", "My checks")
-    return Made(rows, tell_flow(rows, labels), list_task_measures(config), data=data)
+    return Made(rows, tell_flow(rows, labels), OWN_TASK.list_measures(config), data=data)
 
 
 def make_group_qc(folder):

@@ -177,10 +177,7 @@ def test_no_process_outlives_its_launcher(tmp_path: Path) -> None:
     ],
 )
 def test_processes_without_a_launcher_are_refused(
-    environ: dict[str, str],
-    sentence: str,
-    command_line: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str], sentence: str, command_line: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)

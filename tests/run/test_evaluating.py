@@ -1,5 +1,6 @@
 """What the evaluation of a run leaves for its report."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from small_task import LORA, PARSER, SmallConfig, SmallTask
 from transformers import BertConfig, BertModel, BertTokenizerFast, Dinov2Config, Dinov2Model
@@ -24,7 +27,7 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.baselines import JOINT, Candidate
-from groupwise.evaluation.metrics import read_metrics
+from groupwise.evaluation.metrics import compute_metrics, read_metrics
 from groupwise.evaluation.predictions import Measure, Prediction, Prompts, read_as
 from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.results import list_looks
@@ -33,17 +36,20 @@ from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy
 from groupwise.rewards import LabelParser, Parsed
 from groupwise.run import asking, probing
-from groupwise.run.asking import RunPolicy
-from groupwise.run.calibrating import (
+from groupwise.run.asking import (
+    MIN_ITEMS,
+    RunPolicy,
     Temperature,
-    make_calibration_sections,
+    fit_temperature,
     read_temperatures,
+    tell_winner,
     temper,
 )
 from groupwise.run.evaluating import (
     describe_examples,
     digest_prompts,
     list_slices,
+    make_calibration_sections,
 )
 from groupwise.run.predict import PolicyPredictor, answer_requests, name_version, open_run
 from groupwise.run.probing import Probes
@@ -211,11 +217,7 @@ def test_the_report_tells_the_error_before_and_after_in_both_languages() -> None
     rows += [make_prediction(number, 0.7, "majority") for number in range(100)]
     policy = RunPolicy(name="grpo", title="GRPO", title_zh="强化", kind="trained")
     english, chinese = make_calibration_sections(
-        rows,
-        {"grpo": Temperature(5.4, 96, 30)},
-        labels=PARSER.labels,
-        policies=[policy],
-        seed=0,
+        rows, {"grpo": Temperature(5.4, 96, 30)}, labels=PARSER.labels, policies=[policy], seed=0
     )
     (row,) = english.tables[0].rows
     assert row[:4] == ("GRPO", "5.4", "96", "30")
@@ -335,12 +337,12 @@ def test_the_winner_is_told_with_the_policy(tmp_path):
     rows = [ask("cat"), ask("dog")]
     probes = open_probes(tmp_path / "baselines", rows)
     probes.record([Candidate("words", 0.75, print), Candidate("nothing", 0.5, print)])
-    told = asking._tell_winner(JOINT, tmp_path)
+    told = tell_winner(JOINT, tmp_path)
     assert told.note.endswith(
         f"; here words ({format_share(0.75)} in cross-validation on training rows)"
     )
     assert "此处为文字" in told.note_zh
-    assert asking._tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
+    assert tell_winner(JOINT, tmp_path / "elsewhere") == JOINT
     assert read_json(tmp_path / "baselines" / "joint.json", dict)["left_out"] == probes.left_out
 
 
@@ -364,3 +366,86 @@ def test_order_counts_for_data_and_not_for_prompts():
     assert digest_prompts(items) == digest_prompts(items[::-1])
     assert digest_prompts(items) != digest_prompts(make_items("Is it off-task?"))
     assert digest_prompts(items) != digest_prompts(items[:3])
+
+
+THREE = ("a", "b", "c")
+SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=5).filter(lambda one: sum(one) > 0.01)
+
+
+def draw_too_sure(num_items, value, *, seed):
+    """Return shares that are ``value`` times too sure, and truths drawn from the honest ones."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.5, (num_items, len(THREE)))
+    honest = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    said = np.exp(value * logits) / np.exp(value * logits).sum(axis=1, keepdims=True)
+    truths = [str(rng.choice(THREE, p=row)) for row in honest]
+    return [dict(zip(THREE, row.tolist(), strict=True)) for row in said], truths
+
+
+@pytest.mark.parametrize("value", [0.4, 1.0, 3.0])
+def test_it_finds_how_much_too_sure_somebody_is(value):
+    fitted = fit_temperature(*draw_too_sure(4000, value, seed=1))
+    assert fitted.value == pytest.approx(value, rel=0.1)
+    assert (fitted.num_items, fitted.reason) == (4000, "")
+    assert 0 < fitted.num_mistakes < 4000
+
+
+def test_fitted_on_some_items_it_is_right_about_others():
+    value = fit_temperature(*draw_too_sure(500, 3.0, seed=1)).value
+    shares, truths = draw_too_sure(4000, 3.0, seed=2)
+    rows = [
+        Prediction(f"i{n:04}", f"g{n:04}", "test", "grpo", truth, max(one, key=one.get))
+        for n, (truth, one) in enumerate(zip(truths, shares, strict=True))
+    ]
+    errors: list[float] = []
+    for each in (shares, [temper(one, value) for one in shares]):
+        said = [replace(p, probabilities=one) for p, one in zip(rows, each, strict=True)]
+        metrics = compute_metrics(said, labels=THREE)
+        errors += [one.value for one in metrics if one.measure == "ece"]
+    assert errors[0] > 0.15
+    assert errors[1] < 0.03
+
+
+@given(shares=SHARES, value=st.floats(0.05, 20))
+def test_it_changes_no_answer_and_at_one_nothing(shares, value):
+    total = sum(shares)
+    before = {str(n): one / total for n, one in enumerate(shares)}
+    after = temper(before, value)
+    assert sum(after.values()) == pytest.approx(1)
+    assert list(after) == list(before)
+    for one, other in itertools.product(before, before):
+        assert before[one] < before[other] or after[one] >= after[other]
+    assert temper(before, 1.0) == pytest.approx(before, abs=1e-9)
+
+
+def test_no_other_temperature_fits_better():
+    shares, truths = draw_too_sure(200, 2.0, seed=3)
+
+    def lose(value):
+        likely = [temper(one, value)[truth] for one, truth in zip(shares, truths, strict=True)]
+        return -np.log(likely).mean()
+
+    best = lose(fit_temperature(shares, truths).value)
+    assert all(lose(value) >= best - 1e-6 for value in np.geomspace(0.05, 20, 100))
+
+
+def test_certainty_that_is_wrong_is_cooled_and_stays_a_number():
+    shares = [{"a": 1.0, "b": 0.0}] * 30
+    fitted = fit_temperature(shares, ["a"] * 20 + ["b"] * 10)
+    assert fitted.value == pytest.approx(20, rel=0.01)
+    assert all(0 < one < 1 for one in temper(shares[0], fitted.value).values())
+
+
+@pytest.mark.parametrize(
+    ("num_items", "truth", "reason", "num_mistakes"),
+    [
+        (0, "a", "fewer than 20 items", 0),
+        (MIN_ITEMS - 1, "b", "fewer than 20 items", MIN_ITEMS - 1),
+        (MIN_ITEMS, "a", "no mistake", 0),
+        (MIN_ITEMS, "b", "nothing right", MIN_ITEMS),
+    ],
+)
+def test_where_none_can_be_known_there_is_none(num_items, truth, reason, num_mistakes):
+    fitted = fit_temperature([{"a": 0.9, "b": 0.1}] * num_items, [truth] * num_items)
+    assert (fitted.value, fitted.reason) == (None, reason)
+    assert (fitted.num_items, fitted.num_mistakes) == (num_items, num_mistakes)

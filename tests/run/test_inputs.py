@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from groupwise.core import Config, ConfigError, RunFolder
-from groupwise.run.plans import UNKNOWN, digest_code, digest_models
 from groupwise.run.recipe import Preview, Recipe
 from groupwise.run.running import check_recipe, run_recipe
+from groupwise.run.stages import UNKNOWN, digest_code, digest_models
 from groupwise.run.steps import Step, StepContext, find_other_packages
 
 BEFORE = "def score(text):\n    return len(text)\n"
@@ -107,7 +107,7 @@ def start(run: Path, *, fails: bool = False, settings: int = 0) -> list[str]:
 def install(monkeypatch: pytest.MonkeyPatch):
 
     def install(**versions: str) -> None:
-        monkeypatch.setattr("groupwise.run.steps.list_packages", lambda: versions)
+        monkeypatch.setattr("groupwise.core.list_packages", lambda: versions)
 
     return install
 

@@ -23,14 +23,15 @@ from groupwise.evaluation.predictions import RunPolicy, write_policies
 from groupwise.run import predict as predicting
 from groupwise.run.predict import (
     Served,
+    find_source,
     name_version,
     open_run,
-    open_served,
     predict_rows,
     read_served,
     write_served,
 )
-from groupwise.run.recipe import Preview, Recipe, make_sampler
+from groupwise.run.recipe import Preview, Recipe
+from groupwise.run.running import sample_base
 from groupwise.run.task import Task
 from groupwise.serving import Answer
 
@@ -170,11 +171,7 @@ def test_every_row_gets_an_answer_or_a_reason_and_totals_add_up(run, rows, tmp_p
     assert found["5"]["failed"] == "there is no door."
     assert [found[str(number)]["row"] for number in range(1, 6)] == ROWS
     assert summary.answers == {"通过": 2}
-    assert summary.failures == {
-        "no label": 1,
-        "the prompt is too long.": 1,
-        "there is no door.": 1,
-    }
+    assert summary.failures == {"no label": 1, "the prompt is too long.": 1, "there is no door.": 1}
     assert sum(summary.answers.values()) + sum(summary.failures.values()) == summary.num_rows == 5
     assert summary.num_again == 2
     assert summary.for_people == tuple(f"rows.jsonl:{number}" for number in (2, 3, 4, 5))
@@ -350,14 +347,14 @@ def test_a_damaged_file_is_told(tmp_path, text, words):
 def test_only_the_version_that_is_named_is_opened(tmp_path, finished):
     version = name_version(open_run(finished).open_predictor("grpo"))
     write_served(tmp_path, Served(finished, "grpo", version))
-    served, predictor = open_served(tmp_path)
-    assert (served.version, name_version(predictor)) == (version, version)
+    source = find_source(tmp_path, None)
+    assert source.open().version == version == name_version(source.open().predictor)
     write_served(tmp_path, Served(finished, "sft", version))
     with pytest.raises(RunError, match="does not have the version"):
-        open_served(tmp_path)
+        source.open()
     write_served(tmp_path, Served(finished, "nowhere", version))
     with pytest.raises(GroupwiseError, match="nowhere"):
-        open_served(tmp_path)
+        source.open()
 
 
 EXAMPLES = [make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(9)]
@@ -405,7 +402,7 @@ def test_a_small_batch_comes_first_and_says_how_long_it_takes(
     tmp_path, engine, number, prompts, each
 ):
     said: list[str] = []
-    found = make_sampler(BaseTask()).draw(make_config(), tmp_path, EXAMPLES, number, said.append)
+    found = sample_base(BaseTask(), make_config(), tmp_path, EXAMPLES, number, said.append)
     assert engine.asked == [("some/base", 1, each, 0.8), ("some/base", prompts - 1, each, 0.8)]
     assert [len(texts) for texts in found.values()] == [each] * prompts
     texts = {example.id: example.prompt[0].text for example in EXAMPLES}
@@ -418,6 +415,6 @@ def test_a_small_batch_comes_first_and_says_how_long_it_takes(
 def test_a_base_that_the_run_builds_is_asked_when_it_is_there(tmp_path, engine):
     config = make_config(is_tiny=True)
     with pytest.raises(ConfigError, match="built by the run"):
-        make_sampler(BaseTask()).draw(config, tmp_path, EXAMPLES, 4, print)
+        sample_base(BaseTask(), config, tmp_path, EXAMPLES, 4, print)
     (tmp_path / "base").mkdir()
-    assert make_sampler(BaseTask()).draw(config, tmp_path, EXAMPLES, 4, print)
+    assert sample_base(BaseTask(), config, tmp_path, EXAMPLES, 4, print)

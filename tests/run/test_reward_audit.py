@@ -1,14 +1,19 @@
 """Where the reward audit stands in a plan, and what it stops."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from small_task import LORA, SmallConfig, SmallTask
 
-from groupwise.core import Config, ConfigError, Message, RewardError, make_example, read_json
+from groupwise import core
+from groupwise.core import Config, ConfigError, Message
 from groupwise.rewards import RewardCase, TextParser
 from groupwise.rewards.audit.audit import RewardAudit
 from groupwise.rewards.audit.rows import AuditRow, Evidence
-from groupwise.run.recipe import Preview, Recipe, RewardSource, Sampler
+from groupwise.run import running
+from groupwise.run.recipe import Preview, Recipe, find_recipe
 from groupwise.run.running import (
     check_accepted,
     plan_steps,
@@ -16,7 +21,9 @@ from groupwise.run.running import (
     refuse_faults,
     write_reward_audit,
 )
+from groupwise.run.stages import digest_models
 from groupwise.run.steps import Step
+from groupwise.run.task import Part, Task
 
 
 class AnyConfig(Config):
@@ -25,23 +32,23 @@ class AnyConfig(Config):
     other: str = "b"
 
 
-def draw_nothing_but_yes(config, run, examples, number, say):
-    say(f"{number} answers")
-    return {example.id: ["yes"] for example in examples}
+class Rewarded(Task):
+    parts: ClassVar = {"rewards": Part("rewards")}
+
+    def reward_inputs(self, config: AnyConfig) -> dict[str, str]:
+        return {"file": "f"}
 
 
-def make_recipe(*uses: str, has_rewards: bool = True) -> Recipe[AnyConfig]:
-    names = ("prepare", "audit", "train", "report")
-    sampler = Sampler(draw_nothing_but_yes, reads="other", inputs=lambda config: {"base": "b"})
-    source = RewardSource(lambda config, run: None, uses=uses, reads="rewards", sampler=sampler)
+def make_recipe(*names: str, has_rewards: bool = True) -> Recipe[AnyConfig]:
+    steps = [Step(name, lambda context: None) for name in names or ("prepare", "audit", "train")]
     return Recipe(
         name="any",
         summary="",
         config_type=AnyConfig,
         config_folder=Path(),
-        plan=lambda config, run: [Step(name, lambda context: None) for name in names],
+        plan=lambda config, run: steps,
         preview=lambda config: Preview(),
-        rewards=(lambda: source) if has_rewards else None,
+        task=Rewarded if has_rewards else Task,
     )
 
 
@@ -52,13 +59,18 @@ def make_audit(*names: str, level: str = "error") -> RewardAudit:
 
 
 @pytest.mark.parametrize(
-    ("uses", "place"),
-    [(("prepare",), 1), (("prepare", "audit"), 2), (("audit", "prepare"), 2), ((), 0)],
+    ("names", "place", "uses"),
+    [
+        (("prepare", "audit", "train"), 2, ("audit", "prepare")),
+        (("prepare", "train"), 1, ("prepare",)),
+        (("train",), 0, ()),
+    ],
 )
-def test_it_stands_behind_the_steps_that_it_uses(uses: tuple[str, ...], place: int):
-    steps = plan_steps(make_recipe(*uses), AnyConfig(), Path())
+def test_it_stands_behind_the_data_and_their_audit(names, place: int, uses: tuple[str, ...]):
+    steps = plan_steps(make_recipe(*names), AnyConfig(), Path())
     assert [step.name for step in steps].index("audit_rewards") == place
     assert steps[place].uses == uses
+    assert steps[place].inputs["file"] == "f"
 
 
 def test_a_recipe_without_rewards_has_no_such_step():
@@ -66,14 +78,9 @@ def test_a_recipe_without_rewards_has_no_such_step():
     assert "audit_rewards" not in [step.name for step in steps]
 
 
-def test_a_use_of_no_step_is_a_bug_of_the_recipe():
-    with pytest.raises(ValueError, match="gone"):
-        plan_steps(make_recipe("gone"), AnyConfig(), Path())
-
-
 def test_it_depends_on_its_sections_and_on_what_is_accepted():
     def read(config: AnyConfig, **accepted: object) -> object:
-        return plan_steps(make_recipe("prepare"), config, Path(), **accepted)[1].settings
+        return plan_steps(make_recipe(), config, Path(), **accepted)[2].settings
 
     first = read(AnyConfig())
     assert read(AnyConfig(other="c")) == first
@@ -82,7 +89,7 @@ def test_it_depends_on_its_sections_and_on_what_is_accepted():
 
 
 def test_errors_are_refused_with_an_answer_that_shows_them():
-    with pytest.raises(RewardError) as refused:
+    with pytest.raises(core.RewardError) as refused:
         refuse_faults(make_audit("reward/a", "reward/b"), accepted=["reward/a"])
     message = str(refused.value)
     assert "found 1 fault(s)" in message
@@ -94,11 +101,11 @@ def test_errors_are_refused_with_an_answer_that_shows_them():
 def test_what_is_accepted_or_kept_or_a_warning_is_let_through():
     audit = make_audit("reward/a", "reward/b")
     refuse_faults(audit, accepted=["reward/a"], kept=["reward/b"])
-    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+    with pytest.raises(core.RewardError, match=r"1 fault.*\n  reward/a:"):
         refuse_faults(audit, kept=["reward/b"])
     refuse_faults(make_audit(), kept=["reward/gone"])
     refuse_faults(make_audit("reward/a", level="warning"))
-    with pytest.raises(RewardError, match=r"1 fault.*\n  reward/a:"):
+    with pytest.raises(core.RewardError, match=r"1 fault.*\n  reward/a:"):
         refuse_faults(make_audit("reward/a"))
 
 
@@ -109,45 +116,59 @@ def test_accepting_what_is_no_fault_is_refused(level: str):
 
 
 def test_names_are_checked_before_anything_runs():
-    check_accepted(make_recipe("prepare"), ["reward/pays-empty"])
+    check_accepted(make_recipe(), ["reward/pays-empty"])
     check_accepted(make_recipe(has_rewards=False), [])
     with pytest.raises(ConfigError, match="did you mean 'reward/pays-echo'"):
-        check_accepted(make_recipe("prepare"), ["reward/pays-ecko"])
+        check_accepted(make_recipe(), ["reward/pays-ecko"])
     with pytest.raises(ConfigError, match="no rewards that are audited"):
         check_accepted(make_recipe(has_rewards=False), ["reward/pays-empty"])
 
 
 def test_what_is_accepted_is_written_and_several_faults_are_accepted_together(tmp_path: Path):
     audit = make_audit("reward/a", "reward/b")
-    with pytest.raises(RewardError, match=r"with --accept reward/a --accept reward/b$"):
+    with pytest.raises(core.RewardError, match=r"with --accept reward/a --accept reward/b$"):
         refuse_faults(audit)
     write_reward_audit(audit, tmp_path, accepted=["reward/b"])
-    marks = [one["accepted"] for one in read_json(tmp_path / "audit.json", dict)["findings"]]
+    marks = [one["accepted"] for one in core.read_json(tmp_path / "audit.json", dict)["findings"]]
     assert marks == [False, True]
 
 
 def test_samples_are_part_of_the_step_and_remembered(tmp_path: Path):
-    def read(**given: object) -> Step:
-        return plan_steps(make_recipe("prepare"), AnyConfig(), tmp_path, **given)[1]
+    config = SmallConfig(**LORA)
 
-    assert "num_sampled" not in read().settings
-    assert (read().reads, read().inputs.get("base")) == (("rewards",), None)
+    def read(**given: object) -> Step:
+        recipe = find_recipe("small_task:SmallTask")
+        steps = plan_steps(recipe, config, tmp_path, **given)
+        return next(step for step in steps if step.name == "audit_rewards")
+
+    alone = read()
+    assert "num_sampled" not in alone.settings
     sampled = read(num_sampled=8)
-    assert (sampled.settings["num_sampled"], sampled.inputs["base"]) == (8, "b")
-    assert sampled.reads == ("rewards", "other")
+    assert sampled.settings["num_sampled"] == 8
+    assert {*sampled.reads} - {*alone.reads} >= {"grpo.temperature", "model.base", "seed"}
     (tmp_path / "audit_rewards").mkdir()
     write_reward_audit(make_audit(), tmp_path / "audit_rewards", num_sampled=8)
     assert read().settings == sampled.settings
+
+
+def test_samples_depend_on_the_base(tmp_path: Path):
+    config = SmallConfig(**LORA | {"model": {"base": str(tmp_path), "max_pixels": 784}})
+    core.write_json(tmp_path / "config.json", {})
+    recipe = replace(make_recipe(), plan=lambda config, run: [])
+    (step,) = plan_steps(replace(recipe, task=SmallTask), config, tmp_path, num_sampled=8)
+    assert step.inputs["model.base"] == digest_models({"model.base": tmp_path})["model.base"]
 
 
 class TestDryRun:
     """The audit in a dry run."""
 
     def preview(self, tmp_path: Path, reward, said=lambda line: None, **given):
-        examples = [make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(4)]
+        examples = [
+            core.make_example([Message("user", f"Say {n}")], cluster=str(n)) for n in range(4)
+        ]
         case = RewardCase(lambda e, c: reward(c.text), examples, TextParser())
         given = {"accepted": (), "kept": (), "num_sampled": 0, **given}
-        recipe, preview = make_recipe("prepare"), Preview(case=lambda: case)
+        recipe, preview = make_recipe(), Preview(case=lambda: case)
         return preview_audit(recipe, preview, AnyConfig(), tmp_path, say=said, **given)
 
     def test_faults_stop_it_unless_they_are_accepted(self, tmp_path: Path):
@@ -162,7 +183,12 @@ class TestDryRun:
         found, problems = self.preview(tmp_path, lambda text: 0.0)
         assert (problems, len(found.tables[-1].rows)) == ([], 1)
 
-    def test_samples_are_drawn_when_asked_for(self, tmp_path: Path):
+    def test_samples_are_drawn_when_asked_for(self, tmp_path: Path, monkeypatch):
+        def draw_nothing_but_yes(task, config, run, examples, number, say):
+            say(f"{number} answers")
+            return {example.id: ["yes"] for example in examples}
+
+        monkeypatch.setattr(running, "sample_base", draw_nothing_but_yes)
         said: list[str] = []
         found, _ = self.preview(tmp_path, lambda text: 0.0, said.append, num_sampled=4)
         assert said == ["4 answers"]
@@ -170,7 +196,7 @@ class TestDryRun:
 
     def test_it_says_when_it_is_not_known_or_was_made_with_samples(self, tmp_path: Path):
         given = {"accepted": (), "kept": (), "num_sampled": 0, "say": lambda line: None}
-        found, _ = preview_audit(make_recipe("prepare"), Preview(), AnyConfig(), tmp_path, **given)
+        found, _ = preview_audit(make_recipe(), Preview(), AnyConfig(), tmp_path, **given)
         assert "prepared its data" in found.facts[-1][1]
         (tmp_path / "audit_rewards").mkdir()
         write_reward_audit(make_audit(), tmp_path / "audit_rewards", num_sampled=8)

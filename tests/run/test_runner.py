@@ -14,7 +14,7 @@ import pytest
 from groupwise.core import Config, Harmless, Place, RunError, write_text
 from groupwise.evaluation.predictions import METRIC_VERSIONS
 from groupwise.judges import ReplyCache
-from groupwise.run.plans import Planner, collect_settings, digest_code, view_config
+from groupwise.run.stages import Planner, collect_settings, digest_code, view_config
 from groupwise.run.steps import Siblings, Step, StepContext, StepProgress, are_done, run_steps
 
 Work = Callable[[StepContext], None]
@@ -281,10 +281,7 @@ def test_inputs_and_code_belong_to_the_steps_that_read_them() -> None:
     plan = partial(Planner(Job(), inputs=inputs).make_step, run=read_epochs_and_seed)
     assert plan("whole", reads="training").inputs == {"training.rates": "a"}
     assert plan("part", reads="training.epochs").inputs == {}
-    assert plan("both", reads="seed training.rates").inputs == {
-        "training.rates": "a",
-        "seed": "b",
-    }
+    assert plan("both", reads="seed training.rates").inputs == {"training.rates": "a", "seed": "b"}
     code = plan("train", reads="", code="groupwise.rewards.labels").inputs
     assert code == digest_code("groupwise.rewards.labels")
 

@@ -8,25 +8,13 @@ import pytest
 from command_line import CommandLine
 from small_task import LORA, GreedyTask, LeakyTask, SmallConfig, SmallTask
 
-from groupwise.core import (
-    ConfigError,
-    DataError,
-    RunError,
-    RunFolder,
-    ServingError,
-    TrainingError,
-    check_records,
-    read_json,
-    read_jsonl,
-    write_json,
-    write_jsonl,
-    write_text,
-)
+from groupwise import core
+from groupwise.core import ConfigError, DataError, RunError
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.evaluation.predictions import read_policies, read_predictions
 from groupwise.run import training
-from groupwise.run.other_data import evaluate_on
+from groupwise.run.evaluating import evaluate_on
 from groupwise.run.predict import (
     Served,
     find_source,
@@ -66,7 +54,7 @@ def test_a_task_with_a_warmup_runs_the_whole_way(
     assert [one.name for one in described.listed] == described.sort(policies)
     assert described.find("sft").budget["num_samples"] == 8
     for name in ("sft", "sft_control", "grpo"):
-        one, looked = described.find(name), read_json(out / name / "selection.json", dict)
+        one, looked = described.find(name), core.read_json(out / name / "selection.json", dict)
         assert one.budget["num_looks"] == one.budget["num_steps"] == len(looked["looks"])
         assert one.budget["num_validation_items"] == 2
         step = (
@@ -115,12 +103,12 @@ def check_predictions(out: Path) -> None:
     """Compare what each policy predicts for the test rows with what was evaluated."""
     test = read_examples(out / "prepare" / "test.jsonl")
     questions = [{"question": example.prompt[0].text} for example in test]
-    write_jsonl(out / "asked.jsonl", questions)
+    core.write_jsonl(out / "asked.jsonl", questions)
     evaluated = read_predictions(out / "evaluate" / "predictions.jsonl")
     for name in ("prompt", "sft", "grpo"):
         answers = out / f"{name}.jsonl"
         predict_rows(open_run(out), out / "asked.jsonl", out=answers, policy=name)
-        rows = read_jsonl(answers)
+        rows = core.read_jsonl(answers)
         known = {one.example_id: one for one in evaluated if one.policy == name}
         for row, example in zip(rows, test, strict=True):
             one = known[example.id]
@@ -187,7 +175,7 @@ def test_a_loop_folder_serves_what_it_names_whenever_it_is_asked(finished, tmp_p
 def test_a_run_stays_the_same_and_says_what_to_do(finished, versions):
     source = find_source(finished, "prompt")
     assert source.open().version == versions["prompt"]
-    with pytest.raises(ServingError, match="alone; serve a loop folder"):
+    with pytest.raises(core.ServingError, match="alone; serve a loop folder"):
         source.find_version()
 
 
@@ -217,17 +205,17 @@ def change(path: Path) -> None:
 
 
 def test_changed_predictions_and_manifests_are_refused(copied: Path) -> None:
-    check_records(copied)
+    core.check_records(copied)
     predictions = copied / "evaluate" / "predictions.jsonl"
     before = predictions.read_bytes()
     change(predictions)
     with pytest.raises(RunError, match=r"got evaluate/predictions.jsonl, which was changed"):
-        check_records(copied)
+        core.check_records(copied)
     predictions.write_bytes(before)
-    manifest = read_json(copied / "manifest.json", dict)
-    write_json(copied / "manifest.json", {**manifest, "seed": manifest["seed"] + 1})
+    manifest = core.read_json(copied / "manifest.json", dict)
+    core.write_json(copied / "manifest.json", {**manifest, "seed": manifest["seed"] + 1})
     with pytest.raises(RunError, match=r"manifest.json was changed since its run wrote it"):
-        RunFolder(copied).read_manifest()
+        core.RunFolder(copied).read_manifest()
 
 
 def test_a_checkpoint_with_other_weights_is_refused(copied: Path) -> None:
@@ -235,19 +223,19 @@ def test_a_checkpoint_with_other_weights_is_refused(copied: Path) -> None:
     run = open_run(copied)
     assert Path(run.find_policy(f"grpo/{name}")) == copied / "grpo" / name
     change(copied / "grpo" / name / "adapter_model.safetensors")
-    with pytest.raises(TrainingError, match=r"got another adapter_model.safetensors"):
+    with pytest.raises(core.TrainingError, match=r"got another adapter_model.safetensors"):
         run.find_policy(f"grpo/{name}")
 
 
 def test_a_run_names_no_code_of_its_own(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither from within its folder nor from above it; nothing is imported to find out."""
-    write_text(copied / "evil.py", "from pathlib import Path\nPath('ran').touch()\n")
-    manifest = read_json(copied / "manifest.json", dict)
+    core.write_text(copied / "evil.py", "from pathlib import Path\nPath('ran').touch()\n")
+    manifest = core.read_json(copied / "manifest.json", dict)
     del manifest["digest"]
     for folder, module in ((copied, "evil"), (copied.parent, "run.evil")):
         monkeypatch.chdir(folder)
         monkeypatch.syspath_prepend(str(folder))
-        write_json(copied / "manifest.json", {**manifest, "recipe": f"{module}:RECIPE"})
+        core.write_json(copied / "manifest.json", {**manifest, "recipe": f"{module}:RECIPE"})
         with pytest.raises(RunError, match="names code in its own folder as its recipe; got"):
             open_run(copied)
         assert not (folder / "ran").exists()
@@ -264,7 +252,7 @@ def rows(finished: Path, tmp_path: Path) -> Path:
     texts += [f" {text} " for text in known[:SEEN]]
     labelled = [{"question": t, "label": ("合格", "不合格")[n % 2]} for n, t in enumerate(texts)]
     path = tmp_path / "rows.jsonl"
-    write_jsonl(path, [*labelled, {"question": "?", "label": "紫色"}])
+    core.write_jsonl(path, [*labelled, {"question": "?", "label": "紫色"}])
     return path
 
 
@@ -275,7 +263,7 @@ def test_a_policy_is_measured_on_other_rows_as_its_run_measured_it(
     """The run's own test rows as a file: the same answers, texts, probabilities and numbers."""
     test = read_examples(finished / "prepare" / "test.jsonl")
     own = tmp_path / "test.jsonl"
-    write_jsonl(own, [{"question": e.prompt[0].text, "label": e.label} for e in test])
+    core.write_jsonl(own, [{"question": e.prompt[0].text, "label": e.label} for e in test])
     out = tmp_path / policy
     evaluate_on(open_run(finished), own, out=out, policy=policy)
     before = read_predictions(finished / "evaluate" / "predictions.jsonl")
@@ -298,8 +286,8 @@ def test_what_training_has_seen_is_told_and_left_out_of_a_second_number(
     finished: Path, rows: Path, tmp_path: Path
 ) -> None:
     out, own = tmp_path / "out", tmp_path / "repeated.jsonl"
-    asked = list(read_jsonl(rows))
-    write_jsonl(own, [*asked, asked[0]])
+    asked = list(core.read_jsonl(rows))
+    core.write_jsonl(own, [*asked, asked[0]])
     found, dropped = evaluate_on(open_run(finished), own, out=out), {"no such label": 1}
     dropped |= {"repeats another row": 1}
     assert (found.num_rows, found.drops.counts, found.num_seen) == (14, dropped, SEEN)
@@ -308,7 +296,7 @@ def test_what_training_has_seen_is_told_and_left_out_of_a_second_number(
     assert sizes["grpo/accuracy"] == 12
     assert sizes["grpo/accuracy[seen_in_training=yes]"] == SEEN
     assert sizes["grpo/accuracy[seen_in_training=no]"] == 12 - SEEN
-    manifest = read_json(out / "manifest.json", dict)
+    manifest = core.read_json(out / "manifest.json", dict)
     origin = manifest["evaluated"]
     assert (origin["run"], origin["policy"]) == (str(finished), "grpo")
     report = (out / "report.md").read_text()
@@ -328,17 +316,17 @@ def test_the_same_call_continues_and_another_is_refused(
 ) -> None:
     out, opened = tmp_path / "out", open_run(finished)
     with monkeypatch.context() as patch:
-        patch.setattr("groupwise.run.other_data.measure_policies", _stop)
+        patch.setattr("groupwise.run.evaluating.measure_policies", _stop)
         with pytest.raises(KeyboardInterrupt):
             evaluate_on(opened, rows, out=out)
     with monkeypatch.context() as patch:
-        patch.setattr("groupwise.run.other_data.ask_policy", _stop)
+        patch.setattr("groupwise.run.evaluating.ask_policy", _stop)
         evaluate_on(opened, rows, out=out)
     before = (out / "evaluate" / "predictions.jsonl").read_bytes()
-    assert [row["run"] for row in read_jsonl(tmp_path / "looks.jsonl")] == ["out"]
+    assert [row["run"] for row in core.read_jsonl(tmp_path / "looks.jsonl")] == ["out"]
     with pytest.raises(RunError, match="holds another evaluation; got policy grpo"):
         evaluate_on(opened, rows, out=out, policy="sft")
-    write_jsonl(rows, read_jsonl(rows)[:5])
+    core.write_jsonl(rows, core.read_jsonl(rows)[:5])
     with pytest.raises(RunError, match="holds another evaluation; got data_digest"):
         evaluate_on(opened, rows, out=out)
     assert (out / "evaluate" / "predictions.jsonl").read_bytes() == before
@@ -383,7 +371,7 @@ def test_rows_that_cannot_be_used_take_no_folder(
     finished: Path, rows: Path, tmp_path: Path
 ) -> None:
     text, out = rows.read_text(encoding="utf-8"), tmp_path / "out"
-    write_jsonl(rows, [])
+    core.write_jsonl(rows, [])
     with pytest.raises(DataError):
         evaluate_on(open_run(finished), rows, out=out)
     assert [path.name for path in out.iterdir() if not path.name.startswith(".")] == []

@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupwise.core import (
-    ConfigError,
-    GroupwiseError,
-    RunFolder,
-    digest_json,
-    parse_yaml,
-    write_json,
-    write_text,
-)
+from groupwise import core
+from groupwise.core import ConfigError, GroupwiseError
 from groupwise.run.recipe import find_config, find_recipe
 from groupwise.run.sweep import (
     Axis,
@@ -84,7 +77,7 @@ def test_folders_of_something_else_are_refused():
 
 def test_a_recorded_sweep_is_planned_without_its_grid():
     found = plan("factor=2,3", settings=["writer.rows=7"])
-    write_json(found.folder / "sweep.json", found.record)
+    core.write_json(found.folder / "sweep.json", found.record)
     again = plan_recorded(find_recipe("tiny"), found.folder)
     assert again.record == found.record
     with pytest.raises(ConfigError, match="holds a sweep of tiny, not of on_task"):
@@ -93,7 +86,7 @@ def test_a_recorded_sweep_is_planned_without_its_grid():
 
 def test_a_config_file_that_was_edited_is_another_sweep():
     found = plan("factor=2,3")
-    write_json(found.folder / "sweep.json", found.record)
+    core.write_json(found.folder / "sweep.json", found.record)
     config = find_config(find_recipe("tiny"))
     config.write_text(config.read_text() + "audit_errors: 2\n")
     with pytest.raises(ConfigError, match="audit_errors was 0 and is 2"):
@@ -101,14 +94,14 @@ def test_a_config_file_that_was_edited_is_another_sweep():
 
 
 CONFIG = {"a": 1}
-CELL = {"name": "a=1", "folder": "cells/a=1", "config_digest": digest_json(CONFIG)}
+CELL = {"name": "a=1", "folder": "cells/a=1", "config_digest": core.digest_json(CONFIG)}
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
     cell = CELL | {"coordinates": {"a": "1"}, "config": CONFIG}
     axes = [{"key": "a", "values": ["1"]}]
-    write_json(
+    core.write_json(
         tmp_path / "sweep.json", {"format": 1, "recipe": "tiny", "axes": axes, "cells": [cell]}
     )
     return tmp_path
@@ -122,10 +115,10 @@ def read_state(sweep: Path) -> tuple[str, str]:
 def start(sweep: Path, config: object = CONFIG, *, done: tuple[str, ...] = ()) -> Path:
     """Write what a run with two steps leaves that has done some of them."""
     run = sweep / "cells" / "a=1"
-    manifest = {"config_digest": digest_json(config), "plan": {"first": {}, "last": {}}}  # type: ignore[arg-type]
-    write_json(run / "manifest.json", manifest)
+    manifest = {"config_digest": core.digest_json(config), "plan": {"first": {}, "last": {}}}  # type: ignore[arg-type]
+    core.write_json(run / "manifest.json", manifest)
     for step in done:
-        write_json(run / step / "step.json", {})
+        core.write_json(run / step / "step.json", {})
     return run
 
 
@@ -149,15 +142,15 @@ def test_done_needs_the_whole_run_with_its_config(sweep: Path):
 def test_a_failed_cell_says_how_until_it_runs_again(sweep: Path):
     run = start(sweep, done=("first",))
     (sweep / "failed").mkdir()
-    write_text(sweep / "failed" / "a=1.txt", "exit code 2")
+    core.write_text(sweep / "failed" / "a=1.txt", "exit code 2")
     assert read_state(sweep) == ("failed", "exit code 2")
-    with RunFolder(run).lock():
+    with core.RunFolder(run).lock():
         assert read_state(sweep) == ("running", "")
 
 
 def test_a_cell_runs_while_a_process_holds_its_folder(sweep: Path):
     run = start(sweep, done=("first", "last"))
-    with RunFolder(run).lock():
+    with core.RunFolder(run).lock():
         assert read_state(sweep) == ("running", "")
     assert read_state(sweep) == ("done", "")
 
@@ -173,7 +166,7 @@ def test_a_cell_runs_while_a_process_holds_its_folder(sweep: Path):
 )
 def test_no_sweep_or_a_damaged_one_is_told(tmp_path: Path, text: str | None, words: str):
     if text is not None:
-        write_text(tmp_path / "sweep.json", text)
+        core.write_text(tmp_path / "sweep.json", text)
     with pytest.raises(GroupwiseError, match=words):
         read_sweep(tmp_path)
 
@@ -217,7 +210,7 @@ def test_values_are_yaml_cut_at_the_outer_commas(text: str, values: tuple[str, .
 )
 def test_a_coordinate_reads_as_the_value_that_was_typed(values: list[object]):
     typed = ",".join(json.dumps(value) for value in values)
-    assert [parse_yaml(text) for text in read(f"a={typed}")] == values
+    assert [core.parse_yaml(text) for text in read(f"a={typed}")] == values
 
 
 @pytest.mark.parametrize(

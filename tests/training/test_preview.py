@@ -28,7 +28,6 @@ from groupwise.models.trainable import (
 from groupwise.run.preview import (
     Batch,
     Place,
-    check_blocks,
     check_lengths,
     estimate_memory,
     preview_grpo,
@@ -78,23 +77,22 @@ def test_an_adapter_is_not_said_to_be_missing(tmp_path):
     assert "holds no whole model" in problem
 
 
-@pytest.mark.parametrize(
-    ("method", "last", "num_problems"),
-    [("lora", None, 0), ("lora", 4, 0), ("lora", 5, 1), ("full", 5, 0)],
-)
-def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, last, num_problems):
-    stage = SftSettings(trainable=make_trainable(method, last_blocks=last))
-    stages = {"sft": SftSettings(), "grpo": stage}
-    found = check_blocks(SHAPE.num_blocks, stages)
-    words = "grpo.trainable.lora.last_blocks: 5 is more than the model's 4 blocks"
-    assert found == [words] * num_problems
-
-
 STEPS = ("grpo steps", "about 3 of 2 prompts x 4 completions")
 
 
 def preview(model, sft, grpo):
     return preview_grpo(model, sft=sft, grpo=grpo, num_prompts=7)
+
+
+@pytest.mark.parametrize(
+    ("method", "last", "num_problems"),
+    [("lora", None, 0), ("lora", 4, 0), ("lora", 5, 1), ("full", 5, 0)],
+)
+def test_more_blocks_than_there_are_is_a_problem_that_names_the_stage(method, last, num_problems):
+    grpo = make_settings(trainable=make_trainable(method, last_blocks=last))
+    model = ModelSettings(base="some/model", max_pixels=784, shape=SHAPE)
+    words = "grpo.trainable.lora.last_blocks: 5 is more than the model's 4 blocks"
+    assert preview(model, None, grpo)[1] == [words] * num_problems
 
 
 @pytest.mark.parametrize(("stage", "last"), [("sft", 5), ("grpo", 6), ("none", 0)])

@@ -71,7 +71,7 @@ def audit(
 
     job = Job.choose(recipe, config, settings)
     steps = [] if only == "rewards" else ["audit"]
-    if job.recipe.rewards is not None and only != "data":
+    if job.recipe.find_rewarded() is not None and only != "data":
         steps.append(AUDIT_REWARDS)
     elif only == "rewards":
         raise ConfigError(f"the recipe {job.recipe.name} has no rewards that can be audited")

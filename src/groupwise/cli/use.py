@@ -84,7 +84,7 @@ def evaluate(run: str, data: Path, out: Path) -> None:
     seen; `compare` takes it beside runs and other such folders. Running it again continues.
     """
     from groupwise.cli.printing import print_headline
-    from groupwise.run.other_data import evaluate_on
+    from groupwise.run.evaluating import evaluate_on
     from groupwise.run.predict import open_run
 
     folder, policy = split_run(run)

@@ -32,9 +32,8 @@ from groupwise.learning.variants import make_variants
 from groupwise.models.export import average_policy, keep_policy
 from groupwise.rewards import Parser, RewardCase, RewardSet
 from groupwise.run.asking import make_ask, open_policy
-from groupwise.run.plans import digest_code
 from groupwise.run.predict import FinishedRun
-from groupwise.run.stages import ASKED, Stage, keep_stages, list_usual_stages
+from groupwise.run.stages import ASKED, Stage, digest_code, keep_stages, list_usual_stages
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Estimate, Part, Task
 from groupwise.run.training import run_grpo

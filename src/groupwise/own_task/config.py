@@ -194,44 +194,54 @@ class TaskConfig(FlowConfig):
             "grpo": {"max_new_tokens": tokens, **_find(given, "grpo")},
         }
 
-    @field_validator("rewards", mode="before")
+    @field_validator("rewards", "measures", mode="before")
     @classmethod
-    def _read_rewards(cls, value: Any, info: ValidationInfo) -> Any:
+    def _read_parts(cls, value: Any, info: ValidationInfo) -> Any:
         """Return the parts by name, with files that do not depend on where they are read."""
-        placed = _place_names(value, info, "give names, or names with weights", 1.0)
-        return {
-            name: {"weight": part} if isinstance(part, int | float) else part
-            for name, part in placed.items()
-        }
+        is_reward = info.field_name == "rewards"
+        if not isinstance(value, Mapping | list | tuple):
+            expected = (
+                "names, or names with weights" if is_reward else "file.py:function, or several"
+            )
+            raise ValueError(f"give {expected}")
+        default = 1.0 if is_reward else {}
+        given = value if isinstance(value, Mapping) else dict.fromkeys(value, default)
+        folder = cast("Mapping[str, str]", info.context or {}).get("folder", "")
+        placed: dict[str, Any] = {}
+        for name, part in cast("Mapping[Any, Any]", given).items():
+            if is_reward and isinstance(part, int | float):
+                part = {"weight": part}
+            place = str(Path(folder, str(name))) if ":" in str(name) else str(name)
+            placed[place] = {} if part is None and not is_reward else part
+        return placed
 
-    @field_validator("measures", mode="before")
+    @field_validator("rewards", "measures")
     @classmethod
-    def _read_measures(cls, value: Any, info: ValidationInfo) -> Any:
-        placed = _place_names(value, info, "give file.py:function, or several", None)
-        return {name: {} if part is None else part for name, part in placed.items()}
-
-    @field_validator("measures")
-    @classmethod
-    def _check_measures(cls, value: Mapping[str, MeasurePart]) -> Mapping[str, MeasurePart]:
-        _check_parts_of("measure", value)
-        for name, part in value.items():
-            if ":" not in name and name != FLUENT and not part.all_of:
-                raise ValueError(f"a measure is a function of a file, file.py:{name}")
-        _refuse_known("measures", map(show_name, value))
-        _refuse_repeated("measures", map(show_name, value))
-        return value
-
-    @field_validator("rewards")
-    @classmethod
-    def _check_rewards(cls, value: Mapping[str, _Part]) -> Mapping[str, _Part]:
-        _check_parts_of("reward", value)
+    def _check_parts(cls, value: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        what = str(info.field_name)
+        combined = {name: p.all_of for name, p in value.items() if getattr(p, "all_of", ())}
+        single = sorted(show_name(name) for name in value if name not in combined)
+        for name, names in combined.items():
+            if ":" in name or name in (*BUILT_IN, FLUENT):
+                raise ValueError(f"{name} has a value of its own; give all_of a name of its own")
+            for one in names:
+                if one not in single:
+                    raise ValueError(describe_unknown(f"{what[:-1]} of {name}", one, single))
         for name, part in value.items():
             if isinstance(part, JudgePart):
                 if name in BUILT_IN or not name.isidentifier():
                     raise ValueError(f"a judge needs a name of its own, one word, got {name!r}")
-            elif ":" not in name and name not in BUILT_IN and not part.all_of:
+            elif ":" in name or name in combined:
+                continue
+            elif what == "measures" and name != FLUENT:
+                raise ValueError(f"a measure is a function of a file, file.py:{name}")
+            elif what == "rewards" and name not in BUILT_IN:
                 raise ValueError(describe_unknown("reward", name, [*BUILT_IN, "file.py:function"]))
-        _refuse_repeated("rewards", map(show_name, value))
+        if what == "measures":
+            _refuse_known(what, value)
+        repeated = [name for name, num in Counter(map(show_name, value)).items() if num > 1]
+        if repeated:
+            raise ValueError(f"two {what} are called {repeated[0]}")
         return value
 
     @model_validator(mode="after")
@@ -258,7 +268,18 @@ class TaskConfig(FlowConfig):
         for name in self.rewards:
             if names.get(show_name(name), name) != name:
                 raise ValueError(f"a measure and another reward are called {show_name(name)}")
-        _refuse_known("rewards", map(show_name, self.rewards))
+        _refuse_known("rewards", self.rewards)
+        return self
+
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        columns, answer = self.data.columns, self.answer
+        is_taught = columns.target or (columns.answer and is_whole(answer.kind, answer.tags))
+        if self.sft is not None and not is_taught:
+            raise ValueError(
+                "sft teaches the texts of data.columns.target, which is not given, or whole "
+                "answers, which those of this kind are not"
+            )
         return self
 
     @property
@@ -270,19 +291,6 @@ class TaskConfig(FlowConfig):
     def has_reference(self) -> bool:
         """Whether rows have a reference answer; without one functions alone say what is good."""
         return self.data.columns.answer is not None
-
-    @model_validator(mode="after")
-    def _check_warmup(self) -> Self:
-        columns = self.data.columns
-        is_taught = columns.target or (
-            columns.answer and is_whole(self.answer.kind, self.answer.tags)
-        )
-        if self.sft is not None and not is_taught:
-            raise ValueError(
-                "sft teaches the texts of data.columns.target, which is not given, or whole "
-                "answers, which those of this kind are not"
-            )
-        return self
 
 
 def is_whole(kind: str, tags: Any) -> bool:
@@ -301,39 +309,7 @@ def show_name(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def _place_names(value: Any, info: ValidationInfo, expected: str, default: Any) -> dict[str, Any]:
-    """Return what is given by name, with files that do not depend on where they are read."""
-    if not isinstance(value, Mapping | list | tuple):
-        raise ValueError(expected)
-    given = value if isinstance(value, Mapping) else dict.fromkeys(value, default)
-    folder = cast("Mapping[str, str]", info.context or {}).get("folder", "")
-    parts = cast("Mapping[Any, Any]", given).items()
-    return {_place(str(name), folder): part for name, part in parts}
-
-
-def _check_parts_of(what: str, parts: Mapping[str, Any]) -> None:
-    """Refuse ``all_of`` on what has a value of its own, or of what is not there."""
-    combined = {name: part.all_of for name, part in parts.items() if getattr(part, "all_of", ())}
-    single = sorted(show_name(name) for name in parts if name not in combined)
-    for name, names in combined.items():
-        if ":" in name or name in (*BUILT_IN, FLUENT):
-            raise ValueError(f"{name} has a value of its own; give all_of a name of its own")
-        for one in names:
-            if one not in single:
-                raise ValueError(describe_unknown(f"{what} of {name}", one, single))
-
-
-def _refuse_repeated(what: str, names: Iterable[str]) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"two {what} are called {repeated[0]}")
-
-
 def _refuse_known(what: str, names: Iterable[str]) -> None:
-    for name in names:
+    for name in map(show_name, names):
         if find_measure(name) or name == REWARD.name:
             raise ValueError(f"{what}: there is a measure {name} already; rename yours")
-
-
-def _place(name: str, folder: str) -> str:
-    return str(Path(folder, name)) if ":" in name else name

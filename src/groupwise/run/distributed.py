@@ -20,18 +20,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from groupwise.core import (
-    Config,
-    ConfigError,
-    GroupwiseError,
-    RunError,
-    TrainingError,
-    digest_json,
-    dump_config,
-    list_gpus,
-    list_packages,
-    make_dependent,
-)
+from groupwise import core
+from groupwise.core import Config, ConfigError, GroupwiseError, RunError
 from groupwise.run.settings import ComputeSettings, FlowConfig
 from groupwise.run.steps import StepContext
 from groupwise.training.processes import SHARDING
@@ -68,8 +58,8 @@ class Team:
         self._own = {name: environ[name] for name in _NAMES}
         self.rank, self.size = int(self._own["RANK"]), int(self._own["WORLD_SIZE"])
         self.local_size = int(self._own["LOCAL_WORLD_SIZE"])
-        self.device = "cuda" if list_gpus() else "cpu"
-        make_dependent(os.getppid())()
+        self.device = "cuda" if core.list_gpus() else "cpu"
+        core.make_dependent(os.getppid())()
         attempt = ""
         if self.local_size == self.size:
             # On one machine a store may outlive a restart; for several each has a new one.
@@ -127,7 +117,7 @@ class Team:
             if isinstance(error, GroupwiseError) or not _LOST.search(str(error)):
                 raise
             time.sleep(_GRACE_S)
-            raise TrainingError(
+            raise core.TrainingError(
                 f"another process has ended, or made no progress in {compute.timeout_s:g} s "
                 "(compute.timeout_s)",
                 got=str(error).partition("\n")[0][:200],
@@ -175,7 +165,23 @@ def join_launched(*, trains: bool = True) -> Generator[None]:
         sys.stdout, sys.stderr = io.StringIO(), held
     has_failed = True
     try:
-        _check(_team, found, trains=trains)
+        if not trains:
+            raise ConfigError(
+                f"a launcher has started this command {_team.size} times",
+                expected=f"`groupwise run` alone ({START})",
+            )
+        if any(found.get(f"ACCELERATE_USE_{kind}") == "true" for kind in ("FSDP", "DEEPSPEED")):
+            raise ConfigError(
+                "accelerate's own configuration spreads the weights",
+                fix="leave that out, and set compute.sharding=fsdp",
+            )
+        num_gpus = len(core.list_gpus())
+        if num_gpus and _team.local_size > num_gpus:
+            raise ConfigError(
+                f"{_team.local_size} processes of this machine need a GPU each",
+                got=num_gpus,
+                fix="start fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
+            )
         yield
         has_failed = False
     except SystemExit as leaving:
@@ -189,27 +195,6 @@ def join_launched(*, trains: bool = True) -> Generator[None]:
             sys.stdout, sys.stderr = stdout, stderr
         elif not has_failed:
             _team.tell()
-
-
-def _check(team: Team, found: Mapping[str, str], *, trains: bool) -> None:
-    """Refuse, in all processes alike, what they cannot do together."""
-    if not trains:
-        raise ConfigError(
-            f"a launcher has started this command {team.size} times",
-            expected=f"`groupwise run` alone ({START})",
-        )
-    if any(found.get(f"ACCELERATE_USE_{kind}") == "true" for kind in ("FSDP", "DEEPSPEED")):
-        raise ConfigError(
-            "accelerate's own configuration spreads the weights",
-            fix="leave that out, and set compute.sharding=fsdp",
-        )
-    num_gpus = len(list_gpus())
-    if num_gpus and team.local_size > num_gpus:
-        raise ConfigError(
-            f"{team.local_size} processes of this machine need a GPU each",
-            got=num_gpus,
-            fix="start fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU",
-        )
 
 
 def train_together(work: Callable[[], None], context: StepContext, config: Config) -> None:
@@ -227,7 +212,7 @@ def train_together(work: Callable[[], None], context: StepContext, config: Confi
 def introduce(config: Config, inputs: Mapping[str, str]) -> dict[str, Any]:
     """Return what all processes must have alike."""
     return {
-        "settings": digest_json(dump_config(config)),
-        "packages": dict(list_packages()),
+        "settings": core.digest_json(core.dump_config(config)),
+        "packages": dict(core.list_packages()),
         "inputs": dict(inputs),
     }

@@ -39,15 +39,31 @@ from groupwise.run.predict import BASE, FinishedRun
 from groupwise.run.recipe import find_recipe
 from groupwise.run.settings import FlowConfig
 
-_BUDGET = ("num_steps", "num_samples", "num_tokens")
 _SPLIT = "test"
-_UNKNOWN = "–"
+
+
+def _render(template: str, **values: Any) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment: Any = Environment(
+        loader=PackageLoader("groupwise.run"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=template == "model_card.md.j2",
+        keep_trailing_newline=True,
+    )
+
+    def fence(text: str, language: str) -> str:
+        """Return text as a block of code that it cannot end itself."""
+        mark = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        return f"{mark}{language}\n{text.rstrip()}\n{mark}"
+
+    environment.filters.update(cell=escape_cell, code=write_code, fence=fence)
+    return environment.get_template(template).render(**values)
 
 
 def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
     """Return the card as Markdown with the front matter of a hub."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     config, chain = run.config, run.describe_policy(policy)
     conditions = read_conditions(run.folder) or Conditions()
     licence = find_licence(config.model.base)
@@ -66,29 +82,32 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         "pipeline_tag": "image-text-to-text" if exported.has_vision else "text-generation",
         "tags": ["groupwise", *dict.fromkeys(one.step for one in chain if one.step)],
     }
-    trainings: list[tuple[str, ...]] = []
-    for one in chain:
-        if one.step:
-            budget = (f"{one.budget[k]:,.0f}" if k in one.budget else _UNKNOWN for k in _BUDGET)
-            trained_from = one.trained_from or "the base"
-            trainings.append((one.title, trained_from, ", ".join(one.trained_on), *budget))
     # The settings of the trainings, without places of this machine.
     settings, places = dump_config(config), ("vllm", "report_to")
     method = {
         name: settings[name] and {k: v for k, v in settings[name].items() if k not in places}
         for name in ("sft", "grpo")
     }
-    numbers, differences = _list_results(run.folder, chain[-1].name)
-    environment: Any = Environment(
-        loader=PackageLoader("groupwise.run"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(cell=escape_cell, code=write_code, fence=_fence)
+    # What each policy reached, and the difference of this one to the others.
+    name, policies, headline = chain[-1].name, read_policies(run.folder), read_headline(run.folder)
+    path = run.folder / "evaluate" / "metrics.json"
+    metrics = read_metrics(path) if path.is_file() else []
+    found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
+    names = policies.sort(one for one, measure in found if measure == headline.name)
+    numbers: list[tuple[str, ...]] = []
+    for one in names if name in names else ():
+        share, invalid = found[one, headline.name], found[one, "invalid_rate"]
+        shown = (describe_metric(share), describe_metric(invalid), f"{share.n:,}")
+        numbers.append((policies.title(one), *shown))
+    path, differences = path.with_name("comparisons.json"), list[str]()
+    for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
+        if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, name):
+            ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
+            points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
+            differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
     dump = partial(yaml.safe_dump, allow_unicode=True, sort_keys=False)
-    return environment.get_template("model_card.md.j2").render(
+    return _render(
+        "model_card.md.j2",
         front=dump(front),
         name=exported.name,
         recipe=run.recipe.name,
@@ -100,15 +119,12 @@ def render_card(run: FinishedRun, policy: str, exported: ExportedPolicy) -> str:
         max_new_tokens=config.grpo.max_new_tokens,
         parser=dump(dict(run.task.describe_parser(config))),
         split=_SPLIT,
-        headline=read_headline(run.folder).title,
+        headline=headline.title,
         numbers=numbers,
         differences=differences,
-        trainings=trainings,
+        trainings=[one for one in chain if one.step],
         method=dump(method | {"base": base}),
-        data=[
-            (name, *(str(known.get(k, _UNKNOWN)) for k in ("num_rows", "num_clusters", "digest")))
-            for name, known in conditions.data.items()
-        ],
+        data=conditions.data,
         base_weights=conditions.base_weights,
         quantization=exported.quantization,
         commands=exported.list_commands(from_inside=True),
@@ -130,34 +146,6 @@ def find_licence(base: str) -> str | None:
         return None
     found = (metadata_load(path) or {}).get("license")
     return " and ".join(found) if isinstance(found, list) else found and str(found)
-
-
-def _list_results(run: Path, policy: str) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return what each policy reached, and the difference of ``policy`` to the others."""
-    folder, policies, headline = run / "evaluate", read_policies(run), read_headline(run)
-    path = folder / "metrics.json"
-    metrics = read_metrics(path) if path.is_file() else []
-    found = {(m.policy, m.measure): m for m in metrics if m.split == _SPLIT}
-    names = policies.sort(name for name, measure in found if measure == headline.name)
-    numbers: list[tuple[str, ...]] = []
-    for name in names if policy in names else ():
-        share = found[name, headline.name]
-        shown = (describe_metric(share), describe_metric(found[name, "invalid_rate"]))
-        numbers.append((policies.title(name), *shown, f"{share.n:,}"))
-    path, differences = folder / "comparisons.json", list[str]()
-    for one in read_as(path, list[PairedComparison]) if path.is_file() else ():
-        if (one.measure, one.split, one.policy_b) == (headline.name, _SPLIT, policy):
-            ends = f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
-            points = f"{100 * one.difference:+.1f} points of {headline.title.lower()}"
-            differences.append(f"against {policies.title(one.policy_a)}: {points} ({ends})")
-    return numbers, differences
-
-
-def _fence(text: str, language: str) -> str:
-    """Return text as a block of code that it cannot end itself."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    mark = "`" * max(3, longest + 1)
-    return f"{mark}{language}\n{text.rstrip()}\n{mark}"
 
 
 def export_run(run: FinishedRun, out: Path, *, policy: str | None = None) -> ExportedPolicy:
@@ -232,24 +220,6 @@ _TAGS = {  # what each would read as something else in the words of a prompt
     "verl": "image video audio",
     "swift": "image video audio bbox ref-object cot-process start-image",
 }
-_PLUGINS = {
-    "verl": """\
-from groupwise.rewards.adapters import VerlScore
-
-# What verl gets, in [0, 1], where an answer has no score, as when the judge gave no verdict; verl
-# needs a number, so with None such an answer stops the training.
-UNSCORED = None
-rewards, examples = open_rewards(Path(__file__).parent)
-compute_score = VerlScore(rewards, examples, unscored=UNSCORED)
-""",
-    "swift": """\
-from groupwise.rewards.adapters import make_swift_orm
-from swift.rewards import orms
-
-rewards, examples = open_rewards(Path(__file__).parent)
-orms["groupwise"] = make_swift_orm(rewards, examples)
-""",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +278,7 @@ def export_for_trainer(run: FinishedRun, out: Path, trainer: TrainerName) -> Han
         record["relative_to"] = os.path.relpath(Path.cwd(), out)
         core.write_json(folder / "run.json", record)
         write_examples(folder / "examples.jsonl", [*splits["train"], *splits["validation"]])
-        head = "from pathlib import Path\n\nfrom groupwise.run.export import open_rewards\n"
-        core.write_text(folder / "plugin.py", head + _PLUGINS[trainer])
+        core.write_text(folder / "plugin.py", _render(f"{trainer}_plugin.j2"))
         script = _write_script(config, trainer, has_validation=bool(splits["validation"]))
         core.write_text(folder / "launch.sh", script)
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
@@ -400,26 +369,19 @@ def show_picture(picture: Picture, folder: Path) -> str:
 
 
 def _write_script(config: FlowConfig, trainer: TrainerName, *, has_validation: bool) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    grpo, model, lora = config.grpo, config.model, config.grpo.trainable.lora
+    grpo, model = config.grpo, config.model
     place, start = find_place(model.base), '"${MODEL:?a model folder or a hub id}"'
     if config.sft is not None:
         start = "${MODEL:-model/merged}"
     elif not model.is_tiny and not Path(place).exists():
         start = f"${{MODEL:-{shlex.quote(str(place))}}}"
-    environment: Any = Environment(
-        loader=PackageLoader("groupwise.run"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(f"{trainer}.sh.j2").render(
+    return _render(
+        f"{trainer}.sh.j2",
         trainer=trainer,
         start=start,
         config=config,
         grpo=grpo,
-        rank=lora.rank * (grpo.trainable.method == "lora"),
+        rank=grpo.trainable.lora.rank * (grpo.trainable.method == "lora"),
         asked=config.data.budget.max_prompt_tokens,
         generated=grpo.steps_per_generation or grpo.gradient_accumulation,
         save=grpo.save_every_steps or 50,

@@ -9,25 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    ConfigError,
-    DataError,
-    Example,
-    GroupwiseError,
-    ResultFile,
-    RunError,
-    RunFolder,
-    ServingError,
-    check_folder,
-    check_records,
-    describe_unknown,
-    digest_json,
-    load_config,
-    read_config,
-    read_json,
-    write_json,
-    write_jsonl,
-)
+from groupwise import core
+from groupwise.core import ConfigError, DataError, Example, GroupwiseError, RunError
 from groupwise.data.examples import DropLog
 from groupwise.evaluation.predictions import RunPolicy, read_policies
 from groupwise.inference.local import LocalModel
@@ -35,18 +18,13 @@ from groupwise.inference.model import Sampling
 from groupwise.inference.server import build_chat_messages
 from groupwise.judges import Judge
 from groupwise.models.identity import digest_base
-from groupwise.run.asking import open_policy
-from groupwise.run.calibrating import temper
+from groupwise.run.asking import BASE, open_policy, temper
 from groupwise.run.recipe import Recipe, find_recipe
 from groupwise.serving import Answer, Opened, Predictor, Request, try_each
 from groupwise.training.checkpoints import check_checkpoint
 
 if TYPE_CHECKING:
     from groupwise.run.task import Task
-
-
-BASE = "prompt"
-"""The name of the untrained policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +48,9 @@ class FinishedRun:
         return (*trained, BASE)
 
     def choose_policy(self, name: str | None = None) -> str:
-        """Return the name of a policy, or ``STEP/checkpoint-N``; None: the main one.
+        """Return the name of a policy, or ``STEP/checkpoint-N``; a RunError if there is none (yet).
 
-        The main one is the last that the run's evaluation describes.
-
-        Raises:
-            RunError: if there is no such policy (yet).
+        None: the main one, which is the last that the run's evaluation describes.
         """
         if name is None:
             described = read_policies(self.folder)
@@ -89,14 +64,13 @@ class FinishedRun:
             return main
         is_checkpoint = "/checkpoint-" in name and (self.folder / name / "complete").is_file()
         if name not in self.policies and not is_checkpoint:
-            raise RunError(describe_unknown(f"policy of {self.folder}", name, self.policies))
+            raise RunError(core.describe_unknown(f"policy of {self.folder}", name, self.policies))
         return name
 
     def find_policy(self, name: str | None = None) -> str | Path:
-        """Return the folder or hub id of a policy; as ``choose_policy``.
+        """Return the folder or hub id of a policy that ``choose_policy`` takes.
 
-        Raises:
-            RunError: if a file of it is not what its training wrote, too.
+        A RunError, too, if a file of it is not what its training wrote.
         """
         chosen = self.choose_policy(name)
         if chosen == BASE:
@@ -104,7 +78,7 @@ class FinishedRun:
         if "/" in chosen:
             check_checkpoint(self.folder / chosen)
             return self.folder / chosen
-        check_folder(self.folder, f"{chosen}/policy")
+        core.check_folder(self.folder, f"{chosen}/policy")
         return self.folder / chosen / "policy"
 
     def describe_policy(self, name: str | None = None) -> tuple[RunPolicy, ...]:
@@ -112,8 +86,7 @@ class FinishedRun:
 
         A checkpoint has the name ``STEP-checkpoint-N`` and no other budget than its steps.
         """
-        chosen = self.choose_policy(name)
-        step, _, checkpoint = chosen.partition("/")
+        step, _, checkpoint = self.choose_policy(name).partition("/")
         *before, found = read_policies(self.folder).list_ancestors(step)
         if checkpoint:
             num_steps = int(checkpoint.rpartition("-")[2])
@@ -124,17 +97,15 @@ class FinishedRun:
                 title_zh=f"{found.title_zh}，第 {num_steps:,} 步",
                 budget={"num_steps": num_steps},
             )
-        chain = [*before, found]
         return tuple(
             replace(one, weights=one.weights and str((self.folder / one.weights).absolute()))
-            for one in chain
+            for one in (*before, found)
         )
 
     def open_predictor(self, policy: str | None = None) -> Predictor:
         """Return what answers requests with a policy; None: the main one.
 
-        Raises:
-            RunError: if there is no such policy, or rows would be asked otherwise than the run's.
+        A RunError if there is no such policy, or rows would be asked otherwise than the run's.
         """
         self.task.check_tools(self.config, self.folder)
         return self.task.open_predictor(self.config, self.find_policy(policy), self.folder)
@@ -143,36 +114,23 @@ class FinishedRun:
 def open_run(run: Path) -> FinishedRun:
     """Return a run, to be asked.
 
-    Raises:
-        ConfigError: if its recipe answers no new rows.
-        RunError: if there is no run, or it is not what its steps wrote.
+    A ConfigError if its recipe answers no new rows, a RunError if there is no run, or it is not
+    what its steps wrote.
     """
-    manifest = RunFolder(run).read_manifest()
-    check_records(run)
+    manifest = core.RunFolder(run).read_manifest()
+    core.check_records(run)
     recipe = find_recipe(manifest["recipe"], run=run)
     if recipe.task is None:
         raise ConfigError(f"the recipe {recipe.name} answers no new rows: it is not made of a Task")
-    config = load_config(recipe.load_config_type(), manifest.get("config", {}))
+    config = core.load_config(recipe.load_config_type(), manifest.get("config", {}))
     return FinishedRun(run, recipe, recipe.task(), config)
 
 
-_NO_ANSWER = "no answer"
-
-ReportProgress = Callable[[int, int], None]
-
-
 class PolicyPredictor:
-    """Asks a policy as its run asked it, and reads its texts by the run's parser.
+    """Asks a policy (folder or hub id) as its run asked it, and reads its texts by its parser.
 
-    Args:
-        task: of the recipe.
-        config: of the run.
-        policy: its folder or hub id.
-        temperatures: of confidence, by the digest of weights; a policy that has none is as sure as
-            its probabilities are.
-
-    Attributes:
-        labels: the parser's.
+    ``temperatures`` of confidence are by the digest of weights; a policy that has none is as sure
+    as its probabilities are. ``labels`` are the parser's.
     """
 
     def __init__(
@@ -217,19 +175,15 @@ class PolicyPredictor:
 
     def answer(self, questions: Sequence[Example]) -> list[Answer]:
         """Return greedy answers; where there are labels, each with its probability."""
-        model, labels = self._model, self.labels
-        encoded = list(model.encode(questions))  # once for the answers and the labels' shares
-        said = model.generate(questions, sampling=self._sampling, encoded=encoded)
-        texts = [completion.text for [completion] in said]
-        found = [
-            self._parser.parse(text, question)
-            for text, question in zip(texts, questions, strict=True)
-        ]
+        encoded = list(self._model.encode(questions))  # once for answers and the labels' shares
+        texts = self._ask(questions, encoded=encoded)
+        pairs = zip(texts, questions, strict=True)
+        found = [self._parser.parse(text, question) for text, question in pairs]
         shares: Sequence[Mapping[str, float] | None] = [None] * len(questions)
-        if labels:
+        if self.labels:
             leads = [one.prefix for one in found]
-            shares = model.label_probabilities(
-                questions, labels=labels, leads=leads, encoded=encoded
+            shares = self._model.label_probabilities(
+                questions, labels=self.labels, leads=leads, encoded=encoded
             )
         answers: list[Answer] = []
         for text, one, share in zip(texts, found, shares, strict=True):
@@ -242,8 +196,8 @@ class PolicyPredictor:
             answers.append(Answer(text, one.label, confidence=confidence))
         return answers
 
-    def _ask(self, questions: Sequence[Example]) -> list[str]:
-        said = self._model.generate(questions, sampling=self._sampling)
+    def _ask(self, questions: Sequence[Example], **named: Any) -> list[str]:
+        said = self._model.generate(questions, sampling=self._sampling, **named)
         return [completion.text for [completion] in said]
 
 
@@ -260,6 +214,12 @@ class PredictionSummary:
     drops: DropLog  # what is no row
 
 
+def _list_requests(run: FinishedRun, path: Path) -> tuple[Sequence[Request], DropLog]:
+    if not path.exists():
+        raise ConfigError(f"there is no file or folder {path}")
+    return run.task.list_requests(run.config, path)
+
+
 def predict_rows(
     run: FinishedRun,
     path: Path,
@@ -267,7 +227,7 @@ def predict_rows(
     out: Path,
     policy: str | None = None,
     batch_size: int = 32,
-    report_progress: ReportProgress = lambda done, total: None,
+    report_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PredictionSummary:
     """Answer every row of a file or folder, and append the answer to ``out`` when it is there.
 
@@ -276,20 +236,24 @@ def predict_rows(
     ConfigError if there is no such file, a DataError if nothing can be read there, a RunError if
     ``out`` is in use, or holds answers of another model or to other rows.
     """
-    if not path.exists():
-        raise ConfigError(f"there is no file or folder {path}")
-    requests, drops = run.task.list_requests(run.config, path)
+    requests, drops = _list_requests(run, path)
     predictor = run.open_predictor(policy)
     model = name_version(predictor)
-    with ResultFile(out, key="id") as results:
-        _check_kept(results, requests, model)
+    with core.ResultFile(out, key="id") as results:
+        asked = {one.id: one for one in requests if one.id in results.finished}
+        for row in results.rows():
+            if row["model"] != model:
+                raise RunError(f"{out} holds answers of another model", fix="write to another file")
+            if row["id"] in asked and asked[row["id"]].digest() != row["input"]:
+                other = f"an answer to other contents of {row['id']}"
+                raise RunError(f"{out} holds {other}", fix="write to another file")
         waiting = [request for request in requests if request.id not in results.finished]
         num_kept = len(requests) - len(waiting)
         for start in range(0, len(waiting), batch_size):
             report_progress(num_kept + start, len(requests))
             batch = waiting[start : start + batch_size]
             for request, answer in zip(batch, answer_requests(predictor, batch), strict=True):
-                failed = (answer.reason or _NO_ANSWER) if answer.text is None else None
+                failed = (answer.reason or "no answer") if answer.text is None else None
                 # The name of its file came to the row here, for templates; it is no column of it.
                 values = {name: value for name, value in request.row.items() if name != "_file"}
                 known = {"id": request.id, "row": values, "input": request.digest()}
@@ -302,7 +266,7 @@ def predict_rows(
         num_rows=len(rows),
         num_kept=num_kept,
         answers=dict(Counter(row["answer"] for row in rows if row["answer"] is not None)),
-        failures=dict(Counter(row["reason"] or _NO_ANSWER for row in missing)),
+        failures=dict(Counter(row["reason"] or "no answer" for row in missing)),
         num_again=sum(row["text"] is None for row in missing),
         for_people=tuple(row["id"] for row in rows if row["needs_person"]),
         drops=drops,
@@ -315,19 +279,17 @@ def write_prompts(run: FinishedRun, path: Path, *, out: Path, policy: str | None
     ``out`` is JSONL with ``id`` and ``messages``, and replaced. A ConfigError if there is no such
     file, or the recipe's predictor has no ``write_prompts``; a DataError if a row cannot be asked.
     """
-    if not path.exists():
-        raise ConfigError(f"there is no file or folder {path}")
+    requests, _ = _list_requests(run, path)
     predictor: Any = run.open_predictor(policy)
     if not hasattr(predictor, "write_prompts"):
         raise ConfigError(f"the recipe {run.recipe.name} writes no prompts for other tools")
-    requests, _ = run.task.list_requests(run.config, path)
     with tempfile.TemporaryDirectory() as folder:
         questions = [predictor.make_question(one, Path(folder)) for one in requests]
         rows = [
             {"id": request.id, "messages": build_chat_messages(prompt)}
             for request, prompt in zip(requests, predictor.write_prompts(questions), strict=True)
         ]
-    write_jsonl(out, rows)
+    core.write_jsonl(out, rows)
     return len(rows)
 
 
@@ -355,19 +317,7 @@ def answer_requests(predictor: Predictor, requests: Sequence[Request]) -> list[A
 
 def name_version(predictor: Predictor) -> str:
     """Return the digest of all that answers depend on."""
-    return digest_json(dict(predictor.describe()))
-
-
-def _check_kept(results: ResultFile, requests: Sequence[Request], model: str) -> None:
-    asked = {one.id: one for one in requests if one.id in results.finished}
-    for row in results.rows():
-        problem = None
-        if row["model"] != model:
-            problem = "answers of another model"
-        elif row["id"] in asked and asked[row["id"]].digest() != row["input"]:
-            problem = f"an answer to other contents of {row['id']}"
-        if problem:
-            raise RunError(f"{results.path} holds {problem}", fix="write to another file")
+    return core.digest_json(dict(predictor.describe()))
 
 
 _NAME = "served.json"
@@ -386,11 +336,10 @@ class Served:
 def read_served(folder: Path) -> Served:
     """Return what a loop folder serves; the path of the run is absolute.
 
-    Raises:
-        DataError: if the file is missing or damaged, or has other fields than it should.
+    A DataError if the file is missing or damaged, or has other fields than it should.
     """
     path = folder / _NAME
-    found = read_json(path, dict)
+    found = core.read_json(path, dict)
     texts = [found.get(name) for name in _FIELDS]
     run, policy, version = (value if isinstance(value, str) else "" for value in texts)
     if found.keys() != {*_FIELDS} or not (run and policy and version):
@@ -410,21 +359,7 @@ def write_served(folder: Path, served: Served) -> None:
         raise RunError(f"{served.run} leads upwards", fix="name the run by its plain path")
     named = run.relative_to(home) if run.is_relative_to(home) else run
     values = {"run": named.as_posix(), "policy": served.policy, "version": served.version}
-    write_json(folder / _NAME, values)
-
-
-def open_served(folder: Path) -> tuple[Served, Predictor]:
-    """Return what a loop folder serves, and what answers for it."""
-    served = read_served(folder)
-    predictor = open_run(served.run).open_predictor(served.policy)
-    found = name_version(predictor)
-    if found != served.version:
-        raise RunError(
-            f"{served.run} does not have the version that {folder / _NAME} names",
-            got=found,
-            expected=served.version,
-        )
-    return served, predictor
+    core.write_json(folder / _NAME, values)
 
 
 class RunSource:
@@ -440,7 +375,7 @@ class RunSource:
 
     def find_version(self) -> str:
         """Refuse: there is no other version."""
-        raise ServingError(
+        raise core.ServingError(
             f"this server serves the run {self.run.folder} alone",
             fix="serve a loop folder, whose served.json may name another version later",
         )
@@ -458,9 +393,17 @@ class LoopSource:
         self._folder = folder
 
     def open(self) -> Opened:
-        """Open what is named now."""
-        served, predictor = open_served(self._folder)
-        return Opened(predictor, served.version)
+        """Open what is named now; a RunError if the run does not have the version that is named."""
+        served = read_served(self._folder)
+        predictor = open_run(served.run).open_predictor(served.policy)
+        found = name_version(predictor)
+        if found != served.version:
+            raise RunError(
+                f"{served.run} does not have the version that {self._folder / _NAME} names",
+                got=found,
+                expected=served.version,
+            )
+        return Opened(predictor, found)
 
     def find_version(self) -> str:
         """Return the version that is named now."""
@@ -487,11 +430,11 @@ def open_judge(run: FinishedRun, settings: Path | None, *, folder: Path) -> Judg
     ``settings`` is YAML to be taken instead of the section ``judge``; replies are kept in
     ``folder``.
     """
-    values = dict(RunFolder(run.folder).read_manifest().get("config", {}))
+    values = dict(core.RunFolder(run.folder).read_manifest().get("config", {}))
     if settings is not None:
-        values["judge"] = read_config(settings)
+        values["judge"] = core.read_config(settings)
     if not values.get("judge"):
         return None
     patient = "judge.settings.stop.max_no_verdict_rate=1.0"
-    config = load_config(type(run.config), values, overrides=[patient])
+    config = core.load_config(type(run.config), values, overrides=[patient])
     return run.task.judge_of_screens(config, folder)

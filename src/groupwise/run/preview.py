@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from groupwise.core import Example, GroupwiseError, list_gpus, open_picture, read_free_memory
 from groupwise.data.audit import TokenBudget
@@ -54,16 +54,6 @@ _SPLIT = {("cpu", True): 1.1, ("cpu", False): 2.0, ("cuda", True): 1.1, ("cuda",
 _TILE = (4096, 32_768)
 _COPIES = {"cpu": 8, "cuda": 1}
 _SAMPLED_COPIES = 4
-
-
-def check_blocks(num_blocks: int, stages: Mapping[str, TrainerSettings]) -> list[str]:
-    """Return clauses on adapters, by the section of their stage, for more blocks than there are."""
-    return [
-        f"{name}.trainable.lora.last_blocks: {last} is more than the model's {num_blocks} blocks"
-        for name, stage in stages.items()
-        if stage.trainable.method == "lora"
-        and (last := stage.trainable.lora.last_blocks or 0) > num_blocks
-    ]
 
 
 def check_lengths(
@@ -118,8 +108,13 @@ def preview_grpo(
                 f"{first.prompt.num_tokens} of sft"
             )
     num_blocks = find_num_blocks(model.base, model.shape)
-    if num_blocks is not None:
-        problems += check_blocks(num_blocks, {"grpo": grpo, **({"sft": sft} if sft else {})})
+    for name, stage in {"grpo": grpo, **({"sft": sft} if sft else {})}.items():
+        last = stage.trainable.lora.last_blocks or 0
+        if num_blocks is not None and stage.trainable.method == "lora" and last > num_blocks:
+            problems.append(
+                f"{name}.trainable.lora.last_blocks: {last} is more than the model's {num_blocks} "
+                "blocks"
+            )
     return [("grpo steps", size)], problems
 
 
@@ -170,6 +165,9 @@ def preview_memory(
 
         free = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else None
         where = "on a GPU"
+    left = "" if free is None else f", where {free >> 20:,} MiB are free"
+    each = "each process, " if place.num_processes > 1 else ""
+    num_beside = num_here if each and place.device == "cpu" else 1
     facts: list[tuple[str, str]] = []
     problems: dict[str, list[str]] = {}
     for name, settings in stages.items():
@@ -180,23 +178,18 @@ def preview_memory(
         except ValueError as error:
             facts.append((f"memory of {name}", f"? ({error})"))
             continue
-        each, together = "", found.total
-        if place.num_processes > 1:
-            each = "each process, "
-            together *= num_here if place.device == "cpu" else 1
-        left = "" if free is None else f", where {free >> 20:,} MiB are free"
         facts.append((f"memory of {name}", f"{each}{where}{left}: {found.describe()}"))
+        together = found.total * num_beside
         if free is not None and together > 1.25 * free:  # an estimate may be a quarter too high
-            rows = "prompts_per_step" if isinstance(settings, GrpoSettings) else "batch_size"
-            value = getattr(settings, rows)
+            rows, value = find_batch(cast("SftSettings | GrpoSettings", settings))
             ways = [f"lower {name}.{rows} ({value}) and raise gradient_accumulation"]
             if not settings.gradient_checkpointing:
                 ways.append("set gradient_checkpointing to true")
             if settings.trainable.method == "full":
                 ways.append("set trainable.method to lora")
             problems[name] = [
-                f"{name}: it takes about {together >> 20:,} MiB {where}, where {free >> 20:,} MiB "
-                f"are free; {'; '.join([*ways, 'or take a smaller model'])}"
+                f"{name}: it takes about {together >> 20:,} MiB {where}{left}; "
+                f"{'; '.join([*ways, 'or take a smaller model'])}"
             ]
     return facts, problems
 
@@ -279,7 +272,7 @@ def _count_passes(
     sizes: Any, settings: TrainerSettings, batch: Batch, place: Place, *, size: int
 ) -> tuple[float, float]:
     """Return the bytes of a pass forward and back, and of sampling, in one process."""
-    sampling, attended = 0, 0
+    sampling, attended, num_blocks = 0, 0, len(sizes.blocks)
     if isinstance(settings, GrpoSettings):
         num_prompts = settings.prompts_per_step // place.num_processes
         num_rows, num_new = num_prompts * settings.group_size, settings.max_new_tokens
@@ -290,7 +283,7 @@ def _count_passes(
         attended = num_rows * (batch.prompt + num_new) * 2 * sizes.num_queries if shares else 0
         parts = settings.steps_per_generation or settings.gradient_accumulation
         num_sampled = 0 if settings.vllm else num_rows * parts
-        kept = num_sampled * (batch.prompt + num_new) * 2 * sizes.num_keys * len(sizes.blocks)
+        kept = num_sampled * (batch.prompt + num_new) * 2 * sizes.num_keys * num_blocks
         sampling = kept * size + num_sampled * sizes.num_words * _FLOAT * _SAMPLED_COPIES
     else:
         assert isinstance(settings, SftSettings)
@@ -298,13 +291,14 @@ def _count_passes(
         num_tokens = once * (batch.prompt + batch.answer)
         # TRL scores every token of a row, except where Triton leaves the prompt out.
         num_scored = num_tokens if place.device == "cpu" else once * batch.answer
-    trainable, num_kept = settings.trainable, len(sizes.blocks)
+    trainable, num_kept = settings.trainable, num_blocks
     if trainable.method == "lora" and trainable.lora.last_blocks is not None:
         num_kept = min(num_kept, trainable.lora.last_blocks)
-    of_block = num_tokens * _KEPT * sizes.width + attended
-    held = num_kept * of_block
+    held = num_tokens * _KEPT * sizes.width + attended
     if settings.gradient_checkpointing:
-        held = num_kept * num_tokens * sizes.hidden + of_block
+        held += num_kept * num_tokens * sizes.hidden
+    else:
+        held *= num_kept
     trains_tower = trainable.method == "full" and not trainable.freeze_vision
     num_tower = sizes.num_tower_blocks * _KEPT if trains_tower else 1
     held += once * batch.pictures * sizes.patches_per_token * sizes.tower_width * num_tower
@@ -315,22 +309,52 @@ def _count_passes(
 
 def _measure(outline: Outline) -> Any:
     """Return what of a base decides how much a training takes; ``blocks`` are linear (out, in)."""
-    text = outline.text
-    shapes = outline.shapes or _draw_shapes(text)
+    text, shapes = outline.text, outline.shapes
+    if not shapes:  # those of a usual decoder of this configuration
+        try:
+            hidden, inner, num_words, num_heads = (
+                text[name]
+                for name in (
+                    "hidden_size",
+                    "intermediate_size",
+                    "vocab_size",
+                    "num_attention_heads",
+                )
+            )
+            num_blocks = text["num_hidden_layers"]
+        except KeyError as error:
+            told = "its weights are not on this machine, and its sizes not said"
+            raise ValueError(told) from error
+        head = text.get("head_dim") or hidden // num_heads
+        queries, keys = head * num_heads, head * (text.get("num_key_value_heads") or num_heads)
+        linear = {f"self_attn.{name}_proj": (keys, hidden) for name in "kv"}
+        linear |= {"self_attn.q_proj": (queries, hidden), "self_attn.o_proj": (hidden, queries)}
+        linear |= {f"mlp.{name}_proj": (inner, hidden) for name in ("gate", "up")}
+        linear |= {"mlp.down_proj": (hidden, inner)}
+        shapes = {"embed_tokens.weight": (num_words, hidden)}
+        if not text.get("tie_word_embeddings", False):
+            shapes["lm_head.weight"] = (num_words, hidden)
+        for block in range(num_blocks):
+            shapes |= {f"layers.{block}.{name}.weight": one for name, one in linear.items()}
+    found: dict[bool, dict[int, dict[str, tuple[int, int]]]] = {True: {}, False: {}}
+    for name, shape in shapes.items():
+        is_tower = bool(_VISION.search(name))
+        block = (_TOWER_BLOCK if is_tower else BLOCK).search(name)
+        if block and len(shape) == 2:
+            found[is_tower].setdefault(int(block[1]), {})[block[2]] = (shape[0], shape[1])
+    towers, blocks = ([one for _, one in sorted(found[key].items())] for key in (True, False))
     language = {name: one for name, one in shapes.items() if not _VISION.search(name)}
-    tower = {name: one for name, one in shapes.items() if _VISION.search(name)}
-    blocks, towers = _collect_blocks(language, BLOCK), _collect_blocks(tower, _TOWER_BLOCK)
     words = [one for name, one in language.items() if name.endswith("embed_tokens.weight")]
     if not blocks or not words:
         raise ValueError("its weights have names that are not known here")
     num_words, hidden = words[0]
     num_heads = text.get("num_attention_heads") or hidden // 64
     head = text.get("head_dim") or hidden // num_heads
-    merged = outline.config.get("vision_config", {}).get("spatial_merge_size", 2)
+    count = sum(map(math.prod, shapes.values()))
     return SimpleNamespace(
-        num_parameters=sum(map(math.prod, shapes.values())),
+        num_parameters=count,
         num_in_blocks=sum(math.prod(one) for block in blocks for one in block.values()),
-        num_in_tower=sum(map(math.prod, tower.values())),
+        num_in_tower=count - sum(map(math.prod, language.values())),
         blocks=blocks,
         hidden=hidden,
         num_words=num_words,
@@ -339,41 +363,8 @@ def _measure(outline: Outline) -> Any:
         width=sum(map(sum, blocks[0].values())),
         tower_width=sum(map(sum, towers[0].values())) if towers else 0,
         num_tower_blocks=len(towers),
-        patches_per_token=merged**2,
+        patches_per_token=outline.config.get("vision_config", {}).get("spatial_merge_size", 2) ** 2,
     )
-
-
-def _collect_blocks(
-    shapes: Mapping[str, tuple[int, ...]], pattern: re.Pattern[str]
-) -> list[dict[str, tuple[int, int]]]:
-    found: dict[int, dict[str, tuple[int, int]]] = {}
-    for name, shape in shapes.items():
-        place = pattern.search(name)
-        if place and len(shape) == 2:
-            found.setdefault(int(place[1]), {})[place[2]] = (shape[0], shape[1])
-    return [found[number] for number in sorted(found)]
-
-
-def _draw_shapes(text: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that the weights of a usual decoder of this configuration have."""
-    try:
-        hidden, inner = text["hidden_size"], text["intermediate_size"]
-        num_words, num_blocks = text["vocab_size"], text["num_hidden_layers"]
-        num_heads = text["num_attention_heads"]
-    except KeyError as error:
-        raise ValueError("its weights are not on this machine, and its sizes not said") from error
-    head = text.get("head_dim") or hidden // num_heads
-    queries, keys = head * num_heads, head * (text.get("num_key_value_heads") or num_heads)
-    linear = {f"self_attn.{name}_proj": (keys, hidden) for name in "kv"}
-    linear |= {"self_attn.q_proj": (queries, hidden), "self_attn.o_proj": (hidden, queries)}
-    linear |= {f"mlp.{name}_proj": (inner, hidden) for name in ("gate", "up")}
-    linear |= {"mlp.down_proj": (hidden, inner)}
-    shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (num_words, hidden)}
-    if not text.get("tie_word_embeddings", False):
-        shapes["lm_head.weight"] = (num_words, hidden)
-    for block in range(num_blocks):
-        shapes |= {f"layers.{block}.{name}.weight": shape for name, shape in linear.items()}
-    return shapes
 
 
 NUM_SHOWN = 3
@@ -464,29 +455,25 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
         return Preview([("model", config.model.base)], [str(error)])
     problems = check_base(config.model) if found.needs_base else []
     shown, prompts, answers = look_at_rows(config, found)
+    sft, budget, max_new_tokens = config.sft, config.data.budget, config.grpo.max_new_tokens
     facts = [("model", describe_base(config.model.base)), *found.facts]
     facts.append(("reward weights", task.describe_weights(config)))
-    if config.sft is not None:
-        per_step = config.sft.batch_size * config.sft.gradient_accumulation
-        num_steps = config.sft.epochs * found.num_sft_rows // per_step
+    if sft is not None:
+        num_steps = sft.epochs * found.num_sft_rows // (sft.batch_size * sft.gradient_accumulation)
         told = f"about {num_steps:,} on {found.num_sft_rows:,} rows per epoch"
         facts.append(("sft steps", told))
-    if answers.longest > config.grpo.max_new_tokens:
+    if answers.longest > max_new_tokens:
         told = f"the longest answer has {answers.longest:,} tokens, and more than "
-        told += f"grpo.max_new_tokens ({config.grpo.max_new_tokens:,}) are truncated"
-        facts.append(("warning", told))
+        facts.append(("warning", f"{told}grpo.max_new_tokens ({max_new_tokens:,}) are truncated"))
     lengths = check_lengths(
-        config.data.budget,
+        budget,
         config.grpo,
         tokens_per_prompt=prompts.longest,
         # Some long answers are truncated and counted; most must fit.
         tokens_per_answer=answers.longest if answers.median is None else answers.median,
     )
     steps, training = preview_grpo(
-        config.model,
-        sft=config.sft,
-        grpo=config.grpo,
-        num_prompts=found.num_prompts,
+        config.model, sft=sft, grpo=config.grpo, num_prompts=found.num_prompts
     )
     longest, team = prompts.example, find_team()
     pictures = 0 if longest is None else _count_pictures(config, longest) + len(longest.pictures)
@@ -505,18 +492,27 @@ def preview_run(task: Task[Any], config: Any) -> Preview:
     layout, unshared = _describe_processes(config)
     problems += unshared
     later = {**too_large, **found.later}
-    first = "grpo" if config.sft is None else "sft"
+    first = "grpo" if sft is None else "sft"
     later[first] = [*training, *later.get(first, [])]
     if task.data_stage == "prepare":
         problems = [*lengths, *problems]
     else:
         later = {**later, task.data_stage: lengths}
+    limits = (
+        ("prompt", prompts, budget.max_prompt_tokens, "data.budget.max_prompt_tokens"),
+        ("answer", answers, max_new_tokens, "grpo.max_new_tokens"),
+    )
+    rows: list[tuple[str, ...]] = []
+    for name, one, limit, setting in limits:
+        middle = "–" if one.median is None else f"{one.median:,}"
+        rows.append((name, middle, f"{one.longest:,}", f"{limit:,}", setting, one.how))
+    columns = ("", "median", "longest", "limit", "set by", "counted")
     return Preview(
         [*facts, *steps, *memory, *layout],
         problems,
         later=later,
         shown=shown,
-        tables=[_list_sources(found.sources), _list_lengths(config, prompts, answers)],
+        tables=[_list_sources(found.sources), PreviewTable("Tokens", columns, rows)],
         case=found.case,
     )
 
@@ -556,15 +552,3 @@ def _list_sources(sources: Mapping[str, Mapping[str, int]]) -> PreviewTable:
         total = sum(counts.values())
         rows += [(split, name, f"{n:,}", f"{n / total:.1%}") for name, n in known.items()]
     return PreviewTable("Where rows come from", ("split", "source", "rows", "share"), rows)
-
-
-def _list_lengths(config: Any, prompts: Lengths, answers: Lengths) -> PreviewTable:
-    limits = (
-        ("prompt", prompts, config.data.budget.max_prompt_tokens, "data.budget.max_prompt_tokens"),
-        ("answer", answers, config.grpo.max_new_tokens, "grpo.max_new_tokens"),
-    )
-    rows: list[tuple[str, ...]] = []
-    for name, found, limit, setting in limits:
-        middle = "–" if found.median is None else f"{found.median:,}"
-        rows.append((name, middle, f"{found.longest:,}", f"{limit:,}", setting, found.how))
-    return PreviewTable("Tokens", ("", "median", "longest", "limit", "set by", "counted"), rows)

@@ -4,20 +4,15 @@ These are the base's own hidden states, sentence embeddings, and features of pic
 its model is here. What was computed is kept in a folder, and an interrupted stage goes on with it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from groupwise.core import (
-    Example,
-    ProgressLine,
-    digest_json,
-    open_picture,
-    write_json,
-)
+from groupwise.core import Example, ProgressLine, digest_json, open_picture, write_json
 from groupwise.evaluation.baselines import Candidate, read_text
 from groupwise.inference.local import LocalModel
 from groupwise.models.base_model import find_num_blocks
@@ -35,14 +30,9 @@ Rows = NDArray[np.float32]
 
 
 class Probes:
-    """Features of examples, as ``predict_joint`` takes them.
+    """Features of examples, as ``predict_joint`` takes them; kept in the folder of the step.
 
-    Args:
-        config: of the run.
-        base: folder or hub id of the untrained policy.
-        context: of the step, in whose folder features are kept.
-        train: what is learned from.
-        test: what is asked.
+    ``base`` is the untrained policy, ``train`` what is learned from, ``test`` what is asked.
     """
 
     def __init__(
@@ -55,33 +45,32 @@ class Probes:
     ) -> None:
         self._config, self._base, self._context = config, base, context
         self._num_pictures = max(len(example.pictures) for example in train)
-        self._has_texts = len({read_text(example) for example in train}) > 1
-        self.left_out = dict(self._list_left_out(len(train) + len(test)))
-
-    def _list_left_out(self, num_examples: int) -> Iterator[tuple[str, str]]:
-        """Yield what the joint baseline does not see, with the reason."""
-        if self._config.model.is_tiny:
-            yield "hidden states", "the base is tiny and random"
-        elif num_examples > MAX_STATES:
-            yield "hidden states", f"{num_examples:,} examples are more than {MAX_STATES:,}"
+        num = len(train) + len(test)
+        self.left_out: dict[str, str] = {}  # what the joint baseline does not see, with the reason
+        if config.model.is_tiny:
+            self.left_out["hidden states"] = "the base is tiny and random"
+        elif num > MAX_STATES:
+            self.left_out["hidden states"] = f"{num:,} examples are more than {MAX_STATES:,}"
         for title, name in (("sentence embeddings", SENTENCES), ("picture features", TOWER)):
             if name == TOWER and not self._num_pictures:
-                yield title, "there are no pictures"
-            elif name == SENTENCES and not self._has_texts:
-                yield title, "the texts do not differ"
-            elif num_examples > MAX_EMBEDDED:
-                yield title, f"{num_examples:,} examples are more than {MAX_EMBEDDED:,}"
+                self.left_out[title] = "there are no pictures"
+            elif name == SENTENCES and len({read_text(example) for example in train}) == 1:
+                self.left_out[title] = "the texts do not differ"
+            elif num > MAX_EMBEDDED:
+                self.left_out[title] = f"{num:,} examples are more than {MAX_EMBEDDED:,}"
             elif find_embedder(name) is None:
-                yield title, f"{name} is not here: groupwise models fetch {name}"
+                self.left_out[title] = f"{name} is not here: groupwise models fetch {name}"
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Rows]:
         """Return features (examples, width) by what they are."""
         found: dict[str, Rows] = {}
         if "hidden states" not in self.left_out:
-            states = self._keep("states", examples, self._read_states)
+            num_blocks = find_num_blocks(str(self._base)) or 1
+            blocks = sorted({max(1, int(share * num_blocks)) for share in _SHARES})
+            states = self._keep("states", examples, partial(self._read_states, blocks=blocks))
             found |= {
                 f"hidden states of block {block}, {pooling}": states[:, i, j]
-                for i, block in enumerate(self._blocks)
+                for i, block in enumerate(blocks)
                 for j, pooling in enumerate(_POOLINGS)
             }
         if "sentence embeddings" not in self.left_out:
@@ -111,19 +100,14 @@ class Probes:
             part.replace(path)
         return np.load(path)
 
-    @property
-    def _blocks(self) -> list[int]:
-        num_blocks = find_num_blocks(str(self._base)) or 1
-        return sorted({max(1, int(share * num_blocks)) for share in _SHARES})
-
-    def _read_states(self, examples: Sequence[Example]) -> Rows:
+    def _read_states(self, examples: Sequence[Example], *, blocks: Sequence[int]) -> Rows:
         policy = open_policy(self._config, self._base)
         engine = LocalModel(policy, batch_size=self._config.evaluation.batch_size)
         # Rows of one batch are padded to the longest of them.
         order = sorted(range(len(examples)), key=lambda i: len(read_text(examples[i])))
         found = engine.hidden_states(
             [examples[i] for i in order],
-            blocks=self._blocks,
+            blocks=blocks,
             report_progress=ProgressLine("prompts read for the joint baseline", self._context.say),
         ).numpy()
         rows = np.empty_like(found)

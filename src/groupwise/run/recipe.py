@@ -1,7 +1,6 @@
 """Recipes: found by entry point, each with a config type, a plan of steps and a preview."""
 
 import sys
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,25 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
-from groupwise.core import (
-    Config,
-    ConfigError,
-    Example,
-    RunError,
-    Say,
-    derive_seed,
-    describe_duration,
-    describe_unknown,
-    load_config,
-    read_config,
-)
-from groupwise.run.plans import digest_models
+from groupwise import core
+from groupwise.core import Config, ConfigError, RunError
 from groupwise.run.steps import Step
 
 if TYPE_CHECKING:
     from groupwise.rewards import RewardCase
     from groupwise.run.task import Task
-
 
 GROUP = "groupwise.recipes"
 
@@ -46,38 +33,26 @@ class PreviewTable:
 
 @dataclass(frozen=True, slots=True)
 class ShownRow:
-    """One row of the data as the model will see it.
+    """One row of the data as the model will see it."""
 
-    Attributes:
-        prompt: as the chat template writes it, with a mark in the place of each picture.
-        answer: that is taught or right.
-        pictures: names of their files, in order.
-    """
-
-    prompt: str
-    answer: str
-    pictures: Sequence[str] = ()
+    prompt: str  # as the chat template writes it, with a mark in the place of each picture
+    answer: str  # that is taught or right
+    pictures: Sequence[str] = ()  # names of their files, in order
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
     """What a run would do, without doing it.
 
-    Attributes:
-        facts: names and values for people (rows, steps, memory).
-        problems: clauses about what would make any run fail; empty if it can start.
-        later: by the name of a step, what would make a run fail that comes so far.
-        shown: a few rows.
-        tables: more for people; one without rows is not shown.
-        case: returns what the rewards are audited with; None: it is known when the run has
-            prepared its data.
+    ``later`` has, by the name of a step, what would make a run fail that comes so far; ``case``
+    returns what the rewards are audited with; None: it is known when the run has prepared its data.
     """
 
-    facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    problems: list[str] = field(default_factory=list[str])
+    facts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # for people
+    problems: list[str] = field(default_factory=list[str])  # that would make any run fail
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    shown: Sequence[ShownRow] = ()
-    tables: Sequence[PreviewTable] = ()
+    shown: Sequence[ShownRow] = ()  # a few rows
+    tables: Sequence[PreviewTable] = ()  # more for people; one without rows is not shown
     case: "Callable[[], RewardCase] | None" = None
 
     def list_problems(self, steps: Collection[str]) -> list[str]:
@@ -87,87 +62,29 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampler(Generic[C]):
-    """How the audit of rewards gets answers of the untrained policy.
-
-    Attributes:
-        draw: ``(config, run folder, examples, number, say) -> answers by example id``; says how
-            long it takes before it goes on.
-        reads: paths of the config that it depends on, with spaces between them.
-        inputs: ``config -> digests`` of the policy.
-    """
-
-    draw: Callable[[C, Path, Sequence[Example], int, Say], Mapping[str, Sequence[str]]]
-    reads: str
-    inputs: Callable[[C], Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class RewardSource(Generic[C]):
-    """What a recipe trains on, for the reward audit.
-
-    Attributes:
-        collect: ``(config, run folder) -> RewardCase``: the rewards, examples to try them on, how
-            an answer is written and how the evaluation counts.
-        uses: the steps that must be done before, whose outputs ``collect`` may read; the audit
-            runs after the last of them.
-        reads: paths of the config that it depends on, with spaces between them; ``collect`` gets
-            a view of these, in which any other setting raises.
-        code: modules and packages of the rewards, with spaces between them: a changed reward is
-            audited again.
-        inputs: ``config -> digests`` of files with rewards that the config names; None: it names
-            none.
-        sampler: how answers of the base are drawn; None: they cannot be.
-    """
-
-    collect: "Callable[[C, Path], RewardCase]"
-    uses: tuple[str, ...]
-    reads: str
-    code: str = ""
-    inputs: "Callable[[C], Mapping[str, str]] | None" = None
-    sampler: Sampler[C] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Recipe(Generic[C]):
-    """A whole job.
+    """A whole job; neither its plan nor its preview writes anything."""
 
-    Attributes:
-        name: what people type.
-        summary: one line.
-        config_type: its Config class, with a field ``seed``, or where to import it from
-            (``module:name``), so that listing recipes does not wait for what configs import.
-        config_folder: where its YAML files are.
-        plan: ``(config, run folder) -> steps``; reads inputs to digest them, writes nothing.
-        preview: ``config -> Preview``; writes nothing.
-        rewards: returns what training is rewarded by, audited in a step ``audit_rewards`` of its
-            own that later steps may use; None if no step trains on rewards.
-        task: returns the Task of ``groupwise.run`` that it is made of; None if it is of none.
-        headline: the measure that a finished run says before the accuracy; empty for none.
-        report_study: ``(runs, folder, language) -> lines``: writes a page of the recipe's own about
-            several finished runs, and returns what a terminal shows of it; None: it has none.
-        template_folder: has a folder for each kind of task that ``groupwise new`` can write, and
-            ``shared`` for what they have in common; None: it writes none.
-    """
-
-    name: str
-    summary: str
+    name: str  # what people type
+    summary: str  # one line
+    # Its Config class, with a field ``seed``, or where to import it from (``module:name``), so that
+    # listing recipes does not wait for what configs import.
     config_type: type[C] | str
-    config_folder: Path
-    plan: Callable[[C, Path], list[Step]]
+    config_folder: Path  # where its YAML files are
+    plan: Callable[[C, Path], list[Step]]  # of a run folder; reads inputs to digest them
     preview: Callable[[C], Preview]
-    rewards: Callable[[], RewardSource[C]] | None = None
-    task: Callable[[], Any] | None = None
-    headline: str = ""
+    # Returns the Task that it is made of. If that has the part ``rewards``, they are audited in a
+    # step ``audit_rewards`` that later steps may use.
+    task: "Callable[[], Task[Any]] | None" = None
+    headline: str = ""  # the measure that a finished run says before the accuracy
+    # ``(runs, folder, language) -> lines``: writes a page of the recipe's own about several
+    # finished runs, and returns what a terminal shows of it.
     report_study: Callable[[Sequence[Path], Path, Literal["en", "zh"]], Sequence[str]] | None = None
+    # Has a folder for each kind of task that ``groupwise new`` can write, and ``shared``.
     template_folder: Path | None = None
 
     def load_config_type(self) -> type[C]:
-        """Return the Config class.
-
-        Raises:
-            ValueError: if it has no seed: such a run could not be repeated.
-        """
+        """Return the Config class; a ValueError if it has no seed: it could not be repeated."""
         found = self.config_type
         if isinstance(found, str):
             found = cast("type[C]", EntryPoint("config_type", found, GROUP).load())
@@ -175,13 +92,31 @@ class Recipe(Generic[C]):
             raise ValueError(f"{found.__name__} needs a field 'seed'")
         return found
 
+    def find_rewarded(self) -> "Task[Any] | None":
+        """Return the task whose rewards are audited; None if no step trains on rewards."""
+        task = self.task() if self.task else None
+        return task if task is not None and "rewards" in task.parts else None
+
+
+def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
+    """Return the recipe of a task, or of where to import it from when needed (``module:name``).
+
+    ``named`` are the other fields of the ``Recipe``.
+    """
+
+    def load() -> "Task[Any]":
+        return EntryPoint("task", task, "groupwise.tasks").load() if isinstance(task, str) else task
+
+    def plan(config: Any, run: Path) -> list[Step]:
+        from groupwise.run.stages import plan_stages
+
+        return plan_stages(load(), config, run)
+
+    return Recipe(plan=plan, preview=lambda config: load().preview(config), task=load, **named)
+
 
 def find_recipes() -> dict[str, Recipe[Any]]:
-    """Return all installed recipes by name, sorted.
-
-    Raises:
-        ConfigError: if an installed recipe cannot be imported.
-    """
+    """Return all installed recipes by name, sorted; a ConfigError if one cannot be imported."""
     entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
     return {entry.name: _load(entry) for entry in entries}
 
@@ -189,88 +124,28 @@ def find_recipes() -> dict[str, Recipe[Any]]:
 def find_recipe(name: str, *, run: Path | None = None) -> Recipe[Any]:
     """Return the recipe called ``name``; the others are not imported.
 
-    Args:
-        name: of an installed recipe, or where to import one from (``module:name``), also in the
-            working folder: a Recipe, or a class that makes one by ``make_recipe(name)``, as a Task
-            does.
-        run: whose manifest names it: code that lies in its folder is not imported.
-
-    Raises:
-        ConfigError: with the nearest name, if there is none.
-        RunError: if the run names code of its own.
+    ``name`` is that of an installed recipe, or where to import one from (``module:name``), also in
+    the working folder: a Recipe, or a class that makes one by ``make_recipe(name)``, as a Task
+    does. ``run`` is whose manifest names it: code that lies in its folder is not imported. A
+    ConfigError, with the nearest name, if there is none; a RunError if the run names code of its
+    own.
     """
-    if ":" in name:
-        module = name.partition(":")[0]
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise ConfigError(f"there is no module {module!r} to import a recipe from")
-        # The working folder stands behind all others, and does not count if it is in the run.
-        here = Path.cwd()
-        is_own = run is not None and here.resolve().is_relative_to(run.resolve())
-        if str(here) not in sys.path and not is_own:
-            sys.path.append(str(here))
-        if run is not None:
-            _refuse_own_code(module, run.resolve())
-        return _load(EntryPoint(name, name, GROUP))
-    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in entries:
-        raise ConfigError(describe_unknown("recipe", name, sorted(entries)))
-    return _load(entries[name])
-
-
-def list_configs(recipe: Recipe[Any]) -> list[str]:
-    """Return the names of the recipe's own configs, sorted."""
-    return sorted(path.stem for path in recipe.config_folder.glob("*.yaml"))
-
-
-def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
-    """Return the path of a config given by name or as a file.
-
-    Without a name: ``demo`` if the recipe has it, or its only config.
-
-    Raises:
-        ConfigError: with the nearest name, if there is no such config, or it has none at all.
-    """
-    names = list_configs(recipe)
-    if name_or_file is None and not names:
-        raise ConfigError(
-            f"the recipe {recipe.name} has no config of its own",
-            fix="give a file; `groupwise new DIR` writes one" if recipe.template_folder else None,
-        )
-    if name_or_file is None:
-        name_or_file = "demo" if "demo" in names or len(names) != 1 else names[0]
-    if name_or_file in names:
-        return recipe.config_folder / f"{name_or_file}.yaml"
-    path = Path(name_or_file).expanduser()
-    if path.is_file():
-        return path
-    is_file_meant = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
-    what = "config file" if is_file_meant else f"config of recipe {recipe.name}"
-    raise ConfigError(describe_unknown(what, name_or_file, names))
-
-
-def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any]:
-    """Return the recipe that a config file names (``recipe: NAME``), or the one that it fits.
-
-    Raises:
-        ConfigError: if there is no such file, or it names none and fits none or several.
-    """
-    if not config.is_file():
-        raise ConfigError(f"there is no config file {str(config)!r}")
-    named = read_config(config).get("recipe")
-    if isinstance(named, str):
-        return find_recipe(named)
-    fitting: list[Recipe[Any]] = []
-    for recipe in find_recipes().values():
-        with suppress(ConfigError):
-            load_config(recipe.load_config_type(), config, overrides=overrides)
-            fitting.append(recipe)
-    if len(fitting) != 1:
-        raise ConfigError(
-            f"{config} fits {len(fitting)} recipes",
-            got=", ".join(recipe.name for recipe in fitting) or None,
-            fix=f"name the recipe, and give the file as --config {config}",
-        )
-    return fitting[0]
+    if ":" not in name:
+        entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+        if name not in entries:
+            raise ConfigError(core.describe_unknown("recipe", name, sorted(entries)))
+        return _load(entries[name])
+    module = name.partition(":")[0]
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ConfigError(f"there is no module {module!r} to import a recipe from")
+    # The working folder stands behind all others, and does not count if it is in the run.
+    here = Path.cwd()
+    is_own = run is not None and here.resolve().is_relative_to(run.resolve())
+    if str(here) not in sys.path and not is_own:
+        sys.path.append(str(here))
+    if run is not None:
+        _refuse_own_code(module, run.resolve())
+    return _load(EntryPoint(name, name, GROUP))
 
 
 def _refuse_own_code(module: str, run: Path) -> None:
@@ -307,98 +182,54 @@ def _load(entry: EntryPoint) -> Recipe[Any]:
     return recipe
 
 
-_PER_PROMPT = 4
+def list_configs(recipe: Recipe[Any]) -> list[str]:
+    """Return the names of the recipe's own configs, sorted."""
+    return sorted(path.stem for path in recipe.config_folder.glob("*.yaml"))
 
 
-def make_recipe(task: "Task[Any] | str", **named: Any) -> Recipe[Any]:
-    """Return the recipe of a Task.
+def find_config(recipe: Recipe[Any], name_or_file: str | None = None) -> Path:
+    """Return the path of a config given by name or as a file.
 
-    Args:
-        task: the task, or where to import it from when it is needed (``module:name``).
-        **named: the other fields of the ``Recipe``; ``rewards=None`` where none are audited.
+    Without a name: ``demo`` if the recipe has it, or its only config. A ConfigError, with the
+    nearest name, if there is no such config, or it has none at all.
     """
-
-    def load() -> "Task[Any]":
-        if isinstance(task, str):
-            return EntryPoint("task", task, "groupwise.tasks").load()
-        return task
-
-    def plan(config: Any, run: Path) -> list[Step]:
-        from groupwise.run.stages import plan_stages
-
-        return plan_stages(load(), config, run)
-
-    def preview(config: Any) -> Preview:
-        return load().preview(config)
-
-    def find_rewards() -> RewardSource[Any]:
-        found = load()
-        part = found.parts["rewards"]
-
-        def collect(view: Any, run: Path) -> "RewardCase":
-            return found.make_case(view, run / found.data_stage)
-
-        return RewardSource(
-            collect,
-            uses=("audit", found.data_stage),
-            reads=part.reads,
-            code=part.code,
-            inputs=found.reward_inputs,
-            sampler=make_sampler(found),
+    names = list_configs(recipe)
+    if name_or_file is None and not names:
+        raise ConfigError(
+            f"the recipe {recipe.name} has no config of its own",
+            fix="give a file; `groupwise new DIR` writes one" if recipe.template_folder else None,
         )
+    if name_or_file is None:
+        name_or_file = "demo" if "demo" in names or len(names) != 1 else names[0]
+    if name_or_file in names:
+        return recipe.config_folder / f"{name_or_file}.yaml"
+    path = Path(name_or_file).expanduser()
+    if path.is_file():
+        return path
+    is_file_meant = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    what = "config file" if is_file_meant else f"config of recipe {recipe.name}"
+    raise ConfigError(core.describe_unknown(what, name_or_file, names))
 
-    has_rewards = isinstance(task, str) or "rewards" in task.parts
-    usual: dict[str, Any] = {"rewards": find_rewards if has_rewards else None}
-    return Recipe(plan=plan, preview=preview, task=load, **{**usual, **named})
 
+def find_recipe_of(config: Path, *, overrides: Sequence[str] = ()) -> Recipe[Any]:
+    """Return the recipe that a config file names (``recipe: NAME``), or the one that it fits.
 
-def make_sampler(task: "Task[Any]") -> Sampler[Any]:
-    """Return how answers of a task's base to training prompts are drawn, as GRPO will draw them.
-
-    They are about as many as asked for, four to a prompt, by the ids of the prompts. The first
-    prompt is asked alone: from its time follows what is said of the others.
+    A ConfigError if there is no such file, or it names none and fits none or several.
     """
-    from groupwise.run.stages import ASKED
-
-    def draw(
-        config: Any, run: Path, examples: Sequence[Example], number: int, say: Say
-    ) -> Mapping[str, Sequence[str]]:
-        from groupwise.inference.local import LocalModel
-        from groupwise.inference.model import Sampling
-        from groupwise.run.asking import choose_items, open_policy
-
-        base = task.find_base(config, run)
-        if config.model.is_tiny and not Path(base).is_dir():
-            raise ConfigError(
-                f"--sample needs the base, and {config.model.base} is built by the run",
-                fix="leave it out here; `groupwise audit --sample` builds the base first",
-            )
-        size = min(number, _PER_PROMPT)
-        asked = choose_items(examples, derive_seed(config.seed, "sampled"), -(-number // size))
-        engine = LocalModel(open_policy(config, base), batch_size=config.evaluation.batch_size)
-        sampling = Sampling(
-            temperature=config.grpo.temperature,
-            max_new_tokens=config.grpo.max_new_tokens,
-            seed=derive_seed(config.seed, "sample"),
+    if not config.is_file():
+        raise ConfigError(f"there is no config file {str(config)!r}")
+    named = core.read_config(config).get("recipe")
+    if isinstance(named, str):
+        return find_recipe(named)
+    fitting: list[Recipe[Any]] = []
+    for recipe in find_recipes().values():
+        with suppress(ConfigError):
+            core.load_config(recipe.load_config_type(), config, overrides=overrides)
+            fitting.append(recipe)
+    if len(fitting) != 1:
+        raise ConfigError(
+            f"{config} fits {len(fitting)} recipes",
+            got=", ".join(recipe.name for recipe in fitting) or None,
+            fix=f"name the recipe, and give the file as --config {config}",
         )
-        started = time.perf_counter()
-        found = engine.generate(asked[:1], sampling=sampling, num_completions=size)
-        each_s = time.perf_counter() - started
-        left = describe_duration(each_s * (len(asked) - 1))
-        say(
-            f"{size * len(asked)} answers of the base are sampled, {size} to a prompt: at most "
-            f"{left}, as the first {size} took {each_s:.1f} s"
-        )
-        found = [
-            *found,
-            *engine.generate(asked[1:], sampling=sampling, num_completions=size),
-        ]
-        return {
-            example.id: [one.text for one in drawn]
-            for example, drawn in zip(asked, found, strict=True)
-        }
-
-    def read_inputs(config: Any) -> Mapping[str, str]:
-        return digest_models({"model.base": None if config.model.is_tiny else config.model.base})
-
-    return Sampler(draw, reads=f"{ASKED} grpo.temperature", inputs=read_inputs)
+    return fitting[0]

@@ -6,23 +6,13 @@ as demonstrations, and SFT on the base's own best samples (rejection sampling).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    Completion,
-    Example,
-    Message,
-    ProgressLine,
-    Score,
-    TrainingError,
-    derive_seed,
-    read_json,
-    write_json,
-    write_jsonl,
-)
+from groupwise import core
+from groupwise.core import Completion, Example, Message, Score
 from groupwise.data.examples import read_splits
 from groupwise.evaluation.predictions import Policies, Prediction, RunPolicy
 from groupwise.evaluation.report.page import Section
@@ -76,7 +66,7 @@ def list_rivals(
     if num:
         found.append(make_policy(BEST_OF, numbers={"num": num}))
     if REJECTION in context.uses:
-        counts = read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
+        counts = core.read_json(context.output_of(REJECTION) / SAMPLES_FILE, dict)
         numbers = {"kept": counts["num_kept"], "drawn": counts["num_samples"]}
         origin = {"trained_from": last.trained_from, "trained_on": ("train",)}
         found.append(make_policy(REJECTION, numbers=numbers, **origin))
@@ -88,14 +78,11 @@ def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) 
 
     ``reads`` is what decides how answers are drawn and scored.
     """
-    if not settings.rejection_sampling:
-        return list(stages)
     found: list[Stage] = []
-    for stage in stages:
-        if stage.name in ("evaluate", "report"):
-            stage = replace(stage, uses=f"{stage.uses} {REJECTION}")
-        found.append(stage)
-        if stage.name == "grpo":
+    for one in stages:
+        is_behind = settings.rejection_sampling and one.name in ("evaluate", "report")
+        found.append(replace(one, uses=f"{one.uses} {REJECTION}") if is_behind else one)
+        if settings.rejection_sampling and one.name == "grpo":
             found.append(
                 Stage(
                     name=REJECTION,
@@ -103,7 +90,7 @@ def insert_rivals(settings: RivalSettings, stages: Sequence[Stage], reads: str) 
                     summary="rival: SFT on the best of as many samples",
                     reads=f"{reads} sft grpo",
                     parts=("parser", "rewards"),
-                    uses=f"{stage.uses} grpo",
+                    uses=f"{one.uses} grpo",
                 )
             )
     return found
@@ -149,7 +136,7 @@ def draw(
         temperature=grpo.temperature,
         top_p=grpo.top_p,
         max_new_tokens=grpo.max_new_tokens,
-        seed=derive_seed(config.seed, purpose),
+        seed=core.derive_seed(config.seed, purpose),
     )
     engine = LocalModel(policy, batch_size=max(1, config.evaluation.batch_size // num_samples))
     groups = engine.generate(
@@ -163,63 +150,55 @@ def draw(
     ]
 
 
-def ask_best_of(
-    task: Task[Any], policy: Policy, test: Sequence[Example], context: StepContext, *, num: int
+def ask_rivals(
+    task: Task[Any], policy: Policy, splits: Mapping[str, Sequence[Example]], context: StepContext
 ) -> list[Prediction]:
-    """Return the answers that earn most of several samples: ``num`` times the work of one."""
-    from groupwise.run.asking import ask_policy
+    """Return what demonstrations and the best of several samples reach on ``test``.
 
-    config = context.config
-    rewards = task.rewards(config, task.judge(config, context.folder))
-
-    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
-        found = draw(policy, examples, rewards, config, num_samples=num, purpose=BEST_OF, **named)
-        return [one.best for one in found]
-
-    return ask_policy(task, policy, test, context, name=BEST_OF, answer=answer)
-
-
-def ask_with_demonstrations(
-    task: Task[Any],
-    policy: Policy,
-    train: Sequence[Example],
-    test: Sequence[Example],
-    context: StepContext,
-    *,
-    num: int,
-) -> list[Prediction]:
-    """Return greedy answers behind ``num`` training questions with their best sampled answers.
-
-    Raises:
-        TrainingError: if there are fewer training questions.
+    Greedy answers behind so many ``train`` questions with their best sampled answers; and those
+    that earn most of several samples: so many times the work of one. A TrainingError if there are
+    fewer training questions than are to be shown.
     """
     from groupwise.run.asking import answer_greedily, ask_policy
 
-    config = context.config
-    if len(train) < num:
-        raise TrainingError("too few training questions", got=len(train), expected=f"{num} or more")
-    rewards = task.rewards(config, task.judge(config, context.folder))
-    tried = _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED]
-    found = draw(
-        policy,
-        tried,
-        rewards,
-        config,
-        num_samples=_SAMPLES_EACH,
-        purpose=DEMONSTRATIONS,
-        report_progress=ProgressLine("questions sampled for demonstrations", context.say),
-    )
-    shown = sorted(found, key=lambda one: -max(one.values))[:num]
-    write_jsonl(
-        context.folder / "demonstrations.jsonl",
-        ({"id": one.example.id, "text": one.best.text, "reward": max(one.values)} for one in shown),
-    )
+    config, settings = context.config, context.config.rivals
+    rewards, found = None, list[Prediction]()
+    if settings.demonstrations or settings.best_of:
+        rewards = task.rewards(config, task.judge(config, context.folder))
+    if rewards is not None and (num := settings.demonstrations):
+        train = splits["train"]
+        if len(train) < num:
+            raise core.TrainingError(
+                "too few training questions", got=len(train), expected=f"{num} or more"
+            )
+        drawn = draw(
+            policy,
+            _shuffle(train, config.seed, DEMONSTRATIONS)[: num * _NUM_TRIED],
+            rewards,
+            config,
+            num_samples=_SAMPLES_EACH,
+            purpose=DEMONSTRATIONS,
+            report_progress=core.ProgressLine("questions sampled for demonstrations", context.say),
+        )
+        shown = sorted(drawn, key=lambda one: -max(one.values))[:num]
+        rows = [{"id": d.example.id, "text": d.best.text, "reward": max(d.values)} for d in shown]
+        core.write_jsonl(context.folder / "demonstrations.jsonl", rows)
 
-    def answer(examples: Sequence[Example], **named: Any) -> list[Completion]:
-        asked = [show_before(example, shown) for example in examples]
-        return answer_greedily(policy, config, asked, **named)
+        def show(examples: Sequence[Example], **named: Any) -> list[Completion]:
+            asked = [show_before(example, shown) for example in examples]
+            return answer_greedily(policy, config, asked, **named)
 
-    return ask_policy(task, policy, test, context, name=DEMONSTRATIONS, answer=answer)
+        found += ask_policy(task, policy, splits["test"], context, name=DEMONSTRATIONS, answer=show)
+    if rewards is not None and (num := settings.best_of):
+
+        def choose(examples: Sequence[Example], **named: Any) -> list[Completion]:
+            drawn = draw(
+                policy, examples, rewards, config, num_samples=num, purpose=BEST_OF, **named
+            )
+            return [one.best for one in drawn]
+
+        found += ask_policy(task, policy, splits["test"], context, name=BEST_OF, answer=choose)
+    return found
 
 
 def show_before(example: Example, shown: Sequence[Drawn]) -> Example:
@@ -249,7 +228,7 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
     policy = open_start(task, context)
     train = read_splits(context.output_of(task.data_stage), "train")["train"]
     rewards = task.rewards(config, task.judge(config, context.folder))
-    num_drawn = int(read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
+    num_drawn = int(core.read_json(context.output_of("grpo") / "budget.json", dict)["num_samples"])
     size = config.grpo.group_size
     found: list[Drawn] = []
     num_asked = num_drawn // size
@@ -264,24 +243,24 @@ def run_rejection(task: Task[Any], context: StepContext) -> None:
             config,
             num_samples=size,
             purpose=f"{REJECTION} {epoch}",
-            report_progress=ProgressLine(what, context.say),
+            report_progress=core.ProgressLine(what, context.say),
         )
     kept = [one for one in found if max(one.values) > min(one.values)]
     if not kept:
-        raise TrainingError(
+        raise core.TrainingError(
             "there is nothing to teach: all samples of every question earn the same",
             got=f"{len(found)} questions",
             fix="leave rivals.rejection_sampling out",
         )
     rows = [SftRow(one.example, one.best.text) for one in kept]
     settings = config.sft or SftSettings(trainable=config.grpo.trainable)
-    workspace = Workspace(context.folder, derive_seed(config.seed, REJECTION))
+    workspace = Workspace(context.folder, core.derive_seed(config.seed, REJECTION))
     keep_trained(train_sft(policy, lambda _: rows, settings, workspace=workspace), context)
     counts = {"num_samples": len(found) * size, "num_kept": len(kept)}
-    write_json(context.folder / SAMPLES_FILE, counts)
+    core.write_json(context.folder / SAMPLES_FILE, counts)
     budget = context.folder / "budget.json"
-    write_json(budget, {**read_json(budget, dict), "num_samples": counts["num_samples"]})
+    core.write_json(budget, {**core.read_json(budget, dict), "num_samples": counts["num_samples"]})
 
 
 def _shuffle(examples: Sequence[Example], seed: int, purpose: str) -> list[Example]:
-    return sorted(examples, key=lambda example: derive_seed(seed, purpose, example.id))
+    return sorted(examples, key=lambda example: core.derive_seed(seed, purpose, example.id))

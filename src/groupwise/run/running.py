@@ -6,33 +6,18 @@ unless that is accepted by its name, which is recorded in the step's files and r
 
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupwise.core import (
-    Config,
-    ConfigError,
-    GroupwiseError,
-    RewardError,
-    RunError,
-    RunFolder,
-    Say,
-    describe_unknown,
-    dump_config,
-    explain_disk,
-    flatten_settings,
-    list_effects,
-    read_json,
-    write_json,
-    write_text,
-)
+from groupwise import core
+from groupwise.core import Config, ConfigError, Example, GroupwiseError, RunError, Say
 from groupwise.run.distributed import find_team, introduce, join_launched
-from groupwise.run.plans import UNKNOWN, Planner, collect_settings, digest_code, view_config
-from groupwise.run.recipe import Preview, PreviewTable, Recipe, RewardSource, find_recipe
+from groupwise.run.recipe import Preview, PreviewTable, Recipe, find_recipe
 from groupwise.run.settings import RunConfig
-from groupwise.run.stages import make_step
+from groupwise.run.stages import ASKED, UNKNOWN, Planner, digest_models, make_step
 from groupwise.run.steps import (
     AUDIT_REWARDS,
     Siblings,
@@ -51,12 +36,14 @@ if TYPE_CHECKING:
     from groupwise.rewards import RewardCase
     from groupwise.rewards.audit.audit import RewardAudit
 
+_PER_PROMPT = 4
+
 
 def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
     """Refuse names that no audit of this recipe's rewards can find."""
     if not accepted:
         return
-    if recipe.rewards is None:
+    if recipe.find_rewarded() is None:
         raise ConfigError(
             f"the recipe {recipe.name} has no rewards that are audited", fix="leave out --accept"
         )
@@ -65,82 +52,110 @@ def check_accepted(recipe: Recipe[Any], accepted: Sequence[str]) -> None:
     known = list_reward_findings()
     for name in accepted:
         if name not in known:
-            raise ConfigError(f"--accept: {describe_unknown('finding', name, known)}")
+            raise ConfigError(f"--accept: {core.describe_unknown('finding', name, known)}")
 
 
-def _read_audit(out: Path) -> dict[str, Any]:
-    """Return the audit that a run's folder has; empty if it has none."""
+def _count_sampled(out: Path) -> int:
+    """Return how many answers of the base the audit in a run's folder has looked at."""
     path = out / AUDIT_REWARDS / "audit.json"
-    return read_json(path, dict) if path.is_file() else {}
+    return core.read_json(path, dict).get("num_sampled", 0) if path.is_file() else 0
 
 
 def plan_steps(
     recipe: Recipe[Any],
-    config: Config,
+    config: Any,
     out: Path,
     *,
     accepted: Sequence[str] = (),
     kept: Sequence[str] = (),
     num_sampled: int = 0,
 ) -> list[Step]:
-    """Return the recipe's steps, with the reward audit behind the steps that it uses."""
-    steps = recipe.plan(config, out)
-    if recipe.rewards is None:
+    """Return the recipe's steps, with the reward audit behind the data and their audit."""
+    steps, task = recipe.plan(config, out), recipe.find_rewarded()
+    if task is None:
         return steps
-    source = recipe.rewards()
-    names = [step.name for step in steps]
-    place = max(map(names.index, source.uses), default=-1) + 1
-    num_sampled = num_sampled or _read_audit(out).get("num_sampled", 0)
-    sampler = source.sampler if num_sampled else None
-    reads = [*dict.fromkeys(f"{source.reads} {sampler.reads if sampler else ''}".split())]
+    part, names = task.parts["rewards"], [step.name for step in steps]
+    uses = [name for name in ("audit", task.data_stage) if name in names]
+    place = max(map(names.index, uses), default=-1) + 1
+    num_sampled = num_sampled or _count_sampled(out)
 
     def work(context: StepContext) -> None:
         (context.folder / "audit.json").unlink(missing_ok=True)
-        case = source.collect(context.config, context.run)
-        audit = audit_case(
-            source, case, context.config, context.run, num_sampled=num_sampled, say=context.say
-        )
+        given, run = context.config, context.run
+        case = task.make_case(given, run / task.data_stage)
+        audit = audit_case(task, case, given, run, num_sampled=num_sampled, say=context.say)
         every = [*accepted, *kept]
         write_reward_audit(audit, context.folder, accepted=every, num_sampled=num_sampled)
         refuse_faults(audit, accepted=accepted, kept=kept)
 
-    step = Step(
-        name=AUDIT_REWARDS,
-        run=work,
-        uses=source.uses,
-        settings={
-            **collect_settings(config, reads),
-            "accepted": sorted({*accepted, *kept}),
-            **({"num_sampled": num_sampled} if num_sampled else {}),
-        },
-        config=view_config(config, reads, step=AUDIT_REWARDS),
-        reads=tuple(reads),
-        inputs={
-            **digest_code("groupwise.rewards.audit", *source.code.split()),
-            **(source.inputs(config) if source.inputs else {}),
-            **(sampler.inputs(config) if sampler else {}),
-        },
+    reads = f"{part.reads} {ASKED} grpo.temperature" if num_sampled else part.reads
+    step = Planner(config).make_step(
+        AUDIT_REWARDS,
+        work,
+        reads=" ".join(dict.fromkeys(reads.split())),
+        uses=" ".join(uses),
+        code=f"groupwise.rewards.audit {part.code}",
         summary="what the rewards pay for",
     )
-    return [*steps[:place], step, *steps[place:]]
+    settings: dict[str, Any] = {**step.settings, "accepted": sorted({*accepted, *kept})}
+    inputs = {**step.inputs, **task.reward_inputs(config)}
+    if num_sampled:
+        model = config.model
+        settings["num_sampled"] = num_sampled
+        inputs |= digest_models({"model.base": None if model.is_tiny else model.base})
+    return [*steps[:place], replace(step, settings=settings, inputs=inputs), *steps[place:]]
 
 
 def audit_case(
-    source: RewardSource[Any],
-    case: "RewardCase",
-    config: Any,
-    run: Path,
-    *,
-    num_sampled: int,
-    say: Say,
+    task: Task[Any], case: "RewardCase", config: Any, run: Path, *, num_sampled: int, say: Say
 ) -> "RewardAudit":
     """Audit a case, with so many answers of the base where some are asked for."""
     from groupwise.rewards.audit.audit import audit_rewards
 
-    if num_sampled and source.sampler is not None:
-        samples = source.sampler.draw(config, run, case.examples, num_sampled, say)
-        case = replace(case, samples=samples)
+    if num_sampled:
+        case = replace(
+            case, samples=sample_base(task, config, run, case.examples, num_sampled, say)
+        )
     return audit_rewards(case)
+
+
+def sample_base(
+    task: Task[Any], config: Any, run: Path, examples: Sequence[Example], number: int, say: Say
+) -> dict[str, list[str]]:
+    """Return answers of a task's base by the ids of training prompts, as GRPO will draw them.
+
+    They are about as many as asked for, four to a prompt. The first prompt is asked alone: from
+    its time follows what is said of the others.
+    """
+    from groupwise.inference.local import LocalModel
+    from groupwise.inference.model import Sampling
+    from groupwise.run.asking import choose_items, open_policy
+
+    base = task.find_base(config, run)
+    if config.model.is_tiny and not Path(base).is_dir():
+        raise ConfigError(
+            f"--sample needs the base, and {config.model.base} is built by the run",
+            fix="leave it out here; `groupwise audit --sample` builds the base first",
+        )
+    size = min(number, _PER_PROMPT)
+    asked = choose_items(examples, core.derive_seed(config.seed, "sampled"), -(-number // size))
+    engine = LocalModel(open_policy(config, base), batch_size=config.evaluation.batch_size)
+    sampling = Sampling(
+        temperature=config.grpo.temperature,
+        max_new_tokens=config.grpo.max_new_tokens,
+        seed=core.derive_seed(config.seed, "sample"),
+    )
+    started = time.perf_counter()
+    found = list(engine.generate(asked[:1], sampling=sampling, num_completions=size))
+    each_s = time.perf_counter() - started
+    left = core.describe_duration(each_s * (len(asked) - 1))
+    say(
+        f"{size * len(asked)} answers of the base are sampled, {size} to a prompt: at most "
+        f"{left}, as the first {size} took {each_s:.1f} s"
+    )
+    found += engine.generate(asked[1:], sampling=sampling, num_completions=size)
+    drawn = zip(asked, found, strict=True)
+    return {example.id: [one.text for one in texts] for example, texts in drawn}
 
 
 def write_reward_audit(
@@ -152,8 +167,8 @@ def write_reward_audit(
     values = {**audit.to_json(), "num_sampled": num_sampled}
     for finding in values["findings"]:
         finding["accepted"] = finding["name"] in accepted
-    write_json(folder / "audit.json", values)
-    write_text(folder / "audit.md", render_reward_audit(audit, accepted=accepted))
+    core.write_json(folder / "audit.json", values)
+    core.write_text(folder / "audit.md", render_reward_audit(audit, accepted=accepted))
 
 
 def refuse_faults(
@@ -164,7 +179,7 @@ def refuse_faults(
     if refused:
         lines = "".join(f"\n  {f.name}: {f.message}\n    {f.where[0]}" for f in refused)
         how = " ".join(f"--accept {finding.name}" for finding in refused)
-        raise RewardError(
+        raise core.RewardError(
             f"the reward audit found {len(refused)} fault(s), so nothing is trained:{lines}\n"
             f"fix the rewards, or go on all the same with {how}"
         )
@@ -185,28 +200,26 @@ def preview_audit(
     config: Config,
     out: Path,
     *,
-    accepted: Sequence[str],
-    kept: Sequence[str],
-    num_sampled: int,
+    accepted: Sequence[str] = (),
+    kept: Sequence[str] = (),
+    num_sampled: int = 0,
     say: Say,
 ) -> tuple[Preview, list[str]]:
     """Return a preview with the audit that a run would begin with, and what that would stop.
 
     Only where the examples are known before a run has prepared its data.
     """
-    source = recipe.rewards() if recipe.rewards is not None else None
-    earlier = _read_audit(out).get("num_sampled", 0)
-    why = None
-    if source is None or preview.case is None:
+    task, earlier, why = recipe.find_rewarded(), _count_sampled(out), ""
+    if task is None or preview.case is None:
         why = "when the run has prepared its data; groupwise audit --only rewards does no more"
     elif earlier and not num_sampled:
         why = f"with {earlier} answers of the base as before; --sample {earlier} shows it"
-    if why or source is None or preview.case is None:
-        return replace(preview, facts=[*preview.facts, ("reward audit", str(why))]), []
+    if why or task is None or preview.case is None:
+        return replace(preview, facts=[*preview.facts, ("reward audit", why)]), []
     problems: list[str] = []
     try:
         case = preview.case()
-        audit = audit_case(source, case, config, out, num_sampled=num_sampled, say=say)
+        audit = audit_case(task, case, config, out, num_sampled=num_sampled, say=say)
     except GroupwiseError as error:
         return preview, [str(error)]
     try:
@@ -241,57 +254,51 @@ def run_recipe(
     report_progress: Callable[[StepProgress], None] = lambda _: None,
     say: Say = lambda _: None,
 ) -> list[StepProgress]:
-    """Run a recipe into ``out``, or continue the run that is there.
+    """Run a recipe with its resolved config into the folder ``out``, or continue the run there.
 
-    Args:
-        recipe: what to run.
-        config: its resolved config.
-        out: the run folder; made if it does not exist.
-        is_resume: refuse to start anything new.
-        until: the last step to run; all if None.
-        accepted: names of faults of the rewards to go on with; a resumed run keeps those that it
-            was started with.
-        num_sampled: how many answers of the base the audit of rewards looks at.
-        siblings: other runs; a step that one of them has finished with the same key is taken
-            over.
-        report_progress: see ``run_steps``.
-        say: see ``run_steps``.
+    With ``is_resume`` nothing new is started; ``until`` is the last step to run, None: all.
+    ``accepted`` are names of faults of the rewards to go on with; a resumed run keeps those that it
+    was started with. The audit of rewards looks at ``num_sampled`` answers of the base. The others
+    are as for ``run_steps``.
 
     Raises:
         ConfigError: if the preview finds problems, the recipe has no step ``until``, or
             something is accepted that cannot be found.
         RunError: if the folder cannot be used for this, or its disk is full or read-only.
     """
+
+    def refuse(problems: Sequence[str]) -> None:
+        if problems:
+            raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
+
     check_accepted(recipe, accepted)
     _check_folder(recipe, out, is_resume=is_resume)
     preview = recipe.preview(config)
-    _refuse(preview.problems)
+    refuse(preview.problems)
     kept = _list_kept(out) if is_resume else ()
     steps = plan_steps(recipe, config, out, accepted=accepted, kept=kept, num_sampled=num_sampled)
     names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
     done_again = [name for name in names if states[name] != "reused"]
-    _refuse([*preview.list_problems(done_again), *_list_unknown(steps, names)])
-    folder = RunFolder(out)
+    refuse([*preview.list_problems(done_again), *_list_unknown(steps, names)])
+    folder = core.RunFolder(out)
     others, told = find_other_packages(out)
     if told:
         say(told)
     # What steps that measure name in their settings, so that they redo it with others.
     settings = [step.settings for step in steps if isinstance(step.settings, Mapping)]
-    versions = {k: v for one in settings for k, v in one.get("metric_versions", {}).items()}
-    with explain_disk(out), folder.lock():
+    effects = core.list_effects(type(config)).items()
+    with core.explain_disk(out), folder.lock():
         folder.write_manifest(
             recipe=recipe.name,
-            config=dump_config(config),
+            config=core.dump_config(config),
             inputs={name: digest for step in steps for name, digest in step.inputs.items()},
             seed=config.model_dump()["seed"],
             accepted=sorted({*accepted, *kept}),
             plan=describe_plan(steps),
-            effects={
-                path: asdict(effect)
-                for path, effect in list_effects(type(config)).items()
-                if effect.kind != "counts"
+            effects={path: asdict(effect) for path, effect in effects if effect.kind != "counts"},
+            metric_versions={
+                k: v for one in settings for k, v in one.get("metric_versions", {}).items()
             },
-            metric_versions=versions,
             other_packages=others,
         )
         return run_steps(
@@ -306,15 +313,17 @@ def check_recipe(
     out: Path,
     is_resume: bool = False,
     until: str | None = None,
-    accepted: Sequence[str] = (),
-    num_sampled: int = 0,
     say: Say = lambda _: None,
+    **choices: Any,
 ) -> Preview:
-    """Return what ``run_recipe`` would do and all that would stop it, writing nothing."""
+    """Return what ``run_recipe`` would do and all that would stop it, writing nothing.
+
+    ``choices`` are ``accepted`` and ``num_sampled``.
+    """
     problems: list[str] = []
     preview = Preview()
     try:
-        check_accepted(recipe, accepted)
+        check_accepted(recipe, choices.get("accepted", ()))
         _check_folder(recipe, out, is_resume=is_resume)
     except GroupwiseError as error:
         problems.append(str(error))
@@ -322,28 +331,19 @@ def check_recipe(
         preview = recipe.preview(config)
         if problems or preview.problems:
             return replace(preview, problems=problems + preview.list_problems(preview.later))
-        kept = _list_kept(out) if is_resume else ()
-        choices: Any = {"accepted": accepted, "kept": kept, "num_sampled": num_sampled}
+        choices["kept"] = _list_kept(out) if is_resume else ()
         steps = plan_steps(recipe, config, out, **choices)
         check_plan(steps)
         names, states = _list_names(recipe, steps, until), judge_steps(steps, out)
         # Nothing stops what is only read again.
         problems = preview.list_problems([name for name in names if states[name] != "reused"])
-        later = [
-            (f"later, in {step}", clause)
-            for step, clauses in preview.later.items()
-            if step not in names
-            for clause in clauses
-        ]
+        facts = [("at its start", line) for line in _list_unknown(steps, names)]
+        for step, clauses in preview.later.items():
+            facts += [(f"later, in {step}", one) for one in clauses if step not in names]
         words = {"reused": "reused", "resumed": "continued", "run": "run"}
         rows = [(one.name, one.summary, words[states[one.name]]) for one in steps[: len(names)]]
         stages = PreviewTable("Stages", ("stage", "what it does", "will be"), rows)
-        unknown = [("at its start", line) for line in _list_unknown(steps, names)]
-        preview = replace(
-            preview,
-            facts=[*preview.facts, *unknown, *later],
-            tables=[*preview.tables, stages],
-        )
+        preview = replace(preview, facts=[*preview.facts, *facts], tables=[*preview.tables, stages])
         if AUDIT_REWARDS in names and states[AUDIT_REWARDS] != "reused":
             preview, found = preview_audit(recipe, preview, config, out, say=say, **choices)
             problems += found
@@ -354,14 +354,12 @@ def check_recipe(
 
 def _list_kept(out: Path) -> Sequence[str]:
     """Return the findings that an earlier start of a run accepted."""
-    return RunFolder(out).read_manifest().get("accepted_findings", ())
+    return core.RunFolder(out).read_manifest().get("accepted_findings", ())
 
 
 def _list_unknown(steps: Sequence[Step], names: Sequence[str]) -> list[str]:
     """Return a clause about each model that steps read and of which nobody can say which it is."""
-    inputs = {
-        name: found for step in steps if step.name in names for name, found in step.inputs.items()
-    }
+    inputs = {k: v for step in steps if step.name in names for k, v in step.inputs.items()}
     return [
         f"{name}: it is neither a folder nor in the local cache, and the hub cannot be asked which "
         "commit it stands for; download it first (hf download), or give a folder"
@@ -372,34 +370,29 @@ def _list_unknown(steps: Sequence[Step], names: Sequence[str]) -> list[str]:
     ]
 
 
-def _refuse(problems: Sequence[str]) -> None:
-    if problems:
-        raise ConfigError("the run cannot start:" + "".join(f"\n  {line}" for line in problems))
-
-
 def _list_names(recipe: Recipe[Any], steps: Sequence[Step], until: str | None) -> list[str]:
     """Return the names of the steps to run; ``until`` is the last of them."""
     names = [step.name for step in steps]
-    if until is None:
-        return names
-    if until not in names:
+    if until is not None and until not in names:
         raise ConfigError(
             f"the recipe {recipe.name} has no step {until!r} with this configuration",
             expected=", ".join(names),
         )
-    return names[: names.index(until) + 1]
+    return names if until is None else names[: names.index(until) + 1]
 
 
 def list_changed_settings(config: Config, *, out: Path) -> list[str]:
     """Return the keys whose values differ from what the run in ``out`` recorded, sorted."""
-    if not RunFolder(out).manifest_path.is_file():
+    if not core.RunFolder(out).manifest_path.is_file():
         return []
-    return sorted(compare_settings(RunFolder(out).read_manifest()["config"], dump_config(config)))
+    return sorted(
+        compare_settings(core.RunFolder(out).read_manifest()["config"], core.dump_config(config))
+    )
 
 
 def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
     """Return ``old and is new`` by key for all settings of two configs that differ."""
-    old, new = dict(flatten_settings(before)), dict(flatten_settings(after))
+    old, new = dict(core.flatten_settings(before)), dict(core.flatten_settings(after))
     missing = object()
     return {
         key: f"{old.get(key, 'not there')} and is {new.get(key, 'not there')}"
@@ -409,7 +402,7 @@ def compare_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dic
 
 
 def _check_folder(recipe: Recipe[Any], out: Path, *, is_resume: bool) -> None:
-    folder = RunFolder(out)
+    folder = core.RunFolder(out)
     if folder.manifest_path.is_file():
         owner = folder.read_manifest()["recipe"]
         if owner != recipe.name:
@@ -486,17 +479,7 @@ def help_first(recipe: Recipe[Any], config: Config, *, out: Path) -> bool:
                 f"{' and '.join(others) if step else 'settings'} than the first one",
                 fix="start the same command everywhere, from the same installation",
             )
-        step.run(
-            StepContext(
-                run=out,
-                folder=out / step.name,
-                name=step.name,
-                is_resumed=told["is_resumed"],
-                uses=step.uses,
-                config=step.config,
-                inputs=step.inputs,
-            )
-        )
+        step.run(step.make_context(out, is_resumed=told["is_resumed"]))
     return True
 
 

@@ -209,8 +209,7 @@ def find_batch(training: SftSettings | GrpoSettings) -> tuple[str, int]:
 def place_base(config: Any, run: Path) -> str | Path:
     """Return what to load for ``model.base``; of a name's sources the one that the run began with.
 
-    Raises:
-        ModelError: if that one is not on this machine any more.
+    A ModelError if that one is not on this machine any more.
     """
     from groupwise.models.identity import pin_base
     from groupwise.models.sources import NAMED_MODELS

@@ -23,21 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from groupwise import __version__
+from groupwise import __version__, core
 from groupwise.core import STEP_DONE as DONE
-from groupwise.core import (
-    DataError,
-    RunError,
-    RunFolder,
-    Say,
-    digest_file,
-    digest_json,
-    keep_telling,
-    list_packages,
-    read_json,
-    take_lock,
-    write_json,
-)
+from groupwise.core import DataError, RunError, Say
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -46,32 +34,24 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class StepContext:
     """What a step is told when it runs.
 
-    Attributes:
-        run: the run folder.
-        folder: where this step writes, ``run/<name>``; it exists.
-        name: the step's name.
-        is_resumed: an earlier attempt with the same key was interrupted and its files are still
-            in ``folder``; otherwise ``folder`` is empty.
-        uses: names of the steps whose outputs may be read.
-        say: tells people how far the step is.
-        config: the settings that the step declares; reading any other one raises.
-        inputs: the digests of what it reads from outside.
+    ``is_resumed``: an earlier attempt with the same key was interrupted and its files are still in
+    ``folder``; otherwise ``folder`` is empty.
     """
 
-    run: Path
-    folder: Path
+    run: Path  # the run folder
+    folder: Path  # where this step writes, ``run/<name>``; it exists
     name: str
     is_resumed: bool
-    uses: tuple[str, ...] = ()
-    say: Say = lambda _: None
-    config: Any = None
+    uses: tuple[str, ...] = ()  # names of the steps whose outputs may be read
+    say: Say = lambda _: None  # tells people how far the step is
+    config: Any = None  # the settings that the step declares; reading any other one raises
+    # The digests of what it reads from outside.
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def output_of(self, step: str) -> Path:
         """Return the folder of a step listed in ``uses``.
 
-        Raises:
-            ValueError: if it is not listed, because its changes would then go unnoticed.
+        A ValueError if it is not listed, because its changes would then go unnoticed.
         """
         if step not in self.uses:
             raise ValueError(f"step {self.name!r} reads {step!r} but does not list it in uses")
@@ -82,28 +62,27 @@ class StepContext:
 class Step:
     """One step of a recipe.
 
-    Attributes:
-        name: lower case letters, digits and underscores; also the name of its folder.
-        run: does the work; called with the folder empty, or as an interrupted attempt left it.
-        uses: names of earlier steps whose outputs it reads.
-        settings: the JSON value of the settings it depends on.
-        config: what its work is given of the config: the same settings and no others.
-        reads: paths of the config that it depends on.
-        inputs: what it reads from outside, known by content: digests of files and of source code,
-            commits of models, by the setting or module that names them.
-        summary: what it does, a clause for people.
-        files: names of files it also writes into the run folder itself (a report).
+    ``run`` does the work; it is called with the folder empty, or as an interrupted attempt left it.
+    ``inputs`` is what it reads from outside, known by content: digests of files and of source code,
+    commits of models, by the setting or module that names them.
     """
 
-    name: str
+    name: str  # lower case letters, digits and underscores; also the name of its folder
     run: Callable[[StepContext], None]
-    uses: tuple[str, ...] = ()
-    settings: Any = None
-    config: Any = None
-    reads: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()  # names of earlier steps whose outputs it reads
+    settings: Any = None  # the JSON value of the settings it depends on
+    config: Any = None  # what its work is given of the config: these settings and no others
+    reads: tuple[str, ...] = ()  # paths of the config that it depends on
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
-    summary: str = ""
-    files: tuple[str, ...] = ()
+    summary: str = ""  # what it does, a clause for people
+    files: tuple[str, ...] = ()  # that it also writes into the run folder itself (a report)
+
+    def make_context(
+        self, run: Path, *, is_resumed: bool, say: Say = lambda _: None
+    ) -> StepContext:
+        """Return what its work is told in a run folder."""
+        told = (is_resumed, self.uses, say, self.config, self.inputs)
+        return StepContext(run, run / self.name, self.name, *told)
 
 
 def describe_plan(steps: Sequence[Step]) -> dict[str, dict[str, list[str]]]:
@@ -132,24 +111,17 @@ StepState = Literal["reused", "resumed", "run", "shared", "waiting"]
 
 _STARTED = "started.json"
 _CACHES = (".sqlite", ".sqlite-wal", ".sqlite-shm")
-_LOCKS = ".locks"
 # Written once and never changed in place, and large; all else is copied from another run.
 _LINKED = (".safetensors", ".bin", ".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far a run is.
+    """How far a run is: at step ``position`` of ``num_steps``, from 1, with those ``remaining``.
 
-    Attributes:
-        name: the step.
-        summary: what it does.
-        state: ``reused`` (nothing to do), ``resumed`` (after an interruption), ``run``,
-            ``shared`` (taken over from another run), or ``waiting`` for another run that does it.
-        position: 1 for the first step.
-        num_steps: how many there are.
-        remaining: names of the steps after this one.
-        duration_s: None when the step begins, seconds of this attempt when it has ended.
+    ``state`` is ``reused`` (nothing to do), ``resumed`` (after an interruption), ``run``,
+    ``shared`` (taken over from another run), or ``waiting`` for another run that does it.
+    ``duration_s`` is None when the step begins, seconds of this attempt when it has ended.
     """
 
     name: str
@@ -174,23 +146,18 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """The runs whose finished steps may be taken over where the key is the very same.
+    """The runs directly in a folder, whose finished steps may be taken over by the very same key.
 
     A key is locked while a run does its step, so that two runs beside one another never do the
-    same work: the second waits and takes over what the first made.
-
-    Attributes:
-        folder: the run folders stand directly in it; the locks are kept there, too.
-
-    Raises:
-        RunError: if the folder is itself a run, or a file.
+    same work: the second waits and takes over what the first made. A RunError if the folder is
+    itself a run, or a file.
     """
 
     folder: Path
 
     def __post_init__(self) -> None:
         """Refuse what cannot hold runs: no step would ever be found there."""
-        if self.folder.is_file() or RunFolder(self.folder).manifest_path.is_file():
+        if self.folder.is_file() or core.RunFolder(self.folder).manifest_path.is_file():
             raise RunError(
                 "runs can only be shared from a folder of runs",
                 got=f"{self.folder}, which is {'a file' if self.folder.is_file() else 'a run'}",
@@ -200,9 +167,9 @@ class Siblings:
     @contextmanager
     def reserve(self, key: str, *, report_wait: Callable[[], object]) -> Generator[None]:
         """Hold a step's key among all runs here; wait, and say so, while another run holds it."""
-        locks = self.folder / _LOCKS
+        locks = self.folder / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
-        descriptor = take_lock(locks / key, busy=report_wait)
+        descriptor = core.take_lock(locks / key, busy=report_wait)
         try:
             yield
         finally:
@@ -212,10 +179,8 @@ class Siblings:
         """Bring the outputs of the step ``name`` from another run that finished it with ``key``.
 
         What was copied is digested and compared with the other run's marker before it counts, and
-        it appears in ``run`` with its marker at once.
-
-        Returns:
-            The digests of the outputs, or None if no other run has them whole.
+        it appears in ``run`` with its marker at once. Returns the digests of the outputs, or None
+        if no other run has them whole.
         """
         stage = run / f".{name}.taken"
         for path in sorted(self.folder.glob(f"*/{name}/{DONE}")):
@@ -247,9 +212,9 @@ def _copy_outputs(marker: dict[str, Any], donor: Path, name: str, stage: Path) -
                 shutil.copyfile(donor / path, target)
         except FileNotFoundError:
             return False
-        if digest_file(target) != digest:
+        if core.digest_file(target) != digest:
             return False
-    write_json(stage / DONE, {**marker, "taken_from": donor.name})
+    core.write_json(stage / DONE, {**marker, "taken_from": donor.name})
     return True
 
 
@@ -264,22 +229,13 @@ def run_steps(
 ) -> list[StepProgress]:
     """Bring every step's folder up to date, in order.
 
-    Folders of steps that the plan no longer has are removed, so that nothing reads them.
-
-    Args:
-        steps: the whole plan.
-        run_folder: an existing folder that this process holds.
-        until: the last step to run; all if None.
-        siblings: runs whose finished steps are taken over where the key is the same. A step
-            that also writes ``files`` into the run folder is about its own run: always done here.
-        report_progress: called when a step begins (unless it is reused) and when it has ended.
-        say: called with what a step says of its work while it goes on.
-
-    Returns:
-        The final progress of each step that was looked at.
-
-    Raises:
-        ValueError: if the plan is inconsistent or has no step ``until``.
+    Folders of steps that the plan no longer has are removed, so that nothing reads them. ``steps``
+    are the whole plan, ``run_folder`` an existing folder that this process holds, ``until`` the
+    last step to run; None: all. Finished steps of ``siblings`` are taken over where the key is the
+    same; but one that also writes ``files`` into the run folder is about its own run: always done
+    here. ``report_progress`` is called when a step begins (unless it is reused) and when it has
+    ended, ``say`` with what a step says of its work. Returns the final progress of each step that
+    was looked at; a ValueError if the plan is inconsistent or has no step ``until``.
     """
     check_plan(steps)
     names = [step.name for step in steps]
@@ -297,19 +253,22 @@ def run_steps(
             step: Step = step,
             position: int = position,
         ) -> StepProgress:
-            remaining = tuple(names[position:num_steps])
-            progress = StepProgress(
-                step.name, step.summary, state, position, num_steps, remaining, duration_s
-            )
-            report_progress(progress)
+            left = tuple(names[position:num_steps])
+            told = (step.name, step.summary, state, position, num_steps, left, duration_s)
+            report_progress(progress := StepProgress(*told))
             return progress
 
         start_s = time.monotonic()
         key = _compute_key(step, outputs)
         state, known = _judge_step(step, key, run_folder)
         if known is None:
-            _remove_files_downstream(steps, step.name, run_folder)
-            used = {name: digest_json(outputs[name]) for name in step.uses}
+            # What people would read as the result goes while a step behind it is being redone.
+            stale = {step.name}
+            for one in steps[position - 1 :]:
+                if stale & {one.name, *one.uses}:
+                    stale.add(one.name)
+                    for name in one.files:
+                        (run_folder / name).unlink(missing_ok=True)
             others = None if step.files else siblings
             waits = partial(tell, "waiting")
             with nullcontext() if others is None else others.reserve(key, report_wait=waits):
@@ -318,6 +277,7 @@ def run_steps(
                     state = "shared"
                 else:
                     tell(state)
+                    used = {name: core.digest_json(outputs[name]) for name in step.uses}
                     is_resumed = state == "resumed"
                     known = _execute(step, key, used, run_folder, is_resumed=is_resumed, say=say)
         outputs[step.name] = known
@@ -344,7 +304,7 @@ def are_done(steps: Sequence[Step], run_folder: Path) -> bool:
 
 
 def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
-    return digest_json(
+    return core.digest_json(
         {
             "name": step.name,
             "settings": step.settings,
@@ -357,13 +317,12 @@ def _compute_key(step: Step, outputs: dict[str, dict[str, str]]) -> str:
 
 def _judge_step(step: Step, key: str, run: Path) -> tuple[StepState, dict[str, str] | None]:
     """Return the step's state and, if it can be reused, the digests of its outputs."""
-    folder = run / step.name
-    done = _read_marker(folder / DONE)
+    done = _read_marker(run / step.name / DONE)
     if done is not None:
         found = _digest_outputs(step, run) if done.get("key") == key else None
         is_whole = found is not None and found == done.get("outputs")
         return ("reused", found) if is_whole else ("run", None)
-    started = _read_marker(folder / _STARTED)
+    started = _read_marker(run / step.name / _STARTED)
     return ("resumed" if started is not None and started.get("key") == key else "run", None)
 
 
@@ -380,16 +339,12 @@ def _execute(
     (folder / DONE).unlink(missing_ok=True)
     # What an interrupted attempt has done was done with its packages.
     before = _read_marker(folder / _STARTED) or {}
-    packages = before.get("packages") or dict(list_packages())
+    packages = before.get("packages") or dict(core.list_packages())
     started = {"key": key, "started_at": describe_now(), "packages": packages}
-    write_json(folder / _STARTED, started)
+    core.write_json(folder / _STARTED, started)
     start_s = time.monotonic()
-    with keep_telling(say, step.name) as told:
-        step.run(
-            StepContext(
-                run, folder, step.name, is_resumed, step.uses, told, step.config, step.inputs
-            )
-        )
+    with core.keep_telling(say, step.name) as told:
+        step.run(step.make_context(run, is_resumed=is_resumed, say=told))
     marker = {
         "key": key,
         "outputs": _digest_outputs(step, run),
@@ -399,7 +354,7 @@ def _execute(
         "uses": used,
         "packages": packages,
     }
-    write_json(folder / DONE, marker)
+    core.write_json(folder / DONE, marker)
     (folder / _STARTED).unlink()
     return marker["outputs"]
 
@@ -419,23 +374,13 @@ def _digest_outputs(step: Step, run: Path) -> dict[str, str]:
         is_checkpoint = any(part.startswith("checkpoint-") for part in parts)
         if not (is_marker or is_torn or is_checkpoint or path.suffix in _CACHES):
             found += [path] if path.is_file() else []
-    return {path.relative_to(run).as_posix(): digest_file(path) for path in sorted(found)}
-
-
-def _remove_files_downstream(steps: Sequence[Step], changed: str, run: Path) -> None:
-    """Remove what people would read as the result while a step behind it is being redone."""
-    stale = {changed}
-    for step in steps:
-        if step.name == changed or stale & set(step.uses):
-            stale.add(step.name)
-            for name in step.files:
-                (run / name).unlink(missing_ok=True)
+    return {path.relative_to(run).as_posix(): core.digest_file(path) for path in sorted(found)}
 
 
 def _read_marker(path: Path) -> dict[str, Any] | None:
     """Return a marker's values, or None if it is missing or torn."""
     try:
-        return read_json(path, dict)
+        return core.read_json(path, dict)
     except DataError:
         return None
 
@@ -450,8 +395,8 @@ def _wipe(folder: Path) -> None:
 
 def mark_done(folder: Path) -> None:
     """Say that a folder is whole whose work no plan depends on."""
-    marker = {"finished_at": describe_now(), "packages": dict(list_packages())}
-    write_json(folder / DONE, marker)
+    marker = {"finished_at": describe_now(), "packages": dict(core.list_packages())}
+    core.write_json(folder / DONE, marker)
 
 
 def describe_now() -> str:
@@ -465,7 +410,7 @@ def find_other_packages(run: Path) -> tuple[dict[str, dict[str, Any]], str]:
     Groupwise itself is not among them: another version of it redoes every step.
     """
     found: dict[str, dict[str, Any]] = {}
-    now = list_packages()
+    now = core.list_packages()
     for path in sorted([*run.glob(f"[!.]*/{DONE}"), *run.glob(f"[!.]*/{_STARTED}")]):
         then = (_read_marker(path) or {}).get("packages", {})
         for name in sorted({*then, *now} - {"groupwise"} if then else ()):

@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -27,27 +28,8 @@ from typing import Any, Literal
 
 import yaml
 
-from groupwise.core import (
-    ChildProcess,
-    Config,
-    ConfigError,
-    DataError,
-    GroupwiseError,
-    RunError,
-    RunFolder,
-    Say,
-    describe_duration,
-    digest_json,
-    dump_config,
-    is_locked,
-    load_config,
-    parse_yaml,
-    read_json,
-    start_child,
-    stop_children,
-    write_json,
-    write_text,
-)
+from groupwise import core
+from groupwise.core import Config, ConfigError, DataError, GroupwiseError, RunError, Say
 from groupwise.run.recipe import Recipe
 from groupwise.run.running import check_accepted, compare_settings, plan_steps
 from groupwise.run.steps import DONE, Step, are_done, check_plan, describe_now
@@ -125,9 +107,9 @@ class SweepPlan:
         """What ``sweep.json`` says."""
         cells: list[dict[str, Any]] = []
         for cell in self.cells:
-            config = dump_config(cell.config)
+            config = core.dump_config(cell.config)
             known = {"name": cell.name, "folder": f"{_CELLS}/{cell.name}", "config": config}
-            own = {"config_digest": digest_json(config), "coordinates": dict(cell.coordinates)}
+            own = {"config_digest": core.digest_json(config), "coordinates": dict(cell.coordinates)}
             cells.append(known | own)
         axes = [{"key": axis.key, "values": list(axis.values)} for axis in self.axes]
         return {"format": _FORMAT, "recipe": self.recipe.name, "axes": axes, "cells": cells}
@@ -157,7 +139,7 @@ def parse_axes(
             try:
                 if not part:
                     raise yaml.YAMLError
-                values.append(_spell(parse_yaml(part)))
+                values.append(_spell(core.parse_yaml(part)))
             except yaml.YAMLError:
                 got = reprlib.repr(part)
                 problems.append(
@@ -197,7 +179,7 @@ def _spell(value: Any) -> str:
     texts += [as_yaml.removesuffix("...\n").strip()]  # an infinity, which JSON has not
     for text in texts:
         try:
-            found = parse_yaml(text)
+            found = core.parse_yaml(text)
         except yaml.YAMLError:
             continue
         if type(found) is type(value) and found == value:
@@ -228,7 +210,7 @@ def name_cell(coordinates: Mapping[str, str]) -> str:
     if name == whole and len(name.encode()) <= _MAX_NAME_BYTES:
         return name
     short = name.encode()[: _MAX_NAME_BYTES - 9].decode(errors="ignore")
-    return f"{short}-{digest_json(dict(coordinates))[:8]}"
+    return f"{short}-{core.digest_json(dict(coordinates))[:8]}"
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -237,11 +219,22 @@ def read_sweep(folder: Path) -> Sweep:
     A RunError if there is none, a DataError if ``sweep.json`` is damaged.
     """
     record = _read_record(folder)
-    cells = [
-        SweepCell(cell["name"], cell["coordinates"], folder / cell["folder"], *state)
-        for cell in record["cells"]
-        for state in [_read_state(folder, cell)]
-    ]
+    cells: list[SweepCell] = []
+    for cell in record["cells"]:
+        run, failed = folder / cell["folder"], folder / "failed" / f"{cell['name']}.txt"
+        state, error = "waiting", ""
+        if core.is_locked(run / ".lock"):
+            state = "running"
+        elif failed.is_file():
+            state, error = "failed", failed.read_text(encoding="utf-8")
+        else:
+            with suppress(DataError):  # it was never run
+                manifest = core.read_json(run / "manifest.json", dict)
+                if manifest.get("config_digest") != cell["config_digest"]:
+                    error = "its folder no longer holds the run that was done"
+                elif all((run / step / DONE).is_file() for step in manifest.get("plan") or [""]):
+                    state = "done"
+        cells.append(SweepCell(cell["name"], cell["coordinates"], run, state, error))
     return Sweep(_read_axes(record), tuple(cells), record["recipe"])
 
 
@@ -249,7 +242,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / _RECORD
     if not path.exists():
         raise RunError(f"{folder} holds no sweep", fix="check the folder, or give --grid")
-    record = read_json(path, dict)
+    record = core.read_json(path, dict)
     if record.get("format") != _FORMAT:
         raise RunError(f"{path} is not of format {_FORMAT}", fix="use another --out")
     return record
@@ -257,23 +250,6 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
 def _read_axes(record: Mapping[str, Any]) -> tuple[Axis, ...]:
     return tuple(Axis(axis["key"], tuple(axis["values"])) for axis in record["axes"])
-
-
-def _read_state(folder: Path, cell: Mapping[str, Any]) -> tuple[CellState, str]:
-    run, failed = folder / cell["folder"], folder / "failed" / f"{cell['name']}.txt"
-    if is_locked(run / ".lock"):
-        return "running", ""
-    if failed.is_file():
-        return "failed", failed.read_text(encoding="utf-8")
-    try:
-        manifest = read_json(run / "manifest.json", dict)
-    except DataError:
-        return "waiting", ""
-    if manifest.get("config_digest") != cell["config_digest"]:
-        return "waiting", "its folder no longer holds the run that was done"
-    steps = manifest.get("plan") or {"": {}}
-    is_done = all((run / step / DONE).is_file() for step in steps)
-    return "done" if is_done else "waiting", ""
 
 
 def plan_sweep(
@@ -302,7 +278,7 @@ def plan_sweep(
     for name, place in coordinates.items():
         overrides = [*settings, *(f"{key}={text}" for key, text in place.items())]
         try:
-            loaded[name] = load_config(recipe.load_config_type(), config, overrides=overrides)
+            loaded[name] = core.load_config(recipe.load_config_type(), config, overrides=overrides)
         except ConfigError as error:
             first, *lines = str(error).split("\n")
             if any(f"--set {key}" in first for key in place):
@@ -326,7 +302,7 @@ def plan_recorded(recipe: Recipe[Any], out: Path, *, accepted: Sequence[str] = (
     check_accepted(recipe, accepted)
     coordinates = {cell["name"]: cell["coordinates"] for cell in record["cells"]}
     config_type = recipe.load_config_type()
-    loaded = {c["name"]: load_config(config_type, c["config"]) for c in record["cells"]}
+    loaded = {c["name"]: core.load_config(config_type, c["config"]) for c in record["cells"]}
     return _make_plan(recipe, out, _read_axes(record), coordinates, loaded, accepted)
 
 
@@ -343,7 +319,7 @@ def _make_plan(
     problems: list[str] = []
     stopped: dict[str, list[str]] = {}
     for name, config in loaded.items():
-        twin = first.setdefault(digest_json(dump_config(config)), name)
+        twin = first.setdefault(core.digest_json(core.dump_config(config)), name)
         if twin != name:  # they differ in how a value is written only
             problems.append(f"the cells {twin} and {name} have the same configuration")
         try:
@@ -365,7 +341,7 @@ def _make_plan(
         work: dict[str, str] = {}
         for step in steps:
             uses = [work[used] for used in step.uses]
-            work[step.name] = digest_json([step.name, step.settings, {**step.inputs}, uses])
+            work[step.name] = core.digest_json([step.name, step.settings, {**step.inputs}, uses])
         cells.append(PlannedCell(name, coordinates[name], folder, config, steps, work))
     plan = SweepPlan(recipe, out, axes, tuple(cells), tuple(accepted))
     _check_folder(out, plan.record)
@@ -378,43 +354,37 @@ def _refuse(problems: Sequence[str]) -> None:
         raise ConfigError(f"{len(problems)} problem(s) stop this sweep:{lines}")
 
 
-def _check_folder(folder: Path, record: Mapping[str, Any]) -> None:
+def _check_folder(folder: Path, after: Mapping[str, Any]) -> None:
     """Refuse a folder that holds something else than this sweep, or a part of it."""
-    if (folder / _RECORD).is_file():
-        conflicts = _list_conflicts(_read_record(folder), record)
-        if conflicts:
-            lines = "".join(f"\n  {line}" for line in conflicts)
-            raise ConfigError(
-                f"{folder} holds another sweep:{lines}\n"
-                "use another --out, or what it was started with (an axis may get more values)"
-            )
-    elif folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder", fix="use another --out")
-    elif folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise ConfigError(f"{folder} has files but holds no sweep", fix="use another --out")
-
-
-def _list_conflicts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return what keeps a folder with the record ``before`` from going on with ``after``."""
-    if before["recipe"] != after["recipe"]:
-        return [f"its recipe is {before['recipe']}, not {after['recipe']}"]
+    if not (folder / _RECORD).is_file():
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder} is not a folder", fix="use another --out")
+        if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
+            raise ConfigError(f"{folder} has files but holds no sweep", fix="use another --out")
+        return
+    before = _read_record(folder)
     old, new = ({axis["key"]: axis["values"] for axis in r["axes"]} for r in (before, after))
-    if list(old) != list(new):
-        return [f"its axes are {', '.join(old)}, not {', '.join(new)}"]
-    problems = [
-        f"it has {key}={value}, which is missing now"
-        for key, values in old.items()
-        for value in values
-        if value not in new[key]
-    ]
-    configs = {cell["name"]: cell["config"] for cell in after["cells"]}
-    changed: dict[str, str] = {}
-    for cell in before["cells"]:
-        if cell["name"] in configs:
-            changed |= compare_settings(cell["config"], configs[cell["name"]])
-    lines = [f"{key} was {values}" for key, values in changed.items()]
-    more = [f"and {len(lines) - _MAX_SHOWN} more settings"] if len(lines) > _MAX_SHOWN else []
-    return problems + lines[:_MAX_SHOWN] + more
+    if before["recipe"] != after["recipe"]:
+        problems = [f"its recipe is {before['recipe']}, not {after['recipe']}"]
+    elif list(old) != list(new):
+        problems = [f"its axes are {', '.join(old)}, not {', '.join(new)}"]
+    else:
+        gone = [(key, value) for key in old for value in old[key] if value not in new[key]]
+        problems = [f"it has {key}={value}, which is missing now" for key, value in gone]
+        configs = {cell["name"]: cell["config"] for cell in after["cells"]}
+        changed: dict[str, str] = {}
+        for cell in before["cells"]:
+            if cell["name"] in configs:
+                changed |= compare_settings(cell["config"], configs[cell["name"]])
+        lines = [f"{key} was {values}" for key, values in changed.items()]
+        num_more = len(lines) - _MAX_SHOWN
+        problems += lines[:_MAX_SHOWN] + [f"and {num_more} more settings"] * (num_more > 0)
+    if problems:
+        shown = "".join(f"\n  {line}" for line in problems)
+        raise ConfigError(
+            f"{folder} holds another sweep:{shown}\n"
+            "use another --out, or what it was started with (an axis may get more values)"
+        )
 
 
 def run_sweep(
@@ -427,9 +397,9 @@ def run_sweep(
     Returns the sweep as it is afterwards. A RunError if another process runs this sweep; a
     ConfigError if the folder holds another one.
     """
-    with RunFolder(plan.folder).lock():
+    with core.RunFolder(plan.folder).lock():
         _check_folder(plan.folder, plan.record)
-        write_json(plan.folder / _RECORD, plan.record)
+        core.write_json(plan.folder / _RECORD, plan.record)
         _run_cells(plan, slots, say)
     return read_sweep(plan.folder)
 
@@ -437,8 +407,8 @@ def run_sweep(
 def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
     """Run cells until all are done or have failed, as many at once as there are slots."""
     waiting, free, counts = [*plan.cells], [*slots], Counter[str]()
-    running: dict[str, tuple[ChildProcess, str | None]] = {}
-    took, ended = list[float](), set[str]()
+    running: dict[str, tuple[PlannedCell, core.ChildProcess, str | None]] = {}
+    took, done = list[float](), set[str]()
 
     def tell(cell: PlannedCell, event: str, what: str) -> None:
         counts[event] += 1
@@ -448,15 +418,16 @@ def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
         parts += [f"{number} {name}" for name, number in numbers.items() if number]
         if took and num_open:
             left_s = mean(took) * num_open / min(len(slots), num_open)
-            parts.append(f"{describe_duration(left_s)} to go")
+            parts.append(f"{core.describe_duration(left_s)} to go")
         say(f"[{', '.join(parts)}] {cell.name} {what}")
 
     states = {cell.name: cell.state for cell in read_sweep(plan.folder).cells}
+    failures = {cell.name: plan.folder / "failed" / f"{cell.name}.txt" for cell in plan.cells}
     for cell in plan.cells:
         if _is_done(cell, plan.recipe):
             waiting.remove(cell)
-            ended.add(cell.name)
-            (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
+            done |= {*cell.work.values()}
+            failures[cell.name].unlink(missing_ok=True)
             tell(cell, "kept", "kept")
         elif states[cell.name] == "done":
             tell(cell, "damaged", "was done, but its files have changed: it is run again")
@@ -467,41 +438,38 @@ def _run_cells(plan: SweepPlan, slots: Sequence[str | None], say: Say) -> None:
             while free and waiting:
                 # The one that shares least unfinished work with those that run: it need not wait,
                 # nor begin anew what another one has half done.
-                done = {key for one in plan.cells if one.name in ended for key in one.work.values()}
-                busy = {
-                    key for one in plan.cells if one.name in running for key in one.work.values()
-                }
-                cell = min(waiting, key=lambda one: len((busy - done) & {*one.work.values()}))
+                busy = {key for one, _, _ in running.values() for key in one.work.values()} - done
+                cell = min(waiting, key=lambda one: len(busy & {*one.work.values()}))
                 waiting.remove(cell)
+                failures[cell.name].unlink(missing_ok=True)
                 slot = free.pop(0)
-                running[cell.name] = _start(plan, cell, slot), slot
+                running[cell.name] = cell, _start(plan, cell, slot), slot
                 tell(cell, "started", "started")
             time.sleep(_POLL_S)
-            for cell in [cell for cell in plan.cells if cell.name in running]:
-                child, slot = running[cell.name]
+            for cell, child, slot in [*running.values()]:
                 if child.process.poll() is None:
                     continue
                 del running[cell.name]
                 free.append(slot)
                 if child.process.returncode:
                     error = child.describe_failure()
-                    (plan.folder / "failed").mkdir(exist_ok=True)
-                    write_text(plan.folder / "failed" / f"{cell.name}.txt", error)
+                    failures[cell.name].parent.mkdir(exist_ok=True)
+                    core.write_text(failures[cell.name], error)
                     tell(cell, "failed", "failed: " + error.replace("\n", "\n    "))
                 else:
                     took.append(child.duration_s)
-                    ended.add(cell.name)
+                    done |= {*cell.work.values()}
                     tell(cell, "done", f"done in {took[-1]:.1f} s")
     finally:
-        stop_children([child for child, _ in running.values()])
+        core.stop_children([child for _, child, _ in running.values()])
 
 
 def _is_done(cell: PlannedCell, recipe: Recipe[Any]) -> bool:
     """Return whether a cell's folder holds its whole run, digesting all of its outputs."""
-    if not RunFolder(cell.folder).manifest_path.is_file():
+    if not core.RunFolder(cell.folder).manifest_path.is_file():
         return False
-    manifest = RunFolder(cell.folder).read_manifest()
-    if manifest.get("config_digest") != digest_json(dump_config(cell.config)):
+    manifest = core.RunFolder(cell.folder).read_manifest()
+    if manifest.get("config_digest") != core.digest_json(core.dump_config(cell.config)):
         return False
     steps, accepted = cell.steps, manifest.get("accepted_findings", ())
     if accepted:
@@ -509,16 +477,14 @@ def _is_done(cell: PlannedCell, recipe: Recipe[Any]) -> bool:
     return are_done(steps, cell.folder)
 
 
-def _start(plan: SweepPlan, cell: PlannedCell, slot: str | None) -> ChildProcess:
+def _start(plan: SweepPlan, cell: PlannedCell, slot: str | None) -> core.ChildProcess:
     """Start ``groupwise run`` for a cell; its config is written beside the cells first."""
-    (plan.folder / "failed" / f"{cell.name}.txt").unlink(missing_ok=True)
     config = plan.folder / "configs" / f"{cell.name}.json"
-    write_json(config, cell.config.model_dump(mode="json"))
-    accepted = [part for finding in plan.accepted for part in ("--accept", finding)]
-    places = ["--config", str(config), "--out", str(cell.folder)]
-    shared = ["--share-with", str(plan.folder / _CELLS)]
-    words = ["-m", "groupwise.cli", "run", plan.recipe.name, *places, *shared, *accepted]
-    return start_child(
+    core.write_json(config, cell.config.model_dump(mode="json"))
+    words = ["-m", "groupwise.cli", "run", plan.recipe.name, "--config", str(config)]
+    words += ["--out", str(cell.folder), "--share-with", str(plan.folder / _CELLS)]
+    words += [part for finding in plan.accepted for part in ("--accept", finding)]
+    return core.start_child(
         # -P: the working folder is no place to import from, as with the installed command.
         [sys.executable, "-P", *words],
         log=plan.folder / "logs" / f"{cell.name}.log",

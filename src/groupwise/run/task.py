@@ -11,15 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from groupwise.core import (
-    Completion,
-    Config,
-    ConfigError,
-    Example,
-    Finding,
-    Message,
-    dump_config,
-)
+from groupwise import core
+from groupwise.core import Completion, Config, ConfigError, Example, Finding, Message
 from groupwise.data.examples import DropLog, read_examples
 from groupwise.data.rows import read_asked_rows
 from groupwise.evaluation.baselines import JOINT, MAJORITY, NEAREST, PICTURE_ONLY, TEXT_ONLY
@@ -37,7 +30,7 @@ if TYPE_CHECKING:
     from groupwise.evaluation.predictions import Measure, Prediction, RunPolicy
     from groupwise.evaluation.report.page import Section
     from groupwise.models.policy import Policy
-    from groupwise.run.other_data import Labelled
+    from groupwise.run.evaluating import Labelled
     from groupwise.run.predict import FinishedRun
     from groupwise.run.stages import Stage
     from groupwise.training.settings import RowsOfEpoch
@@ -53,12 +46,10 @@ Ask = Callable[[Sequence[Example]], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What some methods of a task depend on.
+    """What some methods of a task depend on; names with spaces between them.
 
-    Attributes:
-        reads: paths of the config, with spaces between them.
-        code: modules and packages that decide the outcome and are edited between releases
-            (prompts, parsers, rewards), with spaces between them.
+    ``reads`` are paths of the config. ``code`` are modules and packages that decide the outcome and
+    are edited between releases (prompts, parsers, rewards).
     """
 
     reads: str = ""
@@ -67,34 +58,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a dry run says of the data.
+    """What a dry run says of the data."""
 
-    Attributes:
-        num_prompts: about how many GRPO trains on.
-        num_sft_rows: about how many rows an epoch of the warm-up has.
-        rows: questions for GRPO, each with the answer that is taught or right; they are shown and
-            their tokens counted.
-        tokens_per_prompt: without rows: of the longest prompts, pictures included.
-        tokens_per_answer: without rows: that an answer in the right form may have.
-        sources: rows by split and by where they come from.
-        facts: names and values for people.
-        later: by the name of a stage, clauses about what would stop it.
-        needs_base: whether the base must be on this machine.
-        num_readers: copies of the base, beside the policy, that read answers for a reward.
-        case: returns what the rewards are audited with; None: it is not known before ``prepare``.
-    """
-
-    num_prompts: int
-    num_sft_rows: int
+    num_prompts: int  # about how many GRPO trains on
+    num_sft_rows: int  # about how many rows an epoch of the warm-up has
+    # Questions for GRPO, each with the answer that is taught or right: shown, and tokens counted.
     rows: Sequence[tuple[Example, str]] = ()
-    tokens_per_prompt: int = 0
-    tokens_per_answer: int = 0
+    tokens_per_prompt: int = 0  # without rows: of the longest prompts, pictures included
+    tokens_per_answer: int = 0  # without rows: that an answer in the right form may have
+    # Rows by split and by where they come from.
     sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    facts: Sequence[tuple[str, str]] = ()
+    facts: Sequence[tuple[str, str]] = ()  # names and values for people
+    # By the name of a stage, clauses about what would stop it.
     later: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    needs_base: bool = True
-    num_readers: int = 0
+    needs_base: bool = True  # whether the base must be on this machine
+    num_readers: int = 0  # copies of the base, beside the policy, that read answers for a reward
+    # Returns what the rewards are audited with; None: it is not known before ``prepare``.
     case: Callable[[], RewardCase] | None = None
+
+
+_BASELINES = (MAJORITY, NEAREST, TEXT_ONLY, PICTURE_ONLY, JOINT)
 
 
 class Judging(Protocol):
@@ -108,52 +91,40 @@ class Judging(Protocol):
 class Task(Generic[C]):
     """A recipe's own.
 
-    Attributes:
-        config_type: its config.
-        parts: what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``,
-            ``find_in_settings``), ``parser``, ``warmup`` (also ``control``), ``rewards`` (also
-            ``judge`` and ``make_case``; without it none are audited) and ``measures``
-            (``predict_baselines``, ``joint_candidates``, ``probe``, ``complete``, ``describe``).
-        data_stage: the stage that writes ``{train,validation,test}.jsonl``.
-        measured_from: further stages whose outputs the part ``measures`` reads, with spaces
-            between them.
-        things: what is asked about, a plural for progress lines.
-        slices: fields that measures are told by, where every item has them and they have 20 values
-            or less.
-        measures: of the recipe's own, beside those of every recipe, whatever a config says.
-        headline: the measure that checkpoints are chosen by and that a finished run says first;
-            empty: accuracy, or the first of ``list_measures`` where answers have no reference.
-        baselines: what the policies of ``predict_baselines`` are.
-        read: field with the words that were read in an example's pictures and stand in its prompt,
-            for the joint baseline; None: there is none.
-        worded: columns of a row whose words may become synonyms: variants of people's corrections.
-        reads_prompting: whether the untrained policy's answers are read leniently, too, where they
-            are labels (``prompt_lenient``).
-        looks_back: whether a tiny base that is built here starts with heads that look at the
-            tokens before (see ``write_tiny_policy``).
-        has_screens: whether a row to be answered is a picture and a text ``task``, which ``serve``
-            takes under ``/v1/screens``, too; ``judge_of_screens`` is asked about the two.
+    ``parts`` say what methods depend on: ``data`` (``prepare``), ``audit`` (``find_in_data``,
+    ``find_in_settings``), ``parser``, ``warmup`` (also ``control``), ``rewards`` (also ``judge``
+    and ``make_case``; without it none are audited) and ``measures`` (``predict_baselines``,
+    ``joint_candidates``, ``probe``, ``complete``, ``describe``).
     """
 
     config_type: ClassVar[type[RunConfig]]
     parts: ClassVar[Mapping[PartName, Part]] = {}
+    # The stage that writes ``{train,validation,test}.jsonl``.
     data_stage: ClassVar[str] = "prepare"
+    # Further stages whose outputs the part ``measures`` reads, with spaces between them.
     measured_from: ClassVar[str] = ""
+    # What is asked about, a plural for progress lines.
     things: ClassVar[str] = "questions"
+    # Fields that measures are told by, where every item has them and they have 20 values or less.
     slices: ClassVar[Sequence[str]] = ()
+    # Of the recipe's own, beside those of every recipe, whatever a config says.
     measures: ClassVar[tuple[Measure, ...]] = ()
+    # The measure that checkpoints are chosen by and that a finished run says first; empty:
+    # accuracy, or the first of ``list_measures`` where answers have no reference.
     headline: ClassVar[str] = ""
-    baselines: ClassVar[tuple[RunPolicy, ...]] = (
-        MAJORITY,
-        NEAREST,
-        TEXT_ONLY,
-        PICTURE_ONLY,
-        JOINT,
-    )
+    # What the policies of ``predict_baselines`` are.
+    baselines: ClassVar[tuple[RunPolicy, ...]] = _BASELINES
+    # Field with the words that were read in an example's pictures and stand in its prompt, for the
+    # joint baseline; None: there is none.
     read: ClassVar[str | None] = None
+    # Columns of a row whose words may become synonyms: variants of people's corrections.
     worded: ClassVar[Sequence[str]] = ()
+    # Whether the untrained policy's answers, if they are labels, are read leniently, too.
     reads_prompting: ClassVar[bool] = False
+    # Whether a tiny base that is built here starts with heads that look at the tokens before.
     looks_back: ClassVar[bool] = False
+    # Whether a row is a picture and a text ``task``, which ``serve`` takes under ``/v1/screens``,
+    # too; ``judge_of_screens`` is asked about the two.
     has_screens: ClassVar[bool] = False
 
     @classmethod
@@ -223,7 +194,7 @@ class Task(Generic[C]):
     def describe_parser(self, config: C) -> Mapping[str, Any]:
         """Return what decides how answers are read, as JSON values."""
         parser = self.parser(config)
-        own = dump_config(parser) if isinstance(parser, Config) else {}
+        own = core.dump_config(parser) if isinstance(parser, Config) else {}
         return {"kind": type(parser).__name__, **own}
 
     def warmup(self, config: C, folder: Path) -> RowsOfEpoch:
@@ -231,22 +202,16 @@ class Task(Generic[C]):
         raise NotImplementedError
 
     def begins_easy(self, config: C, prepared: Path, split: str) -> bool:
-        """Return whether somebody has said which rows of a split are easy, to begin with those.
+        """Return whether somebody has said which rows of ``warmup`` or ``train`` are easy.
 
-        Args:
-            config: view.
-            prepared: folder of the data stage.
-            split: ``warmup`` or ``train``.
+        Then training begins with those. ``prepared`` is the folder of the data stage.
         """
         return False
 
     def control(self, config: C, examples: Sequence[Example], ask: Ask) -> RowsOfEpoch:
         """Return what SFT on the labels of GRPO's prompts teaches.
 
-        Args:
-            config: view.
-            examples: the training prompts.
-            ask: returns the answers of the policy that the control starts from.
+        ``ask`` returns the answers of the policy that the control starts from.
         """
         from groupwise.training.settings import SftRow
 
@@ -299,11 +264,7 @@ class Task(Generic[C]):
         return ()
 
     def score_answers(
-        self,
-        config: C,
-        run: Path,
-        examples: Sequence[Example],
-        answers: Sequence[Completion],
+        self, config: C, run: Path, examples: Sequence[Example], answers: Sequence[Completion]
     ) -> Sequence[Mapping[str, float]]:
         """Return each answer's own measures that need nothing but the answer, in [0, 1].
 
@@ -319,13 +280,9 @@ class Task(Generic[C]):
     def read_answers(
         self, config: C, run: Path, examples: Sequence[Example], texts: Sequence[str]
     ) -> Sequence[Parsed]:
-        """Return what texts answer; an answer that counts as right has the label's own spelling.
+        """Return what a policy's texts answer, one for each example, in the run folder ``run``.
 
-        Args:
-            config: of the run.
-            run: the run folder.
-            examples: what was asked.
-            texts: what a policy said, one for each example.
+        An answer that counts as right has the label's own spelling.
         """
         parser = self.parser(config)
         pairs = list(zip(examples, texts, strict=True))
@@ -349,48 +306,36 @@ class Task(Generic[C]):
         self, config: C, context: StepContext, train: Sequence[Example], test: Sequence[Example]
     ) -> list[Prediction]:
         """Return the predictions of what needs no policy; where answers are labels, of more."""
-        from groupwise.evaluation.baselines import (
-            predict_joint,
-            predict_majority,
-            predict_nearest,
-            predict_picture_only,
-            predict_text_only,
-        )
+        from groupwise.evaluation import baselines as known
         from groupwise.run.probing import Probes
 
         told = {"split": "test", "seed": config.seed}
-        found = predict_majority(train, test, **told)
+        found = known.predict_majority(train, test, **told)
         if not self.parser(config).labels:
-            return found + predict_nearest(train, test, **told)
-        found += predict_text_only(train, test, **told)
+            return found + known.predict_nearest(train, test, **told)
+        found += known.predict_text_only(train, test, **told)
         if all(len(example.pictures) == len(train[0].pictures) > 0 for example in train):
-            found += predict_picture_only(train, test, **told)
+            found += known.predict_picture_only(train, test, **told)
         probes = Probes(config, self.find_base(config, context.run), context, train, test)
         seen: Any = {"suggest": self.joint_candidates, "read": self.read, "embed": probes}
-        return found + predict_joint(train, test, record=probes.record, **seen, **told)
+        return found + known.predict_joint(train, test, record=probes.record, **seen, **told)
 
     def joint_candidates(
         self, train: Sequence[Example], features: Features, seed: int
     ) -> Mapping[str, Learn]:
         """Return what the joint baseline is to try beside the usual, by what it sees.
 
-        Args:
-            train: training examples, whose fields say more than those of a test.
-            features: what is seen of them.
-            seed: of the candidates.
+        ``features`` are what is seen of the training examples, whose fields say more than those of
+        a test; ``seed`` is of the candidates.
         """
         return {}
 
     def ask_rivals(
         self, config: C, context: StepContext, policy: Policy, splits: Splits
     ) -> list[Prediction]:
-        """Return what the base reaches on ``splits["test"]`` by other means than one prompt.
+        """Return what the base reaches on ``test`` by other means than one prompt.
 
-        Args:
-            config: view.
-            context: of the step.
-            policy: the base.
-            splits: the examples of ``train`` and ``test``.
+        ``policy`` is the base, ``splits`` are ``train`` and ``test``.
         """
         return []
 
@@ -453,8 +398,7 @@ class Task(Generic[C]):
     def list_requests(self, config: C, path: Path) -> tuple[Sequence[Request], DropLog]:
         """Return what a file or folder asks, and what of it cannot be asked: the rows of a table.
 
-        Raises:
-            DataError: if nothing can be read there.
+        A DataError if nothing can be read there.
         """
         rows, drops = read_asked_rows(path, pictures=self.picture_columns(config))
         return [Request(row.where, row.values, row.pictures) for row in rows], drops
@@ -464,38 +408,25 @@ class Task(Generic[C]):
     ) -> tuple[Sequence[Example], DropLog]:
         """Return the labelled rows of other data, as the run would ask them, and what is no row.
 
-        Args:
-            config: of the run.
-            context: of the run's steps.
-            path: a file or folder.
-            folder: for pictures that are stored, and what is made on the way; a later call finds
-                it again.
-
-        Raises:
-            DataError: if no row can be used.
+        ``path`` is a file or folder; ``folder`` is for pictures that are stored, and what is made
+        on the way: a later call finds it again. A DataError if no row can be used.
         """
         raise ConfigError(f"{type(self).__name__} reads no labelled rows of other data")
 
     def measure_labelled(self, asked: Labelled) -> tuple[DataAudit, int]:
         """Measure a policy on what ``read_labelled`` found, as the run measured it.
 
-        Returns:
-            The audit of the training splits and these rows, and how many training has seen.
+        Returns the audit of the training splits and these rows, and how many training has seen.
         """
-        from groupwise.run.other_data import measure_labelled
+        from groupwise.run.evaluating import measure_labelled
 
         return measure_labelled(self, asked)
 
     def make_question(self, config: C, request: Request, folder: Path) -> Example:
         """Return what a policy is asked: the prompt it was trained on, without a label.
 
-        Args:
-            config: of the run.
-            request: row and pictures.
-            folder: for pictures that are stored.
-
-        Raises:
-            DataError: if nothing can be asked, such as for a missing column.
+        ``folder`` is for pictures that are stored. A DataError if nothing can be asked, such as for
+        a missing column.
         """
         raise NotImplementedError
 
@@ -504,25 +435,15 @@ class Task(Generic[C]):
         return {}
 
     def check_tools(self, config: C, run: Path) -> None:
-        """Refuse to ask new rows where ``describe_tools`` is not what it was in a run.
-
-        Raises:
-            RunError: with what is different.
-        """
+        """Refuse, by a RunError, to ask new rows where ``describe_tools`` is not as in a run."""
 
     def describe_prompt(self, config: C) -> Sequence[Message]:
         """Return the prompt with ``{{ column }}`` for what comes from a row; nothing: unknown."""
         return ()
 
     def open_predictor(self, config: C, policy: str | Path, run: Path) -> Predictor:
-        """Return what answers requests.
-
-        Args:
-            config: of the run.
-            policy: its folder or hub id.
-            run: the run folder.
-        """
-        from groupwise.run.calibrating import read_temperatures
+        """Return what answers requests with a policy (folder or hub id) of the run folder."""
+        from groupwise.run.asking import read_temperatures
         from groupwise.run.predict import PolicyPredictor
 
         return PolicyPredictor(self, config, policy, temperatures=read_temperatures(run))

@@ -7,16 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from groupwise.core import (
-    ROW_FIELD,
-    ConfigError,
-    DataError,
-    EvaluationError,
-    Example,
-    derive_seed,
-    read_json,
-    write_json,
-)
+from groupwise import core
+from groupwise.core import ROW_FIELD, ConfigError, DataError, Example
 from groupwise.data.audit import DataAudit, audit_data, find_near_pictures, write_audit
 from groupwise.data.examples import DropLog, read_splits, write_examples
 from groupwise.evaluation.alarms import History, find_stop
@@ -28,7 +20,6 @@ from groupwise.models.policy import Policy
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.run.asking import check_heldout, make_ask, open_policy
 from groupwise.run.steps import StepContext
-from groupwise.training.callbacks import FindStop
 from groupwise.training.checkpoints import Workspace
 from groupwise.training.grpo import train_grpo
 from groupwise.training.processes import is_first_process
@@ -42,25 +33,16 @@ if TYPE_CHECKING:
 SPLITS = ("train", "validation", "test")
 
 
-def run_prepare(task: Task[Any], context: StepContext) -> None:
-    """Make the splits, and build the base where it is not a published one."""
-    task.prepare(context.config, context.folder)
-    build_base(task, context, has_warmup=True)
-    drop_longer(task, context)
+def run_prepare(task: Task[Any], context: StepContext, *, has_warmup: bool = True) -> None:
+    """Make the splits, and build the base where it is not a published one.
 
-
-def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
-    """Do the same where no warm-up follows."""
-    task.prepare(context.config, context.folder)
-    build_base(task, context, has_warmup=False)
-    drop_longer(task, context)
-
-
-def drop_longer(task: Task[Any], context: StepContext) -> None:
-    """Leave rows over the budget out of the splits, counted, if ``data.budget`` says so."""
+    Rows over the budget are left out, counted, if ``data.budget`` says so.
+    """
     config, folder = context.config, context.folder
-    budget = config.data.budget
-    if not budget.drop_longer:
+    task.prepare(config, folder)
+    build_base(task, context, has_warmup=has_warmup)
+    most = config.data.budget.max_prompt_tokens
+    if not config.data.budget.drop_longer:
         return
     if task.data_stage != "prepare":
         raise ConfigError(
@@ -68,27 +50,36 @@ def drop_longer(task: Task[Any], context: StepContext) -> None:
             got=f"splits that the stage {task.data_stage} makes",
             fix="leave it out, and set data.budget.allow_longer or a larger budget",
         )
-    count = open_token_counter(
-        task.find_base(config, context.run), max_pixels=config.model.max_pixels
-    )
-    source = read_json(folder / "source.json", dict)
+    count = _open_counter(task, context)
+    source = core.read_json(folder / "source.json", dict)
     drops = DropLog.from_json(source["drops"])
     for split, rows in read_splits(folder, *SPLITS).items():
         sizes = {row.id: count(row) for row in rows}
-        kept = [row for row in rows if sizes[row.id] <= budget.max_prompt_tokens]
+        kept = [row for row in rows if sizes[row.id] <= most]
         if not kept:
             raise DataError(
                 f"every row of split {split} is longer than the budget",
                 got=f"{min(sizes.values())} tokens and more",
-                expected=f"at most {budget.max_prompt_tokens}",
+                expected=f"at most {most}",
                 fix="raise data.budget.max_prompt_tokens",
             )
         for row in rows:
-            if sizes[row.id] > budget.max_prompt_tokens:
+            if sizes[row.id] > most:
                 where = f"{row.fields.get(ROW_FIELD, row.id)} ({split}, {sizes[row.id]} tokens)"
                 drops.add("longer than data.budget.max_prompt_tokens", where)
         write_examples(folder / f"{split}.jsonl", kept)
-    write_json(folder / "source.json", {**source, "drops": drops.to_json()})
+    core.write_json(folder / "source.json", {**source, "drops": drops.to_json()})
+
+
+def run_prepare_without_warmup(task: Task[Any], context: StepContext) -> None:
+    """Do the same where no warm-up follows."""
+    run_prepare(task, context, has_warmup=False)
+
+
+def _open_counter(task: Task[Any], context: StepContext) -> Callable[[Example], int]:
+    """Return what counts the tokens of a prompt as the base sees it."""
+    base = task.find_base(context.config, context.run)
+    return open_token_counter(base, max_pixels=context.config.model.max_pixels)
 
 
 def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> None:
@@ -106,7 +97,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
     base = write_tiny_policy(
         config.model.base,
         folder / "base",
-        seed=derive_seed(config.seed, "base"),
+        seed=core.derive_seed(config.seed, "base"),
         texts=[*texts, *targets],
         max_pixels=config.model.max_pixels,
         looks_back=task.looks_back,
@@ -117,7 +108,7 @@ def build_base(task: Task[Any], context: StepContext, *, has_warmup: bool) -> No
 def run_audit(task: Task[Any], context: StepContext) -> None:
     """Audit the splits and stop the run on an error."""
     prepared = context.output_of(task.data_stage)
-    source = read_json(prepared / "source.json", dict)
+    source = core.read_json(prepared / "source.json", dict)
     splits = read_splits(prepared, *SPLITS)
     drops = DropLog.from_json(source["drops"])
     audit = audit_splits(task, context, splits, drops=drops, num_rows=source["num_rows"])
@@ -144,9 +135,7 @@ def audit_splits(
         drops=drops,
         num_rows=num_rows,
         budget=config.data.budget,
-        count_tokens=open_token_counter(
-            task.find_base(config, context.run), max_pixels=config.model.max_pixels
-        ),
+        count_tokens=_open_counter(task, context),
         near=find_near_pictures(
             {**({"warmup": warmup} if warmup else {}), **shown},
             mirrored=config.data.mirror_invariant,
@@ -175,7 +164,7 @@ def rate_baselines(task: Task[Any], config: Any, run: Path) -> dict[str, float]:
     ranked: list[Candidate] = []
     predict_joint(train, (), split="train", seed=config.seed, record=ranked.extend, **seen)
     if not ranked:
-        raise EvaluationError("the joint baseline needs two clusters to learn from", got=1)
+        raise core.EvaluationError("the joint baseline needs two clusters to learn from", got=1)
     return {
         **{one.name: one.accuracy for one in ranked},
         MAJORITY.name: max(counts.values()) / len(train),
@@ -190,15 +179,14 @@ def run_sft(task: Task[Any], context: StepContext) -> None:
     config = context.config
     settings = _choose_order(task, context, config.sft, setting="sft.easy_first", split="warmup")
     policy = open_policy(config, task.find_base(config, context.run))
-    rows = task.warmup(config, context.output_of(task.data_stage))
     trained = train_sft(
         policy,
-        rows,
+        task.warmup(config, context.output_of(task.data_stage)),
         settings,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context) if settings.has_looks else None,
         # The loss may rise while rows become harder.
-        find_stop=None if settings.easy_first else _choose_stop(config),
+        find_stop=describe_stop if config.stop_on_alarm and not settings.easy_first else None,
     )
     keep_trained(trained, context)
 
@@ -210,11 +198,10 @@ def run_sft_control(task: Task[Any], context: StepContext) -> None:
     """
     config = context.config
     policy = open_start(task, context)
-    examples = read_splits(context.output_of(task.data_stage), "train")["train"]
-    rows = task.control(config, examples, make_ask(policy, config))
+    rows = task.control(config, _read_train(task, context), make_ask(policy, config))
     settings = make_control_settings(config.sft, config.grpo)
     settings = _choose_order(task, context, settings, setting="sft.easy_first", split="train")
-    workspace = Workspace(context.folder, derive_seed(config.seed, "same labels"))
+    workspace = Workspace(context.folder, core.derive_seed(config.seed, "same labels"))
     check = _open_check(task, policy, context) if settings.has_looks else None
     trained = train_sft(policy, rows, settings, workspace=workspace, check_heldout=check)
     keep_trained(trained, context)
@@ -224,22 +211,25 @@ def run_grpo(task: Task[Any], context: StepContext) -> None:
     """Train on the rewards, from the warm-up if there is one."""
     config = context.config
     policy = open_start(task, context)
-    train = read_splits(context.output_of(task.data_stage), "train")["train"]
     settings = _choose_order(task, context, config.grpo, setting="grpo.easy_first", split="train")
     scores = is_first_process()
     judge = task.judge(config, context.folder) if scores else None
     trained = train_grpo(
         policy,
-        train,
+        _read_train(task, context),
         task.rewards(config, judge) if scores else None,
         settings,
         workspace=Workspace(context.folder, config.seed),
         check_heldout=_open_check(task, policy, context),
-        find_stop=_choose_stop(config),
+        find_stop=describe_stop if config.stop_on_alarm else None,
     )
     if judge:
-        write_json(context.folder / "judge.json", judge.report())
+        core.write_json(context.folder / "judge.json", judge.report())
     keep_trained(trained, context)
+
+
+def _read_train(task: Task[Any], context: StepContext) -> Sequence[Example]:
+    return read_splits(context.output_of(task.data_stage), "train")["train"]
 
 
 def _choose_order(
@@ -257,7 +247,7 @@ def _choose_order(
             f"{context.name} begins with rows that bootstrap calls easy, and ends its first epoch "
             f"with hard ones ({setting}=false shuffles them)."
         )
-        write_json(context.folder / "warnings.json", [{"level": "info", "message": said}])
+        core.write_json(context.folder / "warnings.json", [{"level": "info", "message": said}])
     return settings.model_copy(update={"easy_first": True})
 
 
@@ -265,10 +255,6 @@ def keep_trained(policy: Policy, context: StepContext) -> None:
     """Keep a trained policy in the folder of its step."""
     if is_first_process():
         keep_policy(policy, context.folder)
-
-
-def _choose_stop(config: Any) -> FindStop | None:
-    return describe_stop if config.stop_on_alarm else None
 
 
 def describe_stop(rows: Sequence[Mapping[str, Any]], num_steps: int) -> tuple[str, str] | None:

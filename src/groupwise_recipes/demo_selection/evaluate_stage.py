@@ -64,7 +64,7 @@ from groupwise_recipes.demo_selection.results import (
 from groupwise_recipes.demo_selection.selector import PointerSelector
 
 if TYPE_CHECKING:
-    from groupwise.run.other_data import Labelled
+    from groupwise.run.evaluating import Labelled
 
 
 def run_evaluate(task: Any, context: StepContext) -> None:

@@ -21,7 +21,6 @@ recipe = make_recipe(
     summary="Which demonstrations, in which order, make a frozen model answer best?",
     config_type="groupwise_recipes.demo_selection.config:DemoSelectionConfig",
     config_folder=Path(__file__).parent / "configs",
-    rewards=None,
     headline="vqa_mean",
     report_study=_report_study,
 )

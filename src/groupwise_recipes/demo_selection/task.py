@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from groupwise.core import Example, digest_file
 from groupwise.data.examples import DropLog
 from groupwise.data.rows import PICTURE_COLUMNS
-from groupwise.run.plans import digest_models
 from groupwise.run.recipe import Preview
 from groupwise.run.settings import place_base
-from groupwise.run.stages import POLICY, Stage
+from groupwise.run.stages import POLICY, Stage, digest_models
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Task
 from groupwise.serving import Request
@@ -42,7 +41,7 @@ from groupwise_recipes.demo_selection.vqa import digest_vqa_pictures
 
 if TYPE_CHECKING:
     from groupwise.data.audit import DataAudit
-    from groupwise.run.other_data import Labelled
+    from groupwise.run.evaluating import Labelled
 
 _OWN = "groupwise_recipes.demo_selection"
 _ASKED = "server form asking"

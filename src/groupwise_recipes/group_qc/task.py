@@ -14,7 +14,7 @@ from groupwise.evaluation.predictions import Policies, Prediction
 from groupwise.evaluation.report.page import Section
 from groupwise.evaluation.report.phrases import Phrases
 from groupwise.rewards import RewardSet
-from groupwise.run.calibrating import read_temperatures
+from groupwise.run.asking import read_temperatures
 from groupwise.run.stages import POLICY, Stage, list_usual_stages
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Ask, Estimate, Part, Task

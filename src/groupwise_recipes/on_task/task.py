@@ -9,7 +9,7 @@ from groupwise.data.examples import DropLog
 from groupwise.data.rows import PICTURE_COLUMNS
 from groupwise.judges import Judge
 from groupwise.rewards import LabelParser, RewardCase, RewardSet, describe_weights
-from groupwise.run.plans import digest_models
+from groupwise.run.stages import digest_models
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Ask, Estimate, Part, Task
 from groupwise.serving import Request

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from groupwise.core import Example, Finding, Message, read_json, write_json
 from groupwise.data.examples import DropLog, read_examples
 from groupwise.rewards import Parser, RewardCase, RewardSet
-from groupwise.run.plans import digest_models
 from groupwise.run.recipe import Preview
-from groupwise.run.stages import Stage, keep_stages, list_usual_stages
+from groupwise.run.stages import Stage, digest_models, keep_stages, list_usual_stages
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Estimate, Part, Task
 from groupwise_recipes.visual_reasoning.answers import find_parser

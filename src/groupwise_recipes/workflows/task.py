@@ -18,8 +18,7 @@ from groupwise.core import (
 )
 from groupwise.data.examples import DropLog, read_examples
 from groupwise.rewards import Parsed, RewardCase, RewardSet, describe_weights
-from groupwise.run.plans import digest_models
-from groupwise.run.stages import ASKED, Stage, keep_stages, list_usual_stages
+from groupwise.run.stages import ASKED, Stage, digest_models, keep_stages, list_usual_stages
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Estimate, Part, Task
 from groupwise_recipes.workflows.config import RewardSettings, ScoringSettings, WorkflowsConfig

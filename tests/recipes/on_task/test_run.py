@@ -38,7 +38,7 @@ from groupwise.evaluation.report.phrases import format_share
 from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import read_conditions
 from groupwise.judges import LogitJudge, NoVerdict, Question, judge_all
-from groupwise.run.other_data import evaluate_on
+from groupwise.run.evaluating import evaluate_on
 from groupwise.run.predict import FinishedRun, open_judge, open_run
 from groupwise.run.steps import StepContext
 from groupwise.serving import Request

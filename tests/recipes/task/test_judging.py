@@ -12,26 +12,9 @@ from PIL import Image
 from plan_keys import list_changed, read_keys
 from tables import read_tables
 
+from groupwise import core
 from groupwise.cli.main import app
-from groupwise.core import (
-    Completion,
-    ConfigError,
-    Example,
-    Message,
-    RewardError,
-    Score,
-    dump_config,
-    find_effect,
-    list_effects,
-    load_config,
-    make_example,
-    read_json,
-    read_jsonl,
-    read_picture,
-    write_json,
-    write_jsonl,
-    write_text,
-)
+from groupwise.core import Completion, ConfigError, Example, Message, Score
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.metrics import PairedComparison, read_metrics
 from groupwise.evaluation.predictions import read_as, read_policies, read_predictions
@@ -41,13 +24,7 @@ from groupwise.judges import Question
 from groupwise.models.policy import load_policy
 from groupwise.own_task.config import TaskConfig
 from groupwise.own_task.recipe import recipe
-from groupwise.own_task.scoring import (
-    Judges,
-    list_measures,
-    make_rewards,
-    open_judges,
-    score_answers,
-)
+from groupwise.own_task.scoring import Judges
 from groupwise.own_task.task import TASK
 from groupwise.rewards import Judged, average_log_probs
 from groupwise.rewards.audit.audit import audit_rewards
@@ -70,7 +47,7 @@ def describe(url, **more):
 
 
 def load(folder, rewards):
-    write_jsonl(folder / "rows.jsonl", [{**row, "shop": "甲"} for row in ask_many(40)])
+    core.write_jsonl(folder / "rows.jsonl", [{**row, "shop": "甲"} for row in ask_many(40)])
     values = {
         "model": {"base": "tiny-qwen2", "max_pixels": 784},
         "data": {"files": "rows.jsonl", "columns": ASKED},
@@ -78,12 +55,12 @@ def load(folder, rewards):
         "rewards": rewards,
         "grpo": {},
     }
-    write_json(folder / "task.yaml", values)
-    return load_config(TaskConfig, folder / "task.yaml")
+    core.write_json(folder / "task.yaml", values)
+    return core.load_config(TaskConfig, folder / "task.yaml")
 
 
 def ask(**fields: Any) -> Example:
-    return make_example([Message("user", "好吗？")], cluster="c", label="好评", fields=fields)
+    return core.make_example([Message("user", "好吗？")], cluster="c", label="好评", fields=fields)
 
 
 def judge(part):
@@ -92,7 +69,7 @@ def judge(part):
 
 def test_a_judge_pays_beside_the_other_rewards(tmp_path, server):
     config = load(tmp_path, judge({"judge": describe(server.url)}))
-    judges = open_judges(config, tmp_path)
+    judges = TASK.judge(config, tmp_path)
     rewards = TASK.rewards(config, judges)
     assert TASK.weigh(config) == {"correct": 1, "clear": 0.5}
     scores = rewards.score_batch([ask(), ask()], [Completion("好评"), Completion("什么")])
@@ -106,17 +83,17 @@ def test_a_judge_pays_beside_the_other_rewards(tmp_path, server):
 
 
 def test_a_rubric_of_ones_own_has_labels_with_a_worth(tmp_path, server):
-    write_text(tmp_path / "judges" / "rubric.txt", RUBRIC)
-    write_json(
+    core.write_text(tmp_path / "judges" / "rubric.txt", RUBRIC)
+    core.write_json(
         tmp_path / "judges" / "judge.yaml", describe(server.url, prompt="rubric.txt", tag="grade")
     )
     server.answer = lambda request: Fault("<grade>bad</grade>")
     part = {"judge": "judges/judge.yaml", "scale": {"good": 1, "bad": 0.25}}
     config = load(tmp_path, judge(part))
-    judged = make_rewards(config, open_judges(config, tmp_path)).rewards["clear"]
+    judged = TASK.rewards(config, TASK.judge(config, tmp_path)).rewards["clear"]
     assert judged(ask(shop="甲店"), Completion("好评")).value == 0.25
     assert "甲店" in json.dumps(server.asked[0], ensure_ascii=False)
-    assert load_config(TaskConfig, dump_config(config)) == config
+    assert core.load_config(TaskConfig, core.dump_config(config)) == config
 
 
 def test_a_judge_at_a_host_that_nobody_named_is_not_asked(tmp_path, monkeypatch):
@@ -126,14 +103,14 @@ def test_a_judge_at_a_host_that_nobody_named_is_not_asked(tmp_path, monkeypatch)
         check_hosts(config)
     for _ in range(2):  # opening takes settings apart and puts them together again
         with pytest.raises(ConfigError, match=r"--allow-judge judge\.example"):
-            open_judges(config, tmp_path)
+            TASK.judge(config, tmp_path)
 
 
 def test_what_a_judge_cannot_decide_has_no_score_and_is_counted(tmp_path, server):
     server.answer = lambda request: Fault(status=500)
     config = load(tmp_path, judge({"judge": describe(server.url)}))
-    judges = open_judges(config, tmp_path)
-    score = make_rewards(config, judges).rewards["clear"](ask(), Completion("好评"))
+    judges = TASK.judge(config, tmp_path)
+    score = TASK.rewards(config, judges).rewards["clear"](ask(), Completion("好评"))
     assert score.value is None
     assert score.reason.startswith("no verdict (")
     report = judges.report()
@@ -146,7 +123,7 @@ def test_the_audit_tries_a_judge_without_asking_its_model(tmp_path):
     part = {"judge": describe("http://127.0.0.1:9/v1")}
     config = load(tmp_path, judge(part))
     TASK.prepare(config, tmp_path / "prepare")
-    audit = audit_rewards(recipe.rewards().collect(config, tmp_path))
+    audit = audit_rewards(recipe.find_rewarded().make_case(config, tmp_path / "prepare"))
     assert [finding.name for finding in audit.errors] == []
     assert any("judge" in row["name"] and row["num_tried"] for row in audit.to_json()["rows"])
 
@@ -156,29 +133,29 @@ def read(folder, config):
 
 
 def test_a_changed_rubric_or_model_redoes_grpo_and_nothing_before(tmp_path):
-    write_text(tmp_path / "rubric.txt", RUBRIC)
+    core.write_text(tmp_path / "rubric.txt", RUBRIC)
     settings = {"prompt": "rubric.txt", "tag": "grade"}
     part = {"scale": {"good": 1, "bad": 0}}
     given = describe("http://127.0.0.1:9/v1", **settings)
     config = load(tmp_path, judge({**part, "judge": given}))
     before = read(tmp_path, config)
-    write_text(tmp_path / "rubric.txt", f"{RUBRIC} Be strict.")
+    core.write_text(tmp_path / "rubric.txt", f"{RUBRIC} Be strict.")
     assert list_changed(before, read(tmp_path, config)) == {"grpo", "audit_rewards"}
-    write_text(tmp_path / "rubric.txt", RUBRIC)
+    core.write_text(tmp_path / "rubric.txt", RUBRIC)
     other = {**given, "server": {**given["server"], "model": "another"}}
     changed = read(tmp_path, load(tmp_path, judge({**part, "judge": other})))
     assert list_changed(before, changed) == {"grpo", "audit_rewards"}
     model = tmp_path / "model"
-    write_text(model / "model.safetensors", "1")
+    core.write_text(model / "model.safetensors", "1")
     config = load(tmp_path, judge({"judge": {"kind": "logit", "model": str(model)}}))
     before = read(tmp_path, config)
-    write_text(model / "model.safetensors", "2")
+    core.write_text(model / "model.safetensors", "2")
     assert list_changed(before, read(tmp_path, config)) == {"grpo"}
 
 
 @pytest.mark.parametrize(("setting", "kind"), TABLES["the_address_of_a_judge_is_harmless"])
 def test_the_address_of_a_judge_is_harmless_and_the_rest_counts(setting, kind):
-    assert find_effect(list_effects(TaskConfig), f"rewards.clear.{setting}").kind == kind
+    assert core.find_effect(core.list_effects(TaskConfig), f"rewards.clear.{setting}").kind == kind
 
 
 def test_several_judges_are_counted_together():
@@ -209,10 +186,10 @@ def test_a_judge_that_cannot_be_meant_is_refused(tmp_path, name, part, words):
 @pytest.mark.parametrize("sees", [True, False])
 def test_pictures_are_shown_to_a_judge_that_is_to_see_them(tmp_path, sees):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    shown = [read_picture(tmp_path / "a.png")]
-    example = make_example([Message("user", "?")], cluster="c", label="好评", pictures=shown)
+    shown = [core.read_picture(tmp_path / "a.png")]
+    example = core.make_example([Message("user", "?")], cluster="c", label="好评", pictures=shown)
     config = load(tmp_path, judge({"judge": describe("http://a/v1"), "pictures": sees}))
-    judged = make_rewards(config).rewards["clear"]
+    judged = TASK.rewards(config).rewards["clear"]
     assert isinstance(judged, Judged)
     asked = judged.ask(example, Completion("好评"))
     assert isinstance(asked, Question)
@@ -230,7 +207,7 @@ FLUENT = TABLES["task_fluency"]
 def write_task(folder, base, **values):
     path = folder / "task.yaml"
     path.write_text(json.dumps({**base, **values}), encoding="utf-8")
-    return load_config(TaskConfig, path)
+    return core.load_config(TaskConfig, path)
 
 
 SUM = {"checks.py:exact": 1.0, "fluency": 1.0}
@@ -240,7 +217,7 @@ LOWEST = {"both": {"all_of": ["exact", "fluency"]}, "checks.py:exact": 0, "fluen
 @pytest.mark.parametrize(("method", "rewards"), [("lora", SUM), ("full", LOWEST)])
 def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, method, rewards):
     rows = [{"topic": topic, "n": n} for topic in ("rain", "bread", "chess") for n in range(3, 18)]
-    write_jsonl(tmp_path / "rows.jsonl", rows)
+    core.write_jsonl(tmp_path / "rows.jsonl", rows)
     (tmp_path / "checks.py").write_text(CHECKS)
     config = write_task(
         tmp_path,
@@ -250,13 +227,13 @@ def test_the_untrained_base_reads_answers_by_a_threshold_that_stays(tmp_path, me
     )
     run = tmp_path / "run"
     run_recipe(recipe, config, out=run)
-    fixed = read_json(run / "fluency" / "threshold.json", dict)
+    fixed = core.read_json(run / "fluency" / "threshold.json", dict)
     assert fixed["percentile"] == 5
     assert read_headline(run).title == "Exact and fluent"
     found = {metric.name for metric in read_metrics(run / "evaluate" / "metrics.json")}
     assert {"grpo/good", "grpo/exact", "grpo/fluent", "grpo/fluency", "grpo/reward"} < found
-    assert read_json(run / "grpo" / "selection.json", dict)["chosen_by"] == "good"
-    log = read_jsonl(run / "grpo" / "metrics.jsonl")
+    assert core.read_json(run / "grpo" / "selection.json", dict)["chosen_by"] == "good"
+    log = core.read_jsonl(run / "grpo" / "metrics.jsonl")
     assert any(row.get("reward/fluency") is not None for row in log)
     # By the base alone: the policy has changed, and its answers are measured with other weights.
     base = load_policy(run / "prepare" / "base")
@@ -301,13 +278,13 @@ def folder(tmp_path):
     """Return a folder with rows and functions."""
     topics = ("the sea", "a market", "rain", "bread", "winter", "a library", "the moon", "chess")
     rows = [{"topic": topic, "n": n} for topic in topics for n in range(3, 8)]
-    write_jsonl(tmp_path / "rows.jsonl", rows)
+    core.write_jsonl(tmp_path / "rows.jsonl", rows)
     (tmp_path / "checks.py").write_text(FOUR_CHECKS, encoding="utf-8")
     return tmp_path
 
 
 def ask_words(n):
-    return make_example([Message("user", f"{n} words")], cluster=str(n), fields={"n": n})
+    return core.make_example([Message("user", f"{n} words")], cluster=str(n), fields={"n": n})
 
 
 def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(folder):
@@ -333,8 +310,8 @@ def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(fold
         "unsure": num_sure,
         "reward": found["grpo/exact"].n,
     }
-    assert read_json(run / "grpo" / "selection.json", dict)["chosen_by"] == "exact"
-    log = read_jsonl(run / "grpo" / "metrics.jsonl")
+    assert core.read_json(run / "grpo" / "selection.json", dict)["chosen_by"] == "exact"
+    log = core.read_jsonl(run / "grpo" / "metrics.jsonl")
     looks = [row for row in log if "heldout/exact" in row]
     assert looks
     assert not any("heldout/accuracy" in row for row in looks)
@@ -345,7 +322,7 @@ def test_a_task_without_answers_runs_and_its_first_measure_heads_everything(fold
         app, ["predict", str(run), str(folder / "rows.jsonl"), "--out", str(folder / "a.jsonl")]
     )
     assert answered.exit_code == 0, answered.output
-    assert len(read_jsonl(folder / "a.jsonl")) == 40
+    assert len(core.read_jsonl(folder / "a.jsonl")) == 40
 
 
 def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
@@ -366,7 +343,7 @@ def test_the_rivals_have_the_same_rewards_and_grpos_samples(folder):
     assert against == {*names} - {"grpo"}
     found = {metric.name: metric.value for metric in read_metrics(run / "evaluate/metrics.json")}
     assert found["best_of/reward"] >= found["prompt/reward"]
-    shown = read_jsonl(run / "baselines" / "demonstrations.jsonl")
+    shown = core.read_jsonl(run / "baselines" / "demonstrations.jsonl")
     train = {example.id for example in read_examples(run / "prepare" / "train.jsonl")}
     assert len(shown) == 2
     assert {row["id"] for row in shown} <= train
@@ -380,7 +357,7 @@ def test_the_best_of_several_samples_is_the_first_that_earns_most_and_stands_as_
     assert (drawn.best.text, drawn.values) == ("c", [-1.0, 0.5, 1.0, 1.0])
     system = Message("system", "Be short.")
     asked, other = (
-        make_example([system, Message("user", f"{n} words")], cluster=str(n)) for n in (4, 3)
+        core.make_example([system, Message("user", f"{n} words")], cluster=str(n)) for n in (4, 3)
     )
     shown = [Drawn(other, [Completion("one two three")], [Score(1.0)])]
     told = [(turn.role, turn.text) for turn in show_before(asked, shown).prompt]
@@ -401,17 +378,17 @@ def test_the_report_says_which_rivals_were_not_run(folder):
 
 def test_without_measures_the_weighted_reward_heads_and_its_parts_stand_beside(folder):
     alone = write_task(folder, CHECKED)
-    assert [one.name for one in list_measures(alone)] == ["reward"]
+    assert [one.name for one in TASK.list_measures(alone)] == ["reward"]
     two = write_task(folder, CHECKED, rewards={"checks.py:near": 3.0, "checks.py:exact": 1.0})
-    assert [one.name for one in list_measures(two)] == ["reward", "near", "exact"]
-    [found] = score_answers(two, [ask_words(4)], [Completion("one two three")])
+    assert [one.name for one in TASK.list_measures(two)] == ["reward", "near", "exact"]
+    [found] = TASK.score_answers(two, folder, [ask_words(4)], [Completion("one two three")])
     assert found == {"reward": pytest.approx(0.75 * 0.75), "near": 0.75, "exact": 0.0}
 
 
 def test_a_measure_sees_whether_an_answer_was_cut_and_leaves_out_what_it_cannot_score(folder):
     config = write_task(folder, CHECKED, measures=["checks.py:whole", "checks.py:unsure"])
     answers = [Completion("a"), Completion("a", finish_reason="length")]
-    found = score_answers(config, [ask_words(3), ask_words(4)], answers)
+    found = TASK.score_answers(config, folder, [ask_words(3), ask_words(4)], answers)
     assert [one.get("whole") for one in found] == [1.0, 0.0]
     assert [one.get("unsure") for one in found] == [None, 1.0]
     more = (
@@ -419,8 +396,10 @@ def test_a_measure_sees_whether_an_answer_was_cut_and_leaves_out_what_it_cannot_
     )
     (folder / "checks.py").write_text(f"{FOUR_CHECKS}\n{more}")
     config = write_task(folder, CHECKED, measures=["checks.py:said"])
-    found = score_answers(config, [ask_words(3)] * 2, [Completion("yes"), Completion("?")])
+    found = TASK.score_answers(
+        config, folder, [ask_words(3)] * 2, [Completion("yes"), Completion("?")]
+    )
     assert [one["said"] for one in found] == [1.0, 0.0]
     config = write_task(folder, CHECKED, measures=["checks.py:much"])
-    with pytest.raises(RewardError, match="much"):
-        score_answers(config, [ask_words(3)], [Completion("a")])
+    with pytest.raises(core.RewardError, match="much"):
+        TASK.score_answers(config, folder, [ask_words(3)], [Completion("a")])

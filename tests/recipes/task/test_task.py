@@ -15,25 +15,14 @@ from recipe_runs import POLICIES
 from run_folders import VARIED, list_confounding, make_run
 from tables import read_tables
 
+from groupwise import core
 from groupwise.cli.main import app
-from groupwise.core import (
-    Completion,
-    ConfigError,
-    DataError,
-    Message,
-    dump_config,
-    list_effects,
-    load_config,
-    make_example,
-    read_jsonl,
-    write_jsonl,
-)
+from groupwise.core import Completion, ConfigError, DataError, Message
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.fairness import check_fairness, read_facts
 from groupwise.evaluation.metrics import read_metrics
 from groupwise.own_task.config import TaskConfig
 from groupwise.own_task.recipe import recipe
-from groupwise.own_task.rows import prepare_rows, read_findings, read_warmup
 from groupwise.own_task.task import TASK
 from groupwise.rewards import ChoiceParser, FunctionReward, LabelParser, TextParser
 from groupwise.rewards.audit.audit import audit_rewards
@@ -62,7 +51,7 @@ def make(tmp_path):
 
 
 def load(folder, *overrides):
-    return load_config(TaskConfig, folder / "task.yaml", overrides=overrides)
+    return core.load_config(TaskConfig, folder / "task.yaml", overrides=overrides)
 
 
 def read(folder, *overrides):
@@ -92,8 +81,8 @@ def test_a_new_task_of_every_kind_is_ready_to_run(make, kind):
 )
 def test_the_rewards_of_a_new_task_pass_the_audit(make, tmp_path, kind):
     config = load(make(kind))
-    prepare_rows(config, tmp_path / "prepare")
-    audit = audit_rewards(recipe.rewards().collect(config, tmp_path))
+    TASK.prepare(config, tmp_path / "prepare")
+    audit = audit_rewards(recipe.find_rewarded().make_case(config, tmp_path / "prepare"))
     assert [finding.name for finding in audit.errors] == []
 
 
@@ -116,7 +105,9 @@ def test_a_new_task_starts_with_a_real_model_unless_it_is_to_be_tiny(tmp_path, k
     for name, more in (("real", []), ("tiny", ["--tiny"])):
         done = CliRunner().invoke(app, ["new", str(tmp_path / name), "--kind", kind, *more])
         assert done.exit_code == 0, done.output
-    real, tiny = (load_config(TaskConfig, tmp_path / n / "task.yaml") for n in ("real", "tiny"))
+    real, tiny = (
+        core.load_config(TaskConfig, tmp_path / n / "task.yaml") for n in ("real", "tiny")
+    )
     assert (real.model.base, tiny.model.base) == ("smollm2-135m-instruct", "tiny-qwen2")
     assert (real.grpo.trainable.method, tiny.grpo.trainable.method) == ("lora", "full")
     assert (real.data.columns, real.answer) == (tiny.data.columns, tiny.answer)
@@ -165,7 +156,7 @@ def test_a_changed_picture_or_another_label_redoes_what_reads_it(make):
 
 
 def prepare(folder, rows, **values):
-    write_jsonl(folder / "评论.jsonl", rows)
+    core.write_jsonl(folder / "评论.jsonl", rows)
     given = {
         "model": {"base": "tiny-qwen2", "max_pixels": 784},
         "data": {"files": str(folder / "评论.jsonl"), "columns": {**ASKED, "target": "示范"}},
@@ -174,19 +165,19 @@ def prepare(folder, rows, **values):
         "grpo": {},
         **values,
     }
-    config = load_config(TaskConfig, given)
-    prepare_rows(config, folder / "prepared")
+    config = core.load_config(TaskConfig, given)
+    TASK.prepare(config, folder / "prepared")
     return config
 
 
 def test_only_targets_that_give_the_answer_are_taught(tmp_path):
     rows = [{**row, "示范": row["答案"] if n > 4 else "好评"} for n, row in enumerate(ask_many(60))]
     rows[9]["示范"] = None
-    prepare(tmp_path, rows)
-    taught = read_warmup(tmp_path / "prepared")(0)
+    config = prepare(tmp_path, rows)
+    taught = TASK.warmup(config, tmp_path / "prepared")(0)
     train = read_examples(tmp_path / "prepared" / "train.jsonl")
     assert all(row.target == row.example.label for row in taught)
-    found = {finding.name: finding for finding in read_findings(tmp_path / "prepared")}
+    found = {finding.name: finding for finding in TASK.find_in_data(config, tmp_path / "prepared")}
     wrong = [e for e in train if e.fields["示范"] not in (None, e.label)]
     assert len(taught) == sum(e.fields["示范"] == e.label for e in train)
     assert wrong
@@ -197,8 +188,8 @@ def test_only_targets_that_give_the_answer_are_taught(tmp_path):
 
 def test_whole_answers_are_taught_where_no_column_has_targets(tmp_path):
     data = {"files": str(tmp_path / "评论.jsonl"), "columns": ASKED}
-    prepare(tmp_path, ask_many(60), data=data)
-    taught = read_warmup(tmp_path / "prepared")(0)
+    config = prepare(tmp_path, ask_many(60), data=data)
+    taught = TASK.warmup(config, tmp_path / "prepared")(0)
     train = read_examples(tmp_path / "prepared" / "train.jsonl")
     assert {row.example.id: row.target for row in taught} == {e.id: e.label for e in train}
 
@@ -221,16 +212,18 @@ def test_rows_over_the_budget_are_dropped_from_every_split_and_counted(tmp_path)
     drops = json.loads((run / "prepare" / "source.json").read_text())["drops"]
     assert max(len(e.prompt[-1].text) for e in kept) < 400
     assert (len(kept), drops["counts"]) == (48, {"longer than data.budget.max_prompt_tokens": 12})
-    assert {row.example.id for row in read_warmup(run / "prepare")(0)} <= {e.id for e in kept}
+    assert {row.example.id for row in TASK.warmup(config, run / "prepare")(0)} <= {
+        e.id for e in kept
+    }
     lengths = recipe.preview(config).tables[1].rows[0]
     assert int(lengths[2].replace(",", "")) <= 900
     assert "12 longer ones are dropped" in lengths[5]
 
 
 def test_a_warmup_without_any_target_is_refused_also_by_the_dry_run(tmp_path):
-    prepare(tmp_path, [{**row, "示范": None} for row in ask_many(20)])
+    config = prepare(tmp_path, [{**row, "示范": None} for row in ask_many(20)])
     with pytest.raises(DataError, match="no row for training has a target"):
-        read_warmup(tmp_path / "prepared")
+        TASK.warmup(config, tmp_path / "prepared")
     config = prepare(tmp_path, [{**row, "示范": "?"} for row in ask_many(60)])
     [problem] = recipe.preview(config).later["sft"]
     assert "no row for training has a target that gives its answer" in problem
@@ -261,7 +254,7 @@ def test_the_whole_way_of_a_task_of_ones_own(make, server):
     }
     assert set(accuracies) == POLICIES - {"picture_only"} | {"prompt_lenient"}
     assert {metric.n for metric in accuracies.values()} == {6}
-    rows = read_jsonl(out / "grpo" / "metrics.jsonl")
+    rows = core.read_jsonl(out / "grpo" / "metrics.jsonl")
     assert {"reward/correct", "reward/format", "reward/brevity", "reward/clear"} <= set(rows[0])
     assert json.loads((out / "grpo" / "judge.json").read_text())["num_questions"] > 0
     assert len(server.asked) > 0
@@ -309,7 +302,7 @@ BARE = {"files": "a.csv", "columns": {"prompt": "q"}}
 
 
 def load_given(**values):
-    return load_config(TaskConfig, {**GIVEN, **values})
+    return core.load_config(TaskConfig, {**GIVEN, **values})
 
 
 def test_the_answer_has_the_parser_of_its_kind_and_rewards_are_names_weights_or_more():
@@ -329,21 +322,21 @@ def test_files_are_found_beside_the_configuration(tmp_path):
         "answer: {kind: text}\nrewards: {奖励.py:f: 1}\n",
         encoding="utf-8",
     )
-    config = load_config(TaskConfig, tmp_path / "task.yaml")
+    config = core.load_config(TaskConfig, tmp_path / "task.yaml")
     assert config.data.files == {"train": (str(tmp_path / "rows.csv"),)}
     assert list(config.rewards) == [f"{tmp_path / '奖励.py'}:f"]
-    assert load_config(TaskConfig, dump_config(config)) == config
+    assert core.load_config(TaskConfig, core.dump_config(config)) == config
 
 
 MINIMAL = {**{name: GIVEN[name] for name in ("data", "answer")}, "model": {"base": "tiny-qwen2"}}
 
 
 def test_what_suits_a_pretrained_base_is_chosen_where_nothing_is_said():
-    config = load_config(TaskConfig, MINIMAL)
+    config = core.load_config(TaskConfig, MINIMAL)
     assert config.sft is not None
     assert (config.sft.learning_rate, config.grpo.learning_rate) == (2e-4, 1e-4)
     assert config.grpo.max_new_tokens == 24
-    assert load_config(TaskConfig, dump_config(config)) == config
+    assert core.load_config(TaskConfig, core.dump_config(config)) == config
 
 
 def test_all_weights_take_shorter_steps_than_an_adapter_and_what_is_said_stands():
@@ -367,15 +360,15 @@ def test_an_answer_behind_a_way_to_it_gets_room_and_is_not_taught_alone(answer):
 
 def test_an_answer_is_a_text_where_there_is_no_reference():
     given = {name: value for name, value in GIVEN.items() if name != "answer"}
-    bare = load_config(TaskConfig, {**given, "data": BARE, "rewards": ["a.py:f"]})
+    bare = core.load_config(TaskConfig, {**given, "data": BARE, "rewards": ["a.py:f"]})
     assert isinstance(bare.answer, TextParser)
-    assert load_config(TaskConfig, dump_config(bare)) == bare
+    assert core.load_config(TaskConfig, core.dump_config(bare)) == bare
     with pytest.raises(ConfigError, match=r"answer is needed: it says how data\.columns\.answer"):
-        load_config(TaskConfig, given)
+        core.load_config(TaskConfig, given)
 
 
 FOLDER = Path(__file__).parents[3] / "examples" / "demo"
-RIVER = make_example(
+RIVER = core.make_example(
     [Message("user", "a river")],
     cluster="a river",
     fields={"topic": "a river", "first": "never", "second": "together"},
@@ -383,9 +376,9 @@ RIVER = make_example(
 
 
 def test_topics_and_words_of_each_split_occur_in_no_other():
-    config = load_config(TaskConfig, FOLDER / "task.yaml")
+    config = core.load_config(TaskConfig, FOLDER / "task.yaml")
     assert config.measures["good"].all_of == ("passes", "fluent")
-    rows = read_jsonl(FOLDER / "prompts.jsonl")
+    rows = core.read_jsonl(FOLDER / "prompts.jsonl")
     topics = [(row["split"], row["topic"]) for row in rows]
     words = [(row["split"], row[name]) for row in rows for name in ("first", "second")]
     for pairs in (topics, words):
@@ -413,12 +406,14 @@ def test_the_same_task_elsewhere_is_the_same(tmp_path, kind):
     folders = [tmp_path / "one" / "task", tmp_path / "two" / "moved" / "task"]
     plans, runs = [], []
     for folder, answers in zip(folders, ("one", "two"), strict=True):
-        config = load_config(TaskConfig, folder / "task.yaml")
+        config = core.load_config(TaskConfig, folder / "task.yaml")
         steps = plan_steps(recipe, config, tmp_path / "run")
         plans.append(read_keys(steps))
         values = {
-            "manifest.json:config": dump_config(config),
-            "manifest.json:effects": {k: asdict(v) for k, v in list_effects(TaskConfig).items()},
+            "manifest.json:config": core.dump_config(config),
+            "manifest.json:effects": {
+                k: asdict(v) for k, v in core.list_effects(TaskConfig).items()
+            },
             "manifest.json:inputs": {k: v for step in steps for k, v in step.inputs.items()},
         }
         varied = {k: v for k, v in VARIED.items() if answers == "two" and "beta" not in k}

@@ -132,10 +132,7 @@ _GROUPS = {
     "teach.reading_per_epoch": 8,
 }
 JOBS = {
-    "a task with a reward of its own": (
-        RecipeJob("task", {}, "task.yaml"),
-        "prepare",
-    ),
+    "a task with a reward of its own": (RecipeJob("task", {}, "task.yaml"), "prepare"),
     "visual_reasoning": (RecipeJob("visual_reasoning", TINY_SCENES, "grounding"), "prepare"),
     "group_qc": (RecipeJob("group_qc", _GROUPS), "stage_b_data"),
 }

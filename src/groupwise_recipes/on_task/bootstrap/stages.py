@@ -16,8 +16,8 @@ from groupwise.core import (
 from groupwise.data.examples import DropLog
 from groupwise.judges import Question, judge_all
 from groupwise.rewards import LabelParser
-from groupwise.run.plans import Planner, digest_models
 from groupwise.run.recipe import Preview
+from groupwise.run.stages import Planner, digest_models
 from groupwise.run.steps import Step, StepContext
 from groupwise_recipes.on_task.bootstrap.captioner import (
     Captioner,
