@@ -1,6 +1,7 @@
 """``groupwise new``, ``run`` and ``sweep``."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,26 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import yaml
 
-from groupwise.cli.options import (
-    COUNT,
-    PATH,
-    Job,
-    accept,
-    allow_judge,
-    choose_out,
-    dry_run,
-    language,
-    option,
-    print_progress,
-    sample,
-    say,
-    say_of_step,
-    takes_recipe,
-)
-from groupwise.core import ConfigError, GroupwiseError, describe_unknown
+from groupwise.cli import options
+from groupwise.cli.options import PATH, Job, choose_out, option, say
+from groupwise.core import ConfigError, GroupwiseError, describe_unknown, read_json
 
 if TYPE_CHECKING:
-    from groupwise.run.sweep import Sweep, SweepPlan
+    from groupwise.run.recipe import Preview
+    from groupwise.run.sweep import Sweep
+
+_UNLIMITED, _WIDEST_ROW = 10_000, 100
+_MOST_SHOWN = 2_000
 
 
 @click.command()
@@ -87,19 +78,19 @@ def _list_recipes(context: click.Context, _option: object, is_wanted: bool) -> N
 
 
 @click.command()
-@takes_recipe
+@options.takes_recipe
 @choose_out("runs/<recipe>-<config name>")
 @option("--resume", is_flag=True, help="Continue a run; start nothing new.")
 @option("--until", metavar="STEP", help="End after this step.")
-@accept
-@sample
+@options.accept
+@options.sample
 @option(
     "--share-with",
     metavar="DIR",
     type=PATH,
     help="Take over steps that a run in DIR has finished with the same settings and data.",
 )
-@dry_run
+@options.dry_run
 @option(
     "--list",
     is_flag=True,
@@ -108,7 +99,7 @@ def _list_recipes(context: click.Context, _option: object, is_wanted: bool) -> N
     callback=_list_recipes,
     help="List the recipes with their configs.",
 )
-@allow_judge
+@options.allow_judge
 def run(
     recipe: str,
     config: str | None,
@@ -130,7 +121,6 @@ def run(
     folder = out or job.folder
     resolved = job.load(folder if resume else None)
 
-    from groupwise.cli.printing import print_headline, print_preview
     from groupwise.inference.settings import check_hosts
     from groupwise.run.running import check_recipe, help_first, list_changed_settings, run_recipe
     from groupwise.run.steps import Siblings
@@ -156,8 +146,8 @@ def run(
         job.recipe,
         resolved,
         siblings=siblings,
-        report_progress=print_progress,
-        say=say_of_step,
+        report_progress=options.print_progress,
+        say=options.say_of_step,
         **how,
     )
     if until is not None:
@@ -169,21 +159,21 @@ def run(
 
 
 @click.command()
-@takes_recipe
+@options.takes_recipe
 @option(
     "--grid",
     metavar="KEY=VALUE,VALUE",
     multiple=True,
     help="An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
 )
-@option("--seeds", type=COUNT, metavar="N", help="The same as --grid seed=0,…,N-1.")
+@option("--seeds", type=options.COUNT, metavar="N", help="The same as --grid seed=0,…,N-1.")
 @choose_out("runs/<recipe>-<config name>-sweep", what="Folder.")
-@option("--jobs", type=COUNT, show_default="1", help="Cells at once.")
+@option("--jobs", type=options.COUNT, show_default="1", help="Cells at once.")
 @option("--devices", metavar="N,N", help="GPUs of this machine, dealt out one to a cell.")
-@accept
-@language
-@dry_run
-@allow_judge
+@options.accept
+@options.language
+@options.dry_run
+@options.allow_judge
 def sweep(
     recipe: str,
     config: str | None,
@@ -202,7 +192,7 @@ def sweep(
     A sweep ends with the recipe's own report of several runs, if it has one; a sweep over seeds
     alone with that of its policies as methods.
     """
-    from groupwise.run.sweep import plan_recorded, plan_sweep, run_sweep
+    from groupwise.run.sweep import plan_recorded, plan_sweep, read_sweep, run_sweep
 
     job = Job.choose(recipe, config, settings)
     folder = out or Path(f"{job.folder}-sweep")
@@ -217,7 +207,12 @@ def sweep(
     else:
         plan = plan_recorded(job.recipe, folder, **how)
     if dry_run:
-        _print_plan(plan)
+        width = max(len(axis.key) for axis in plan.axes)
+        for axis in plan.axes:
+            click.echo(f"{axis.key:<{width}}  {', '.join(axis.values)}")
+        click.echo(f"{len(plan.cells)} cells")
+        if (folder / "sweep.json").is_file():
+            click.echo(f"{folder} has {_count_states(read_sweep(folder))}")
         click.echo(f"{len(slots)} at once")
         click.echo("ready: nothing was written")
         return
@@ -257,19 +252,85 @@ def _report(recipe: Any, result: "Sweep", folder: Path, language: Literal["en", 
             say(f"no {name}: {error}")
 
 
-def _print_plan(plan: "SweepPlan") -> None:
-    from groupwise.run.sweep import read_sweep
-
-    width = max(len(axis.key) for axis in plan.axes)
-    for axis in plan.axes:
-        click.echo(f"{axis.key:<{width}}  {', '.join(axis.values)}")
-    click.echo(f"{len(plan.cells)} cells")
-    if (plan.folder / "sweep.json").is_file():
-        click.echo(f"{plan.folder} has {_count_states(read_sweep(plan.folder))}")
-
-
 def _count_states(result: "Sweep") -> str:
     states = [cell.state for cell in result.cells]
     named = ("done", "failed", "running", "waiting")
     counts = [f"{states.count(name)} {name}" for name in named if name in states]
     return f"{len(states)} cells: {', '.join(counts)}"
+
+
+def print_headline(folder: Path) -> None:
+    """Print what heads the report of each policy in ``evaluate/metrics.json``, and the looks at it.
+
+    Replies without an answer are reported: they are wrong and yet no other answer.
+    """
+    path = folder / "evaluate" / "metrics.json"
+    if not path.is_file():
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from groupwise.evaluation.report.phrases import Phrases
+    from groupwise.evaluation.results import read_headline, state_looks
+
+    headline, metrics = read_headline(folder), read_json(path, list)
+    heads = ("policy", "split", headline.title.lower(), "95 % interval", "n", "no answer")
+    table = Table(*heads, box=None, pad_edge=False)
+    invalid = {(x["name"], x["split"]): x["value"] for x in metrics}
+    for metric in metrics:
+        policy, _, measure = metric["name"].partition("/")
+        if measure == headline.name:
+            share = invalid.get((f"{policy}/invalid_rate", metric["split"]))
+            ends = f"{100 * metric['low']:.1f}–{metric['high']:.1%}"
+            cells = (policy, metric["split"], f"{metric['value']:.1%}", ends, str(metric["n"]))
+            table.add_row(*cells, "–" if share is None else f"{share:.1%}")
+    Console(highlight=False, markup=False).print(table)
+    for items in sorted({one["split_digest"] for one in metrics if "split_digest" in one}):
+        for look in state_looks(folder, items):
+            level = "" if look.level == "info" else f"{look.level}: "
+            click.echo(f"{level}{Phrases('en').say(look)}")
+
+
+def print_preview(preview: "Preview") -> None:
+    """Print what a run would do."""
+    # Not for whoever only hears that a config is wrong.
+    from rich.console import Console, Group
+    from rich.constrain import Constrain
+    from rich.panel import Panel
+    from rich.rule import Rule
+    from rich.table import Table
+    from rich.text import Text
+
+    # What goes to a file or a program is not broken into lines.
+    width = None if sys.stdout.isatty() else _UNLIMITED
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    for number, row in enumerate(preview.shown, start=1):
+        # As the model sees it, and below it what is taught or right.
+        pictures = f"\npictures: {', '.join(row.pictures)}" if row.pictures else ""
+        prompt = Text(_make_printable(row.prompt) + pictures)
+        rule = Rule("taught or right", style="dim")
+        parts = Group(prompt, rule, Text(_make_printable(row.answer)))
+        title = f"row {number} of {len(preview.shown)}"
+        panel = Panel(parts, title=title, title_align="left", expand=False)
+        console.print(Constrain(panel, _WIDEST_ROW))
+    for found in preview.tables:
+        if found.rows:
+            table = Table(*found.columns, title=found.title, title_justify="left")
+            for cells in found.rows:
+                table.add_row(*cells)
+            console.print(table)
+    facts = Table.grid(padding=(0, 2))
+    for name, value in preview.facts:
+        facts.add_row(name, value)
+    console.print(facts)
+    if preview.problems:
+        lines = "".join(f"\n  {problem}" for problem in preview.problems)
+        raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")
+    click.echo("ready: nothing was written")
+
+
+def _make_printable(text: str) -> str:
+    """Return the beginning of a text without what would steer a terminal."""
+    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in text[:_MOST_SHOWN])
+    left = len(text) - _MOST_SHOWN
+    return f"{shown} … and {left:,} characters more" if left > 0 else shown
