@@ -33,11 +33,9 @@ def _open_console(*, is_wrapped: bool = False) -> Console:
 @click.command()
 @options.takes_recipe
 @choose_out("runs/<recipe>-<config name>")
-@option("--only", type=click.Choice(["data", "rewards"]), help="One of the two audits.")
+@option("--only", "One of the two audits.", type=click.Choice(["data", "rewards"]))
 @option(
-    "--baselines",
-    is_flag=True,
-    help="Also say how much simple models learn from the training split.",
+    "--baselines", "Also say how much simple models learn from the training split.", is_flag=True
 )
 @options.sample
 @options.allow_judge
@@ -128,13 +126,12 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
 
 
 @click.command()
-@option("--judge", metavar="CONFIG", type=PATH, help="YAML of the judge.")
-@option("--data", metavar="FILE", type=PATH, help="JSONL, or LLMBar's folder.")
+@option("--judge CONFIG", "YAML of the judge.", type=PATH)
+@option("--data FILE", "JSONL, or LLMBar's folder.", type=PATH)
 @option(
-    "--verdicts",
-    metavar="FILE",
+    "--verdicts FILE",
+    "JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
     type=PATH,
-    help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
 )
 @choose_out("runs/judge-<config or file name>", what="Folder.")
 @options.settings

@@ -20,22 +20,19 @@ Language = Literal["en", "zh"]
 @click.argument("runs", metavar="RUN[,RUN][:POLICY]...", nargs=-1, required=True)
 @option(
     "--together",
-    is_flag=True,
-    help="The runs are repetitions over seeds whose policies are compared, or the arms of a "
+    "The runs are repetitions over seeds whose policies are compared, or the arms of a "
     "recipe's study: the same as joining them by commas.",
+    is_flag=True,
 )
 @option(
-    "--metric",
-    metavar="SPLIT/MEASURE",
+    "--metric SPLIT/MEASURE",
+    "What is compared.",
     show_default="what heads the report: test/accuracy, or test/ and the first own measure",
-    help="What is compared.",
 )
 @option(
-    "--factor",
-    "factors",
-    metavar="KEY",
+    "--factor factors KEY",
+    "A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
     multiple=True,
-    help="A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
 )
 @language
 @choose_out("runs/compare-<run>-<run>, or the sweep's folder", what="Where to write it.")

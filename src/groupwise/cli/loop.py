@@ -63,40 +63,27 @@ def _open_store(folder: Path, url: str | None) -> "Iterator[FeedbackStore]":
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
+@option("--export written FILE", "Write answers and what people said of them.", type=PATH)
 @option(
-    "--export",
-    "written",
-    metavar="FILE",
-    type=PATH,
-    help="Write answers and what people said of them.",
-)
-@option(
-    "--format",
-    "form",
+    "--format form",
+    "Of --export: JSONL of what was said, what teaches most first; or Label Studio's tasks "
+    "of all answers.",
     type=click.Choice(["jsonl", "label-studio"]),
     default="jsonl",
-    help="Of --export: JSONL of what was said, what teaches most first; or Label Studio's tasks "
-    "of all answers.",
 )
 @option(
-    "--import",
-    "taken",
-    metavar="FILE",
+    "--import taken FILE",
+    "Take labels of an export of Label Studio, JSON; those that are known change nothing.",
     type=PATH,
-    help="Take labels of an export of Label Studio, JSON; those that are known change nothing.",
 )
 @option(
-    "--delete-person",
-    "person",
-    metavar="USER",
-    help="Delete all that a user said, and list the versions that were trained on it.",
+    "--delete-person person USER",
+    "Delete all that a user said, and list the versions that were trained on it.",
 )
 @option(
-    "--delete-pictures",
-    "days",
-    metavar="DAYS",
+    "--delete-pictures days DAYS",
+    "Delete the pictures of answers older than that; what was answered and said stays.",
     type=click.FloatRange(min=0),
-    help="Delete the pictures of answers older than that; what was answered and said stays.",
 )
 @options.url
 def feedback(
@@ -182,27 +169,23 @@ def _import(store: "FeedbackStore", path: Path, key: bytes) -> None:
 
 @click.command()
 @click.argument("run", metavar="[RUN[:POLICY]]", required=False)
-@option("--out", metavar="LOOP", type=PATH, help="The folder of the loop.")
-@option("--feedback", metavar="DIR", type=PATH, help="The server's feedback.folder.")
+@option("--out LOOP", "The folder of the loop.", type=PATH)
+@option("--feedback DIR", "The server's feedback.folder.", type=PATH)
 @options.url
-@option("--serve", "server", metavar="URL", help="Server of the loop, told of a new version.")
-@option("--now", is_flag=True, help="Do one round with what there is, then end.")
+@option("--serve server URL", "Server of the loop, told of a new version.")
+@option("--now", "Do one round with what there is, then end.", is_flag=True)
 @options.settings
-@option("--dry-run", is_flag=True, help="Say where the loop stands; train nothing.")
+@option("--dry-run", "Say where the loop stands; train nothing.", is_flag=True)
 @option(
-    "--verify",
-    "certificate",
-    metavar="CERTIFICATE",
-    type=PATH,
-    help="Instead: go from labels and answers to the verdict of a round's certificate.json again; "
+    "--verify certificate CERTIFICATE",
+    "Instead: go from labels and answers to the verdict of a round's certificate.json again; "
     "with --feedback, look up the labels, too.",
+    type=PATH,
 )
 @option(
-    "--roll-back",
-    "loop",
-    metavar="LOOP",
+    "--roll-back loop LOOP",
+    "Instead: serve again what was served before the present version.",
     type=PATH,
-    help="Instead: serve again what was served before the present version.",
 )
 @options.allow_judge
 def learn(

@@ -25,14 +25,12 @@ _MOST_SHOWN = 2_000
 @click.argument("folder", metavar="DIR", type=PATH)
 @option(
     "--kind",
-    default="labels",
-    help="labels, choice, number, text, json, code or pictures: what answers are; checker: code "
+    "labels, choice, number, text, json, code or pictures: what answers are; checker: code "
     "alone says what is good.",
+    default="labels",
 )
 @option(
-    "--tiny",
-    is_flag=True,
-    help="With a tiny model of random weights: shows in seconds that all runs.",
+    "--tiny", "With a tiny model of random weights: shows in seconds that all runs.", is_flag=True
 )
 def new(folder: Path, kind: str, tiny: bool) -> None:
     """Write a task of your own: a config, a few rows, a reward and what to do with them."""
@@ -80,24 +78,23 @@ def _list_recipes(context: click.Context, _option: object, is_wanted: bool) -> N
 @click.command()
 @options.takes_recipe
 @choose_out("runs/<recipe>-<config name>")
-@option("--resume", is_flag=True, help="Continue a run; start nothing new.")
-@option("--until", metavar="STEP", help="End after this step.")
+@option("--resume", "Continue a run; start nothing new.", is_flag=True)
+@option("--until STEP", "End after this step.")
 @options.accept
 @options.sample
 @option(
-    "--share-with",
-    metavar="DIR",
+    "--share-with DIR",
+    "Take over steps that a run in DIR has finished with the same settings and data.",
     type=PATH,
-    help="Take over steps that a run in DIR has finished with the same settings and data.",
 )
 @options.dry_run
 @option(
     "--list",
+    "List the recipes with their configs.",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_list_recipes,
-    help="List the recipes with their configs.",
 )
 @options.allow_judge
 def run(
@@ -161,15 +158,14 @@ def run(
 @click.command()
 @options.takes_recipe
 @option(
-    "--grid",
-    metavar="KEY=VALUE,VALUE",
+    "--grid KEY=VALUE,VALUE",
+    "An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
     multiple=True,
-    help="An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
 )
-@option("--seeds", type=options.COUNT, metavar="N", help="The same as --grid seed=0,…,N-1.")
+@option("--seeds N", "The same as --grid seed=0,…,N-1.", type=options.COUNT)
 @choose_out("runs/<recipe>-<config name>-sweep", what="Folder.")
-@option("--jobs", type=options.COUNT, show_default="1", help="Cells at once.")
-@option("--devices", metavar="N,N", help="GPUs of this machine, dealt out one to a cell.")
+@option("--jobs", "Cells at once.", type=options.COUNT, show_default="1")
+@option("--devices N,N", "GPUs of this machine, dealt out one to a cell.")
 @options.accept
 @options.language
 @options.dry_run

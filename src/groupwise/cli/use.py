@@ -22,7 +22,7 @@ _MAX_SHOWN = 10
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @click.argument("rows", metavar="FILE|FOLDER", type=PATH)
-@option("--out", metavar="FILE", type=PATH, required=True, help="JSONL of answers.")
+@option("--out FILE", "JSONL of answers.", type=PATH, required=True)
 @options.allow_judge
 def predict(run: str, rows: Path, out: Path) -> None:
     """Answer every row of a file or folder. Running it again continues: answers are kept.
@@ -59,7 +59,7 @@ def predict(run: str, rows: Path, out: Path) -> None:
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @click.argument("data", metavar="FILE|FOLDER", type=PATH)
-@option("--out", metavar="DIR", type=PATH, required=True, help="A new folder.")
+@option("--out DIR", "A new folder.", type=PATH, required=True)
 @options.allow_judge
 def evaluate(run: str, data: Path, out: Path) -> None:
     """Measure a finished policy on other labelled data, as its run measured it.
@@ -87,23 +87,21 @@ def evaluate(run: str, data: Path, out: Path) -> None:
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @option(
-    "--format",
-    "file_format",
+    "--format file_format",
+    "model: adapter, merged weights and model card; chat: prompts of --rows; verl, swift: a "
+    "folder for a training with it.",
     type=click.Choice(["model", "chat", "verl", "swift"]),
     default="model",
-    help="model: adapter, merged weights and model card; chat: prompts of --rows; verl, swift: a "
-    "folder for a training with it.",
 )
-@option("--rows", metavar="FILE|FOLDER", type=PATH, help="For chat: rows as `predict` takes them.")
-@option("--out", metavar="FILE_OR_DIR", type=PATH, help="A file for chat, else a new folder.")
+@option("--rows FILE|FOLDER", "For chat: rows as `predict` takes them.", type=PATH)
+@option("--out FILE_OR_DIR", "A file for chat, else a new folder.", type=PATH)
 @option(
-    "--push",
-    metavar="OWNER/NAME",
-    help="Upload a model to this repository of the hub instead: weights and card, no row of the "
+    "--push OWNER/NAME",
+    "Upload a model to this repository of the hub instead: weights and card, no row of the "
     "data. The hub is that of HF_ENDPOINT, the token that of HF_TOKEN.",
 )
-@option("--private", is_flag=True, help="With --push, if the repository is new.")
-@option("--dry-run", is_flag=True, help="With --push: say what would go up; upload nothing.")
+@option("--private", "With --push, if the repository is new.", is_flag=True)
+@option("--dry-run", "With --push: say what would go up; upload nothing.", is_flag=True)
 def export(
     run: str,
     file_format: str,

@@ -38,8 +38,8 @@ _Record = Mapping[str, Any]
 
 @click.command()
 @click.argument("run", metavar="RUN", type=PATH)
-@option("--once", is_flag=True, help="Print one page and leave.")
-@option("--every", type=click.FloatRange(min=0.2), default=5.0, help="Seconds between pages.")
+@option("--once", "Print one page and leave.", is_flag=True)
+@option("--every", "Seconds between pages.", type=click.FloatRange(min=0.2), default=5.0)
 @language
 def watch(run: Path, once: bool, every: float, language: Literal["en", "zh"]) -> None:
     """Follow a run: its steps, its training's values, and alarms. Changes nothing in it.
