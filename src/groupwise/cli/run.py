@@ -188,11 +188,18 @@ def sweep(
     A sweep ends with the recipe's own report of several runs, if it has one; a sweep over seeds
     alone with that of its policies as methods.
     """
+    from groupwise.cli.compare import report_seeds, write_study
     from groupwise.run.sweep import plan_recorded, plan_sweep, read_sweep, run_sweep
 
     job = Job.choose(recipe, config, settings)
     folder = out or Path(f"{job.folder}-sweep")
-    slots = [None] * (jobs or 1) if devices is None else _list_devices(devices, jobs)
+    slots: list[str] | list[None] = [None] * (jobs or 1)
+    if devices is not None:
+        if jobs is not None:
+            raise ConfigError("--devices says how many cells run, and where: leave --jobs out")
+        slots = [one.strip() for one in devices.split(",")]
+        if not all(slots) or len(set(slots)) < len(slots):
+            raise ConfigError(f"--devices {devices}: expected different devices, such as 0,1")
     axes = [*grid, *([f"seed={','.join(map(str, range(seeds)))}"] if seeds else [])]
     how: Any = {"accepted": list(accept)}
     if axes:
@@ -214,31 +221,9 @@ def sweep(
         return
     result = run_sweep(plan, slots=slots, say=say)
     click.echo(f"{folder}: {_count_states(result)}")
-    _report(job.recipe, result, folder, language)
-    failed = [cell.name for cell in result.cells if cell.state == "failed"]
-    if failed:
-        kept = "the same command runs them again and keeps what is done"
-        say(f"failed: {', '.join(failed)}; {kept}")
-        raise click.exceptions.Exit(1)
-
-
-def _list_devices(given: str, jobs: int | None) -> list[str]:
-    """Return the devices that are dealt out."""
-    if jobs is not None:
-        raise ConfigError("--devices says how many cells run, and where: leave --jobs out")
-    devices = [one.strip() for one in given.split(",")]
-    if not all(devices) or len(set(devices)) < len(devices):
-        raise ConfigError(f"--devices {given}: expected different devices, such as 0,1")
-    return devices
-
-
-def _report(recipe: Any, result: "Sweep", folder: Path, language: Literal["en", "zh"]) -> None:
-    """Write the recipe's own report, and that of a sweep over seeds alone; say why not."""
-    from groupwise.cli.compare import report_seeds, write_study
-
     done = [cell.folder for cell in result.cells if cell.state == "done"]
-    metric = f"test/{recipe.headline}" if recipe.headline else None
-    reports = {"report of the study": lambda: write_study(recipe, done, folder, language)}
+    metric = f"test/{job.recipe.headline}" if job.recipe.headline else None
+    reports = {"report of the study": lambda: write_study(job.recipe, done, folder, language)}
     if [axis.key for axis in result.axes] == ["seed"]:
         reports["report over seeds"] = lambda: report_seeds(done, metric, folder, language)
     for name, write in reports.items():
@@ -246,6 +231,11 @@ def _report(recipe: Any, result: "Sweep", folder: Path, language: Literal["en", 
             write()
         except GroupwiseError as error:
             say(f"no {name}: {error}")
+    failed = [cell.name for cell in result.cells if cell.state == "failed"]
+    if failed:
+        kept = "the same command runs them again and keeps what is done"
+        say(f"failed: {', '.join(failed)}; {kept}")
+        raise click.exceptions.Exit(1)
 
 
 def _count_states(result: "Sweep") -> str:

@@ -209,7 +209,7 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
     message = detail["msg"].removeprefix("Value error, ")
     if isinstance(given, dict | list) and detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
-    shown = repr(given)
+    shown = repr(detail["input"])
     return f"{key}: {message}; got {shown if len(shown) <= 200 else f'{shown[:200]}...'}"
 
 
