@@ -63,7 +63,10 @@ sample = option(
 )
 
 
-settings = option("--set settings KEY=VALUE", "Change one setting. Repeatable.", multiple=True)
+def settings(function: Any) -> Any:
+    """Add ``--set``, which changes settings of a config."""
+    change = "Change one setting. Repeatable."
+    return option("--set settings KEY=VALUE", change, multiple=True)(function)
 
 
 def choose_out(default: str, *, what: str = "Run folder.") -> Callable[[Any], Any]:

@@ -88,13 +88,12 @@ class Config(BaseModel):
         """Refuse what no run can use, also deep inside a value."""
         marks = cls.model_fields[str(info.field_name)].metadata
         has_limit = any(hasattr(mark, "le") or hasattr(mark, "lt") for mark in marks)
-        waiting: list[Any] = [value]
-        while waiting:
-            one = waiting.pop()
+        inner: list[Any] = [value]
+        for one in inner:  # which grows
             if isinstance(one, Mapping):
-                waiting += [*one, *one.values()]
+                inner += [*one, *one.values()]
             elif isinstance(one, list | tuple | Set):
-                waiting += one
+                inner += one
             elif isinstance(one, int | float) and not isinstance(one, bool):
                 if isinstance(one, float) and not math.isfinite(one):
                     raise ValueError("a number must be finite")
@@ -189,7 +188,7 @@ def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
     if detail["type"] == "missing":
         return f"{key}: missing"
     if detail["type"].startswith("union_tag"):
-        name = f"{key}.{context['discriminator'][1:-1]}"
+        name = ".".join([key, context["discriminator"].strip("'")])
         if detail["type"] == "union_tag_not_found":
             return f"{name}: missing"
         kinds = [kind.strip("'") for kind in context["expected_tags"].split(", ")]
