@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from groupwise.cli.doctor import check_machine, check_package
+from groupwise.cli.check import check_machine, check_package
 
 
 def find(name: str, folder: Path) -> tuple[str, str]:
@@ -30,7 +30,7 @@ def test_own_requirements_are_all_looked_at(tmp_path: Path):
 def test_small_disk_and_memory_are_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**40, 2**40, 2**20))
-    monkeypatch.setattr("groupwise.cli.doctor.read_total_memory", lambda: 2**30)
+    monkeypatch.setattr("groupwise.core.read_total_memory", lambda: 2**30)
     assert find("disk", tmp_path)[0] == "warning"
     assert "free some" in find("disk", tmp_path)[1]
     assert find("memory", tmp_path)[0] == "warning"
@@ -40,5 +40,5 @@ def test_small_disk_and_memory_are_warned_about(tmp_path: Path, monkeypatch: pyt
 def test_a_sandbox_that_cannot_start_is_warned_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None, level: str
 ):
-    monkeypatch.setattr("groupwise.cli.doctor.explain_missing", lambda: missing)
+    monkeypatch.setattr("groupwise.sandbox.explain_missing", lambda: missing)
     assert find("sandbox", tmp_path) == (level, missing or "")

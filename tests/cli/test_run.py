@@ -19,7 +19,7 @@ from small_disk import SmallDisk, mount_small_disk
 from waiting import wait_until
 
 from groupwise.cli.options import Job
-from groupwise.cli.printing import print_headline, print_preview
+from groupwise.cli.run import print_headline, print_preview
 from groupwise.core import ConfigError, read_json, read_jsonl
 from groupwise.evaluation.metrics import Metric, read_metrics, write_metrics
 from groupwise.run.recipe import Preview, PreviewTable, ShownRow, find_recipe

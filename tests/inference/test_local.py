@@ -392,7 +392,7 @@ def clock(monkeypatch):
         await sleep(0)
 
     monkeypatch.setattr(settings, "_now", lambda: now[0])
-    monkeypatch.setattr(settings.asyncio, "sleep", pass_time)
+    monkeypatch.setattr("asyncio.sleep", pass_time)
     return now
 
 

@@ -1,39 +1,27 @@
 """Before training: ``groupwise audit``, ``judge``, ``doctor`` and ``models``."""
 
+import platform
+import shutil
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from groupwise.cli.options import (
-    PATH,
-    Job,
-    allow_judge,
-    choose_out,
-    dry_run,
-    option,
-    print_progress,
-    sample,
-    say,
-    say_of_step,
-    settings,
-    takes_recipe,
-)
-from groupwise.core import (
-    ConfigError,
-    GroupwiseError,
-    ProgressLine,
-    load_config,
-    read_json,
-)
+from groupwise import __version__, core
+from groupwise.cli import options
+from groupwise.cli.options import PATH, Job, choose_out, option
+from groupwise.core import ConfigError, GroupwiseError, load_config, read_json
 
 if TYPE_CHECKING:
-    from groupwise.judge_calibration.calibration import Calibration, CalibrationPlan
+    from groupwise.judge_calibration.calibration import Calibration
     from groupwise.run.steps import StepProgress
 
+_MIN_DISK_GIB, _MIN_MEMORY_GIB, _GIB = 2.0, 4.0, 2**30
 _MAX_SHOWN = 3
 _BY_SUBSET = ("agreement", "kappa", "flip_rate", "length_bias", "ece")
 
@@ -43,16 +31,14 @@ def _open_console(*, is_wrapped: bool = False) -> Console:
 
 
 @click.command()
-@takes_recipe
+@options.takes_recipe
 @choose_out("runs/<recipe>-<config name>")
-@option("--only", type=click.Choice(["data", "rewards"]), help="One of the two audits.")
+@option("--only", "One of the two audits.", type=click.Choice(["data", "rewards"]))
 @option(
-    "--baselines",
-    is_flag=True,
-    help="Also say how much simple models learn from the training split.",
+    "--baselines", "Also say how much simple models learn from the training split.", is_flag=True
 )
-@sample
-@allow_judge
+@options.sample
+@options.allow_judge
 def audit(
     recipe: str,
     config: str | None,
@@ -81,12 +67,13 @@ def audit(
 
         def note_progress(progress: "StepProgress", reached: list[str] = reached) -> None:
             reached.append(progress.name)
-            print_progress(progress)
+            options.print_progress(progress)
 
         how: Any = {"out": folder, "until": step, "num_sampled": sample}
+        how |= {"report_progress": note_progress, "say": options.say_of_step}
         path = folder / step / "audit.json"
         try:
-            run_recipe(job.recipe, resolved, report_progress=note_progress, say=say_of_step, **how)
+            run_recipe(job.recipe, resolved, **how)
         except GroupwiseError:  # that it stops the run is no failure of the audit itself
             if step not in reached or not _has_errors(path):
                 raise
@@ -98,25 +85,22 @@ def audit(
         if _has_errors(path):
             raise click.exceptions.Exit(1)
         if baselines and step == "audit":
-            _print_baselines(job.recipe, resolved, folder)
+            from groupwise.run.training import rate_baselines
+
+            if job.recipe.task is None:
+                what = f"the recipe {job.recipe.name} is made of no Task: it has no baselines"
+                raise ConfigError(what)
+            table = Table("simple model", "right", box=None)
+            for name, share in rate_baselines(job.recipe.task(), resolved, folder).items():
+                table.add_row(name, f"{share:.1%}")
+            _open_console().print(table)
+            rest = "the test split was not looked at"
+            click.echo(f"cross-validated within the training clusters; {rest}")
 
 
 def _has_errors(path: Path) -> bool:
     found = read_json(path, dict)["findings"] if path.is_file() else []
     return any(finding["level"] == "error" for finding in found)
-
-
-def _print_baselines(recipe: Any, config: Any, folder: Path) -> None:
-    """Print what can be learned without a policy, and that no test item was looked at."""
-    from groupwise.run.training import rate_baselines
-
-    if recipe.task is None:
-        raise ConfigError(f"the recipe {recipe.name} is made of no Task: it has no baselines")
-    table = Table("simple model", "right", box=None)
-    for name, share in rate_baselines(recipe.task(), config, folder).items():
-        table.add_row(name, f"{share:.1%}")
-    _open_console().print(table)
-    click.echo("cross-validated within the training clusters; the test split was not looked at")
 
 
 def _print_reward_audit(audit: dict[str, Any]) -> None:
@@ -142,18 +126,17 @@ def _print_reward_audit(audit: dict[str, Any]) -> None:
 
 
 @click.command()
-@option("--judge", metavar="CONFIG", type=PATH, help="YAML of the judge.")
-@option("--data", metavar="FILE", type=PATH, help="JSONL, or LLMBar's folder.")
+@option("--judge CONFIG", "YAML of the judge.", type=PATH)
+@option("--data FILE", "JSONL, or LLMBar's folder.", type=PATH)
 @option(
-    "--verdicts",
-    metavar="FILE",
+    "--verdicts FILE",
+    "JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
     type=PATH,
-    help="JSONL of verdicts given before, or JudgeBench's outputs; no judge is asked.",
 )
 @choose_out("runs/judge-<config or file name>", what="Folder.")
-@settings
-@dry_run
-@allow_judge
+@options.settings
+@options.dry_run
+@options.allow_judge
 def judge(
     judge: Path | None,
     data: Path | None,
@@ -167,23 +150,17 @@ def judge(
     Running it again continues: what was answered is not asked again. With --verdicts, those of a
     file are measured and nobody is asked.
     """
-    from groupwise.judge_calibration.calibration import (
-        calibrate_judge,
-        measure_recorded,
-        plan_calibration,
-    )
+    from groupwise.judge_calibration import calibration
 
     if verdicts is not None:
         from groupwise.judge_calibration.verdicts import read_recorded
 
         if judge is not None or data is not None:
-            raise ConfigError(
-                "--verdicts were given before, so nobody is asked",
-                fix="leave out --judge and --data",
-            )
+            what = "--verdicts were given before, so nobody is asked"
+            raise ConfigError(what, fix="leave out --judge and --data")
         recorded = read_recorded(verdicts)
         folder = out or Path("runs") / f"judge-{verdicts.stem}"
-        found = measure_recorded(recorded, verdicts, out=folder)
+        found = calibration.measure_recorded(recorded, verdicts, out=folder)
         for reason, number in recorded.drops.counts.items():
             click.echo(f"not used   {number} {reason}")
         _print_measures(found)
@@ -199,13 +176,7 @@ def judge(
 
     config = load_config(JudgeConfig, judge, overrides=list(settings))
     rated = load_rated(data)
-    _print_plan(plan_calibration(config, rated), is_all=dry_run)
-    if not dry_run:
-        shown, folder = ProgressLine("verdicts", say), out or Path("runs") / f"judge-{judge.stem}"
-        _print_measures(calibrate_judge(config, rated, data, out=folder, report_progress=shown))
-
-
-def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
+    plan = calibration.plan_calibration(config, rated)
     subsets = ", ".join(f"{name or 'unnamed'} {number}" for name, number in plan.subsets.items())
     click.echo(f"judge      {plan.judge}")
     click.echo(f"items      {plan.num_items} ({subsets})")
@@ -214,10 +185,15 @@ def _print_plan(plan: "CalibrationPlan", *, is_all: bool) -> None:
         click.echo(f"not used   {drops}")
     click.echo(f"verdicts   {plan.num_questions}")
     click.echo(f"calls      at most {plan.num_calls} without retries; fewer if some are cached")
-    if is_all:
+    if dry_run:
         if plan.first_prompt is not None:
             click.echo(f"first prompt:\n{plan.first_prompt}\n")
         click.echo("ready: nothing was asked or written")
+    else:
+        shown = core.ProgressLine("verdicts", options.say)
+        folder = out or Path("runs") / f"judge-{judge.stem}"
+        found = calibration.calibrate_judge(config, rated, data, out=folder, report_progress=shown)
+        _print_measures(found)
 
 
 def _print_measures(found: "Calibration") -> None:
@@ -249,8 +225,6 @@ def _print_measures(found: "Calibration") -> None:
 @click.command()
 def doctor() -> None:
     """Check versions, devices, torchvision, disk and memory; exit 1 if something is broken."""
-    from groupwise.cli.doctor import check_machine
-
     checks = check_machine(Path.cwd())
     width = max(len(check.name) for check in checks)
     for check in checks:
@@ -258,6 +232,88 @@ def doctor() -> None:
         click.echo(f"{check.level:<7}  {check.name:<{width}}  {check.found}{fix}")
     if any(check.level == "broken" for check in checks):
         raise click.exceptions.Exit(1)
+
+
+class Check(NamedTuple):
+    """What was found of one thing, and what to do about it where it is not fine."""
+
+    name: str
+    level: Literal["fine", "warning", "broken"]  # some things will not work; nothing will
+    found: str
+    fix: str = ""
+
+
+def check_machine(folder: Path) -> list[Check]:
+    """Look at versions, devices, torchvision, the sandbox, the disk of ``folder`` and memory.
+
+    Nothing is installed, downloaded or changed.
+    """
+    from groupwise.sandbox import explain_missing, explain_slow
+
+    found = [Check("groupwise", "fine", f"{__version__} on Python {platform.python_version()}")]
+    # The requirements of Groupwise itself, without those of its extras.
+    needed = [text for text in requires("groupwise") or [] if "extra ==" not in text]
+    found += [check_package(text) for text in needed]
+    found += [_check_devices(), _check_torchvision()]
+    if missing := explain_missing():
+        found.append(Check("sandbox", "warning", "most model-written code is refused", missing))
+    else:
+        slow = explain_slow()
+        works = "bubblewrap works" + (f", slowly: {slow}" if slow else "")
+        found.append(Check("sandbox", "fine", works))
+    free_gib = shutil.disk_usage(folder).free / _GIB
+    limit_gib = core.read_total_memory() / _GIB
+    wanted = f"free some: a small run wants {_MIN_DISK_GIB:.0f} GiB, or use --out on another disk"
+    least = f"the smallest configs want {_MIN_MEMORY_GIB:.0f} GiB; lower the batch sizes"
+    for name, size, least_gib, what, fix in (
+        ("disk", free_gib, _MIN_DISK_GIB, " free", wanted),
+        ("memory", limit_gib, _MIN_MEMORY_GIB, "", least),
+    ):
+        is_fine = size >= least_gib
+        level = "fine" if is_fine else "warning"
+        found.append(Check(name, level, f"{size:.1f} GiB{what}", "" if is_fine else fix))
+    return found
+
+
+def check_package(requirement: str) -> Check:
+    """Compare the installed version of one package with the range Groupwise asks for."""
+    from packaging.requirements import Requirement
+
+    wanted = Requirement(requirement)
+    install = f"pip install '{wanted}'"
+    try:
+        found = version(wanted.name)
+    except PackageNotFoundError:
+        return Check(wanted.name, "broken", "not installed", install)
+    if wanted.specifier.contains(found, prereleases=True):
+        return Check(wanted.name, "fine", found)
+    return Check(wanted.name, "broken", f"{found}, but {wanted.specifier} is needed", install)
+
+
+def _check_devices() -> Check:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return Check("devices", "broken", f"torch cannot be imported ({error})", "reinstall torch")
+    if names := core.list_gpus():
+        return Check("devices", "fine", ", ".join(names))
+    found = f"CPU only, {torch.get_num_threads()} threads"
+    fix = "enough for the tiny configs; configs with billions of parameters want a GPU"
+    return Check("devices", "fine", found, fix)
+
+
+def _check_torchvision() -> Check:
+    try:
+        found = version("torchvision")
+    except PackageNotFoundError:
+        return Check("torchvision", "fine", "not installed; Pillow reads the pictures")
+    try:
+        import_module("torchvision")
+    except (ImportError, OSError, RuntimeError) as error:
+        first_line = str(error).partition("\n")[0]
+        fix = "pip uninstall torchvision, or install the build that matches torch"
+        return Check("torchvision", "broken", f"{found} cannot be imported ({first_line})", fix)
+    return Check("torchvision", "fine", found)
 
 
 @click.group(invoke_without_command=True)

@@ -1,7 +1,6 @@
 """``groupwise compare``: runs, methods over seeds, sweeps, and the report of one run."""
 
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +12,6 @@ from groupwise.run.recipe import Recipe, find_recipe
 
 if TYPE_CHECKING:
     from groupwise.evaluation.result_table import ResultTable
-    from groupwise.run.sweep import Sweep
 
 Language = Literal["en", "zh"]
 
@@ -22,22 +20,19 @@ Language = Literal["en", "zh"]
 @click.argument("runs", metavar="RUN[,RUN][:POLICY]...", nargs=-1, required=True)
 @option(
     "--together",
-    is_flag=True,
-    help="The runs are repetitions over seeds whose policies are compared, or the arms of a "
+    "The runs are repetitions over seeds whose policies are compared, or the arms of a "
     "recipe's study: the same as joining them by commas.",
+    is_flag=True,
 )
 @option(
-    "--metric",
-    metavar="SPLIT/MEASURE",
+    "--metric SPLIT/MEASURE",
+    "What is compared.",
     show_default="what heads the report: test/accuracy, or test/ and the first own measure",
-    help="What is compared.",
 )
 @option(
-    "--factor",
-    "factors",
-    metavar="KEY",
+    "--factor factors KEY",
+    "A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
     multiple=True,
-    help="A setting (grpo.beta) or aspect (data, policy) that is meant to differ. Repeatable.",
 )
 @language
 @choose_out("runs/compare-<run>-<run>, or the sweep's folder", what="Where to write it.")
@@ -111,22 +106,17 @@ def _report(
     elif is_sweep:
         _report_sweep(target, metric, factors, out or target, language)
     elif is_run and out is not None:
-        raise ConfigError(
-            "a run's own report is written into the run",
-            got="--out",
-            fix="leave that out, or compare the run's policies: compare RUN:A RUN:B",
-        )
+        fix = "leave that out, or compare the run's policies: compare RUN:A RUN:B"
+        raise ConfigError("a run's own report is written into the run", got="--out", fix=fix)
     elif is_run:
         from groupwise.evaluation.report.run import write_report
 
         html, _ = write_report(target, language=language)
         click.echo(f"report: {html}")
     else:
-        raise EvaluationError(
-            f"there is nothing to report on at {target}",
-            expected="a run or a sweep, or two runs to compare",
-            fix="check the path",
-        )
+        what = f"there is nothing to report on at {target}"
+        expected = "a run or a sweep, or two runs to compare"
+        raise EvaluationError(what, expected=expected, fix="check the path")
 
 
 def _report_sweep(
@@ -144,17 +134,20 @@ def _report_sweep(
         return
     chosen = [key for key in keys if key in factors] or [key for key in keys if key != "seed"][:1]
     rest = [axis for axis in sweep.axes if axis.key not in (*chosen, "seed")]
-    names = _name_systems(sweep, chosen)
-    results = [
-        Result(
-            system=names[tuple(cell.coordinates[key] for key in chosen)],
-            folder=str(cell.folder),
-            cell=tuple(cell.coordinates[axis.key] for axis in rest),
-            state=cell.state,
-            error=cell.error,
+    results: list[Result] = []
+    for cell in sweep.cells:
+        values = [cell.coordinates[key] for key in chosen]
+        titled = zip(chosen, values, strict=True)
+        system = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in titled)
+        results.append(
+            Result(
+                system=values[0] if len(chosen) == 1 else system,
+                folder=str(cell.folder),
+                cell=tuple(cell.coordinates[axis.key] for axis in rest),
+                state=cell.state,
+                error=cell.error,
+            )
         )
-        for cell in sweep.cells
-    ]
     split, measure = _split_metric(metric, *done)
     question = Question(
         measure=measure,
@@ -207,10 +200,7 @@ def _check_free(folder: Path) -> None:
 
 
 def _read_side(text: str) -> tuple[str, list[Path], str | None]:
-    """Return name, runs and policy of a side: a run, runs joined by commas, or a folder of runs.
-
-    It is called by its first and last folder.
-    """
+    """Return name, runs and policy of a side: a run, runs joined by commas, or a folder of runs."""
     path, policy = split_run(text)
     parts = _split_commas(str(path))
     folders = [run for part in parts for run in _list_seeds(part)]
@@ -264,9 +254,8 @@ def _split_metric(metric: str | None, *runs: Path) -> tuple[str, str]:
         return "test", read_headline(runs[0]).name if runs else "accuracy"
     split, _, measure = metric.partition("/")
     if not split or not measure:
-        raise EvaluationError(
-            "--metric is not a metric", got=repr(metric), expected="SPLIT/MEASURE: test/accuracy"
-        )
+        expected = "SPLIT/MEASURE: test/accuracy"
+        raise EvaluationError("--metric is not a metric", got=repr(metric), expected=expected)
     return split, measure
 
 
@@ -290,15 +279,3 @@ def _find_study(targets: list[Path]) -> tuple[Recipe[Any], list[Path]] | None:
     except ConfigError:  # It is not installed here; other reports do not need it.
         return None
     return None if recipe.report_study is None else (recipe, runs)
-
-
-def _name_systems(sweep: "Sweep", chosen: list[str]) -> dict[tuple[str, ...], str]:
-    """Return the name of each combination of values of the chosen axes."""
-    axes = [axis for axis in sweep.axes if axis.key in chosen]
-    if len(axes) == 1:
-        return {(value,): value for value in axes[0].values}
-    titles = [axis.key.rpartition(".")[2] for axis in axes]
-    return {
-        values: ", ".join(f"{title} {value}" for title, value in zip(titles, values, strict=True))
-        for values in product(*(axis.values for axis in axes))
-    }

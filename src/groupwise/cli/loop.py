@@ -3,7 +3,8 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,25 +12,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from groupwise.cli.options import (
-    PATH,
-    TOKEN_VARIABLE,
-    allow_judge,
-    option,
-    print_progress,
-    say,
-    say_of_step,
-    settings,
-    split_run,
-    url,
-)
-from groupwise.core import ConfigError, load_config
+from groupwise.cli import options
+from groupwise.cli.options import PATH, option
+from groupwise.core import ConfigError, DataError, load_config
 
 if TYPE_CHECKING:
     from groupwise.feedback import FeedbackStore
     from groupwise.learning.certificate import Certificate, Measured
     from groupwise.learning.loop import LogLine
-    from groupwise.learning.rounds import Standing
 
 PERSON_KEY_VARIABLE = "GROUPWISE_PERSON_KEY"
 _DAY_S = 86_400.0
@@ -49,59 +39,53 @@ def read_person_key() -> bytes:
     return key.encode()
 
 
-def open_store(
-    folder: Path, url: str | None, *, max_items: int = 10_000, is_new: bool = False
-) -> "FeedbackStore":
-    """Return the store in a folder."""
+def make_store(folder: Path, url: str | None, *, max_items: int = 10_000) -> "FeedbackStore":
+    """Return the store in a folder, which is made if it is not there."""
     try:
         from groupwise.feedback import FeedbackStore
     except ImportError as error:
-        raise ConfigError(
-            f"feedback needs {error.name}", fix="pip install 'groupwise[learn]'"
-        ) from error
-    if not is_new and not folder.is_dir():
-        raise ConfigError(f"there is no folder {folder}")
+        fix = "pip install 'groupwise[learn]'"
+        raise ConfigError(f"feedback needs {error.name}", fix=fix) from error
     return FeedbackStore(folder, url, max_items=max_items)
+
+
+@contextmanager
+def _open_store(folder: Path, url: str | None) -> "Iterator[FeedbackStore]":
+    """Give the store in a folder that is there, and close it."""
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}")
+    store = make_store(folder, url)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
+@option("--export written FILE", "Write answers and what people said of them.", type=PATH)
 @option(
-    "--export",
-    "written",
-    metavar="FILE",
-    type=PATH,
-    help="Write answers and what people said of them.",
-)
-@option(
-    "--format",
-    "form",
+    "--format form",
+    "Of --export: JSONL of what was said, what teaches most first; or Label Studio's tasks "
+    "of all answers.",
     type=click.Choice(["jsonl", "label-studio"]),
     default="jsonl",
-    help="Of --export: JSONL of what was said, what teaches most first; or Label Studio's tasks "
-    "of all answers.",
 )
 @option(
-    "--import",
-    "taken",
-    metavar="FILE",
+    "--import taken FILE",
+    "Take labels of an export of Label Studio, JSON; those that are known change nothing.",
     type=PATH,
-    help="Take labels of an export of Label Studio, JSON; those that are known change nothing.",
 )
 @option(
-    "--delete-person",
-    "person",
-    metavar="USER",
-    help="Delete all that a user said, and list the versions that were trained on it.",
+    "--delete-person person USER",
+    "Delete all that a user said, and list the versions that were trained on it.",
 )
 @option(
-    "--delete-pictures",
-    "days",
-    metavar="DAYS",
+    "--delete-pictures days DAYS",
+    "Delete the pictures of answers older than that; what was answered and said stays.",
     type=click.FloatRange(min=0),
-    help="Delete the pictures of answers older than that; what was answered and said stays.",
 )
-@url
+@options.url
 def feedback(
     folder: Path,
     written: Path | None,
@@ -115,12 +99,10 @@ def feedback(
 
     DIR is the server's feedback.folder.
     """
-    wanted = [one for one in (written, taken, person, days) if one is not None]
-    if len(wanted) > 1:
+    if sum(one is not None for one in (written, taken, person, days)) > 1:
         raise ConfigError("--export, --import and what deletes are given one at a time")
     key = read_person_key() if taken is not None or person is not None else b""
-    store = open_store(folder, url)
-    try:
+    with _open_store(folder, url) as store:
         if written is not None:
             _export(store, written, form)
         elif taken is not None:
@@ -137,8 +119,6 @@ def feedback(
             click.echo(f"{num_gone:,} pictures deleted")
         else:
             _count(store)
-    finally:
-        store.close()
 
 
 def _count(store: "FeedbackStore") -> None:
@@ -171,7 +151,6 @@ def _export(store: "FeedbackStore", path: Path, form: str) -> None:
 
 
 def _import(store: "FeedbackStore", path: Path, key: bytes) -> None:
-    from groupwise.core import DataError
     from groupwise.feedback import name_person, read_label_studio
 
     num_new, unknown = 0, list[str]()
@@ -190,29 +169,25 @@ def _import(store: "FeedbackStore", path: Path, key: bytes) -> None:
 
 @click.command()
 @click.argument("run", metavar="[RUN[:POLICY]]", required=False)
-@option("--out", metavar="LOOP", type=PATH, help="The folder of the loop.")
-@option("--feedback", metavar="DIR", type=PATH, help="The server's feedback.folder.")
-@url
-@option("--serve", "server", metavar="URL", help="Server of the loop, told of a new version.")
-@option("--now", is_flag=True, help="Do one round with what there is, then end.")
-@settings
-@option("--dry-run", is_flag=True, help="Say where the loop stands; train nothing.")
+@option("--out LOOP", "The folder of the loop.", type=PATH)
+@option("--feedback DIR", "The server's feedback.folder.", type=PATH)
+@options.url
+@option("--serve server URL", "Server of the loop, told of a new version.")
+@option("--now", "Do one round with what there is, then end.", is_flag=True)
+@options.settings
+@option("--dry-run", "Say where the loop stands; train nothing.", is_flag=True)
 @option(
-    "--verify",
-    "certificate",
-    metavar="CERTIFICATE",
-    type=PATH,
-    help="Instead: go from labels and answers to the verdict of a round's certificate.json again; "
+    "--verify certificate CERTIFICATE",
+    "Instead: go from labels and answers to the verdict of a round's certificate.json again; "
     "with --feedback, look up the labels, too.",
+    type=PATH,
 )
 @option(
-    "--roll-back",
-    "loop",
-    metavar="LOOP",
+    "--roll-back loop LOOP",
+    "Instead: serve again what was served before the present version.",
     type=PATH,
-    help="Instead: serve again what was served before the present version.",
 )
-@allow_judge
+@options.allow_judge
 def learn(
     run: str | None,
     out: Path | None,
@@ -230,8 +205,7 @@ def learn(
     Serve the loop with `groupwise serve LOOP`. A round begins with every 100 new labels; a version
     is served only with a certificate that it is better. After any end the same command goes on.
     """
-    instead = [certificate is not None, loop is not None, run is not None]
-    if sum(instead) != 1:
+    if sum(one is not None for one in (certificate, loop, run)) != 1:
         raise ConfigError("give a run that is served, or --verify, or --roll-back")
     if certificate is not None:
         _verify(certificate, feedback, url)
@@ -242,16 +216,15 @@ def learn(
     elif run is None or out is None or feedback is None:
         raise ConfigError("learning needs --out for the loop and --feedback, the server's folder")
     else:
-        store = open_store(feedback, url)
-        _learn(run, out, store, list(settings), server, now=now, is_dry=dry_run)
-        store.close()
+        with _open_store(feedback, url) as store:
+            _learn(run, out, store, settings, server, now=now, is_dry=dry_run)
 
 
 def _learn(
     run: str,
     out: Path,
     store: "FeedbackStore",
-    settings: list[str],
+    settings: Sequence[str],
     server: str | None,
     *,
     now: bool,
@@ -262,20 +235,27 @@ def _learn(
     from groupwise.learning.settings import LoopSettings
 
     resolved = load_config(LoopSettings, read_loop_settings(out), overrides=settings)
-    folder, policy = split_run(run)
+    folder, policy = options.split_run(run)
     loop = begin_loop(out, folder, resolved, policy=policy)
     with loop.lock():
-        learner = Learner(loop, store, say=say_of_step, report_progress=print_progress)
+        say, report = options.say_of_step, options.print_progress
+        learner = Learner(loop, store, say=say, report_progress=report)
         _tell(learner.settle(), server)
         while True:
             standing = learner.look_up()
             what = choose_next(standing, loop.settings, is_wanted=now)
             if is_dry or (now and what == "wait"):
-                click.echo(f"{_describe_standing(standing)}; next: {what}")
+                last = standing.certificate
+                click.echo(
+                    f"{standing.num_rounds:,} rounds; last candidate: "
+                    f"{f'{last.candidate}, {last.promotion.verdict}' if last else 'none yet'}; "
+                    f"{standing.num_new:,} new labels, {standing.num_new_sessions:,} new sessions "
+                    f"that test; next: {what}"
+                )
                 return
             promotion = learner.advance(what)
             if what != "wait" and (found := learner.look_up().certificate) is not None:
-                click.echo(_describe_certificate(found))
+                _print_certificate(found)
             _tell(promotion, server)
             if now:
                 return
@@ -286,11 +266,12 @@ def _verify(certificate: Path, feedback: Path | None, url: str | None) -> None:
     """Go the way from labels and answers to the verdict of a certificate again."""
     from groupwise.learning.certificate import verify
 
-    store = None if feedback is None else open_store(feedback, url)
-    found = verify(certificate, store)
-    if store is not None:
-        store.close()
-    click.echo(_describe_certificate(found.certificate))
+    if feedback is None:
+        found = verify(certificate, None)
+    else:
+        with _open_store(feedback, url) as store:
+            found = verify(certificate, store)
+    _print_certificate(found.certificate)
     for problem in found.problems:
         click.echo(f"wrong: {problem}")
     if found.num_withdrawn:
@@ -301,28 +282,16 @@ def _verify(certificate: Path, feedback: Path | None, url: str | None) -> None:
     click.echo("it holds")
 
 
-def _describe_standing(standing: "Standing") -> str:
-    """Return what a loop waits for."""
-    last = standing.certificate
-    verdict = "none yet" if last is None else f"{last.candidate}, {last.promotion.verdict}"
-    return (
-        f"{standing.num_rounds:,} rounds; last candidate: {verdict}; "
-        f"{standing.num_new:,} new labels, {standing.num_new_sessions:,} new sessions that test"
-    )
-
-
-def _describe_certificate(certificate: "Certificate") -> str:
-    """Return verdict and evidence in lines for people."""
+def _print_certificate(certificate: "Certificate") -> None:
+    """Print verdict and evidence for people."""
     found = certificate.promotion
-    need = 1 / found.level
-    return "\n".join(
-        (
-            f"candidate {certificate.candidate}: {found.verdict}",
-            f"  sessions that test: {_compare(certificate.asked)}; evidence of a gain "
-            f"{found.better:.3g} of {need:.3g}, gain at least {100 * found.corrected_low:+.1f}",
-            f"  held-out set: {_compare(certificate.held_out)}; p of a loss of "
-            f"{100 * found.margin:g} points or more: {found.not_worse:.2g} of {found.level:.2g}",
-        )
+    click.echo(
+        f"candidate {certificate.candidate}: {found.verdict}\n"
+        f"  sessions that test: {_compare(certificate.asked)}; evidence of a gain "
+        f"{found.better:.3g} of {1 / found.level:.3g}, gain at least "
+        f"{100 * found.corrected_low:+.1f}\n"
+        f"  held-out set: {_compare(certificate.held_out)}; p of a loss of "
+        f"{100 * found.margin:g} points or more: {found.not_worse:.2g} of {found.level:.2g}"
     )
 
 
@@ -344,12 +313,13 @@ def _tell(line: "LogLine | None", server: str | None) -> None:
         return
     import httpx2
 
-    token = os.environ.get(TOKEN_VARIABLE)
+    token = os.environ.get(options.TOKEN_VARIABLE)
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
         answer = httpx2.post(f"{server.rstrip('/')}/v1/reload", headers=headers, timeout=_RELOAD_S)
     except httpx2.HTTPError as error:
-        say(f"{server} could not be told ({error}); it serves the new version when it starts next")
+        next_time = "it serves the new version when it starts next"
+        options.say(f"{server} could not be told ({error}); {next_time}")
         return
     if answer.is_error:
-        say(f"{server} does not load it: {answer.text[:300]}")
+        options.say(f"{server} does not load it: {answer.text[:300]}")

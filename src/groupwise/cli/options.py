@@ -14,9 +14,17 @@ TOKEN_VARIABLE = "GROUPWISE_TOKEN"
 COUNT = click.IntRange(min=1)
 
 
-def option(*names: str, show_default: bool | str = True, **more: Any) -> Callable[[Any], Any]:
-    """Return a decorator for an option whose help ends with what is taken where none is given."""
-    return click.option(*names, show_default=show_default, **more)
+def option(
+    words: str, help: str = "", *, show_default: bool | str = True, **more: Any
+) -> Callable[[Any], Any]:
+    """Return a decorator for an option whose help ends with what is taken where none is given.
+
+    ``words`` are its flag, the parameter's name if that is another, and, in capitals, its value.
+    """
+    names = [word for word in words.split() if word.islower()]
+    values = [word for word in words.split() if not word.islower()]
+    more |= {"metavar": values[0]} if values else {}
+    return click.option(*names, help=help, show_default=show_default, **more)
 
 
 def _allow_hosts(_context: object, _option: object, hosts: Sequence[str]) -> None:
@@ -28,55 +36,48 @@ def _allow_hosts(_context: object, _option: object, hosts: Sequence[str]) -> Non
 
 
 allow_judge = option(
-    "--allow-judge",
-    metavar="HOST",
+    "--allow-judge HOST",
+    "Let configs and runs send rows, pictures and their _API_KEY to this host, from now on. "
+    "Repeatable.",
     multiple=True,
     expose_value=False,
     is_eager=True,
     callback=_allow_hosts,
-    help="Let configs and runs send rows, pictures and their _API_KEY to this host, from now on. "
-    "Repeatable.",
 )
-dry_run = option("--dry-run", is_flag=True, help="Check everything, print it, write nothing.")
+dry_run = option("--dry-run", "Check everything, print it, write nothing.", is_flag=True)
 language = option(
-    "--language", type=click.Choice(["en", "zh"]), default="en", help="Of what is written."
+    "--language", "Of what is written.", type=click.Choice(["en", "zh"]), default="en"
 )
-url = option("--url", help="The server's feedback.url, for PostgreSQL.")
+url = option("--url", "The server's feedback.url, for PostgreSQL.")
 accept = option(
-    "--accept",
-    metavar="FINDING",
+    "--accept FINDING",
+    "Train although the reward audit finds this; the report says so. Repeatable.",
     multiple=True,
-    help="Train although the reward audit finds this; the report says so. Repeatable.",
 )
 sample = option(
-    "--sample",
-    metavar="N",
+    "--sample N",
+    "Let the reward audit look at so many answers of the base; says how long it takes.",
     type=click.IntRange(min=0),
     default=0,
     show_default="none",
-    help="Let the reward audit look at so many answers of the base; says how long it takes.",
 )
 
 
 def settings(function: Any) -> Any:
     """Add ``--set``, which changes settings of a config."""
-    change = {"metavar": "KEY=VALUE", "help": "Change one setting. Repeatable."}
-    return option("--set", "settings", multiple=True, **change)(function)
+    change = "Change one setting. Repeatable."
+    return option("--set settings KEY=VALUE", change, multiple=True)(function)
 
 
 def choose_out(default: str, *, what: str = "Run folder.") -> Callable[[Any], Any]:
     """Return the option ``--out`` of a folder that has a usual place."""
-    return option("--out", metavar="DIR", type=PATH, show_default=default, help=what)
+    return option("--out DIR", what, type=PATH, show_default=default)
 
 
 def takes_recipe(function: Any) -> Any:
     """Add the words that name a recipe and its config: ``recipe``, ``config``, ``settings``."""
-    config = option(
-        "--config",
-        metavar="NAME_OR_FILE",
-        show_default="demo, or the recipe's only one",
-        help="A config or a YAML file.",
-    )
+    usual = "demo, or the recipe's only one"
+    config = option("--config NAME_OR_FILE", "A config or a YAML file.", show_default=usual)
     return click.argument("recipe", metavar="RECIPE|CONFIG")(config(settings(function)))
 
 

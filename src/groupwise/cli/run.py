@@ -1,6 +1,7 @@
 """``groupwise new``, ``run`` and ``sweep``."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,40 +9,28 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import yaml
 
-from groupwise.cli.options import (
-    COUNT,
-    PATH,
-    Job,
-    accept,
-    allow_judge,
-    choose_out,
-    dry_run,
-    language,
-    option,
-    print_progress,
-    sample,
-    say,
-    say_of_step,
-    takes_recipe,
-)
-from groupwise.core import ConfigError, GroupwiseError, describe_unknown
+from groupwise.cli import options
+from groupwise.cli.options import PATH, Job, choose_out, option, say
+from groupwise.core import ConfigError, GroupwiseError, describe_unknown, read_json
 
 if TYPE_CHECKING:
-    from groupwise.run.sweep import Sweep, SweepPlan
+    from groupwise.run.recipe import Preview
+    from groupwise.run.sweep import Sweep
+
+_UNLIMITED, _WIDEST_ROW = 10_000, 100
+_MOST_SHOWN = 2_000
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
 @option(
     "--kind",
-    default="labels",
-    help="labels, choice, number, text, json, code or pictures: what answers are; checker: code "
+    "labels, choice, number, text, json, code or pictures: what answers are; checker: code "
     "alone says what is good.",
+    default="labels",
 )
 @option(
-    "--tiny",
-    is_flag=True,
-    help="With a tiny model of random weights: shows in seconds that all runs.",
+    "--tiny", "With a tiny model of random weights: shows in seconds that all runs.", is_flag=True
 )
 def new(folder: Path, kind: str, tiny: bool) -> None:
     """Write a task of your own: a config, a few rows, a reward and what to do with them."""
@@ -87,28 +76,27 @@ def _list_recipes(context: click.Context, _option: object, is_wanted: bool) -> N
 
 
 @click.command()
-@takes_recipe
+@options.takes_recipe
 @choose_out("runs/<recipe>-<config name>")
-@option("--resume", is_flag=True, help="Continue a run; start nothing new.")
-@option("--until", metavar="STEP", help="End after this step.")
-@accept
-@sample
+@option("--resume", "Continue a run; start nothing new.", is_flag=True)
+@option("--until STEP", "End after this step.")
+@options.accept
+@options.sample
 @option(
-    "--share-with",
-    metavar="DIR",
+    "--share-with DIR",
+    "Take over steps that a run in DIR has finished with the same settings and data.",
     type=PATH,
-    help="Take over steps that a run in DIR has finished with the same settings and data.",
 )
-@dry_run
+@options.dry_run
 @option(
     "--list",
+    "List the recipes with their configs.",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_list_recipes,
-    help="List the recipes with their configs.",
 )
-@allow_judge
+@options.allow_judge
 def run(
     recipe: str,
     config: str | None,
@@ -130,7 +118,6 @@ def run(
     folder = out or job.folder
     resolved = job.load(folder if resume else None)
 
-    from groupwise.cli.printing import print_headline, print_preview
     from groupwise.inference.settings import check_hosts
     from groupwise.run.running import check_recipe, help_first, list_changed_settings, run_recipe
     from groupwise.run.steps import Siblings
@@ -156,8 +143,8 @@ def run(
         job.recipe,
         resolved,
         siblings=siblings,
-        report_progress=print_progress,
-        say=say_of_step,
+        report_progress=options.print_progress,
+        say=options.say_of_step,
         **how,
     )
     if until is not None:
@@ -169,21 +156,20 @@ def run(
 
 
 @click.command()
-@takes_recipe
+@options.takes_recipe
 @option(
-    "--grid",
-    metavar="KEY=VALUE,VALUE",
+    "--grid KEY=VALUE,VALUE",
+    "An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
     multiple=True,
-    help="An axis: a setting and its values. Repeatable. Without one: what DIR holds.",
 )
-@option("--seeds", type=COUNT, metavar="N", help="The same as --grid seed=0,…,N-1.")
+@option("--seeds N", "The same as --grid seed=0,…,N-1.", type=options.COUNT)
 @choose_out("runs/<recipe>-<config name>-sweep", what="Folder.")
-@option("--jobs", type=COUNT, show_default="1", help="Cells at once.")
-@option("--devices", metavar="N,N", help="GPUs of this machine, dealt out one to a cell.")
-@accept
-@language
-@dry_run
-@allow_judge
+@option("--jobs", "Cells at once.", type=options.COUNT, show_default="1")
+@option("--devices N,N", "GPUs of this machine, dealt out one to a cell.")
+@options.accept
+@options.language
+@options.dry_run
+@options.allow_judge
 def sweep(
     recipe: str,
     config: str | None,
@@ -202,11 +188,18 @@ def sweep(
     A sweep ends with the recipe's own report of several runs, if it has one; a sweep over seeds
     alone with that of its policies as methods.
     """
-    from groupwise.run.sweep import plan_recorded, plan_sweep, run_sweep
+    from groupwise.cli.compare import report_seeds, write_study
+    from groupwise.run.sweep import plan_recorded, plan_sweep, read_sweep, run_sweep
 
     job = Job.choose(recipe, config, settings)
     folder = out or Path(f"{job.folder}-sweep")
-    slots = [None] * (jobs or 1) if devices is None else _list_devices(devices, jobs)
+    slots: list[str] | list[None] = [None] * (jobs or 1)
+    if devices is not None:
+        if jobs is not None:
+            raise ConfigError("--devices says how many cells run, and where: leave --jobs out")
+        slots = [one.strip() for one in devices.split(",")]
+        if not all(slots) or len(set(slots)) < len(slots):
+            raise ConfigError(f"--devices {devices}: expected different devices, such as 0,1")
     axes = [*grid, *([f"seed={','.join(map(str, range(seeds)))}"] if seeds else [])]
     how: Any = {"accepted": list(accept)}
     if axes:
@@ -217,37 +210,20 @@ def sweep(
     else:
         plan = plan_recorded(job.recipe, folder, **how)
     if dry_run:
-        _print_plan(plan)
+        width = max(len(axis.key) for axis in plan.axes)
+        for axis in plan.axes:
+            click.echo(f"{axis.key:<{width}}  {', '.join(axis.values)}")
+        click.echo(f"{len(plan.cells)} cells")
+        if (folder / "sweep.json").is_file():
+            click.echo(f"{folder} has {_count_states(read_sweep(folder))}")
         click.echo(f"{len(slots)} at once")
         click.echo("ready: nothing was written")
         return
     result = run_sweep(plan, slots=slots, say=say)
     click.echo(f"{folder}: {_count_states(result)}")
-    _report(job.recipe, result, folder, language)
-    failed = [cell.name for cell in result.cells if cell.state == "failed"]
-    if failed:
-        kept = "the same command runs them again and keeps what is done"
-        say(f"failed: {', '.join(failed)}; {kept}")
-        raise click.exceptions.Exit(1)
-
-
-def _list_devices(given: str, jobs: int | None) -> list[str]:
-    """Return the devices that are dealt out."""
-    if jobs is not None:
-        raise ConfigError("--devices says how many cells run, and where: leave --jobs out")
-    devices = [one.strip() for one in given.split(",")]
-    if not all(devices) or len(set(devices)) < len(devices):
-        raise ConfigError(f"--devices {given}: expected different devices, such as 0,1")
-    return devices
-
-
-def _report(recipe: Any, result: "Sweep", folder: Path, language: Literal["en", "zh"]) -> None:
-    """Write the recipe's own report, and that of a sweep over seeds alone; say why not."""
-    from groupwise.cli.compare import report_seeds, write_study
-
     done = [cell.folder for cell in result.cells if cell.state == "done"]
-    metric = f"test/{recipe.headline}" if recipe.headline else None
-    reports = {"report of the study": lambda: write_study(recipe, done, folder, language)}
+    metric = f"test/{job.recipe.headline}" if job.recipe.headline else None
+    reports = {"report of the study": lambda: write_study(job.recipe, done, folder, language)}
     if [axis.key for axis in result.axes] == ["seed"]:
         reports["report over seeds"] = lambda: report_seeds(done, metric, folder, language)
     for name, write in reports.items():
@@ -255,17 +231,11 @@ def _report(recipe: Any, result: "Sweep", folder: Path, language: Literal["en", 
             write()
         except GroupwiseError as error:
             say(f"no {name}: {error}")
-
-
-def _print_plan(plan: "SweepPlan") -> None:
-    from groupwise.run.sweep import read_sweep
-
-    width = max(len(axis.key) for axis in plan.axes)
-    for axis in plan.axes:
-        click.echo(f"{axis.key:<{width}}  {', '.join(axis.values)}")
-    click.echo(f"{len(plan.cells)} cells")
-    if (plan.folder / "sweep.json").is_file():
-        click.echo(f"{plan.folder} has {_count_states(read_sweep(plan.folder))}")
+    failed = [cell.name for cell in result.cells if cell.state == "failed"]
+    if failed:
+        kept = "the same command runs them again and keeps what is done"
+        say(f"failed: {', '.join(failed)}; {kept}")
+        raise click.exceptions.Exit(1)
 
 
 def _count_states(result: "Sweep") -> str:
@@ -273,3 +243,80 @@ def _count_states(result: "Sweep") -> str:
     named = ("done", "failed", "running", "waiting")
     counts = [f"{states.count(name)} {name}" for name in named if name in states]
     return f"{len(states)} cells: {', '.join(counts)}"
+
+
+def print_headline(folder: Path) -> None:
+    """Print what heads the report of each policy in ``evaluate/metrics.json``, and the looks at it.
+
+    Replies without an answer are reported: they are wrong and yet no other answer.
+    """
+    path = folder / "evaluate" / "metrics.json"
+    if not path.is_file():
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from groupwise.evaluation.report.phrases import Phrases
+    from groupwise.evaluation.results import read_headline, state_looks
+
+    headline, metrics = read_headline(folder), read_json(path, list)
+    heads = ("policy", "split", headline.title.lower(), "95 % interval", "n", "no answer")
+    table = Table(*heads, box=None, pad_edge=False)
+    invalid = {(x["name"], x["split"]): x["value"] for x in metrics}
+    for metric in metrics:
+        policy, _, measure = metric["name"].partition("/")
+        if measure == headline.name:
+            share = invalid.get((f"{policy}/invalid_rate", metric["split"]))
+            ends = f"{100 * metric['low']:.1f}–{metric['high']:.1%}"
+            cells = (policy, metric["split"], f"{metric['value']:.1%}", ends, str(metric["n"]))
+            table.add_row(*cells, "–" if share is None else f"{share:.1%}")
+    Console(highlight=False, markup=False).print(table)
+    for items in sorted({one["split_digest"] for one in metrics if "split_digest" in one}):
+        for look in state_looks(folder, items):
+            level = "" if look.level == "info" else f"{look.level}: "
+            click.echo(f"{level}{Phrases('en').say(look)}")
+
+
+def print_preview(preview: "Preview") -> None:
+    """Print what a run would do."""
+    # Not for whoever only hears that a config is wrong.
+    from rich.console import Console, Group
+    from rich.constrain import Constrain
+    from rich.panel import Panel
+    from rich.rule import Rule
+    from rich.table import Table
+    from rich.text import Text
+
+    # What goes to a file or a program is not broken into lines.
+    width = None if sys.stdout.isatty() else _UNLIMITED
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    for number, row in enumerate(preview.shown, start=1):
+        # As the model sees it, and below it what is taught or right.
+        pictures = f"\npictures: {', '.join(row.pictures)}" if row.pictures else ""
+        prompt = Text(_make_printable(row.prompt) + pictures)
+        rule = Rule("taught or right", style="dim")
+        parts = Group(prompt, rule, Text(_make_printable(row.answer)))
+        title = f"row {number} of {len(preview.shown)}"
+        panel = Panel(parts, title=title, title_align="left", expand=False)
+        console.print(Constrain(panel, _WIDEST_ROW))
+    for found in preview.tables:
+        if found.rows:
+            table = Table(*found.columns, title=found.title, title_justify="left")
+            for cells in found.rows:
+                table.add_row(*cells)
+            console.print(table)
+    facts = Table.grid(padding=(0, 2))
+    for name, value in preview.facts:
+        facts.add_row(name, value)
+    console.print(facts)
+    if preview.problems:
+        lines = "".join(f"\n  {problem}" for problem in preview.problems)
+        raise ConfigError(f"{len(preview.problems)} problem(s) stop this run:{lines}")
+    click.echo("ready: nothing was written")
+
+
+def _make_printable(text: str) -> str:
+    """Return the beginning of a text without what would steer a terminal."""
+    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in text[:_MOST_SHOWN])
+    left = len(text) - _MOST_SHOWN
+    return f"{shown} … and {left:,} characters more" if left > 0 else shown

@@ -8,22 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupwise.cli.options import (
-    PATH,
-    TOKEN_VARIABLE,
-    allow_judge,
-    dry_run,
-    option,
-    print_drops,
-    say,
-    settings,
-    split_run,
-)
+from groupwise.cli import options
+from groupwise.cli.options import PATH, option, print_drops, say, split_run
 from groupwise.core import ConfigError, ProgressLine, load_config
 
 if TYPE_CHECKING:
-    from groupwise.run.predict import FinishedRun, PredictionSummary
-    from groupwise.serving.settings import ServeSettings
+    from groupwise.run.predict import FinishedRun
 
 _ROWS_AT_ONCE = 8
 _MAX_SHOWN = 10
@@ -32,8 +22,8 @@ _MAX_SHOWN = 10
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @click.argument("rows", metavar="FILE|FOLDER", type=PATH)
-@option("--out", metavar="FILE", type=PATH, required=True, help="JSONL of answers.")
-@allow_judge
+@option("--out FILE", "JSONL of answers.", type=PATH, required=True)
+@options.allow_judge
 def predict(run: str, rows: Path, out: Path) -> None:
     """Answer every row of a file or folder. Running it again continues: answers are kept.
 
@@ -46,14 +36,7 @@ def predict(run: str, rows: Path, out: Path) -> None:
     shown = ProgressLine("rows", say)
     how: Any = {"out": out, "policy": policy, "batch_size": _ROWS_AT_ONCE, "report_progress": shown}
     summary = predict_rows(open_run(folder), rows, **how)
-    _print_summary(summary)
-    click.echo(f"answers: {out}")
-    if not summary.answers:
-        raise click.exceptions.Exit(1)
-
-
-def _print_summary(summary: "PredictionSummary") -> None:
-    answers = summary.answers
+    answers, people = summary.answers, summary.for_people
     kept = f" ({summary.num_kept} from before)" if summary.num_kept else ""
     counts = ", ".join(f"{name} {count}" for name, count in sorted(answers.items()))
     if len(answers) > _MAX_SHOWN:
@@ -64,18 +47,20 @@ def _print_summary(summary: "PredictionSummary") -> None:
     reasons = sorted(summary.failures.items(), key=lambda pair: -pair[1])
     for reason, count in reasons[:_MAX_SHOWN]:
         say(f"no answer: {count} {reason}")
-    if summary.for_people:
-        more = ", …" if len(summary.for_people) > _MAX_SHOWN else ""
-        named = ", ".join(summary.for_people[:_MAX_SHOWN]) + more
-        click.echo(f"{len(summary.for_people)} for a person: {named}")
+    if people:
+        named = ", ".join([*people[:_MAX_SHOWN], *("…" for _ in people[_MAX_SHOWN:][:1])])
+        click.echo(f"{len(people)} for a person: {named}")
     print_drops(summary.drops)
+    click.echo(f"answers: {out}")
+    if not answers:
+        raise click.exceptions.Exit(1)
 
 
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @click.argument("data", metavar="FILE|FOLDER", type=PATH)
-@option("--out", metavar="DIR", type=PATH, required=True, help="A new folder.")
-@allow_judge
+@option("--out DIR", "A new folder.", type=PATH, required=True)
+@options.allow_judge
 def evaluate(run: str, data: Path, out: Path) -> None:
     """Measure a finished policy on other labelled data, as its run measured it.
 
@@ -83,7 +68,7 @@ def evaluate(run: str, data: Path, out: Path) -> None:
     recipe's data has them. The folder has scored items, a report, and what of the data training has
     seen; `compare` takes it beside runs and other such folders. Running it again continues.
     """
-    from groupwise.cli.printing import print_headline
+    from groupwise.cli.run import print_headline
     from groupwise.run.evaluating import evaluate_on
     from groupwise.run.predict import open_run
 
@@ -102,23 +87,21 @@ def evaluate(run: str, data: Path, out: Path) -> None:
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]")
 @option(
-    "--format",
-    "file_format",
+    "--format file_format",
+    "model: adapter, merged weights and model card; chat: prompts of --rows; verl, swift: a "
+    "folder for a training with it.",
     type=click.Choice(["model", "chat", "verl", "swift"]),
     default="model",
-    help="model: adapter, merged weights and model card; chat: prompts of --rows; verl, swift: a "
-    "folder for a training with it.",
 )
-@option("--rows", metavar="FILE|FOLDER", type=PATH, help="For chat: rows as `predict` takes them.")
-@option("--out", metavar="FILE_OR_DIR", type=PATH, help="A file for chat, else a new folder.")
+@option("--rows FILE|FOLDER", "For chat: rows as `predict` takes them.", type=PATH)
+@option("--out FILE_OR_DIR", "A file for chat, else a new folder.", type=PATH)
 @option(
-    "--push",
-    metavar="OWNER/NAME",
-    help="Upload a model to this repository of the hub instead: weights and card, no row of the "
+    "--push OWNER/NAME",
+    "Upload a model to this repository of the hub instead: weights and card, no row of the "
     "data. The hub is that of HF_ENDPOINT, the token that of HF_TOKEN.",
 )
-@option("--private", is_flag=True, help="With --push, if the repository is new.")
-@option("--dry-run", is_flag=True, help="With --push: say what would go up; upload nothing.")
+@option("--private", "With --push, if the repository is new.", is_flag=True)
+@option("--dry-run", "With --push: say what would go up; upload nothing.", is_flag=True)
 def export(
     run: str,
     file_format: str,
@@ -144,48 +127,41 @@ def export(
     if policy is not None and file_format in ("verl", "swift"):
         raise ConfigError(f"--format {file_format} takes a run", got=f"its policy {policy}")
     opened = open_run(folder)
-    if out is None:
-        assert push is not None
+    if push is not None:
         _push(opened, policy, push, is_private=private, is_dry=dry_run)
-    elif rows is not None:
+        return
+    assert out is not None
+    if rows is not None:
         from groupwise.run.predict import write_prompts
 
         click.echo(f"{write_prompts(opened, rows, out=out, policy=policy)} prompts")
         click.echo(f"written: {out}")
-    elif file_format == "model":
-        _export_model(opened, policy, out)
-    else:
-        _export_rows(opened, out, file_format)
+        return
+    from groupwise.run.export import export_for_trainer, export_run
 
-
-def _export_model(run: "FinishedRun", policy: str | None, out: Path) -> None:
-    from groupwise.run.export import export_run
-
-    exported = export_run(run, out, policy=policy)
-    if exported.adapter is not None:
-        click.echo(f"adapter: {exported.adapter} (base: {exported.base})")
-    click.echo(
-        f"merged: {exported.merged} ({exported.dtype}, as the base), log-probabilities within "
-        f"{exported.max_difference:.1g} of the policy's; rounding alone gives {exported.noise:.1g}"
-    )
-    if exported.quantization is not None:
-        click.echo(f"its base is in {exported.quantization}: merged has what these bits stand for")
-    click.echo(f"card: {out / 'README.md'}")
-    for command in exported.list_commands():
-        click.echo(command)
-
-
-def _export_rows(run: "FinishedRun", out: Path, trainer: Any) -> None:
-    from groupwise.run.export import export_for_trainer
-
-    done = export_for_trainer(run, out, trainer)
+    if file_format == "model":
+        exported = export_run(opened, out, policy=policy)
+        if exported.adapter is not None:
+            click.echo(f"adapter: {exported.adapter} (base: {exported.base})")
+        click.echo(
+            f"merged: {exported.merged} ({exported.dtype}, as the base), log-probabilities within "
+            f"{exported.max_difference:.1g} of the policy's; rounding alone gives "
+            f"{exported.noise:.1g}"
+        )
+        if exported.quantization is not None:
+            stands = "merged has what these bits stand for"
+            click.echo(f"its base is in {exported.quantization}: {stands}")
+        click.echo("\n".join([f"card: {out / 'README.md'}", *exported.list_commands()]))
+        return
+    trainer: Any = file_format
+    done = export_for_trainer(opened, out, trainer)
     click.echo(", ".join(f"{count} rows of {name}" for name, count in done.num_rows.items()))
     for reason, count in done.drops.counts.items():
         click.echo(f"left out: {count} ({reason})")
     for path in done.files:
         click.echo(f"written: {path}")
-    if run.config.sft is not None:
-        click.echo(f"start: groupwise export {run.folder}:sft --out {out / 'model'}")
+    if opened.config.sft is not None:
+        click.echo(f"start: groupwise export {opened.folder}:sft --out {out / 'model'}")
 
 
 def _push(
@@ -207,9 +183,9 @@ def _push(
 
 @click.command()
 @click.argument("run", metavar="RUN[:POLICY]|LOOP")
-@settings
-@dry_run
-@allow_judge
+@options.settings
+@options.dry_run
+@options.allow_judge
 def serve(run: str, settings: Sequence[str], dry_run: bool) -> None:
     """Serve a finished run: POST /v1/predict, /healthz, /readyz, /metrics, /docs.
 
@@ -222,14 +198,13 @@ def serve(run: str, settings: Sequence[str], dry_run: bool) -> None:
     try:
         from groupwise.serving.server import serve as serve_source
     except ImportError as error:
-        raise ConfigError(
-            f"serving needs {error.name}", fix="pip install 'groupwise[serve]'"
-        ) from error
+        fix = "pip install 'groupwise[serve]'"
+        raise ConfigError(f"serving needs {error.name}", fix=fix) from error
     from groupwise.run.predict import find_source, open_judge
     from groupwise.serving import ServeSettings
     from groupwise.serving.bench import Screens
 
-    token = os.environ.get(TOKEN_VARIABLE)
+    token = os.environ.get(options.TOKEN_VARIABLE)
     given = {} if token is None else {"token": token}
     folder, policy = split_run(run)
     resolved = load_config(ServeSettings, given, overrides=list(settings))
@@ -249,33 +224,21 @@ def serve(run: str, settings: Sequence[str], dry_run: bool) -> None:
     if dry_run:
         click.echo("ready: nothing was served")
         return
-    resolved = _ask_as_loop(resolved, folder)
     desk = None
     if resolved.feedback is not None:
-        from groupwise.cli.loop import open_store, read_person_key
+        from groupwise.cli.loop import make_store, read_person_key
+        from groupwise.learning.loop import find_loop
         from groupwise.serving.feedback import Desk
+        from groupwise.serving.settings import AskedSettings
 
-        kept, key = resolved.feedback, read_person_key()
-        store = open_store(kept.folder, kept.url, max_items=kept.max_items, is_new=True)
-        desk = Desk(store, key=key)
+        kept = resolved.feedback
+        if (loop := find_loop(folder)) is not None:  # people are asked about what tests it
+            share, num = loop.settings.test_share, loop.settings.asked_per_session
+            asked = AskedSettings(seed=loop.settings.seed, test_share=share, per_session=num)
+            review = kept.review.model_copy(update={"asked": asked})
+            kept = kept.model_copy(update={"review": review})
+            resolved = resolved.model_copy(update={"feedback": kept})
+        key = read_person_key()
+        desk = Desk(make_store(kept.folder, kept.url, max_items=kept.max_items), key=key)
     serve_source(source, resolved, folder=uploads, desk=desk, screens=screens)
     click.echo("stopped")
-
-
-def _ask_as_loop(settings: "ServeSettings", folder: Path) -> "ServeSettings":
-    """Return settings by which people are asked about what tests the loop in a folder."""
-    if settings.feedback is None:
-        return settings
-    from groupwise.learning.loop import find_loop
-    from groupwise.serving.settings import AskedSettings
-
-    loop = find_loop(folder)
-    if loop is None:
-        return settings
-    own = loop.settings
-    asked = AskedSettings(
-        seed=own.seed, test_share=own.test_share, per_session=own.asked_per_session
-    )
-    review = settings.feedback.review.model_copy(update={"asked": asked})
-    feedback = settings.feedback.model_copy(update={"review": review})
-    return settings.model_copy(update={"feedback": feedback})

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -38,8 +38,8 @@ _Record = Mapping[str, Any]
 
 @click.command()
 @click.argument("run", metavar="RUN", type=PATH)
-@option("--once", is_flag=True, help="Print one page and leave.")
-@option("--every", type=click.FloatRange(min=0.2), default=5.0, help="Seconds between pages.")
+@option("--once", "Print one page and leave.", is_flag=True)
+@option("--every", "Seconds between pages.", type=click.FloatRange(min=0.2), default=5.0)
 @language
 def watch(run: Path, once: bool, every: float, language: Literal["en", "zh"]) -> None:
     """Follow a run: its steps, its training's values, and alarms. Changes nothing in it.
@@ -76,26 +76,20 @@ def watch(run: Path, once: bool, every: float, language: Literal["en", "zh"]) ->
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a run."""
+    """One step of a run, and what it has logged if it trains."""
 
     name: str
     # reused: done by an earlier start; stopped: begun, but the process is gone
     phase: Literal["done", "reused", "running", "stopped", "left"]
     duration_s: float | None = None  # what its work took, or has taken so far
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """A step that logs rows, and what it has logged."""
-
-    step: Step
-    history: History
-    alarms: tuple[Alarm, ...]  # errors first
-    num_steps: int | None  # in all; None where it is not known
-    left_s: float | None  # seconds until its last step, estimated from its last row
-    row_age_s: float | None  # seconds since its last row was written; None without rows
-    num_damaged: int  # lines of its log that could not be read
-    memory: Sequence[_Record]  # of each process ``device``, ``peak_mib``, ``total_mib``
+    is_training: bool = False  # it has logged rows, or says how many steps there will be
+    history: History = History()  # noqa: RUF009 (nothing changes it)
+    num_damaged: int = 0  # lines of its log that could not be read
+    row_age_s: float | None = None  # seconds since its last row was written; None without rows
+    alarms: tuple[Alarm, ...] = ()  # errors first
+    num_steps: int | None = None  # in all; None where it is not known
+    left_s: float | None = None  # seconds until its last step, estimated from its last row
+    memory: Sequence[_Record] = ()  # of each process ``device``, ``peak_mib``, ``total_mib``
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +101,15 @@ class RunState:
     # waiting: nothing has begun; stopped: killed, or ended by an error
     phase: Literal["waiting", "running", "stopped", "finished"] = "waiting"
     steps: tuple[Step, ...] = ()  # as they were planned
-    trainings: tuple[Training, ...] = ()  # those that have begun, in the same order
     elapsed_s: float | None = None  # since its last start until now, or its last step was done
 
     @property
-    def current(self) -> Training | None:
+    def current(self) -> Step | None:
         """The training that runs or was stopped, else the last one with a reward, else the last."""
-        active = [one for one in self.trainings if one.step.phase in ("running", "stopped")]
-        rewarded = [one for one in self.trainings if one.history.is_rewarded]
-        return next(reversed(active or rewarded or self.trainings), None)
+        trainings = [step for step in self.steps if step.is_training]
+        active = [one for one in trainings if one.phase in ("running", "stopped")]
+        rewarded = [one for one in trainings if one.history.is_rewarded]
+        return next(reversed(active or rewarded or trainings), None)
 
 
 def read_state(folder: Path) -> RunState:
@@ -134,29 +128,27 @@ def read_state(folder: Path) -> RunState:
         is_past = bool(steps) and steps[-1].phase in ("running", "stopped", "left")
         if started is not None:
             passed_s = (now - _moment(started)).total_seconds()
-            running = Step(name, "running", passed_s)
-            steps.append(running if is_held else Step(name, "stopped"))
+            step = Step(name, "running", passed_s) if is_held else Step(name, "stopped")
         elif done is None or is_past:
             steps.append(Step(name, "left"))
+            continue
         else:
             ends.append(_moment(done))
-            phase = "reused" if ends[-1] < began else "done"
-            steps.append(Step(name, phase, done["duration_s"]))
+            step = Step(name, "reused" if ends[-1] < began else "done", done["duration_s"])
+        steps.append(_read_log(folder / name, step, now))
     is_whole = bool(steps) and all(step.phase in ("done", "reused") for step in steps)
-    trainings = (_read_training(folder, step, now) for step in steps if step.phase != "left")
     end = now if is_held else max(ends, default=None)
     return RunState(
         folder,
         recipe=str(manifest["recipe"]),
         phase="running" if is_held else "finished" if is_whole else "stopped",
         steps=tuple(steps),
-        trainings=tuple(one for one in trainings if one is not None),
         elapsed_s=None if end is None else max(0.0, (end - began).total_seconds()),
     )
 
 
-def _read_training(run: Path, step: Step, now: datetime) -> Training | None:
-    folder = run / step.name
+def _read_log(folder: Path, step: Step, now: datetime) -> Step:
+    """Return a step with what it has logged; as it is if it has logged nothing."""
     progress, path = _read_object(folder / "progress.json"), folder / "metrics.jsonl"
     lines, row_time = list[bytes](), None
     if path.is_file():  # another process may be writing a last line that is not finished yet
@@ -165,20 +157,20 @@ def _read_training(run: Path, step: Step, now: datetime) -> Training | None:
     rows = [row for line in lines if (row := _parse_object(line)) is not None]
     history = History(rows)
     if history.is_empty and progress is None:
-        return None
-    num_steps = left_s = None
-    if progress is not None:
-        num_steps = int(progress["num_steps"])
-        if step.phase == "running" and row_time is not None:
-            left_s = estimate_left(progress, history.last_step, row_time=row_time, now=now)
-    return Training(
+        return step
+    num_steps = None if progress is None else int(progress["num_steps"])
+    left_s = None
+    if progress is not None and step.phase == "running" and row_time is not None:
+        left_s = estimate_left(progress, history.last_step, row_time=row_time, now=now)
+    return replace(
         step,
+        is_training=True,
         history=history,
+        num_damaged=len(lines) - len(rows),
+        row_age_s=None if row_time is None else (now - row_time).total_seconds(),
         alarms=find_alarms(history, num_steps=num_steps),
         num_steps=num_steps,
         left_s=left_s,
-        row_age_s=None if row_time is None else (now - row_time).total_seconds(),
-        num_damaged=len(lines) - len(rows),
         memory=(_read_object(folder / "memory.json") or {}).get("processes", ()),
     )
 
@@ -258,18 +250,19 @@ def _draw(state: RunState, phrases: Phrases, *, width: int) -> Iterator[Renderab
             table.add_row(Text(mark, style), step.name, Text(phase, style), took)
         yield Text()
         yield table
-    for training in state.trainings:
-        history, is_current = training.history, training is state.current
+    current = state.current
+    for training in state.steps:
+        history, is_current = training.history, training is current
         if not is_current and not training.alarms:
             continue
-        head = Text(f"\n{training.step.name}", "bold")
+        head = Text(f"\n{training.name}", "bold")
         name = "step" if training.num_steps is None else "step_of"
         head.append(f"  {say(name, step=history.last_step, all=training.num_steps)}")
         if training.left_s is not None:
             head.append(f"  {say('time_left', s=training.left_s)}")
         if training.row_age_s is None:
             head.append(f"  {say('no_rows')}", "dim")
-        elif training.step.phase == "running":
+        elif training.phase == "running":
             head.append(f"  {say('last_row', s=training.row_age_s)}", "dim")
         yield head
         if training.num_damaged:

@@ -18,9 +18,10 @@ from groupwise.core.config import (
     flatten_settings,
     list_effects,
     load_config,
+    parse_yaml,
+    read_config,
     suggest_name,
 )
-from groupwise.core.config_files import parse_yaml, read_config
 from groupwise.core.errors import (
     ConfigError,
     DataError,

@@ -1,12 +1,23 @@
-"""Configuration: a YAML file, what it includes, and ``--set a.b=value``, checked as a whole.
+"""Configuration: YAML files, what they include, and ``--set a.b=value``, checked as a whole.
 
 Config classes stand beside the code they configure. All problems are reported at once, each
 with its file, its key, what was given, what is allowed and the nearest known name.
+
+``include: [parts/judge.yaml]`` names files by their paths from the file that includes them. They
+must be in its folder or below, and each is included once. Sections are joined key by key; of
+several values of one key the last included one counts, and the file's own before all.
+
+YAML is what people expect: the core schema of YAML 1.2, where ``on`` is a word, ``1e-5`` is a
+number and a date is a text; a key stands once. PyYAML follows YAML 1.1 in all of these, so that
+only its parser is used. Tags, and what is nested deeply or large once its aliases are written out,
+are refused.
 """
 
 import difflib
 import math
+import re
 import reprlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
@@ -24,16 +35,29 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from groupwise.core.config_files import find_layer, join_layers, parse_yaml, read_layers
 from groupwise.core.errors import ConfigError
+from groupwise.core.files import is_below, read_once
 
 C = TypeVar("C", bound="Config")
 
-_QUOTE = "'"
+_MAX_BYTES = 4 * 2**20
+_MAX_FILES = 8
 _MAX_LEVELS = 64
+_MAX_VALUES = 200_000
 _MAX_PROBLEMS = 50
 _MAX_WHOLE = 10**9
 _MAX_NUMBER = 10**12
+
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf)|\.nan"
+)
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~", "")),
+}
+_Layer = tuple[Path, dict[str, Any]]  # a file with its own keys and values
 
 
 class Config(BaseModel):
@@ -52,46 +76,39 @@ class Config(BaseModel):
     def _drop_retired(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        given = cast("Mapping[str, Any]", values)
         retired: dict[str, tuple[Any, ...]] = {}
         for kind in reversed(cls.__mro__):
             retired |= vars(kind).get("retired", {})
+        given = cast("Mapping[str, Any]", values)
         return {key: one for key, one in given.items() if one not in retired.get(key, ())}
 
     @field_validator("*")
     @classmethod
     def _refuse_unusable(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what no run can use, also deep inside a value."""
         marks = cls.model_fields[str(info.field_name)].metadata
         has_limit = any(hasattr(mark, "le") or hasattr(mark, "lt") for mark in marks)
-        problem = _find_unusable(value, may_be_huge=has_limit)
-        if problem is not None:
-            raise ValueError(problem)
+        inner: list[Any] = [value]
+        for one in inner:  # which grows
+            if isinstance(one, Mapping):
+                inner += [*one, *one.values()]
+            elif isinstance(one, list | tuple | Set):
+                inner += one
+            elif isinstance(one, int | float) and not isinstance(one, bool):
+                if isinstance(one, float) and not math.isfinite(one):
+                    raise ValueError("a number must be finite")
+                limit = _MAX_WHOLE if isinstance(one, int) else _MAX_NUMBER
+                if abs(one) > limit and not has_limit:
+                    raise ValueError(f"a number must not be beyond {limit:,}")
+            elif isinstance(one, str | PurePath):
+                if "\0" in str(one):
+                    raise ValueError("a text must not hold a NUL")
+                try:
+                    str(one).encode()
+                except UnicodeEncodeError as error:
+                    what = "a text must not hold half of a surrogate pair"
+                    raise ValueError(what) from error
         return value
-
-
-def _find_unusable(value: object, *, may_be_huge: bool) -> str | None:
-    """Return what is wrong with a setting, or with what is in it; None if a run can use it."""
-    inner: Iterable[object] = ()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if isinstance(value, float) and not math.isfinite(value):
-            return "a number must be finite"
-        limit = _MAX_WHOLE if isinstance(value, int) else _MAX_NUMBER
-        if abs(value) > limit and not may_be_huge:
-            return f"a number must not be beyond {limit:,}"
-    elif isinstance(value, str | PurePath):
-        if "\0" in str(value):
-            return "a text must not hold a NUL"
-        try:
-            str(value).encode()
-        except UnicodeEncodeError:
-            return "a text must not hold half of a surrogate pair"
-    elif isinstance(value, Mapping):
-        found = cast("Mapping[object, object]", value)
-        inner = [*found, *found.values()]
-    elif isinstance(value, list | tuple | Set):
-        inner = cast("Iterable[object]", value)
-    problems = (_find_unusable(one, may_be_huge=may_be_huge) for one in inner)
-    return next((problem for problem in problems if problem is not None), None)
 
 
 def load_config(
@@ -106,8 +123,8 @@ def load_config(
         ConfigError: listing every problem of the file and the overrides.
     """
     is_file = isinstance(source, Path)
-    layers = read_layers(source) if is_file else [(Path("config"), dict(source))]
-    values = join_layers(layers)
+    layers = _read_layers(source) if is_file else [(Path("config"), dict(source))]
+    values = _join(layers)
     for override in overrides:
         _apply_override(values, override)
     keys = [override.partition("=")[0].strip() for override in overrides]
@@ -119,7 +136,7 @@ def load_config(
         # A default that rests on another setting is not the fault where that one is wrong.
         found = [one for one in error.errors() if one["type"] != "default_factory_not_called"]
         lines = [
-            f"{find_layer(layers, one['loc'])}: {_describe_problem(one, config_type)}"
+            f"{_find_layer(layers, one['loc'])}: {_describe_problem(one, config_type)}"
             for one in found[:_MAX_PROBLEMS]
         ]
         if len(found) > _MAX_PROBLEMS:
@@ -165,36 +182,34 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def _describe_problem(detail: ErrorDetails, config_type: type[Config]) -> str:
+    """Return key, problem and what was given; of an unknown name, which may be meant."""
     key, _ = _follow(detail["loc"], config_type)
     given, context = detail["input"], detail.get("ctx", {})
-    if detail["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_suggest_name(detail['loc'], config_type)}"
     if detail["type"] == "missing":
         return f"{key}: missing"
-    if detail["type"] == "union_tag_not_found":
-        return f"{key}.{context['discriminator'].strip(_QUOTE)}: missing"
-    if detail["type"] == "union_tag_invalid":
-        kinds = [kind.strip(_QUOTE) for kind in context["expected_tags"].split(", ")]
+    if detail["type"].startswith("union_tag"):
+        name = ".".join([key, context["discriminator"].strip("'")])
+        if detail["type"] == "union_tag_not_found":
+            return f"{name}: missing"
+        kinds = [kind.strip("'") for kind in context["expected_tags"].split(", ")]
         hint = suggest_name(context["tag"], kinds)
-        name = context["discriminator"].strip(_QUOTE)
-        return f"{key}.{name}: there is no {context['tag']!r}{hint} (allowed: {', '.join(kinds)})"
+        return f"{name}: there is no {context['tag']!r}{hint} (allowed: {', '.join(kinds)})"
+    if detail["type"] == "extra_forbidden":
+        name = str(detail["loc"][-1])
+        _, owner = _follow(detail["loc"][:-1], config_type)
+        allowed = sorted(owner.model_fields) if owner else []
+        near = find_nearest(name, allowed)
+        # Else the settings of all sections that are called so.
+        paths = ((path, path.rpartition(".")[2]) for path, _ in _walk(config_type))
+        meant = [near] if near else [path for path, own in paths if _is_called(own, name)]
+        hint = f"; did you mean {' or '.join(map(repr, dict.fromkeys(meant)))}?" if meant else ""
+        known = f" (allowed: {', '.join(allowed)})" if allowed else ""
+        return f"{key}: unknown key{hint}{known}"
     message = detail["msg"].removeprefix("Value error, ")
     if isinstance(given, dict | list) and detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
     shown = repr(detail["input"])
     return f"{key}: {message}; got {shown if len(shown) <= 200 else f'{shown[:200]}...'}"
-
-
-def _suggest_name(location: tuple[int | str, ...], config_type: type[Config]) -> str:
-    name = str(location[-1])
-    _, owner = _follow(location[:-1], config_type)
-    allowed = sorted(owner.model_fields) if owner else []
-    near = find_nearest(name, allowed)
-    # Else the settings of all sections that are called so.
-    paths = ((path, path.rpartition(".")[2]) for path, _ in _walk(config_type))
-    meant = [near] if near else [path for path, own in paths if is_called(own, name)]
-    hint = f"; did you mean {' or '.join(map(repr, dict.fromkeys(meant)))}?" if meant else ""
-    return f"{hint} (allowed: {', '.join(allowed)})" if allowed else hint
 
 
 def _follow(
@@ -319,12 +334,12 @@ def _walk(
 @cache
 def read_other_names() -> Mapping[str, Sequence[str]]:
     """Return what other trainers and servers call the settings that have a name here."""
-    path = Path(__file__).with_name("other_names.yaml")
-    return parse_yaml(path.read_text(encoding="utf-8"))
+    lines = Path(__file__).with_name("other_names.txt").read_text(encoding="utf-8").splitlines()
+    parts = (line.partition(":") for line in lines)
+    return {ours: theirs.split() for ours, _, theirs in parts}
 
 
-def is_called(setting: str, name: str) -> bool:
-    """Return whether ``name`` is that of a setting, here or in other trainers and servers."""
+def _is_called(setting: str, name: str) -> bool:
     return name == setting or name in read_other_names().get(setting, ())
 
 
@@ -334,7 +349,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     A setting is also found by what other trainers and servers call it.
     """
     names = list(known)
-    meant = [one for one in names if is_called(one, name)]
+    meant = [one for one in names if _is_called(one, name)]
     near = meant or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return near[0] if near else None
 
@@ -350,3 +365,190 @@ def describe_unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     there_are = ", ".join(names) or "none"
     return f"there is no {what} {name!r}{suggest_name(name, names)} (there are: {there_are})"
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse one YAML document into plain Python values.
+
+    Raises:
+        yaml.YAMLError: if the text is not YAML, repeats a key, has a tag, is nested too deeply or
+            too large.
+    """
+    untyped: Any = yaml
+    around = (yaml.StreamStartEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
+    try:
+        events = (
+            event
+            for event in untyped.parse(text, Loader=yaml.SafeLoader)
+            if not isinstance(event, around)
+        )
+        first = next(events)
+        is_empty = isinstance(first, yaml.StreamEndEvent)
+        value = None if is_empty else _make(first, events, {}, Counter(), level=1)
+        if not is_empty and not isinstance(another := next(events), yaml.StreamEndEvent):
+            raise _refuse("there is more than one document", another)
+    except (ValueError, OverflowError) as error:  # "\UFFFFFFFF", %YAML 1.999…
+        raise yaml.YAMLError(f"a code is out of range: {error}") from error
+    waiting, num_values = [(value, 1)], 0
+    while waiting:  # aliases make it deeper and larger than the text is
+        one, level = waiting.pop()
+        num_values += 1
+        if level > _MAX_LEVELS:
+            raise _refuse(f"more than {_MAX_LEVELS} levels", first)
+        if num_values > _MAX_VALUES:
+            raise _refuse(f"more than {_MAX_VALUES} values, aliases written out", first)
+        if isinstance(one, dict):
+            waiting += [(item, level + 1) for item in cast("dict[Any, Any]", one).values()]
+        elif isinstance(one, list):
+            waiting += [(item, level + 1) for item in cast("list[Any]", one)]
+    return value
+
+
+def _make(
+    event: Any, events: Iterator[Any], anchored: dict[str, Any], copied: Counter[str], *, level: int
+) -> Any:
+    """Return the value that begins with an event.
+
+    ``anchored`` are those with a name so far; ``copied`` counts what merges have copied of them.
+    """
+    if level > _MAX_LEVELS:
+        raise _refuse(f"more than {_MAX_LEVELS} levels", event)
+    if isinstance(event, yaml.AliasEvent):
+        if event.anchor not in anchored:
+            raise _refuse(f"there is no whole {event.anchor!r} above", event)
+        return anchored[event.anchor]
+    if event.tag is not None:
+        raise _refuse(f"a configuration has no tags such as {event.tag!r}", event)
+    value: Any
+    if isinstance(event, yaml.ScalarEvent):
+        value = _read_plain(event.value) if event.style is None else event.value
+    elif isinstance(event, yaml.SequenceStartEvent):
+        value = []
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+            value.append(_make(inner, events, anchored, copied, level=level + 1))
+    else:
+        own, merged, seen = dict[Any, Any](), dict[Any, Any](), set[str]()
+        while not isinstance(key := next(events), yaml.MappingEndEvent):
+            if not isinstance(key, yaml.ScalarEvent):
+                raise _refuse("a key is a list or a section", key)
+            if key.value in seen:
+                raise _refuse(f"the key {key.value!r} appears twice", key)
+            seen.add(key.value)
+            name = _make(key, events, anchored, copied, level=level + 1)
+            inner = _make(next(events), events, anchored, copied, level=level + 1)
+            if (key.value, key.style) != ("<<", None):
+                own[name] = inner
+                continue
+            for one in reversed(cast("list[Any]", inner) if isinstance(inner, list) else [inner]):
+                if not isinstance(one, dict):
+                    raise _refuse("what is merged is no section", key)
+                copied["merged"] += len(cast("dict[Any, Any]", one))
+                if copied["merged"] > _MAX_VALUES:
+                    what = f"more than {_MAX_VALUES} values, aliases written out"
+                    raise _refuse(what, key)
+                merged |= one
+        value = merged | own
+    if event.anchor is not None:
+        anchored[event.anchor] = value
+    return value
+
+
+def _read_plain(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    return float(re.sub(r"\.(?=inf|nan)", "", text)) if _FLOAT.fullmatch(text) else text
+
+
+def _refuse(problem: str, event: Any) -> yaml.YAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the keys and values of a config file as they are written, included ones among them.
+
+    Raises:
+        ConfigError: if a file cannot be read, has no keys or must not be included.
+    """
+    return _join(_read_layers(path))
+
+
+def _read_layers(path: Path, *, seen: Sequence[Path] = ()) -> list[_Layer]:
+    """Return a config file behind those that it includes, in the order in which they count."""
+    values, layers = _read_file(path), list[_Layer]()
+    given: Any = values.pop("include", [])
+    got = repr(given)[:200]
+    names = cast("list[Any]", given)
+    if not isinstance(given, list) or not all(one and isinstance(one, str) for one in names):
+        raise ConfigError(f"{path}: include is wrong", got=got, expected="a list of files")
+    for name in names:
+        file = path.parent / name
+        if not is_below(file, path.parent):
+            raise ConfigError(f"{path}: {file} is outside the folder {path.parent}")
+        if not file.is_file():
+            raise ConfigError(f"{path}: there is no file {file}")
+        known = [*seen, path, *(one for one, _ in layers)]
+        if any(file.samefile(one) for one in known):
+            raise ConfigError(f"{path}: {file} is included twice, or includes itself")
+        if len(known) > _MAX_FILES:
+            raise ConfigError(f"{path}: more than {_MAX_FILES} files include one another")
+        layers += _read_layers(file, seen=known)
+    return [*layers, (path, values)]
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
+            found = read_once(path)
+        else:  # a device, say, which has no size
+            with path.open("rb") as stream:
+                found = stream.read(_MAX_BYTES + 1)
+        if len(found) > _MAX_BYTES:
+            raise ConfigError(
+                f"{path} is no configuration", expected=f"at most {_MAX_BYTES // 2**20} MiB"
+            )
+        value = parse_yaml(found.decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path} ({error})") from error
+    except yaml.YAMLError as error:
+        where = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not valid YAML ({where})") from error
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{path} is not a configuration", got=type(value).__name__, expected="keys and values"
+        )
+    return cast("dict[str, Any]", value)
+
+
+def _join(layers: Sequence[_Layer]) -> dict[str, Any]:
+    """Return a copy of the keys and values of all layers, a later one's before an earlier one's."""
+    joined: dict[str, Any] = {}
+    for _, values in layers:
+        _merge(joined, values)
+    return joined
+
+
+def _merge(joined: dict[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in later.items():
+        if isinstance(value, Mapping):
+            known = joined.get(key)
+            above = cast("dict[str, Any]", known if isinstance(known, dict) else {})
+            value = _merge(above, cast("Mapping[str, Any]", value))
+        joined[key] = value
+    return joined
+
+
+def _find_layer(layers: Sequence[_Layer], location: Sequence[int | str]) -> Path:
+    """Return the file that says the most of a place in the joined values, the last of several."""
+    found, most = layers[-1][0], 0
+    for path, values in layers:
+        depth, inner = 0, cast("object", values)
+        for part in location:
+            section = cast("dict[object, object]", inner) if isinstance(inner, dict) else {}
+            if part not in section:
+                break
+            inner, depth = section[part], depth + 1
+        if depth and depth >= most:
+            found, most = path, depth
+    return found

@@ -4,7 +4,7 @@ It says which items need no more work. It does not know what the items are or wh
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +24,10 @@ class ResultFile:
         path: the file; made if missing.
         key: name of the string that tells items apart, or what makes that string of a row.
 
+    Attributes:
+        finished: ids of the items that need no more work.
+        failed: ids of the items to be tried again.
+
     Raises:
         RunError: if another process holds the file, or it cannot be written.
         DataError: if a line is no row, or follows the finished row of the same item.
@@ -32,14 +36,12 @@ class ResultFile:
     def __init__(
         self, path: Path, key: str | Callable[[Mapping[str, Any]], str] = "group_id"
     ) -> None:
-        self.path = path
-        self.key = key
-        self._finished: set[str] = set()
-        self._failed: set[str] = set()
+        self.path, self.key = path, key
+        self.finished: set[str] = set()
+        self.failed: set[str] = set()
         self._has_replaced = False
-        busy = RunError(
-            f"another process is writing {path}", fix="wait for it or write to another file"
-        )
+        fix = "wait for it or write to another file"
+        busy = RunError(f"another process is writing {path}", fix=fix)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.open("ab").close()
@@ -48,20 +50,16 @@ class ResultFile:
         except OSError as error:
             raise RunError(f"cannot write {path} ({error.strerror})") from error
         try:
-            self._read()
+            for number, row in enumerate(read_jsonl(path), start=1):
+                self._count(self._identify(row, f"row {number} of {path}"), row)
+            with path.open("rb") as stream:  # the last line may be torn, or lack its newline
+                if stream.seek(0, os.SEEK_END):
+                    stream.seek(-1, os.SEEK_END)
+                    self._has_replaced |= stream.read() != b"\n"
+            self._drop_replaced()
         except BaseException:
             self._unlock()
             raise
-
-    @property
-    def finished(self) -> Set[str]:
-        """Ids of the items that need no more work."""
-        return self._finished
-
-    @property
-    def failed(self) -> Set[str]:
-        """Ids of the items to be tried again."""
-        return self._failed
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row to disk.
@@ -96,31 +94,22 @@ class ResultFile:
         """Close the file."""
         self.close()
 
-    def _read(self) -> None:
-        for number, row in enumerate(read_jsonl(self.path), start=1):
-            self._count(self._identify(row, f"row {number} of {self.path}"), row)
-        with self.path.open("rb") as stream:  # the last line may be torn, or lack its newline
-            if stream.seek(0, os.SEEK_END):
-                stream.seek(-1, os.SEEK_END)
-                self._has_replaced |= stream.read() != b"\n"
-        self._drop_replaced()
+    def _name(self, row: Mapping[str, Any]) -> object:
+        return self.key(row) if callable(self.key) else row.get(self.key)
 
     def _identify(self, row: Mapping[str, Any], where: str) -> str:
         """Return the name of the row's item, which is not finished."""
         name = self._name(row)
         if not isinstance(name, str):
             raise DataError(f"{where} has no {self.key}", got=repr(name), expected="a string")
-        if name in self._finished:
+        if name in self.finished:
             raise DataError(f"{where} is one more of {name}, which is finished")
         return name
 
-    def _name(self, row: Mapping[str, Any]) -> object:
-        return self.key(row) if callable(self.key) else row.get(self.key)
-
     def _count(self, name: str, row: Mapping[str, Any]) -> None:
-        self._has_replaced |= name in self._failed
-        self._failed.discard(name)
-        (self._failed if row.get("failed") else self._finished).add(name)
+        self._has_replaced |= name in self.failed
+        self.failed.discard(name)
+        (self.failed if row.get("failed") else self.finished).add(name)
 
     def _drop_replaced(self) -> None:
         """Write the file again without what was replaced or torn, if there is any of it."""

@@ -160,10 +160,15 @@ def describe_machine() -> dict[str, Any]:
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    revision = ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        told = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=False)
+        revision = told.stdout.strip()
     return {
         "packages": dict(list_packages()),
         "python": platform.python_version(),
-        "git_revision": _find_git_revision(),
+        "git_revision": revision or None,
         "hardware": {
             "machine": platform.machine(),
             "system": platform.system(),
@@ -195,15 +200,6 @@ def list_packages() -> Mapping[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def _find_git_revision() -> str | None:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None
 
 
 def seal(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """Small random changes of a picture that leave what it shows as it is."""
 
 import random
+from typing import TYPE_CHECKING
 
-from PIL import Image, ImageChops, ImageEnhance
 from pydantic import Field
 
 from groupwise.core import Config
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class PictureAugmentation(Config):
@@ -29,9 +32,11 @@ class PictureAugmentation(Config):
 
 
 def augment_picture(
-    picture: Image.Image, settings: PictureAugmentation, *, seed: int
-) -> Image.Image:
+    picture: "Image.Image", settings: PictureAugmentation, *, seed: int
+) -> "Image.Image":
     """Return a changed copy of an RGB picture with the same size."""
+    from PIL import Image, ImageChops, ImageEnhance  # not for whoever only reads a config
+
     rng = random.Random(seed)
     width, height = picture.size
     # Everything is drawn whether it is used or not: a setting does not move what others draw.

@@ -5,7 +5,6 @@ never guessed. All of them are awaited on one event loop of this process: connec
 the list of questions in flight belong to a loop, and rewards are called from several threads.
 """
 
-import asyncio
 import functools
 import os
 import threading
@@ -13,11 +12,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import astuple, dataclass, field
 from types import CoroutineType
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
 
 from pydantic import Field
 
 from groupwise.core import Config, Example, ModelError
+
+if TYPE_CHECKING:
+    import asyncio  # whoever only reads a config does without it
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -209,7 +211,7 @@ def ask_until_whole(
 
 
 _lock = threading.Lock()
-_started: dict[int, asyncio.AbstractEventLoop] = {}
+_started: "dict[int, asyncio.AbstractEventLoop]" = {}
 
 
 def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -233,6 +235,8 @@ def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
 
 def start_on_shared_loop(work: Coroutine[Any, Any, T]) -> Future[T]:
     """Start a coroutine on the shared loop; cancelling what is returned cancels it."""
+    import asyncio
+
     return asyncio.run_coroutine_threadsafe(work, _find_loop())
 
 
@@ -243,6 +247,8 @@ def on_shared_loop(
 
     @functools.wraps(function)
     async def call(*given: P.args, **named: P.kwargs) -> T:
+        import asyncio
+
         loop = _find_loop()
         work = function(*given, **named)
         if _get_running_loop() is loop:
@@ -253,8 +259,10 @@ def on_shared_loop(
     return call
 
 
-def _find_loop() -> asyncio.AbstractEventLoop:
+def _find_loop() -> "asyncio.AbstractEventLoop":
     """Return this process's loop, started on first use; a forked process starts its own."""
+    import asyncio
+
     with _lock:
         loop = _started.get(os.getpid())
         if loop is None:
@@ -263,7 +271,9 @@ def _find_loop() -> asyncio.AbstractEventLoop:
         return loop
 
 
-def _get_running_loop() -> asyncio.AbstractEventLoop | None:
+def _get_running_loop() -> "asyncio.AbstractEventLoop | None":
+    import asyncio
+
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

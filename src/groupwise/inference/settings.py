@@ -5,7 +5,6 @@ key: only hosts are asked that this user has named, with ``--allow-judge``, once
 nothing that a model in this process needs, is imported before a model is opened.
 """
 
-import asyncio
 import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -58,6 +57,8 @@ async def retry(
     Raises:
         RequestError: the last one, after the last attempt or if repeating cannot help.
     """
+    import asyncio
+
     for number in range(1, settings.max_attempts + 1):
         try:
             return await attempt()
@@ -86,12 +87,16 @@ class RequestLimiter:
     """Holds requests back; belongs to one event loop."""
 
     def __init__(self, settings: LimitSettings) -> None:
+        import asyncio  # not for whoever only reads a config
+
         self._places = asyncio.Semaphore(settings.max_concurrency)
         self._next_start = 0.0
 
     @asynccontextmanager
     async def admit(self) -> AsyncGenerator[None]:
         """Wait for a place, and for the end of a pause."""
+        import asyncio
+
         async with self._places:
             while (delay := self._next_start - _now()) > 0:
                 await asyncio.sleep(delay)
@@ -103,6 +108,8 @@ class RequestLimiter:
 
 
 def _now() -> float:
+    import asyncio
+
     return asyncio.get_running_loop().time()
 
 

@@ -3,7 +3,6 @@
 A judge that cannot tell says so with the cause; it never guesses, and a failure is never a label.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -215,6 +214,8 @@ def judge_all(
     Raises:
         JudgeError: as the judge does; the questions that are still open are given up.
     """
+    import asyncio  # not for whoever only reads a config
+
     done = count(1)
 
     async def decide(question: Question) -> Verdict | NoVerdict:

@@ -5,14 +5,13 @@ Prompts are text files with places for fenced texts, known by the digest of thei
 list of options, which is the judge's own. Verdicts in tags are read strictly or not at all.
 """
 
-import asyncio
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from groupwise.core import (
     Config,
@@ -35,6 +34,9 @@ from groupwise.inference.model import (
 from groupwise.inference.settings import RetrySettings, retry
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import Ledger, NoVerdict, Question, StopSettings, Verdict, Versioned
+
+if TYPE_CHECKING:
+    import asyncio
 
 OPTIONS = "options"
 _PLACE = re.compile(r"\{\{([a-z_]+)\}\}")
@@ -174,6 +176,8 @@ class Asker:
         Who joins a question in flight pays nothing for it. A question that nobody waits for any
         more is given up.
         """
+        import asyncio  # not for whoever only reads a config
+
         known = self.cache.get(key) if self.cache is not None else None
         if known is not None:
             return Outcome(known, is_cached=True)
@@ -444,6 +448,8 @@ class LogitJudge(ModelJudge):
         return {**super().describe(), "options": options, "swap_options": self.swap_options}
 
     async def _decide(self, question: Question) -> Verdict | NoVerdict:
+        import asyncio
+
         places = list(range(len(self.labels)))
         orders = [places, places[::-1]] if self.has_options and self.swap_options else [places]
         outcomes = await asyncio.gather(*(self._weigh(question, order) for order in orders))

@@ -3,7 +3,6 @@
 Who has no verdict abstains, and who changes its mind with the order has none.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -67,6 +66,8 @@ class Panel(Versioned):
         The probability of a label is its share of the votes cast; the confidence is the winner's
         share of all judges.
         """
+        import asyncio  # not for whoever only reads a config
+
         results = await asyncio.gather(*(judge.judge(question) for judge in self.judges))
         usage = sum((result.usage for result in results), Usage())
         cast = [r for r in results if isinstance(r, Verdict) and not r.is_flipped]
@@ -128,6 +129,8 @@ class PairwiseJudge(Versioned):
         Raises:
             JudgeError: as the inner judge, or if the question is no pair.
         """
+        import asyncio
+
         given, swapped = await asyncio.gather(
             self.inner.judge(question), self.inner.judge(swap_pair(question))
         )

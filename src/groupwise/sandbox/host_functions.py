@@ -1,6 +1,5 @@
 """Functions of the host that a program may call, with JSON values."""
 
-import asyncio
 import inspect
 import json
 import time
@@ -72,7 +71,7 @@ class HostFunctions:
         self.functions = dict(functions)
         self.max_calls = max_calls
         self.budget = HostCallBudget()
-        self._tasks: list[asyncio.Task[Answer]] = []
+        self._tasks: list[Any] = []
 
     def describe(self) -> dict[str, bool]:
         """Return for each function whether the program has to await it."""
@@ -86,6 +85,8 @@ class HostFunctions:
             return Answer(error="TypeError", message=f"{name} takes JSON values ({error})")
         if len(self._tasks) >= self.max_calls:
             return Answer(error="RuntimeError", message=f"more than {self.max_calls} host calls")
+        import asyncio  # not for whoever only reads a config
+
         task = asyncio.ensure_future(self._call(name, args, kwargs))
         self._tasks.append(task)
         return await asyncio.shield(task)
@@ -99,6 +100,8 @@ class HostFunctions:
             if inspect.iscoroutinefunction(function):
                 value = await function(*args, **kwargs)
             else:
+                import asyncio
+
                 value = await asyncio.to_thread(function, *args, **kwargs)
             return Answer(json.loads(json.dumps(value, allow_nan=False)))
         except Exception as error:  # noqa: BLE001 (the program hears of it)
@@ -108,6 +111,8 @@ class HostFunctions:
 
     async def close(self) -> None:
         """Cancel what is still at work."""
+        import asyncio
+
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

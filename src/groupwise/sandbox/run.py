@@ -1,6 +1,5 @@
 """Run one program in CPython under bubblewrap, when it is its turn."""
 
-import asyncio
 import os
 import threading
 import time
@@ -9,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from groupwise.sandbox.bubblewrap import explain_missing
-from groupwise.sandbox.cpython import run_cpython
 from groupwise.sandbox.host_functions import HostFunction, HostFunctions
 from groupwise.sandbox.result import Job, Limits, ProgramTests, Result
 
@@ -74,6 +72,8 @@ def run_python(
     Raises:
         SandboxError: if a host function's name cannot be used, or bubblewrap cannot be started.
     """
+    import asyncio  # not for whoever only reads a config
+
     coroutine = run_python_async(
         program, tests=tests, stdin=stdin, functions=functions, limits=limits
     )
@@ -86,6 +86,10 @@ def run_python(
 
 
 async def _run(job: Job, host: HostFunctions) -> Result:
+    import asyncio
+
+    from groupwise.sandbox.cpython import run_cpython
+
     missing = await asyncio.to_thread(explain_missing)
     if missing is not None:
         return Result("refused", message=missing)
