@@ -3,6 +3,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from corpora import read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 from pycocotools import mask as coco_mask
@@ -11,6 +12,8 @@ from pydantic import ValidationError
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import Box, BoxIou, BoxParser
 from groupwise.rewards.boxes import compute_iou, match_boxes, parse_boxes
+
+CASES = read_cases(__file__)
 
 CAR = [10, 20, 110, 70, "car"]
 DOG = [200, 200, 300, 260, "dog"]
@@ -47,24 +50,7 @@ def test_the_best_pairs_count_over_the_larger_number(text: str, value: float) ->
     assert not got.invalid
 
 
-@pytest.mark.parametrize(
-    "malformed",
-    [
-        "[110,20,10,70 car]",
-        "[10,70,110,20 car]",
-        "[10,20,10,70 car]",
-        "[10,20,110 car]",
-        "[10,20,110,70,5 ]",
-        "[10,20,110,70]",
-        "[10,20,110,70 ]",
-        "[-10,20,110,70 car]",
-        "[10,20,110,70car]",
-        "[10 20 110 70 car]",
-        "[1e9,20,110,70 car]",
-        "[10,20,110,70 car",
-        "[10,20,[110,70 car]]",
-    ],
-)
+@pytest.mark.parametrize("malformed", CASES["malformed_boxes_are_predictions_without_overlap"])
 def test_malformed_boxes_are_predictions_without_overlap(malformed: str) -> None:
     alone = score(malformed)
     assert (alone.value, alone.invalid) == (0.0, True)
@@ -321,20 +307,7 @@ def test_boxes_as_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_alone"),
-    [
-        ("[1,2,3,4]", True),
-        ("[1,2,3,4 cat], [5,6,7,8 dog]\n", True),
-        ('[[1,2,3,4,"cat"]]', True),
-        ('```json\n[{"bbox_2d": [1, 2, 3, 4], "label": "a cat"}]\n```', True),
-        ("(1,2),(3,4)", True),
-        ("[]", True),
-        ("none", False),
-        ("not [1,2,3,4]", False),
-        ("不是[1,2,3,4 猫]", False),
-        ("[1,2,3,4 cat]? No.", False),
-        ('{"bbox_2d": [1, 2, 3, 4]} {"cat": 1}', False),
-    ],
+    ("text", "is_alone"), CASES["words_beside_boxes_are_no_answer_unless_they_may_be"]
 )
 def test_words_beside_boxes_are_no_answer_unless_they_may_be(text: str, is_alone: bool) -> None:
     assert (BoxParser().parse(text).label is not None) is is_alone
