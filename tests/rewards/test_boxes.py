@@ -30,20 +30,7 @@ def score(text: str, boxes: object = (CAR, DOG), **options: object) -> Score:
     return BoxIou(BoxParser(words=True, **options))(make_item(boxes), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("[10,20,110,70 car] and [200,200,300,260 dog]", 1.0),
-        ("the dog [200, 200, 300, 260 dog] beside [10.0,20,110,70, the car]", 1.0),
-        ("[10,20,110,70 car]", 0.5),
-        ("[10,20,60,70 car] [200,200,300,260 dog]", 0.75),
-        ("[10,20,110,70 car] [10,20,110,70 car] [200,200,300,260 dog]", 2 / 3),
-        ("[10,20,110,70 car] [200,200,300,260 dog] [0,0,5,5 cat] [6,6,9,9 cat]", 0.5),
-        ("[400,400,500,500 car]", 0.0),
-        ("[10,20,110,70 dog] [200,200,300,260 car]", 1.0),
-        ("no boxes [here]", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), CASES["the_best_pairs_count_over_the_larger_number"])
 def test_the_best_pairs_count_over_the_larger_number(text: str, value: float) -> None:
     got = score(text)
     assert got.value == pytest.approx(value)
@@ -70,21 +57,7 @@ FENCED = """Here they are:
 ```"""
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[10,20,110,70] and [200.0, 200, 300, 260]",
-        "[10,20,110,70 car] and [200,200,300,260]",
-        "[[10, 20, 110, 70], [200, 200, 300, 260]]",
-        '[[10, 20, 110, 70, "car"], [200, 200, 300, 260, "dog"]]',
-        FENCED,
-        FENCED.replace("```json", "").replace("```", ""),
-        '{"bbox_2d": [10, 20, 110, 70]}, {"bbox_2d": [200, 200, 300, 260]}',
-        '{"label": "car", "bbox_2d": [10, 20, 110, 70]} {"bbox_2d": [200, 200, 300, 260], "n": 1}',
-        "(10,20),(110,70) (200,200),(300,260)",
-        "the car (10, 20), (110, 70)(200,200),(300,260)",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["boxes_without_labels_in_the_forms_of_common_models"])
 def test_boxes_without_labels_in_the_forms_of_common_models(text: str) -> None:
     assert score(text, BARE) == Score(1.0, "mean IoU 1.000 of 2 boxes, 2 expected")
     assert score(text.replace("70", "45"), BARE).value == 0.75

@@ -32,36 +32,7 @@ def score(text: str, label: str | None) -> Score:
     return REWARD(make_item(label), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("so 3 + 4 = 7\n#### 7", "7"),
-        (r"thus \boxed{7}.", "7"),
-        (r"\boxed {\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
-        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{a}{b}", "a"),
-        (r"\boxed{1} no, \boxed{2}", "2"),
-        (r"#### 1" + "\n" + r"\boxed{2}", "2"),
-        ("\\boxed{2}\n#### 1.\nsure", "1"),
-        (r"\boxed{7。}", "7"),
-        ("#### 18 元", "18 元"),
-        (r"\boxed{１８个苹果}", "18个苹果"),
-        (r"\boxed{1 000 000}", "1000000"),
-        ("#### \t1,000 \r\n", "1,000"),
-        ("\\boxed{18}\n#### Check\n9 + 9 = 18", "18"),
-        ("\\boxed{18}\n#### 2 checks of the answer", "18"),
-        ("\\boxed{18}\n#### 检验", "18"),
-        ("#### 18\n#### Explanation", "18"),
-        ("\\boxed{18}\n#### 19 dollars", "19 dollars"),
-        (r"#### \boxed{7}", "7"),
-        (r"\boxed{\boxed{7}}", "7"),
-        (r"$\boxed{1}$ and $\boxed{2}$", "1, 2"),
-        (r"\boxed{1}，\boxed{2} 或 \boxed{1}", "1, 2"),
-        (r"\boxed{10²}", "10^{2}"),
-        (r"\boxed{3½}", r"3\frac{1}{2}"),
-        ("#### $18$.", "18"),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer"), CASES["the_last_marked_answer_is_found"])
 def test_the_last_marked_answer_is_found(text: str, answer: str) -> None:
     found = MathParser().parse(text)
     assert (found.label, found.reason) == (answer, "")

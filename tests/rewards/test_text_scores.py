@@ -200,23 +200,7 @@ def score_overlap(text: str, label: str | None = None, **fields: object) -> Scor
     return TokenF1()(make_item(label, **fields), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "value"),
-    [
-        ("Eiffel Tower", "the Eiffel Tower", 1.0),
-        ("Tower Eiffel", "Eiffel Tower", 1.0),
-        ("Eiffel", "Eiffel Tower", 2 / 3),
-        ("it is the Eiffel Tower", "Eiffel Tower", 2 * 2 / (4 + 2)),
-        ("Tower Tower Tower", "Eiffel Tower", 2 * 1 / (3 + 2)),
-        ("London", "Eiffel Tower", 0.0),
-        ("北京市", "北京", 2 * 2 / (3 + 2)),
-        ("京北", "北京", 1.0),
-        ("上海", "北京", 0.0),
-        ("北京 Olympics", "Olympics 北京", 1.0),
-        ("iPhone手机", "iphone", 2 * 1 / (3 + 1)),
-        ("２０１８年", "2018 年", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "label", "value"), CASES["shared_tokens_count"])
 def test_shared_tokens_count(text: str, label: str, value: float) -> None:
     got = score_overlap(text, label)
     assert got.value == pytest.approx(value)
@@ -354,16 +338,7 @@ def test_the_answer_may_be_an_article(num_a: int, accuracy: float) -> None:
         assert score_vote("the", answers, as_published=True).value == score_vote("a", answers).value
 
 
-@pytest.mark.parametrize(
-    ("answers", "accuracy"),
-    [
-        (["net"] * 10, 1.0),
-        (["net", "Net.", "a net", "the net"], 1.0),
-        (["net", "net", "mesh"], 2 / 9),
-        ([str(n) for n in range(10)], 0.0),
-        (["a"] * 2 + ["the"] * 2, 1 / 3),
-    ],
-)
+@pytest.mark.parametrize(("answers", "accuracy"), CASES["how_well_people_agree"])
 def test_how_well_people_agree(answers: list[str], accuracy: float) -> None:
     assert compute_leave_one_out_accuracy(answers) == pytest.approx(accuracy)
 
@@ -390,16 +365,7 @@ def test_without_the_field_there_is_no_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([], "too few annotators"),
-        (["net"], "too few annotators"),
-        ("net", "too few annotators"),
-        ([{"answer": "net", "answer_id": 1}] * 10, "cannot be used"),
-        ([{"answer": "net"}] * 10, "cannot be used"),
-        ([{"answer": 3, "answer_id": 1}], "cannot be used"),
-        ([1, 2], "cannot be used"),
-    ],
+    ("answers", "message"), CASES["annotations_that_cannot_be_used_are_an_error"]
 )
 def test_annotations_that_cannot_be_used_are_an_error(answers: object, message: str) -> None:
     with pytest.raises(RewardError, match=message):

@@ -17,7 +17,7 @@ EXAMPLE_ID = "example_id"
 """What rows call the id of the example that they were made of."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class VerlScore:
     """A RewardSet as verl's ``compute_score``; it may be called from several threads.
 

@@ -411,8 +411,8 @@ def _install_hook() -> None:
             reads.elsewhere.add(_ELSEWHERE[event])
         elif event == "open" and not isinstance(given[0], int):
             place, mode, flags = given
-            writes = flags & (os.O_WRONLY | os.O_RDWR)
-            is_written = set("wax+") & set(mode) if isinstance(mode, str) else writes
+            is_text = isinstance(mode, str)
+            is_written = set("wax+") & set(mode) if is_text else flags & (os.O_WRONLY | os.O_RDWR)
             path = Path(os.path.abspath(os.fsdecode(place)))
             (reads.written if is_written else reads.files).add(path)
         elif event in ("import", "sqlite3.connect"):

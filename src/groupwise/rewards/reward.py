@@ -158,7 +158,7 @@ class AnswerReward(BatchReward):
     parser: Parser
     takes_answers = True
     needs: str | None = None
-    _absent = ""
+    _absent = "nothing to compare with"
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
@@ -182,8 +182,8 @@ class AnswerReward(BatchReward):
 
     def _score_parsed(self, example: Example, answer: Parsed) -> Score:
         if not self.applies_to(example):
-            absent = "no label" if self.needs == "label" else f"no field {self.needs}"
-            return Score(None, self._absent or absent)
+            absent = {None: self._absent, "label": "no label"}
+            return Score(None, absent.get(self.needs, f"no field {self.needs}"))
         problem = self._find_problem(example)
         if problem is not None:
             return Score(None, problem)
