@@ -4,7 +4,7 @@ import pytest
 from program_corpora import BENIGN, Program
 from sandbox_host import needs_bubblewrap
 
-from groupwise.rewards.python_tests import prepare_tests
+from groupwise.rewards.code import prepare_tests
 from groupwise.sandbox import Limits, run_python
 
 pytestmark = needs_bubblewrap

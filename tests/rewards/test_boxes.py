@@ -3,6 +3,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from corpora import read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 from pycocotools import mask as coco_mask
@@ -11,6 +12,8 @@ from pydantic import ValidationError
 from groupwise.core import Completion, Example, Message, RewardError, Score, make_example
 from groupwise.rewards import Box, BoxIou, BoxParser
 from groupwise.rewards.boxes import compute_iou, match_boxes, parse_boxes
+
+CASES = read_cases(__file__)
 
 CAR = [10, 20, 110, 70, "car"]
 DOG = [200, 200, 300, 260, "dog"]
@@ -27,44 +30,14 @@ def score(text: str, boxes: object = (CAR, DOG), **options: object) -> Score:
     return BoxIou(BoxParser(words=True, **options))(make_item(boxes), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("[10,20,110,70 car] and [200,200,300,260 dog]", 1.0),
-        ("the dog [200, 200, 300, 260 dog] beside [10.0,20,110,70, the car]", 1.0),
-        ("[10,20,110,70 car]", 0.5),
-        ("[10,20,60,70 car] [200,200,300,260 dog]", 0.75),
-        ("[10,20,110,70 car] [10,20,110,70 car] [200,200,300,260 dog]", 2 / 3),
-        ("[10,20,110,70 car] [200,200,300,260 dog] [0,0,5,5 cat] [6,6,9,9 cat]", 0.5),
-        ("[400,400,500,500 car]", 0.0),
-        ("[10,20,110,70 dog] [200,200,300,260 car]", 1.0),
-        ("no boxes [here]", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), CASES["the_best_pairs_count_over_the_larger_number"])
 def test_the_best_pairs_count_over_the_larger_number(text: str, value: float) -> None:
     got = score(text)
     assert got.value == pytest.approx(value)
     assert not got.invalid
 
 
-@pytest.mark.parametrize(
-    "malformed",
-    [
-        "[110,20,10,70 car]",
-        "[10,70,110,20 car]",
-        "[10,20,10,70 car]",
-        "[10,20,110 car]",
-        "[10,20,110,70,5 ]",
-        "[10,20,110,70]",
-        "[10,20,110,70 ]",
-        "[-10,20,110,70 car]",
-        "[10,20,110,70car]",
-        "[10 20 110 70 car]",
-        "[1e9,20,110,70 car]",
-        "[10,20,110,70 car",
-        "[10,20,[110,70 car]]",
-    ],
-)
+@pytest.mark.parametrize("malformed", CASES["malformed_boxes_are_predictions_without_overlap"])
 def test_malformed_boxes_are_predictions_without_overlap(malformed: str) -> None:
     alone = score(malformed)
     assert (alone.value, alone.invalid) == (0.0, True)
@@ -84,21 +57,7 @@ FENCED = """Here they are:
 ```"""
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[10,20,110,70] and [200.0, 200, 300, 260]",
-        "[10,20,110,70 car] and [200,200,300,260]",
-        "[[10, 20, 110, 70], [200, 200, 300, 260]]",
-        '[[10, 20, 110, 70, "car"], [200, 200, 300, 260, "dog"]]',
-        FENCED,
-        FENCED.replace("```json", "").replace("```", ""),
-        '{"bbox_2d": [10, 20, 110, 70]}, {"bbox_2d": [200, 200, 300, 260]}',
-        '{"label": "car", "bbox_2d": [10, 20, 110, 70]} {"bbox_2d": [200, 200, 300, 260], "n": 1}',
-        "(10,20),(110,70) (200,200),(300,260)",
-        "the car (10, 20), (110, 70)(200,200),(300,260)",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["boxes_without_labels_in_the_forms_of_common_models"])
 def test_boxes_without_labels_in_the_forms_of_common_models(text: str) -> None:
     assert score(text, BARE) == Score(1.0, "mean IoU 1.000 of 2 boxes, 2 expected")
     assert score(text.replace("70", "45"), BARE).value == 0.75
@@ -321,20 +280,7 @@ def test_boxes_as_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_alone"),
-    [
-        ("[1,2,3,4]", True),
-        ("[1,2,3,4 cat], [5,6,7,8 dog]\n", True),
-        ('[[1,2,3,4,"cat"]]', True),
-        ('```json\n[{"bbox_2d": [1, 2, 3, 4], "label": "a cat"}]\n```', True),
-        ("(1,2),(3,4)", True),
-        ("[]", True),
-        ("none", False),
-        ("not [1,2,3,4]", False),
-        ("不是[1,2,3,4 猫]", False),
-        ("[1,2,3,4 cat]? No.", False),
-        ('{"bbox_2d": [1, 2, 3, 4]} {"cat": 1}', False),
-    ],
+    ("text", "is_alone"), CASES["words_beside_boxes_are_no_answer_unless_they_may_be"]
 )
 def test_words_beside_boxes_are_no_answer_unless_they_may_be(text: str, is_alone: bool) -> None:
     assert (BoxParser().parse(text).label is not None) is is_alone

@@ -1,15 +1,17 @@
 """Programs, and their tests in every form that data sets have, run or refused."""
 
-import json
 from typing import Any
 
 import pytest
+from corpora import read_cases
 from sandbox_host import needs_bubblewrap
 
 from groupwise.core import Completion, Example, Message, Score, make_example
 from groupwise.rewards import CodeTests
 from groupwise.rewards.code import compare_output
 from groupwise.sandbox import Limits, explain_missing
+
+CASES = read_cases(__file__)
 
 pytestmark = needs_bubblewrap
 
@@ -86,17 +88,7 @@ MAIN = f"def main():\n    {PRINTS}\nif __name__ == '__main__':\n    main()".repl
 TABLE = {"inputs": ["2\n3\n5\n", ["1", "4"]], "outputs": ["6\n10\n", ["8"]]}
 
 
-@pytest.mark.parametrize(
-    "tests",
-    [
-        TABLE,
-        json.dumps(TABLE),
-        [
-            {"input": "2\n3\n5\n", "output": "6\n10", "testtype": "stdin"},
-            {"input": "1\n4", "output": "8.0"},
-        ],
-    ],
-)
+@pytest.mark.parametrize("tests", CASES["a_program_reads_inputs_and_prints_outputs"])
 def test_a_program_reads_inputs_and_prints_outputs(tests: object) -> None:
     right = [PRINTS, f"{PRINTS}\nexit()", MAIN]
     wrong = [PRINTS.replace("2 *", "3 *"), f"{PRINTS}\nprint(1)", f"{PRINTS}\n1 / 0"]
@@ -105,63 +97,7 @@ def test_a_program_reads_inputs_and_prints_outputs(tests: object) -> None:
     assert found[3].reason == "failed (input 1 of 2: line 1 differs)"
 
 
-UNUSABLE: dict[str, tuple[Any, str]] = {
-    "nothing": ("", "the tests are empty"),
-    "no_sources": ([], "the tests are empty"),
-    "a_number": (3, "the tests are neither Python nor inputs with outputs"),
-    "a_number_in_a_list": (["assert double(1)", 3], "the tests are neither Python nor inputs"),
-    "prose": ("It should double.", "the tests do not parse"),
-    "another_json": ('{"cases": []}', "the tests are neither Python nor inputs with outputs"),
-    "a_list_in_json": ("[1, 2]", "the tests are neither Python nor inputs with outputs"),
-    "broken_json": ('{"inputs": [', "the tests are neither Python nor JSON"),
-    "no_assertion": ("print(double(3))", "the tests assert nothing"),
-    "constant_assertion": ("double(3)\nassert True", "the tests assert nothing"),
-    "an_unused_helper": ("def run():\n    assert double(3) == 6", "the tests assert nothing"),
-    "check_without_assertion": ("def check(f):\n    f(3)", "the tests assert nothing"),
-    "check_without_candidate": ("def check(f):\n    assert x == 1", "check does nothing with one"),
-    "another_function": ("def test_it():\n    assert abs(x) == 3\n", "the tests never use double"),
-    "in_an_empty_loop": (
-        "for given in []:\n    assert double(given) == 4",
-        "a program that defines nothing passes the tests",
-    ),
-    "swallows_everything": (
-        "def test_it():\n  try:\n    assert double(1) == 2\n  except BaseException:\n    pass",
-        "a program that defines nothing passes the tests",
-    ),
-    "a_case_without_tests": (
-        "import unittest\nclass A(unittest.TestCase):\n  def run(self):\n    assert double(1) == 2",
-        "the unittest cases have no tests that run",
-    ),
-    "a_skipped_case": (
-        CASE.replace("    def test_", "    @unittest.skip('not now')\n    def test_"),
-        "the unittest cases have no tests that run",
-    ),
-    "a_missing_import": (
-        "import numpy as np\nassert np.all(double(1) == 2)",
-        "the tests import numpy, which the sandbox has not",
-    ),
-    "their_own_file": (
-        "from solution import double\nassert double(1) == 2",
-        "the tests import sol",
-    ),
-    "a_fixture": ("def test_it(tmp):\n    assert double(tmp)", "test_it wants tmp, a fixture or"),
-    "their_own_name": ("assert double(tow) == 4", "the tests use tow, which nothing defines"),
-    "no_outputs": ({"inputs": ["1"], "outputs": []}, "the tests have 1 inputs and 0 outputs"),
-    "blank_outputs": ({"inputs": ["1"], "outputs": [" \n"]}, "the tests expect no output"),
-    "no_texts": ({"inputs": [3], "outputs": ["6"]}, "an input or output is no text"),
-    "calls": (
-        {"fn_name": "double", "inputs": [[3]], "outputs": [6]},
-        "the tests call a function with JSON",
-    ),
-    "calls_in_rows": (
-        [{"input": "3", "output": "6", "testtype": "functional"}],
-        "the tests call a function with JSON",
-    ),
-    "a_class_for_pytest": (
-        "assert double(3) == 6\nclass TestIt:\n  def test_it(self):\n    assert double(4) == 8",
-        "TestIt is a class for pytest",
-    ),
-}
+UNUSABLE = {name: row for name, *row in CASES["unusable"]}
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
@@ -187,15 +123,7 @@ def test_check_without_an_entry_point_takes_that_of_the_prompt_or_is_unusable() 
     assert "no entry point" in score(make_item(tests), RIGHT)[0].reason
 
 
-@pytest.mark.parametrize(
-    ("solution", "value"),
-    [
-        (RIGHT, 1.0),
-        (f"```python\n{RIGHT}```", 1.0),
-        (WRONG, None),
-        ("def double(x):\n    return open", None),
-    ],
-)
+@pytest.mark.parametrize(("solution", "value"), CASES["a_reference_solution_has_to_pass"])
 def test_a_reference_solution_has_to_pass(solution: str, value: float | None) -> None:
     found = score(make_item("assert double(3) == 6", solution=solution), RIGHT)[0]
     assert found.value == value
@@ -256,54 +184,18 @@ def test_usability_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "is_same"),
-    [
-        ("1 2 \n", " 1 2", True),
-        ("1.50 2", "1.5 2.0", True),
-        ("a b", "a  b", False),
-        ("1\n\n2", "1\n2", False),
-        ("\n1\n", "1", True),
-        ("1.5x", "1.5", False),
-        ("sNaN", "1", False),
-        ("NaN", "2", False),
-        ("1e999999999", "1", False),
-        ("1e99999999999999999999", "1", False),
-        ("50000000000000000", "50000000000000001", False),
-    ],
+    ("found", "wanted", "is_same"), CASES["outputs_are_compared_by_lines_and_numbers"]
 )
 def test_outputs_are_compared_by_lines_and_numbers(found: str, wanted: str, is_same: bool) -> None:
     assert (compare_output(found, wanted) == "") == is_same
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        RIGHT,
-        f"Here it is:\n```python\n{RIGHT}```\nDone.",
-        f"```\n{RIGHT}```",
-        f"~~~py\n{RIGHT}~~~",
-        f"```python\n{RIGHT}",
-        f"```python\n{WRONG}```\nNo, wait:\n```python\n{RIGHT}```",
-        f"```python\n{RIGHT}```\nFor example:\n```python\nprint(double(3))\n```",
-        f"```bash\nls\n```\n```python\n{RIGHT}```",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["a_program_that_passes_earns_all"])
 def test_a_program_that_passes_earns_all(text: str) -> None:
     assert check(text) == Score(1.0, "it passes its tests")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (WRONG, "failed (AssertionError"),
-        (f"```python\n{RIGHT}```\nBetter:\n```python\n{WRONG}```", "failed (AssertionError"),
-        ("def double(x):\n    while True: pass", "timeout"),
-        ("def other(x):\n    return 2 * x", "failed (NameError: name 'double' is not defined)"),
-        ("import os\nos._exit(0)", "crashed"),
-        ("while True: print('x' * 1000)", "output"),
-        ("x = 'a' * 10**11", "memory (MemoryError)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), CASES["a_program_that_fails_earns_nothing"])
 def test_a_program_that_fails_earns_nothing(text: str, reason: str) -> None:
     found = check(text)
     assert (found.value, found.invalid) == (0.0, False)
@@ -329,24 +221,7 @@ TWO_TIMES = "assert double(double(1)) == 4"
 TWICE = "items = [2]\ndouble(items)\nassert double(items) == [2, 2]\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "tests"),
-    [
-        ("import os as double", CHECK),
-        ("import enum as double", CHECK),
-        ("import os\ndef double(x): return os", CHECK),
-        ("def double(x): return double", CHECK),
-        ("def double(f): return f(f)", "assert double(lambda f: double(f)) == 4"),
-        ("def double(f): return double(f, f)", "assert double(lambda: 1) == 4"),
-        ("def double(f): return f.secret", "assert double(lambda: 2) == 4"),
-        ("def double(x): x.append(x)\n", TWICE),
-        ("def double(x): x.append((x,))\n", TWICE),
-        ("def double(x):\n for _ in range(400): x = [x]\n return x", TWO_TIMES),
-        ("def double(x): return open('/tmp/a', 'w')", TWO_TIMES),
-        ("def double(x): return iter([x])", TWO_TIMES),
-        ("class Double: pass\ndef double(x): return Double", CHECK),
-    ],
-)
+@pytest.mark.parametrize(("text", "tests"), CASES["no_program_has_its_score_taken_away"])
 def test_no_program_has_its_score_taken_away(text: str, tests: str) -> None:
     """A program that cannot pass would rather have no score than 0."""
     assert check(text, tests).value == 0.0

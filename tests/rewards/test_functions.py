@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import read_cases
 from counting_judge import CountingJudge
 
 from groupwise.core import (
@@ -23,6 +24,8 @@ from groupwise.rewards import (
     RewardSet,
     digest_functions,
 )
+
+CASES = read_cases(__file__)
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -142,21 +145,7 @@ def test_functions_of_trl_are_given_what_trl_would_give_them(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("returned", "found"),
-    [
-        ("[-1]", 0.0),
-        ("[0]", 0.5),
-        ("[1.0]", 1.0),
-        ("[True]", 1.0),
-        ("[None]", None),
-        ("[float('nan')]", None),
-        ("[np.float32(0.0)]", 0.5),
-        ("[2.0]", r"outside its range; got 2.0; expected a number in \[-1, 1\]"),
-        ("[-1.1]", "outside its range"),
-        ("['1']", "outside its range"),
-        ("[1.0, 1.0]", "got 2 values; expected a list of 1"),
-        ("1.0", "got float"),
-    ],
+    ("returned", "found"), CASES["values_are_mapped_from_their_range_or_refused"]
 )
 def test_values_are_mapped_from_their_range_or_refused(tmp_path: Path, returned: str, found):
     code = f"import numpy as np\ndef f(completions, **_):\n    return {returned}\n"
@@ -174,14 +163,7 @@ def test_a_range_that_is_none_is_refused(tmp_path: Path, bounds: tuple[float, fl
         load(write(tmp_path, rewards=TRL), values=bounds)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "def f(example, completion):\n    if completion.text == 'b':\n        1 / 0\n    return 1",
-        "def f(completions, **columns):\n    if 'b' in completions:\n        return [1 / 0]\n"
-        "    return [1 for _ in completions]\n",
-    ],
-)
+@pytest.mark.parametrize("code", CASES["an_exception_names_row_file_and_line"])
 def test_an_exception_names_row_file_and_line(tmp_path: Path, code: str):
     reward = load(write(tmp_path, rewards=code))
     with pytest.raises(RewardError) as raised:
@@ -218,22 +200,7 @@ def test_what_is_no_number_in_range_is_refused_with_its_row(tmp_path: Path, retu
         score(reward, "a")
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("def g(example, completion): ...", "there is no function of .*rewards.py 'f'"),
-        (
-            "def f(text): ...",
-            r"takes other arguments; got text; expected f\(example, answer\), f\(example",
-        ),
-        ("def f(a, b, c): ...", "takes other arguments"),
-        ("def f(example, answer): ...", "takes an answer, and nothing says how answers are read"),
-        ("def f(:", r"rewards.py line 1 is no Python"),
-        ("\n1 / 0", r"cannot import .*rewards.py in rewards.py line 2 \(ZeroDivisionError"),
-        ("import no_such_module_at_all", "No module named 'no_such_module_at_all'"),
-        (None, r"cannot read the rewards .*rewards\.py"),
-    ],
-)
+@pytest.mark.parametrize(("code", "words"), CASES["a_file_without_the_function_is_refused"])
 def test_a_file_without_the_function_is_refused(tmp_path: Path, code: str | None, words: str):
     file = tmp_path / "rewards.py" if code is None else write(tmp_path, rewards=code)
     with pytest.raises(RewardError, match=words):

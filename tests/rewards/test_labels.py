@@ -3,6 +3,7 @@ import unicodedata
 from string import ascii_uppercase
 
 import pytest
+from corpora import read_cases
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -26,6 +27,8 @@ from groupwise.rewards import (
     read_leniently,
 )
 from groupwise.rewards import labels as module
+
+CASES = read_cases(__file__)
 
 ENGLISH = LabelParser(labels=("on-task", "off-task"))
 CHINESE = LabelParser(labels=("通过", "不通过"))
@@ -287,15 +290,7 @@ def make_item(label: str | None) -> Example:
     return make_example([Message("user", "Is it on-task?")], cluster="g", label=label)
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "value"),
-    [
-        ("on-task", "on-task", 1.0),
-        ("Classification: Off Task.", "off-task", 1.0),
-        ("on-task", "off-task", 0.0),
-        ("off-task Confidence: 99%", "on-task", 0.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "label", "value"), CASES["a_parsed_label_is_compared"])
 def test_a_parsed_label_is_compared(text: str, label: str, value: float) -> None:
     score = LabelMatch(ENGLISH)(make_item(label), Completion(text))
     assert (score.value, score.invalid) == (value, False)
@@ -391,58 +386,14 @@ def score(text: str, label: str | None = "B", **fields: object) -> Score:
     return LabelMatch(ChoiceParser())(make_choice(label, **fields), Completion(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "B",
-        " b. ",
-        "(B)",
-        "[B]",
-        "**B**",
-        "B)",
-        "Answer: B",
-        "The answer is B.",
-        "the correct answer is (B)",
-        "Option B",
-        "答案：B",
-        "答案是B。",
-        "选Ｂ",
-        "B. The Hague",
-        "B) hague.",
-        "(B) The Hague",
-        "B: The Hague",
-        "Answer: B. The Hague",
-        "“B”",
-        "答案：“B”。",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["the_right_letter_earns_all"])
 def test_the_right_letter_earns_all(text: str) -> None:
     assert score(text).value == 1.0
     wrong = score(text, "A")
     assert (wrong.value, wrong.invalid) == (0.0, False)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "empty answer"),
-        ("The Hague", "no letter of an option alone"),
-        ("not B", "no letter of an option alone"),
-        ("AB", "no letter of an option alone"),
-        ("E", "E is no option"),
-        ("E. The Hague", "E is no option"),
-        ("B. Paris", "other text than that of the option is beside B"),
-        ("B because it is", "other text than that of the option is beside B"),
-        ("A is wrong, so B", "other text than that of the option is beside A"),
-        ("B, B", "B stands there more than once"),
-        ("A, B, C, D", "several options: A, B, C, D"),
-        ("A B C D", "several options: A, B, C, D"),
-        ("A and B", "several options: A, B"),
-        ("A和B", "several options: A, B"),
-        ("A、B", "several options: A, B"),
-        ("Which?", "no letter of an option alone"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), CASES["anything_else_is_invalid_and_says_why"])
 def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
     for label in "AB":
         assert score(text, label) == Score(0.0, reason, invalid=True)
@@ -506,15 +457,7 @@ def test_a_text_pays_for_one_label_at_most(text: str, label: str, num_options: i
 
 
 @pytest.mark.parametrize(
-    ("text", "label", "prefix"),
-    [
-        ("B", "B", ""),
-        (" \n(b)", "B", " \n"),
-        ("Answer: B. The Hague", "B", "Answer: "),
-        ("答案：Ｂ。", "B", "答案："),
-        ("Ａｎｓｗｅｒ：**Ｃ**", "C", "Ａｎｓｗｅｒ："),
-        ("Ⅲ", None, ""),
-    ],
+    ("text", "label", "prefix"), CASES["the_prefix_is_what_introduces_the_letter"]
 )
 def test_the_prefix_is_what_introduces_the_letter(text: str, label: str, prefix: str) -> None:
     found = ChoiceParser().parse(text, make_choice())

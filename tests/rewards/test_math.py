@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from corpora import read_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from groupwise.core import Completion, Example, Message, RewardError, Score, mak
 from groupwise.rewards import MathEquality, MathParser, NumberParser
 from groupwise.rewards.math_text import has_other_unit, write_plainly
 from groupwise.rewards.math_workers import MathWorkers
+
+CASES = read_cases(__file__)
 
 DATA = Path(os.environ.get("GROUPWISE_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 REWARD = MathEquality()
@@ -29,36 +32,7 @@ def score(text: str, label: str | None) -> Score:
     return REWARD(make_item(label), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("so 3 + 4 = 7\n#### 7", "7"),
-        (r"thus \boxed{7}.", "7"),
-        (r"\boxed {\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
-        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{a}{b}", "a"),
-        (r"\boxed{1} no, \boxed{2}", "2"),
-        (r"#### 1" + "\n" + r"\boxed{2}", "2"),
-        ("\\boxed{2}\n#### 1.\nsure", "1"),
-        (r"\boxed{7。}", "7"),
-        ("#### 18 元", "18 元"),
-        (r"\boxed{１８个苹果}", "18个苹果"),
-        (r"\boxed{1 000 000}", "1000000"),
-        ("#### \t1,000 \r\n", "1,000"),
-        ("\\boxed{18}\n#### Check\n9 + 9 = 18", "18"),
-        ("\\boxed{18}\n#### 2 checks of the answer", "18"),
-        ("\\boxed{18}\n#### 检验", "18"),
-        ("#### 18\n#### Explanation", "18"),
-        ("\\boxed{18}\n#### 19 dollars", "19 dollars"),
-        (r"#### \boxed{7}", "7"),
-        (r"\boxed{\boxed{7}}", "7"),
-        (r"$\boxed{1}$ and $\boxed{2}$", "1, 2"),
-        (r"\boxed{1}，\boxed{2} 或 \boxed{1}", "1, 2"),
-        (r"\boxed{10²}", "10^{2}"),
-        (r"\boxed{3½}", r"3\frac{1}{2}"),
-        ("#### $18$.", "18"),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer"), CASES["the_last_marked_answer_is_found"])
 def test_the_last_marked_answer_is_found(text: str, answer: str) -> None:
     found = MathParser().parse(text)
     assert (found.label, found.reason) == (answer, "")
@@ -88,59 +62,13 @@ def test_without_a_marked_answer_the_completion_is_invalid(text: str, reason: st
     assert reason in got.reason
 
 
-@pytest.mark.parametrize(
-    ("answer", "label"),
-    [
-        ("18", "18"),
-        ("18.0", "18"),
-        ("9 + 9", "18"),
-        (r"\frac{36}{2}", "18"),
-        (r"\$18", "18"),
-        ("1,000", "1000"),
-        ("1 000", "1000"),
-        ("x = 18", "18"),
-        ("x = 9 + 9 = 18", "18"),
-        (r"18 \text{ apples}", "18"),
-        ("18元", "18"),
-        ("0.5", r"\frac12"),
-        (r"(x-1)(x+1)", "x^2-1"),
-        ("2, 1", "1, 2"),
-        ("18", "A long solution with 3 and 4.\n#### 18"),
-        ("18", r"we get \boxed{18}"),
-        (r"50\%", "0.5"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "label"), CASES["equal_answers"])
 def test_equal_answers(answer: str, label: str) -> None:
     got = score(f"\\boxed{{{answer}}}", label)
     assert (got.value, got.invalid) == (1.0, False)
 
 
-@pytest.mark.parametrize(
-    ("answer", "label"),
-    [
-        ("19", "18"),
-        ("-18", "18"),
-        ("180", "18"),
-        ("18.5", "18"),
-        ("81", "18"),
-        ("17 = 18", "18"),
-        ("x = 17 = 18", "18"),
-        ("18 = 17", "18"),
-        ("18, 19", "18"),
-        ("17 or 18", "18"),
-        (r"17 \text{ or } 18", "18"),
-        (r"\pm 18", "18"),
-        ("x < 18", "18"),
-        ("18!", "18"),
-        ("1.000", "1000"),
-        ("y + 1", "x + 1"),
-        ("0.33", r"\frac13"),
-        (r"\text{no}", r"\text{yes}"),
-        ("abc", "18"),
-        (r"\infty", "18"),
-        ("50", "0.5"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "label"), CASES["near_misses_earn_nothing"])
 def test_near_misses_earn_nothing(answer: str, label: str) -> None:
     got = score(f"\\boxed{{{answer}}}", label)
     assert (got.value, got.invalid) == (0.0, False)
@@ -153,22 +81,7 @@ def test_what_cannot_be_parsed_is_invalid(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "problem"),
-    [
-        ("???", "the label is unparsable"),
-        ("", "the label is empty"),
-        ("#### ", "the label is unparsable"),
-        ("1 8", "two numbers stand side by side in the label"),
-        ("18 dollars and 50 cents", "words that are no unit stand in the label"),
-        ("1 in 6", "words that are no unit stand in the label"),
-        ("3rd", "words that are no unit stand in the label"),
-        ("6 cm x 4 cm", "words that are no unit stand in the label"),
-        ("twenty-five", "words that are no unit stand in the label"),
-        ("between 3 and 4", "words that are no unit stand in the label"),
-        ("3个半", "the label is unparsable"),
-        ("0:0", "the label is unparsable"),
-        ("17 = 18", "the label is unparsable"),
-    ],
+    ("label", "problem"), CASES["a_label_that_cannot_be_read_is_an_error_of_the_data"]
 )
 def test_a_label_that_cannot_be_read_is_an_error_of_the_data(label: str, problem: str) -> None:
     item = make_item(label)
@@ -264,31 +177,7 @@ def test_every_label_of_real_problems_can_be_read() -> None:
 NUMBER = NumberParser()
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "prefix"),
-    [
-        ("42", "42", ""),
-        (" 42.\n", "42", " "),
-        ("４２", "42", ""),
-        ("-3/4", "-3/4", ""),
-        ("1,000.50", "1,000.50", ""),
-        ("1 000", "1000", ""),
-        ("$42$", "42", ""),
-        ("**42**", "42", ""),
-        (r"\frac{1}{2}", r"\frac{1}{2}", ""),
-        ("50%", "50%", ""),
-        ("百分之 50", "50%", ""),
-        ("3 million", "3 million", ""),
-        ("$18", "$18", ""),
-        ("18 dollars", "18 dollars", ""),
-        ("３．５ 米", "3.5 米", ""),
-        ("18 km per hour", "18 km per hour", ""),
-        ("答案：42。", "42", "答案："),
-        ("正确答案是 42", "42", "正确答案是 "),
-        ("The answer is 42.", "42", "The answer is "),
-        ("Answer: **42**", "42", "Answer: "),
-    ],
-)
+@pytest.mark.parametrize(("text", "label", "prefix"), CASES["a_number_alone_is_an_answer"])
 def test_a_number_alone_is_an_answer(text: str, label: str, prefix: str) -> None:
     found = NUMBER.parse(text)
     assert (found.label, found.prefix) == (label, prefix)
@@ -319,22 +208,7 @@ def test_anything_else_is_no_answer_and_says_why(text: str, reason: str) -> None
     assert reason in found.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "value"),
-    [
-        ("42", "42", 1.0),
-        ("42.0", "42", 1.0),
-        ("84/2", "42", 1.0),
-        ("43", "42", 0.0),
-        ("-42", "42", 0.0),
-        ("42 dollars", "$42", 1.0),
-        ("42 cents", "42 dollars", 0.0),
-        ("42", "so 40 + 2 = 42\n#### 42", 1.0),
-        ("3万元", "30000 元", 1.0),
-        ("the answer", "42", None),
-        (r"\boxed{42}", "42", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "label", "value"), CASES["numbers_are_measured_by_their_values"])
 def test_numbers_are_measured_by_their_values(text: str, label: str, value: float | None) -> None:
     assert NUMBER.measure(make_item(label), text) == value
     score = MathEquality(NUMBER)(make_item(label), Completion(text))
@@ -372,90 +246,7 @@ def test_a_solution_is_written_as_its_answer() -> None:
         NUMBER.write("many")
 
 
-# fmt: off
-# label, answers that are right, answers that are wrong; what stands in them is boxed.
-WORD_PROBLEMS = [
-    ("9 (apples)", ["9", "9 apples", r"9 \text{ red apples}", "9.0"],
-     ["8", "9 pears", "9 dollars"]),
-    ("9 (apple)", ["9", "9 apples"], ["90"]),
-    ("2 (children)", ["2", "2 child"], ["2 boxes"]),
-    ("15 (boxes)", ["15", "15 box", r"15\text{ boxes}"], ["15 crates"]),
-    ("3 (cherries)", ["3", "3 cherry"], ["3 grapes", "4"]),
-    ("18 (dollars)", ["18", "$18", r"\$18", "18 dollars", "18.00"], ["18 cents", "1800", "€18"]),
-    ("$18", ["18", "18 dollars", r"\$18.00", "18 USD"], ["18 euros", "¥18", "-18"]),
-    (r"\$18", ["18", "$18$", "$18"], ["19", "18 yuan"]),
-    ("18 dollars", ["18", "$18", "18 美元"], ["18 cents", "81"]),
-    ("0.75 (dollars)", ["0.75", "$.75", "3/4", r"\frac{3}{4}"], ["75", "0.75 cents"]),
-    ("75 (cents)", ["75", "75 cents", "75¢"], ["75 dollars", "0.75"]),
-    ("12 (dollars per hour)", ["12", "$12", "$12 per hour", "12 dollars/hour"],
-     ["12 dollars per day"]),
-    ("£5", ["5", "5 pounds"], ["$5", "6"]),
-    ("-$4", ["-4", r"-\$4", "$-4"], ["4", "$4"]),
-    ("60 (miles per hour)", ["60", "60 mph", "60 miles/hour"], ["60 km/h", "60 miles", "1"]),
-    ("5 (m/s)", ["5", r"5 \text{ m/s}", "5 meters per second"], ["5 m", "5 km/h"]),
-    ("5 (meters)", ["5", "5 m", "5m", "5 metres", "5米"], ["5 km", "5 feet", "5 m^2", "500"]),
-    ("5 m", ["5", "5m", r"5\,\mathrm{m}"], ["5 cm", "5x"]),
-    ("12 (inches)", ["12", "12 in", "12 inch"], ["12 feet", "1"]),
-    ("6 feet", ["6", "6 ft", "6 foot"], ["6 inches", "72"]),
-    ("16 (square feet)", ["16", "16 sq ft", r"16 \text{ ft}^2"], ["16 feet", "4", "16 cubic feet"]),
-    ("16 cm^2", ["16", r"16\ \text{cm}^2", "16 cm²", "16 cm2", "16㎠"], ["16 cm", "16 cm^3"]),
-    (r"36\pi \text{ cm}^2", [r"36\pi", "36π", r"36\pi \text{ square cm}"],
-     ["36", r"36\pi \text{ cm}"]),
-    ("250 (ml)", ["250", "250 mL", "250毫升"], ["250 L", "0.25"]),
-    ("3 (liters)", ["3", "3 L", "3 litres"], ["3 ml"]),
-    ("2.5 kg", ["2.5", "5/2", "2.5 kilograms", "2.5千克", "2.5 公斤"], ["2.5 g", "2500"]),
-    ("4 (pounds)", ["4", "4 lb", "4 lbs"], ["4 ounces"]),
-    ("3 hours", ["3", "3 h", "3 hr", "3小时", "3个小时"], ["3 minutes", "180"]),
-    ("45 (minutes)", ["45", "45 min", "45分钟"], ["45 seconds", "45 hours"]),
-    ("7 (days)", ["7", "7天", "7 days left"], ["7 weeks", "1 week"]),
-    ("12 (years old)", ["12", "12 years", "12岁"], ["12 months"]),
-    ("25 (degrees)", ["25", "25°", r"25^\circ"], ["26"]),
-    ("125°", ["125", r"125^\circ", r"125^{\circ}", "125 degrees"], ["125 radians", "12.5"]),
-    ("20 °C", ["20", "20℃", r"20^\circ\text{C}", "20 degrees Celsius"], ["20 °F", "21"]),
-    ("8 (times)", ["8", "8 times", "8次"], ["8 hours"]),
-    ("1,234 (people)", ["1234", "1,234", "1 234", "1234 persons", "1234人"], ["1.234", "234"]),
-    ("12,000", ["12000", "12 000", r"12{,}000", r"12\,000", "1.2万", "12 thousand"], ["12"]),
-    ("3 million", ["3000000", "3,000,000", r"3\times10^6", "300万"], ["3", "3000"]),
-    ("1/2 (pizza)", ["1/2", "0.5", "½", r"\frac12", "1/2 of a pizza"], ["2", "1/3"]),
-    ("3 1/2 (hours)", ["3.5", "7/2", "3½", r"3\frac{1}{2}", "3 1/2 hours"],
-     ["31/2", "3", "3.5 days"]),
-    ("-2 1/4", ["-2.25", "-9/4", r"-\frac{9}{4}"], ["-1.75", "2.25"]),
-    ("2½", ["2.5", "5/2"], ["21/2", "10.5"]),
-    ("20%", ["20%", r"20\%", "0.2", "20", "20 percent", "1/5"], ["2", "0.02", "2000%"]),
-    ("20 (%)", ["20", "20%", "0.2"], ["21", "80%"]),
-    ("20 percent", ["20", "20%"], ["0.02"]),
-    ("12.5 (percent)", ["12.5%", "0.125", "12.5"], ["125"]),
-    ("4.5e33", [r"4.5 \times 10^{33}", "4.5E+33", r"45 \cdot 10^{32}"],
-     ["4.5", "4.5e32", "4.6e33"]),
-    ("3e8", ["300000000", "3e8 m/s", r"3\times 10^8"], ["24", "3e7"]),
-    ("1.6e-19 (C)", [r"1.6\times10^{-19}", "1.6e-19"], ["1.7e-19", "0", "1.6e-18"]),
-    ("0.0000001", ["1e-7", "10^{-7}", "0.0000001"], ["0.0000002", "0", "1e-8"]),
-    ("√2", [r"\sqrt{2}", "√2", "2^{1/2}", "1.414214"], ["2", "-√2"]),
-    ("2√3 cm", [r"2\sqrt{3}", r"2\sqrt3 \text{ cm}", "√12"], ["2√2", r"2\sqrt{3} \text{ m}"]),
-    ("½", ["0.5", "1/2"], ["12", "2"]),
-    ("10²", ["100", "10^2", "10^{2}"], ["102", "20"]),
-    ("10⁻³", ["0.001", "1/1000"], ["-103", "1000"]),
-    ("log₂8", ["3", r"\log_2 8"], ["28"]),
-    ("18元", ["18", "18 元钱", "18块", "¥18", "18 yuan"], ["18 dollars", "18角", "180"]),
-    ("18 元钱", ["18", "18元", "18块钱"], ["$18"]),
-    ("3个", ["3", "3个苹果", "3 apples", "3只"], ["4个"]),
-    ("3个苹果", ["3", "3个", "3个红苹果", "3 apples"], ["3个梨", "5个苹果"]),
-    ("3只天鹅", ["3", "3只天鹅"], ["3只鸭子"]),
-    ("5千克", ["5", "5公斤", "5 kg"], ["5克", "5000", "5千"]),
-    ("3万元", ["30000", "3万", "30,000元"], ["3", "3元", "3万美元"]),
-    ("20％", ["20%", "百分之20"], ["2%"]),
-    ("6 (dogs); 4 (cats)", ["6, 4", "4, 6", "6 dogs, 4 cats"], ["6", "6, 5"]),
-    ("2:3", ["2:3", "4:6", "2/3"], ["3:2"]),
-    ("8:30 (am)", ["8:30", "8:30 am"], ["8:30 pm", "4:15", "9:30"]),
-    (r"\boxed{1} or \boxed{2}", ["1, 2", r"1 \text{ or } 2", r"1} and \boxed{2"],
-     ["1", "2", "1, 3"]),
-    (r"\boxed{7}, so again \boxed{7}", ["7"], ["77"]),
-    ("3:00 pm", ["3:00", "3:00 pm"], ["3:00 am", "3:30"]),
-    ("5m", ["5m", "5 m", "m5"], ["5", "5 cm"]),
-    ("2e-1", ["0.2", "2e - 1", "1/5"], ["2", "1"]),
-    ("x = 5 meters", ["5", "x=5", "5 m"], ["5 cm", "6"]),
-]
-# fmt: on
+WORD_PROBLEMS = CASES["word_problems"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from corpora import read_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -44,7 +45,9 @@ from groupwise.rewards import (
     TextParser,
     VqaAccuracy,
 )
-from groupwise.rewards.parser import find_tags, write_tags
+from groupwise.rewards.reward import find_tags, write_tags
+
+CASES = read_cases(__file__)
 
 TAGS = ("think", "answer")
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="<")
@@ -221,15 +224,7 @@ def test_a_config_chooses_a_parser(answer: dict[str, object], expected: AnswerPa
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        ({}, "answer.kind: missing"),
-        ({"kind": "lables"}, "answer.kind: there is no 'lables'; did you mean 'labels'?"),
-        ({"kind": "labels"}, "answer.labels: missing"),
-        ({"kind": "choice", "labels": ["a", "b"]}, "answer.labels: unknown key"),
-        ({"kind": "text", "tag": ["a"]}, "answer.tag: unknown key; did you mean 'tags'?"),
-        ({"kind": "text", "tags": ["a b"]}, "answer.tags: 'a b' cannot be a tag"),
-    ],
+    ("answer", "message"), CASES["settings_that_are_none_are_refused_by_their_key"]
 )
 def test_settings_that_are_none_are_refused_by_their_key(
     answer: dict[str, object], message: str
@@ -251,42 +246,12 @@ ITEM = make_example([Message("user", "Is it true?")], cluster="g", label="True")
 THINK = TextParser(tags=TAGS)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<think>a</think><answer>True</answer>",
-        " \n<think>\na\n</think>\n\n<answer> True </answer>\n",
-        "<think>看图</think><answer>对</answer>",
-        "<think>a < b, <b>bold</b></think><answer>False</answer>",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["what_has_the_tags_earns_all"])
 def test_what_has_the_tags_earns_all(text: str) -> None:
     assert AnswerFormat(THINK)(ITEM, Completion(text)).value == 1.0
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "empty answer"),
-        (" \n", "empty answer"),
-        ("True", "<think> is missing"),
-        ("<answer>True</answer>", "<think> is missing"),
-        ("<think>a<answer>True</answer>", "</think> is missing"),
-        ("<think>a</think>True", "<answer> is missing"),
-        ("<think>a</think><answer>True", "</answer> is missing"),
-        ("<think>a</think><answer>T</answer><answer>F</answer>", "<answer> appears 2 times"),
-        ("<think><think>a</think></think><answer>T</answer>", "<think> appears 2 times"),
-        ("<answer>T</answer><think>a</think>", "<answer> is before </think>"),
-        ("<think>a<answer>T</answer></think>", "<answer> is before </think>"),
-        ("</think>a<think><answer>T</answer>", "</think> is before <think>"),
-        ("Sure! <think>a</think><answer>T</answer>", "there is text before <think>"),
-        ("<think>a</think> so <answer>T</answer>", "there is text before <answer>"),
-        ("<think>a</think><answer>T</answer> Done.", "there is text after </answer>"),
-        ("<think> </think><answer>T</answer>", "<think> is empty"),
-        ("<think>a</think><answer></answer>", "<answer> is empty"),
-        ("<THINK>a</THINK><answer>T</answer>", "<think> is missing"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), CASES["anything_else_is_invalid_and_says_why"])
 def test_anything_else_is_invalid_and_says_why(text: str, reason: str) -> None:
     assert AnswerFormat(THINK)(ITEM, Completion(text)) == Score(0.0, reason, invalid=True)
 
@@ -346,16 +311,7 @@ def make_item(label: str) -> Example:
     return make_example([Message("user", "?")], cluster="g", label=label)
 
 
-@pytest.mark.parametrize(
-    ("text", "prefix"),
-    [
-        ('{"判定": "合格", "parts": [1, 2]}', ""),
-        (' {"parts":[1,2.0],"判定":"合格"}\n', " "),
-        ('{"parts": [1e0, 2], "判定": "\\u5408格"}', ""),
-        ('```json\n{"判定": "合格", "parts": [1, 2]}\n```', "```json\n"),
-        ('```\n{"判定": "合格",\n "parts": [1, 2]}\n```\n', "```\n"),
-    ],
-)
+@pytest.mark.parametrize(("text", "prefix"), CASES["one_value_has_one_spelling"])
 def test_one_value_has_one_spelling(text: str, prefix: str) -> None:
     found = PARSER.parse(text)
     assert found.label == '{"parts": [1, 2], "判定": "合格"}'

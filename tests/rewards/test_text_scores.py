@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from corpora import read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,8 @@ from groupwise.rewards import (
 )
 from groupwise.rewards.text import compute_token_f1, compute_vqa_accuracy, has_words
 
+CASES = read_cases(__file__)
+
 
 def make_item(label: str | None = None, **fields: object) -> Example:
     return make_example([Message("user", "Who?")], cluster="g", label=label, fields=fields)
@@ -38,34 +41,12 @@ def score(text: str, label: str | None = None, **fields: object) -> Score:
     return ExactMatch()(make_item(label, **fields), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("the Eiffel Tower", "Eiffel Tower."),
-        ("EIFFEL  TOWER!", "the eiffel tower"),
-        ("U.S.A.", "USA"),
-        ("北京。", "北京"),
-        ("“北京”", "北京"),
-        ("２０１８年", "2018年"),
-        ("\u210bello", "hello"),
-        ("a, b", "b"),
-    ],
-)
+@pytest.mark.parametrize(("text", "label"), CASES["what_is_the_same_after_normalising_earns_all"])
 def test_what_is_the_same_after_normalising_earns_all(text: str, label: str) -> None:
     assert score(text, label).value == 1.0
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("Eiffel", "Eiffel Tower"),
-        ("not the Eiffel Tower", "Eiffel Tower"),
-        ("Eiffel Tower, London Bridge", "Eiffel Tower"),
-        ("不是北京", "北京"),
-        ("Who?", "Eiffel Tower"),
-        ("théâtre", "theatre"),
-    ],
-)
+@pytest.mark.parametrize(("text", "label"), CASES["anything_else_earns_nothing"])
 def test_anything_else_earns_nothing(text: str, label: str) -> None:
     got = score(text, label)
     assert (got.value, got.invalid) == (0.0, False)
@@ -219,42 +200,14 @@ def score_overlap(text: str, label: str | None = None, **fields: object) -> Scor
     return TokenF1()(make_item(label, **fields), Completion(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "value"),
-    [
-        ("Eiffel Tower", "the Eiffel Tower", 1.0),
-        ("Tower Eiffel", "Eiffel Tower", 1.0),
-        ("Eiffel", "Eiffel Tower", 2 / 3),
-        ("it is the Eiffel Tower", "Eiffel Tower", 2 * 2 / (4 + 2)),
-        ("Tower Tower Tower", "Eiffel Tower", 2 * 1 / (3 + 2)),
-        ("London", "Eiffel Tower", 0.0),
-        ("北京市", "北京", 2 * 2 / (3 + 2)),
-        ("京北", "北京", 1.0),
-        ("上海", "北京", 0.0),
-        ("北京 Olympics", "Olympics 北京", 1.0),
-        ("iPhone手机", "iphone", 2 * 1 / (3 + 1)),
-        ("２０１８年", "2018 年", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "label", "value"), CASES["shared_tokens_count"])
 def test_shared_tokens_count(text: str, label: str, value: float) -> None:
     got = score_overlap(text, label)
     assert got.value == pytest.approx(value)
     assert not got.invalid
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("yes", "no"),
-        ("yes it is", "yes"),
-        ("Yes.", "yes it is"),
-        ("no", "no one"),
-        ("noanswer", "no answer"),
-        ("是", "不是"),
-        ("不是", "是"),
-        ("不", "不对"),
-    ],
-)
+@pytest.mark.parametrize(("text", "label"), CASES["yes_and_no_are_all_or_nothing"])
 def test_yes_and_no_are_all_or_nothing(text: str, label: str) -> None:
     assert score_overlap(text, label).value == 0.0
     assert score_overlap(label, label).value == 1.0
@@ -315,40 +268,7 @@ def score_vote(text: str, answers: object, **options: bool) -> Score:
 
 # Answers as the official vqaEval.py normalises them.
 @pytest.mark.parametrize(
-    ("text", "normal"),
-    [
-        ("The Net", "net"),
-        ("net.", "net"),
-        ("a net and an orange", "net and orange"),
-        ("two", "2"),
-        ("None", "0"),
-        ("Ten dogs", "10 dogs"),
-        ("eleven", "eleven"),
-        ("dont", "don't"),
-        ("don't", "don't"),
-        ("couldnt've", "couldn't've"),
-        ("twas", "'twas"),
-        ("somebody'd", "somebodyd"),
-        ("its", "its"),
-        ("x-ray", "x ray"),
-        ("x - ray", "x ray"),
-        ("left/right", "left right"),
-        ("left / right", "left right"),
-        ("yes, sir", "yes sir"),
-        ("yes,sir", "yes sir"),
-        ("1,000", "1000"),
-        ("1,000/2", "10002"),
-        ("1.5", "1.5"),
-        (".5", ".5"),
-        ("3.", "3"),
-        ("5 p.m.", "5 pm"),
-        ("what?!", "what"),
-        ("it's 10:30", "it's 10:30"),
-        ("a\nb\tc", "b c"),
-        ("(left)", "left"),
-        ("the", ""),
-        ("北京", "北京"),
-    ],
+    ("text", "normal"), CASES["answers_are_normalised_as_in_the_official_evaluation"]
 )
 def test_answers_are_normalised_as_in_the_official_evaluation(text: str, normal: str) -> None:
     assert normalize_vqa_answer(text) == normal
@@ -418,16 +338,7 @@ def test_the_answer_may_be_an_article(num_a: int, accuracy: float) -> None:
         assert score_vote("the", answers, as_published=True).value == score_vote("a", answers).value
 
 
-@pytest.mark.parametrize(
-    ("answers", "accuracy"),
-    [
-        (["net"] * 10, 1.0),
-        (["net", "Net.", "a net", "the net"], 1.0),
-        (["net", "net", "mesh"], 2 / 9),
-        ([str(n) for n in range(10)], 0.0),
-        (["a"] * 2 + ["the"] * 2, 1 / 3),
-    ],
-)
+@pytest.mark.parametrize(("answers", "accuracy"), CASES["how_well_people_agree"])
 def test_how_well_people_agree(answers: list[str], accuracy: float) -> None:
     assert compute_leave_one_out_accuracy(answers) == pytest.approx(accuracy)
 
@@ -454,16 +365,7 @@ def test_without_the_field_there_is_no_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([], "too few annotators"),
-        (["net"], "too few annotators"),
-        ("net", "too few annotators"),
-        ([{"answer": "net", "answer_id": 1}] * 10, "cannot be used"),
-        ([{"answer": "net"}] * 10, "cannot be used"),
-        ([{"answer": 3, "answer_id": 1}], "cannot be used"),
-        ([1, 2], "cannot be used"),
-    ],
+    ("answers", "message"), CASES["annotations_that_cannot_be_used_are_an_error"]
 )
 def test_annotations_that_cannot_be_used_are_an_error(answers: object, message: str) -> None:
     with pytest.raises(RewardError, match=message):

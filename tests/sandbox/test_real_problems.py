@@ -13,7 +13,7 @@ import pytest
 from real_data import find_real
 from sandbox_host import needs_bubblewrap
 
-from groupwise.rewards.python_tests import prepare_tests
+from groupwise.rewards.code import prepare_tests
 from groupwise.sandbox import Limits, ProgramTests, Result, run_python
 
 LIMITS = Limits(timeout_s=30)

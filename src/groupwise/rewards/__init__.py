@@ -6,29 +6,26 @@ Rewards, metrics and reports all read a completion through the answer parser of 
 from groupwise.rewards.audit.rows import ASKED_ONCE, JudgeSeat, RewardCase
 from groupwise.rewards.boxes import Box, BoxIou, BoxParser
 from groupwise.rewards.code import CodeParser, CodeTests
-from groupwise.rewards.facts import FactCounts
 from groupwise.rewards.functions import FunctionReward, digest_functions, split_function
 from groupwise.rewards.judged import Judged
 from groupwise.rewards.labels import LabelParser, read_leniently
 from groupwise.rewards.math import MathEquality, MathParser, NumberParser
-from groupwise.rewards.parser import (
-    AnswerFormat,
-    AnswerParser,
-    HumanOverride,
-    LabelMatch,
-    OpenParser,
-)
 from groupwise.rewards.parsers import AnswerSettings, ChoiceParser, JsonParser
 from groupwise.rewards.reward import (
+    AnswerFormat,
+    AnswerParser,
     AnswerReward,
     BatchReward,
+    HumanOverride,
+    LabelMatch,
     NearMisses,
+    OpenParser,
     Parsed,
     Parser,
     Reward,
     RewardKind,
 )
-from groupwise.rewards.reward_set import Lowest, RewardSet, describe_weights
+from groupwise.rewards.reward_set import FactCounts, Lowest, RewardSet, describe_weights
 from groupwise.rewards.shaping import Fluency, average_log_probs, find_threshold
 from groupwise.rewards.text import (
     ExactMatch,

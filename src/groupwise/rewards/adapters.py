@@ -6,6 +6,7 @@ them. Functions of TRL's shape are a FunctionReward.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from groupwise.core import Completion, Example, RewardError
@@ -16,6 +17,7 @@ EXAMPLE_ID = "example_id"
 """What rows call the id of the example that they were made of."""
 
 
+@dataclass(eq=False, repr=False)
 class VerlScore:
     """A RewardSet as verl's ``compute_score``; it may be called from several threads.
 
@@ -35,26 +37,20 @@ class VerlScore:
     """
 
     __name__ = "compute_score"
+    rewards: RewardSet
+    examples: Mapping[str, Example]
+    unscored: float | None = field(default=None, kw_only=True)
 
-    def __init__(
-        self,
-        rewards: RewardSet,
-        examples: Mapping[str, Example],
-        *,
-        unscored: float | None = None,
-    ) -> None:
-        if unscored is not None and not 0.0 <= unscored <= 1.0:
-            raise RewardError("unscored is out of range", got=unscored, expected="[0, 1]")
-        for name, reward in rewards.rewards.items():
+    def __post_init__(self) -> None:
+        if self.unscored is not None and not 0.0 <= self.unscored <= 1.0:
+            raise RewardError("unscored is out of range", got=self.unscored, expected="[0, 1]")
+        for name, reward in self.rewards.rewards.items():
             parts = getattr(reward, "parts", [reward])
             if any(getattr(part, "takes_tokens", False) for part in parts):
                 raise RewardError(
                     f"the reward {name!r} asks for tokens, and verl gives texts alone",
                     fix="leave it out",
                 )
-        self.rewards = rewards
-        self.examples = examples
-        self.unscored = unscored
 
     def __call__(
         self,
@@ -118,7 +114,6 @@ def make_swift_orm(rewards: RewardSet, examples: Mapping[str, Example]) -> type[
 
 
 def _find_example(examples: Mapping[str, Example], name: object, label: object) -> Example:
-    """Return the example that a row was made of."""
     known = examples.get(name) if isinstance(name, str) else None
     if known is None:
         raise RewardError(f"a row has no {EXAMPLE_ID} of an example that is known", got=repr(name))

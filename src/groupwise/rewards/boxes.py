@@ -19,19 +19,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from pydantic import model_validator
 
 from groupwise.core import Example, RewardError, Score
-from groupwise.rewards.parser import OpenParser
 from groupwise.rewards.reward import (
     AnswerReward,
+    OpenParser,
     Parsed,
     Reward,
     RewardKind,
     read_list,
     read_mapping,
+    refuse_repeated,
 )
 from groupwise.rewards.text import normalize_text
 
@@ -67,7 +68,6 @@ class Box:
     label: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a box without an area."""
         if not (self.x1 < self.x2 and self.y1 < self.y2):
             raise RewardError(
                 "a box has no area",
@@ -76,8 +76,13 @@ class Box:
             )
 
     def scale(self, x: float, y: float) -> "Box":
-        """Return the box with its sides scaled."""
         return Box(self.x1 * x, self.y1 * y, self.x2 * x, self.y2 * y, self.label)
+
+
+class _Attempt(NamedTuple):
+    form: str
+    box: Box | None
+    span: tuple[int, int]
 
 
 def parse_boxes(text: str, *, needs_label: bool = True) -> tuple[list[Box], int]:
@@ -92,24 +97,22 @@ def parse_boxes(text: str, *, needs_label: bool = True) -> tuple[list[Box], int]
         needs_label: whether ``[x1,y1,x2,y2]`` without a label is malformed.
     """
     attempts = list(islice(_list_attempts(text, needs_label=needs_label), _MAX_BOXES + 1))
-    boxes = [box for _, box, _ in attempts if box is not None]
-    if len({form for form, box, _ in attempts if box is not None}) > 1:
+    boxes = [one.box for one in attempts if one.box is not None]
+    if len({one.form for one in attempts if one.box is not None}) > 1:
         boxes = []
     return boxes, len(attempts) - len(boxes)
 
 
-def _list_attempts(
-    text: str, *, needs_label: bool
-) -> Iterator[tuple[str, Box | None, tuple[int, int]]]:
-    """Yield form, box and place of everything that is meant as one; no box if it is malformed."""
+def _list_attempts(text: str, *, needs_label: bool) -> Iterator[_Attempt]:
+    """Yield everything that is meant as a box; without the box if it is malformed."""
     position = 0
     while match := _ATTEMPT.search(text, position):
-        position = match.end()
         if match["object"]:
             is_attempt, box, position = _read_object(text, match.start())
             if is_attempt:
-                yield "object", box, (match.start(), position)
+                yield _Attempt("object", box, (match.start(), position))
             continue
+        position = match.end()
         if match["corners"]:
             form, sides = "corners", _CORNERS.fullmatch(match["corners"])
         else:
@@ -117,7 +120,7 @@ def _list_attempts(
             form, sides = "bracket", pattern.fullmatch(match[4].strip()) if match[5] else None
         values = sides.groups() if sides else ()
         label = next((group for group in values[4:] if group), "")
-        yield form, _make_box([float(value) for value in values[:4]], label), match.span()
+        yield _Attempt(form, _make_box([float(value) for value in values[:4]], label), match.span())
 
 
 def _make_box(sides: Sequence[float], label: str) -> Box | None:
@@ -131,12 +134,6 @@ def _make_box(sides: Sequence[float], label: str) -> Box | None:
 
 def _read_object(text: str, start: int) -> tuple[bool, Box | None, int]:
     """Return whether the object at ``start`` is meant as a box, the box, and where to read on."""
-
-    def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("a key appears twice")
-        return dict(pairs)
-
     try:
         value, end = json.JSONDecoder(object_pairs_hook=refuse_repeated).raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -145,8 +142,7 @@ def _read_object(text: str, start: int) -> tuple[bool, Box | None, int]:
     fields = read_mapping(value) or {}
     if "bbox_2d" not in fields:
         return False, None, start + 1
-    given = read_list(fields["bbox_2d"]) or ()
-    label = fields.get("label", "")
+    given, label = read_list(fields["bbox_2d"]) or (), fields.get("label", "")
     sides = [x for x in given if isinstance(x, int | float) and not isinstance(x, bool)]
     is_whole = len(sides) == len(given) and isinstance(label, str)
     return True, _make_box(sides, str(label)) if is_whole else None, end
@@ -156,6 +152,32 @@ def _describe_forms(*, needs_label: bool) -> str:
     if needs_label:
         return '[x1,y1,x2,y2 label] or {"bbox_2d": [x1,y1,x2,y2], "label": "label"}'
     return '[x1,y1,x2,y2], {"bbox_2d": [x1,y1,x2,y2]} or (x1,y1),(x2,y2)'
+
+
+def _read_numbers(value: object) -> list[float] | None:
+    items = read_list(value)
+    numbers = [float(item) for item in items or () if isinstance(item, int | float)]
+    return None if items is None or len(numbers) < len(items) else numbers
+
+
+def _read_rows(rows: object) -> list[Box] | None:
+    """Return boxes of rows of sides and, if wanted, a label; None if they are not that."""
+    given, boxes = read_list(rows), list[Box]()
+    for row in given or ():
+        values = read_list(row) or ()
+        sides = _read_numbers(values[:4])
+        if len(values) not in (4, 5) or sides is None:
+            return None
+        boxes.append(Box(*sides, label=str(values[4]) if len(values) == 5 else ""))
+    return None if given is None else boxes
+
+
+def _write_boxes(boxes: Sequence[Box]) -> str:
+    rows = [
+        {"bbox_2d": [box.x1, box.y1, box.x2, box.y2], **({"label": box.label} if box.label else {})}
+        for box in boxes
+    ]
+    return json.dumps(rows, ensure_ascii=False)
 
 
 class BoxParser(OpenParser):
@@ -187,11 +209,9 @@ class BoxParser(OpenParser):
 
     @property
     def answer_tag(self) -> str:
-        """The tag that holds the boxes, if there are tags."""
         return self.tag or self.tags[-1]
 
     def make_reward(self) -> Reward:
-        """Return the reward of boxes where the reference boxes are."""
         return BoxIou(self)
 
     def read_references(self, example: Example) -> list[Box] | None:
@@ -201,7 +221,7 @@ class BoxParser(OpenParser):
             RewardError: if they cannot be used.
         """
         given: object = example.fields.get(self.boxes)
-        boxes = None if given is None else _read_rows(given)
+        boxes = _read_rows(given)
         if given is not None and boxes is None:
             raise RewardError(
                 f"example {example.id} has reference boxes that cannot be used",
@@ -222,11 +242,10 @@ class BoxParser(OpenParser):
         references = (self.read_references(example) if example else None) or []
         needs_label = any(box.label for box in references)
         if not self.words:
-            inside, end, others = _FENCE.sub("", text), 0, ""
-            for _, _, span in _list_attempts(inside, needs_label=False):
-                others += inside[end : span[0]]
-                end = span[1]
-            if not _BETWEEN.fullmatch(others + inside[end:]):
+            rest = inside = _FENCE.sub("", text)
+            for _, _, (start, end) in reversed(list(_list_attempts(inside, needs_label=False))):
+                rest = rest[:start] + rest[end:]
+            if not _BETWEEN.fullmatch(rest):
                 return Parsed(None, "there are words beside the boxes")
         boxes, num_malformed = parse_boxes(text, needs_label=needs_label)
         if len(boxes) + num_malformed > _MAX_BOXES:
@@ -244,36 +263,6 @@ class BoxParser(OpenParser):
         except (ValueError, RecursionError):
             boxes = None
         return _write_boxes(parse_boxes(target, needs_label=False)[0] if boxes is None else boxes)
-
-
-def _read_rows(rows: object) -> list[Box] | None:
-    """Return boxes given as rows of sides and, if wanted, a label; None if they are not that."""
-    boxes: list[Box] = []
-    for row in read_list(rows) or ():
-        values = read_list(row) or ()
-        sides = _read_numbers(values[:4])
-        if len(values) not in (4, 5) or sides is None:
-            return None
-        x1, y1, x2, y2 = sides
-        boxes.append(Box(x1, y1, x2, y2, str(values[4]) if len(values) == 5 else ""))
-    return None if read_list(rows) is None else boxes
-
-
-def _read_numbers(value: object) -> list[float] | None:
-    """Return a list of numbers as floats; None for anything else."""
-    items = read_list(value)
-    if items is None:
-        return None
-    numbers = [float(item) for item in items if isinstance(item, int | float)]
-    return numbers if len(numbers) == len(items) else None
-
-
-def _write_boxes(boxes: Sequence[Box]) -> str:
-    rows = [
-        {"bbox_2d": [box.x1, box.y1, box.x2, box.y2], **({"label": box.label} if box.label else {})}
-        for box in boxes
-    ]
-    return json.dumps(rows, ensure_ascii=False)
 
 
 class BoxIou(AnswerReward):
@@ -294,16 +283,12 @@ class BoxIou(AnswerReward):
     kind: RewardKind = "truth"
 
     def __init__(self, parser: BoxParser | None = None) -> None:
-        self._boxes = self.parser = parser or BoxParser(words=True)
-        self._absent = f"no field {self._boxes.boxes}"
+        self._boxes = parser or BoxParser(words=True)
+        super().__init__(self._boxes)
+        self.needs = self._boxes.boxes  # an empty list says that there are none
 
-    def applies_to(self, example: Example) -> bool:
-        """Return whether the example has reference boxes, or says that there are none."""
-        return example.fields.get(self._boxes.boxes) is not None
-
-    def _explain_unscored(self, example: Example) -> str | None:
+    def _find_problem(self, example: Example) -> str | None:
         self._boxes.read_references(example)
-        return super()._explain_unscored(example)
 
     def _score(self, example: Example, label: str, answer: Parsed) -> Score:
         references = self._boxes.read_references(example)
@@ -315,31 +300,30 @@ class BoxIou(AnswerReward):
             return Score(0.0, f"no box; they are read as {forms}")
         num_predicted = len(answer.value)
         num_malformed = num_predicted - len(boxes)
-        x, y = self._find_scale(example)
+        x, y = _find_scale(example)
         scaled = [box.scale(x, y) for box in boxes]
         overlaps = match_boxes(scaled, references, match_labels=self._boxes.match_labels)
         mean = sum(overlaps) / max(num_predicted, len(references))
         malformed = f", {num_malformed} of them malformed" if num_malformed else ""
-        return Score(
-            min(1.0, mean),
-            f"mean IoU {mean:.3f} of {num_predicted} boxes{malformed}, {len(references)} expected",
-        )
+        said = f"{num_predicted} boxes{malformed}, {len(references)} expected"
+        return Score(min(1.0, mean), f"mean IoU {mean:.3f} of {said}")
 
-    def _find_scale(self, example: Example) -> tuple[float, float]:
-        """Return what takes pixels of the seen picture to pixels of the original, by axis."""
-        given = [example.fields.get(name) for name in ("picture_size", "seen_size")]
-        if None in given:
-            return 1.0, 1.0
-        sizes = [_read_numbers(size) or [] for size in given]
-        for size, numbers in zip(given, sizes, strict=True):
-            if len(numbers) != 2 or min(numbers) <= 0:
-                raise RewardError(
-                    f"example {example.id} has a picture size that cannot be used",
-                    got=repr(size),
-                    expected="[width, height] in pixels",
-                )
-        (width, height), (seen_width, seen_height) = sizes
-        return width / seen_width, height / seen_height
+
+def _find_scale(example: Example) -> tuple[float, float]:
+    """Return what takes pixels of the seen picture to pixels of the original, by axis."""
+    given = [example.fields.get(name) for name in ("picture_size", "seen_size")]
+    if None in given:
+        return 1.0, 1.0
+    sizes = [_read_numbers(size) or [] for size in given]
+    for size, numbers in zip(given, sizes, strict=True):
+        if len(numbers) != 2 or min(numbers) <= 0:
+            raise RewardError(
+                f"example {example.id} has a picture size that cannot be used",
+                got=repr(size),
+                expected="[width, height] in pixels",
+            )
+    (width, height), (seen_width, seen_height) = sizes
+    return width / seen_width, height / seen_height
 
 
 def compute_iou(a: Box, b: Box) -> float:

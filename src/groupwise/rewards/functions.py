@@ -1,23 +1,34 @@
 """Reward functions in a user's own file: found, loaded, digested, and blamed by row and line.
 
 A file may import modules that stand beside it. All that it reads as it is imported counts as part
-of it.
+of it: files that it imports or opens, and variables of the environment. An audit hook tells what is
+opened, whichever way: by an import from any folder, ``importlib``, or ``open``. Files of Python, of
+installed packages, of Groupwise and of the system do not count. Variables are found in the source
+by their names; what cannot be known so is said.
+
+Source: PEP 578 (audit hooks stay for the life of a process; this one looks at one thread alone
+while it records).
 """
 
 import ast
 import importlib.util
 import inspect
 import math
+import os
 import sys
+import sysconfig
+import threading
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib.util import source_from_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import groupwise
 from groupwise.core import (
     ROW_FIELD,
     Completion,
@@ -31,14 +42,11 @@ from groupwise.core import (
     parse_python,
     read_once,
 )
-from groupwise.rewards.reads import find_unnamed_variables, is_own, list_variables, record_reads
 from groupwise.rewards.reward import (
     AnswerReward,
-    BatchReward,
     Parsed,
     Parser,
     RewardKind,
-    parse_all,
     read_list,
 )
 
@@ -64,24 +72,14 @@ def digest_functions(file: Path) -> str:
     return _load(file.resolve()).digest
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A file that was imported.
-
-    Attributes:
-        module: of it.
-        files: all of the user's own files that were read, itself among them.
-        digest: of their contents, and of the variables that they name.
-        elsewhere: what else it read that no digest knows, a clause each.
-    """
-
+class _Loaded(NamedTuple):
     module: ModuleType
-    files: frozenset[Path]
-    digest: str
-    elsewhere: frozenset[str]
+    files: frozenset[Path]  # the user's own that were read, itself among them
+    digest: str  # of their contents, and of the variables that they name
+    elsewhere: frozenset[str]  # what else it read that no digest knows, a clause each
 
 
-class FunctionReward(BatchReward, AnswerReward):
+class FunctionReward(AnswerReward):
     """A function of a user's file as a reward.
 
     Args:
@@ -146,7 +144,7 @@ class FunctionReward(BatchReward, AnswerReward):
                 f"the reward {name} takes an answer, and nothing says how answers are read",
                 fix="give it a parser, or let it take an example and a completion",
             )
-        self.parser = cast("Parser", parser)
+        super().__init__(cast("Parser", parser))
         self._takes_messages = messages
 
     def score_batch(
@@ -158,7 +156,7 @@ class FunctionReward(BatchReward, AnswerReward):
             RewardError: if the function raises, naming the row, the file and the line.
         """
         if self.takes_answers:
-            return self.score_answers(examples, parse_all(self, examples, completions, []))
+            return super().score_batch(examples, completions)
         with self._record():
             if not self._takes_lists:
                 return list(map(self._ask, examples, completions))
@@ -208,11 +206,6 @@ class FunctionReward(BatchReward, AnswerReward):
     def score_answers(
         self, examples: Sequence[Example], answers: Sequence[Parsed]
     ) -> Sequence[Score]:
-        """Return one score per pair of an example and what its completion says.
-
-        Raises:
-            RewardError: if the function raises, naming the row, the file and the line.
-        """
         with self._record():
             return super().score_answers(examples, answers)
 
@@ -243,27 +236,23 @@ class FunctionReward(BatchReward, AnswerReward):
         return f"{len(examples)} completions together, the first of {_name_row(examples[0])}"
 
     def _blame(self, error: Exception, row: str) -> RewardError:
-        place = _find_place(error, self._folder)
-        fix = None
+        place, fix = _find_place(error, self._folder), None
         if isinstance(error, AttributeError) and isinstance(error.obj, Parsed):
             fix = "its argument `answer` is what the parser read; name it completion for the text"
-        problem = f"the reward {self.name} failed on {row}{place} ({_describe(error)})"
-        return RewardError(problem, fix=fix)
-
-
-def _describe(error: Exception) -> str:
-    is_told = isinstance(error, GroupwiseError)
-    return str(error).rstrip(".") if is_told else f"{type(error).__name__}: {error}"
+        return RewardError(f"the reward {self.name} failed on {row}{place}", fix=fix)
 
 
 def _name_row(example: Example) -> str:
     return str(example.fields.get(ROW_FIELD) or f"example {example.id}")
 
 
-def _find_place(error: BaseException, folder: Path) -> str:
-    """Return the last place in the user's own files that an error came through."""
+def _find_place(error: Exception, folder: Path) -> str:
+    """Return the last place in the user's own files that an error came through, and the error."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_in(f.filename, folder)]
-    return f" in {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
+    place = f" in {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
+    is_told = isinstance(error, GroupwiseError)
+    told = str(error).rstrip(".") if is_told else f"{type(error).__name__}: {error}"
+    return f"{place} ({told})"
 
 
 def _is_in(file: str, folder: Path) -> bool:
@@ -323,10 +312,8 @@ def _digest(
     for path in files:
         is_beside = path.is_relative_to(file.parent)
         name = path.relative_to(file.parent).as_posix() if is_beside else path.name
-        if path in trees:
-            told.append([name, ast.dump(trees[path])])
-        else:
-            told.append([name, digest_file(path) if path.is_file() else None])
+        digest = digest_file(path) if path not in trees and path.is_file() else None
+        told.append([name, ast.dump(trees[path]) if path in trees else digest])
     return digest_json([sorted(told, key=str), list_variables(trees.values())])
 
 
@@ -347,8 +334,7 @@ def _import(file: Path, tree: ast.Module, name: str) -> ModuleType:
         # What was digested is what runs, whatever is written into the file meanwhile.
         exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
     except Exception as error:
-        place = _find_place(error, folder)
-        raise RewardError(f"cannot import {file}{place} ({_describe(error)})") from error
+        raise RewardError(f"cannot import {file}{_find_place(error, folder)}") from error
     finally:
         sys.path.remove(str(folder))
         sys.dont_write_bytecode = writes_nothing
@@ -380,3 +366,131 @@ def _parse(path: Path) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise RewardError(f"{path}{line} is no Python ({error})") from error
+
+
+_LOCAL = threading.local()
+_ELSEWHERE = {
+    "subprocess.Popen": "what another program says",
+    "os.system": "what another program says",
+    "socket.connect": "what another machine or process says",
+}
+# Who asks, not what is paid: a new key must not make a training start again.
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+
+@dataclass(slots=True)
+class Reads:
+    """What code has read in one thread: own files that it did not write, and other things."""
+
+    files: set[Path] = field(default_factory=set[Path])
+    written: set[Path] = field(default_factory=set[Path])
+    elsewhere: set[str] = field(default_factory=set[str])
+
+
+@contextmanager
+def record_reads() -> Generator[Reads]:
+    """Record what this thread reads inside the block."""
+    _install_hook()
+    outer: Reads | None = getattr(_LOCAL, "reads", None)
+    reads = _LOCAL.reads = Reads()
+    try:
+        yield reads
+    finally:
+        _LOCAL.reads = outer
+        opened = {_find_source(path) for path in reads.files - reads.written}
+        reads.files = {path for path in opened if is_own(path) and path.is_file()}
+
+
+@cache
+def _install_hook() -> None:
+    def note(event: str, given: tuple[Any, ...]) -> None:
+        reads: Reads | None = getattr(_LOCAL, "reads", None)
+        if reads is None:
+            return
+        if event in _ELSEWHERE:
+            reads.elsewhere.add(_ELSEWHERE[event])
+        elif event == "open" and not isinstance(given[0], int):
+            place, mode, flags = given
+            is_text = isinstance(mode, str)
+            is_written = set("wax+") & set(mode) if is_text else flags & (os.O_WRONLY | os.O_RDWR)
+            path = Path(os.path.abspath(os.fsdecode(place)))
+            (reads.written if is_written else reads.files).add(path)
+        elif event in ("import", "sqlite3.connect"):
+            named = given[1] if event == "import" else given[0]
+            if isinstance(named, str) and named not in ("", ":memory:"):
+                reads.files.add(Path(os.path.abspath(named)))
+
+    sys.addaudithook(note)
+
+
+def _find_source(path: Path) -> Path:
+    if path.suffix != ".pyc":
+        return path
+    try:
+        return Path(source_from_cache(str(path)))
+    except (ValueError, NotImplementedError):
+        return path
+
+
+def is_own(path: Path) -> bool:
+    """Return whether a file is neither Python's, nor Groupwise's, a package's or the system's."""
+    real = Path(os.path.realpath(path))
+    if not {"site-packages", "dist-packages"}.isdisjoint(real.parts):
+        return False
+    if real.is_relative_to("/dev/shm"):  # anybody's files
+        return True
+    return not any(real.is_relative_to(folder) for folder in _list_foreign())
+
+
+@cache
+def _list_foreign() -> tuple[Path, ...]:
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    places += ["/proc", "/sys", "/dev", "/etc", "/usr"]
+    own = Path(groupwise.__file__).resolve().parent
+    return (*(Path(place).resolve() for place in places), *own.parent.glob(f"{own.name}*"))
+
+
+def list_variables(trees: Collection[ast.AST]) -> dict[str, str | None]:
+    """Return the values of the variables that code names, but of keys and passwords."""
+    names = {name for tree in trees for _, name in _find_variables(tree) if name is not None}
+    told = [name for name in names if not name.upper().endswith(_SECRET)]
+    return {name: os.environ.get(name) for name in sorted(told)}
+
+
+def find_unnamed_variables(tree: ast.AST) -> list[int]:
+    """Return the lines of code that read the environment without a name that stands there."""
+    return sorted({line for line, name in _find_variables(tree) if name is None})
+
+
+def _find_variables(tree: ast.AST) -> Iterator[tuple[int, str | None]]:
+    """Yield line and name of what is read of the environment; None for a computed name."""
+
+    def get_name(node: Any) -> str:
+        return str(getattr(node, "attr", getattr(node, "id", "")))
+
+    def is_environment(node: Any) -> bool:
+        is_named = isinstance(node, ast.Name | ast.Attribute)
+        return is_named and get_name(node) in ("environ", "environb")
+
+    nodes: list[Any] = list(ast.walk(tree))
+    named: set[int] = set()
+    for node in nodes:
+        key: Any = None
+        holder: Any = None
+        if isinstance(node, ast.Subscript) and is_environment(node.value):
+            key, holder = node.slice, node.value
+        elif isinstance(node, ast.Compare) and is_environment(node.comparators[0]):
+            key, holder = node.left, node.comparators[0]
+        elif isinstance(node, ast.Call) and node.args:
+            held = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if get_name(node.func) == "getenv":
+                key, holder = node.args[0], node.func
+            elif is_environment(held):
+                key, holder = node.args[0], held
+        if holder is not None:
+            named.add(id(holder))
+            is_plain = isinstance(key, ast.Constant) and isinstance(key.value, str)
+            yield holder.lineno, str(key.value) if is_plain else None
+    for node in nodes:
+        if is_environment(node) and id(node) not in named:
+            yield node.lineno, None

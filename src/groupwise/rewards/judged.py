@@ -39,10 +39,16 @@ class Judged(BatchReward):
         pay: Mapping[str, float] | Pay,
         name: str = "judge",
     ) -> None:
-        self.judge = judge
-        self.ask = ask
-        self.pay = pay if callable(pay) else _pay_labels(pay, judge.labels)
-        self.name = name
+        self.judge, self.ask, self.pay, self.name = judge, ask, pay, name
+        if callable(pay):
+            return
+        wrong = [label for label in judge.labels if not 0.0 <= pay.get(label, -1.0) <= 1.0]
+        if wrong or set(pay) != set(judge.labels):
+            raise RewardError(
+                "a judged reward must pay every label of its judge",
+                got=dict(pay),
+                expected=f"a number in [0, 1] for each of {', '.join(judge.labels)}",
+            )
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
@@ -68,20 +74,7 @@ class Judged(BatchReward):
         if result.is_flipped:
             return Score(None, "the verdict changed with the order")
         said = f"the judge says {result.label} with confidence {result.confidence:.2f}"
-        return Score(self.pay(result, example, completion), said)
-
-
-def _pay_labels(worth: Mapping[str, float], labels: Sequence[str]) -> Pay:
-    wrong = [label for label in labels if not 0.0 <= worth.get(label, -1.0) <= 1.0]
-    if wrong or set(worth) != set(labels):
-        raise RewardError(
-            "a judged reward must pay every label of its judge",
-            got=dict(worth),
-            expected=f"a number in [0, 1] for each of {', '.join(labels)}",
-        )
-
-    def pay(verdict: Verdict, _: Example, __: Completion) -> float:
-        mean = sum(worth[label] * share for label, share in verdict.probabilities.items())
-        return min(1.0, max(0.0, mean))
-
-    return pay
+        if callable(self.pay):
+            return Score(self.pay(result, example, completion), said)
+        mean = sum(self.pay[label] * share for label, share in result.probabilities.items())
+        return Score(min(1.0, max(0.0, mean)), said)

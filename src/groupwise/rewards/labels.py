@@ -31,8 +31,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from groupwise.core import Example, RewardError
-from groupwise.rewards.parser import AnswerParser, LabelMatch
-from groupwise.rewards.reward import Parsed, Parser, Reward
+from groupwise.rewards.reward import AnswerParser, Parsed, Parser
 
 MAX_WORDS_LENGTH = 60
 
@@ -110,10 +109,6 @@ class LabelParser(AnswerParser):
             raise ValueError(f"the key {labelled[0]!r} contains a label")
         return self
 
-    def make_reward(self) -> Reward:
-        """Return the reward of the right label."""
-        return LabelMatch(self)
-
     def write(self, target: str, words: Sequence[str] = ()) -> str:
         """Return the answer with the label ``target`` and, if given, a word per key.
 
@@ -143,10 +138,27 @@ def _read_answer(text: str, labels: tuple[str, ...], described: tuple[str, ...])
             for match in matches
             if match and (label := _index(labels).get(_simplify(match["label"]))) is not None
         ]
-        if found:
-            label, match = min(found, key=lambda one: labels.index(one[0]))
-            start = len(text) - len(text.lstrip()) + match.start("marks")
-            return _read_match(match, label, text[:start], labels)
+        if not found:
+            continue
+        label, match = min(found, key=lambda one: labels.index(one[0]))
+        named = match.groupdict()
+        for words in match.groups()[: -len(named)]:
+            said = words.strip()
+            if not any(character.isalnum() for character in said):
+                return Parsed(None, "the description has a key without words")
+            if len(said) > MAX_WORDS_LENGTH:
+                most = f"{MAX_WORDS_LENGTH} characters after a key"
+                return Parsed(None, f"the description has more than {most}")
+            known = _find_labels(said, labels)
+            if known:
+                return Parsed(None, f"the description contains the label {known[0]}")
+        number, percent, confidence = named["number"], named["percent"], None
+        if number is not None:
+            confidence = float(number) / (100 if percent else 1)
+            if confidence > 1:
+                return Parsed(None, f"the confidence {number}{percent} is not in [0, 1]")
+        start = len(text) - len(text.lstrip()) + match.start("marks")
+        return Parsed(label, confidence=confidence, prefix=text[:start])
     named = _find_labels(folded, labels)
     if not named:
         return Parsed(None, "no label")
@@ -155,27 +167,6 @@ def _read_answer(text: str, labels: tuple[str, ...], described: tuple[str, ...])
     if len(named) > 1:
         return Parsed(None, f"the label {named[0]} appears {len(named)} times")
     return Parsed(None, f"other text around the label {named[0]}")
-
-
-def _read_match(match: re.Match[str], label: str, prefix: str, labels: tuple[str, ...]) -> Parsed:
-    named = match.groupdict()
-    number, percent = named["number"], named["percent"]
-    for words in match.groups()[: -len(named)]:
-        said = words.strip()
-        if not any(character.isalnum() for character in said):
-            return Parsed(None, "the description has a key without words")
-        if len(said) > MAX_WORDS_LENGTH:
-            most = f"{MAX_WORDS_LENGTH} characters after a key"
-            return Parsed(None, f"the description has more than {most}")
-        known = _find_labels(said, labels)
-        if known:
-            return Parsed(None, f"the description contains the label {known[0]}")
-    if number is None:
-        return Parsed(label, prefix=prefix)
-    confidence = float(number) / (100 if percent else 1)
-    if confidence > 1:
-        return Parsed(None, f"the confidence {number}{percent} is not in [0, 1]")
-    return Parsed(label, confidence=confidence, prefix=prefix)
 
 
 @lru_cache(maxsize=256)
@@ -197,7 +188,6 @@ def _compile_answer(describe: tuple[str, ...]) -> list[re.Pattern[str]]:
 
 
 def _fold(name: str) -> str:
-    """Return what counts of a name: neither width nor case."""
     return _compose(name).translate(_FORMS)
 
 

@@ -16,35 +16,32 @@ answer is a length or a product: such an answer is right if one of its readings 
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import product
+from typing import Literal, NamedTuple
 
-from groupwise.core import Completion, Example, Score
+from groupwise.core import Example, Score
 from groupwise.rewards.math_text import (
+    FILLER,
     MAX_ANSWER_LENGTH,
     Number,
     has_other_unit,
     has_split_number,
-    is_filler,
     is_known,
     is_measure,
     is_same_number,
     read_number,
-    split_glued_letter,
     split_unit,
     write_latex,
     write_plainly,
 )
 from groupwise.rewards.math_workers import MathWorkers, Verdict
-from groupwise.rewards.parser import OpenParser
 from groupwise.rewards.reward import (
     AnswerReward,
-    BatchReward,
+    OpenParser,
     Parsed,
     Parser,
     Reward,
     RewardKind,
-    parse_all,
 )
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
@@ -61,7 +58,6 @@ _MAX_UNIT_LENGTH = 16
 
 class _MathematicalParser(OpenParser):
     def make_reward(self) -> Reward:
-        """Return the reward of an equal value."""
         return MathEquality(self)
 
     def _normalize(self, target: str) -> str:
@@ -111,17 +107,15 @@ class NumberParser(_MathematicalParser):
         if read_number(value) is None:
             return Parsed(None, "no number alone")
         words = unit.lower().split()
-        is_unit = len(words) < 2 or all(is_known(w) or is_filler(w) or w == "per" for w in words)
+        known = [is_known(w) or FILLER.fullmatch(w) or w == "per" for w in words]
+        is_unit = len(words) < 2 or all(known)
         if not is_unit or len(unit) > _MAX_UNIT_LENGTH:
             return Parsed(None, "other text than a unit is beside")
         return Parsed(answer, prefix=text[:start])
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A marked answer: what stands in it, None if its braces are not closed, and where."""
-
-    inside: str | None
+class _Mark(NamedTuple):
+    inside: str | None  # None: its braces are not closed
     start: int
     end: int
     is_box: bool
@@ -145,18 +139,16 @@ def _list_marks(text: str) -> list[_Mark]:
             if marks and match.start() < marks[-1].end:
                 marks.pop()
             marks.append(_Mark(inside, match.start(), end or len(text), is_box=True))
-        elif not (marks and _is_heading(line)):
+            continue
+        is_heading = bool(marks)  # behind another mark, with words
+        if marks and len(line) <= MAX_ANSWER_LENGTH:
+            value, unit = split_unit(write_plainly(line))
+            is_heading = _WORDS.search(value) is not None
+            if read_number(value) is not None:
+                is_heading = bool(unit) and not is_known(unit.split()[0].lower())
+        if not is_heading:
             marks.append(_Mark(line, match.start(), match.end(), is_box=False))
     return marks
-
-
-def _is_heading(line: str) -> bool:
-    if len(line) > MAX_ANSWER_LENGTH:
-        return True
-    value, unit = split_unit(write_plainly(line))
-    if read_number(value) is not None:
-        return bool(unit) and not is_known(unit.split()[0].lower())
-    return _WORDS.search(value) is not None
 
 
 def _find_answer(text: str, *, num_boxes: int) -> Parsed:
@@ -198,7 +190,7 @@ def _find_reference(text: str) -> tuple[str, int]:
 
 _SEPARATOR = re.compile(r"\s*;\s*|,\s+|,(?!\d{3}(?!\d))|\s+(?:and|or)\s+")
 _EULER = re.compile(r"[-+]?\d+e[-+]\d")
-_CLOCK = re.compile(r"0?(\d{1,2}):([0-5]\d)")
+_GLUED = re.compile(r"([-+]?[\d.,/]+)([mghslL])")
 # Ranges, dates, feet with inches and numbers with their base.
 _FORMS = (
     re.compile(r"(\d+(?:\.\d+)?)(?:[-–—]|--)(\d+(?:\.\d+)?)"),
@@ -206,6 +198,7 @@ _FORMS = (
     re.compile(r"(\d+)\s*['′’]\s*(\d+(?:\.\d+)?)\s*(?:\\?\"|”|''|′′)?"),
     re.compile(r"(\d[\dA-F]*)_\{?(\d{1,2})\}?"),
 )
+_CLOCK = re.compile(r"0?(\d{1,2}):([0-5]\d)")
 _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s*\{[^{}\\]*\})?")
 _WORD = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}")
 _SENTENCE = re.compile("(?=[a-z]*[aeiou])[a-z]{4,}|st|nd|rd|th")
@@ -217,8 +210,7 @@ _NUMBER_WORDS = re.compile(
 _MATHEMATICAL = re.compile("infinity|sinh|cosh|tanh|arcsin|arccos|arctan|union|choose")
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     """A value, its unit (empty if none is stated), and the number that it is, if it is plain."""
 
     value: str
@@ -232,7 +224,7 @@ class _Reading:
             return True
         words = [word.lower() for word in _WORD.findall(_COMMAND.sub(" ", self.value))]
         return any(letter.isdigit() for letter in self.value) and any(
-            (is_known(word) or is_filler(word) or _SENTENCE.fullmatch(word))
+            (is_known(word) or FILLER.fullmatch(word) or _SENTENCE.fullmatch(word))
             and not _MATHEMATICAL.fullmatch(word)
             for word in words
         )
@@ -245,15 +237,6 @@ class _Reading:
             if match:
                 return place, *(number.lstrip("0") for number in match.groups())
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    """The answer of a label, what it may mean, and why nothing can be compared with it if so."""
-
-    answer: str
-    readings: tuple[_Reading, ...] = ()
-    problem: str = ""
 
 
 def _list_readings(answer: str, *, is_reference: bool) -> list[_Reading]:
@@ -272,31 +255,24 @@ def _list_readings(answer: str, *, is_reference: bool) -> list[_Reading]:
     else:
         readings = [read(*split_unit(answer))]
     if not is_reference:
-        glued = split_glued_letter(answer)
+        glued = _GLUED.fullmatch(answer)  # 5m
         is_letter = len(readings[0].unit) == 1 and readings[0].unit.isalpha()
-        readings += [read(*glued)] if glued else [read(answer, "")] if is_letter else []
+        readings += [read(*glued.groups())] if glued else [read(answer, "")] if is_letter else []
     if _EULER.fullmatch(readings[0].value):
         readings.append(_Reading(re.sub("([-+])", r" \1 ", readings[0].value), readings[0].unit))
     return readings
 
 
-def _read_label(label: str) -> _Reference:
-    """Return what a label means, or why it means nothing; whether it parses is seen later."""
-    answer = _find_reference(label)[0]
-    if not answer:
-        return _Reference(answer, problem="the label is empty")
-    if len(answer) > MAX_ANSWER_LENGTH:
-        return _Reference(answer, problem="the answer in the label is too long")
-    if has_split_number(answer):
-        return _Reference(answer, problem="two numbers stand side by side in the label")
-    readings = tuple(_list_readings(answer, is_reference=True))
-    if any(reading.has_words for reading in readings):
-        return _Reference(answer, problem="words that are no unit stand in the label")
-    return _Reference(answer, readings)
+class _Reference(NamedTuple):
+    """The answer of a label, what it may mean, and why nothing can be compared with it if so."""
+
+    answer: str
+    readings: tuple[_Reading, ...]
+    problem: str
 
 
 def _compare_plainly(a: _Reading, b: _Reading) -> bool | None:
-    """Say whether two readings have the same value; None if that takes a parser.
+    """Return whether two readings have the same value; None if that takes a parser.
 
     Times of day are the same if they are written so: 8:30 is not 4:15, though the ratios are.
     Nor are forms of several numbers worked out: 3-5 is not -2.
@@ -315,7 +291,7 @@ _DENIAL = re.compile(
 )
 
 
-class MathEquality(AnswerReward, BatchReward):
+class MathEquality(AnswerReward):
     r"""1 if the answer equals the example's label, else 0.
 
     A label is an answer, with a unit or without (``18``, ``18 dollars``, ``9 (apples)``), or a
@@ -331,21 +307,12 @@ class MathEquality(AnswerReward, BatchReward):
 
     name = "math_equality"
     kind: RewardKind = "truth"
+    needs = "label"
 
     def __init__(self, parser: Parser | None = None, *, workers: MathWorkers | None = None) -> None:
-        self.parser = parser or MathParser()
+        super().__init__(parser or MathParser())
         self._workers = workers or MathWorkers()
         self._references: dict[str, _Reference] = {}
-
-    def applies_to(self, example: Example) -> bool:
-        """Return whether the example has a label."""
-        return example.label is not None
-
-    def score_batch(
-        self, examples: Sequence[Example], completions: Sequence[Completion]
-    ) -> Sequence[Score]:
-        """Return one score for each pair, in order; several comparisons run at a time."""
-        return self.score_answers(examples, parse_all(self, examples, completions, []))
 
     def score_answers(
         self, examples: Sequence[Example], answers: Sequence[Parsed]
@@ -356,23 +323,37 @@ class MathEquality(AnswerReward, BatchReward):
         with ThreadPoolExecutor(self._workers.num_workers) as threads:
             return list(threads.map(self._score_parsed, examples, answers))
 
-    def _explain_unscored(self, example: Example) -> str | None:
-        if example.label is None:
-            return "no label"
-        reference = self._read_reference(example.label)
-        if reference is None:
+    def _find_problem(self, example: Example) -> str | None:
+        if self._read_reference(str(example.label)) is None:
             return f"reading the label {example.label} timed out"
-        return reference.problem or None
+        return self.explain_unusable(example)
 
     def _score(self, example: Example, label: str, answer: Parsed) -> Score:
         reference = self._references[str(example.label)]
-        if not _DENIAL.match(label):
-            return self._compare(reference, label)
-        if not _DENIAL.match(reference.answer):
-            return Score(0.0, "the answer is denied", invalid=True)
-        if label.casefold().split() == reference.answer.casefold().split():
-            return Score(1.0, f"the denial {label} is that of the label {reference.answer}")
-        return Score(0.0, f"the denial {label} is not that of the label {reference.answer}")
+        right = reference.answer
+        if _DENIAL.match(label):
+            if not _DENIAL.match(right):
+                return Score(0.0, "the answer is denied", invalid=True)
+            if label.casefold().split() == right.casefold().split():
+                return Score(1.0, f"the denial {label} is that of the label {right}")
+            return Score(0.0, f"the denial {label} is not that of the label {right}")
+        verdicts: list[Verdict] = []
+        readings = _list_readings(label, is_reference=False)
+        for given, expected in product(readings, reference.readings):
+            is_same = _compare_plainly(expected, given)
+            verdict: Verdict = "equal" if is_same else "different"
+            if is_same is None:
+                verdict = self._workers.ask(write_latex(expected.value), write_latex(given.value))
+            verdicts.append(verdict)
+            if verdict == "equal" and not has_other_unit(expected.unit, given.unit):
+                return Score(1.0, f"{label} equals {right}")
+        if "equal" in verdicts:
+            return Score(0.0, f"{label} has another unit than {right}")
+        if "unknown" in verdicts:
+            return Score(None, f"the comparison of {label} with {right} timed out")
+        if "different" in verdicts:
+            return Score(0.0, f"{label} does not equal {right}")
+        return Score(0.0, f"the marked answer is {verdicts[0]}", invalid=True)
 
     def explain_unusable(self, example: Example) -> str | None:
         """Return why the label cannot be read; None if it can be, or there is none."""
@@ -381,39 +362,30 @@ class MathEquality(AnswerReward, BatchReward):
 
     def _read_reference(self, label: str) -> _Reference | None:
         """Return what a label means, as far as it parses; None if the machine ended the reading."""
-        if label not in self._references:
-            reference = _read_label(label)
-            verdicts: dict[_Reading, Verdict] = {
-                reading: "parsed"
-                if _compare_plainly(reading, reading)
-                else self._workers.ask(write_latex(reading.value))
-                for reading in reference.readings
-            }
-            if "unknown" in verdicts.values():
-                return None
-            parsed = tuple(reading for reading, verdict in verdicts.items() if verdict == "parsed")
-            problem = reference.problem
-            if not problem and not parsed:
-                problem = f"the label is {next(iter(verdicts.values()))}"
-            self._references[label] = replace(reference, readings=parsed, problem=problem)
+        if label in self._references:
+            return self._references[label]
+        answer, problem = _find_reference(label)[0], ""
+        readings = list[_Reading]()
+        if not answer:
+            problem = "the label is empty"
+        elif len(answer) > MAX_ANSWER_LENGTH:
+            problem = "the answer in the label is too long"
+        elif has_split_number(answer):
+            problem = "two numbers stand side by side in the label"
+        else:
+            readings = _list_readings(answer, is_reference=True)
+            if any(reading.has_words for reading in readings):
+                readings, problem = [], "words that are no unit stand in the label"
+        verdicts: dict[_Reading, Verdict] = {
+            reading: "parsed"
+            if _compare_plainly(reading, reading)
+            else self._workers.ask(write_latex(reading.value))
+            for reading in readings
+        }
+        if "unknown" in verdicts.values():
+            return None
+        parsed = tuple(reading for reading, verdict in verdicts.items() if verdict == "parsed")
+        if not problem and not parsed:
+            problem = f"the label is {next(iter(verdicts.values()))}"
+        self._references[label] = _Reference(answer, parsed, problem)
         return self._references[label]
-
-    def _compare(self, reference: _Reference, answer: str) -> Score:
-        verdicts: list[Verdict] = []
-        for given in _list_readings(answer, is_reference=False):
-            for expected in reference.readings:
-                is_same = _compare_plainly(expected, given)
-                verdict: Verdict = "equal" if is_same else "different"
-                if is_same is None:
-                    latex = [write_latex(reading.value) for reading in (expected, given)]
-                    verdict = self._workers.ask(*latex)
-                verdicts.append(verdict)
-                if verdict == "equal" and not has_other_unit(expected.unit, given.unit):
-                    return Score(1.0, f"{answer} equals {reference.answer}")
-        if "equal" in verdicts:
-            return Score(0.0, f"{answer} has another unit than {reference.answer}")
-        if "unknown" in verdicts:
-            return Score(None, f"the comparison of {answer} with {reference.answer} timed out")
-        if "different" in verdicts:
-            return Score(0.0, f"{answer} does not equal {reference.answer}")
-        return Score(0.0, f"the marked answer is {verdicts[0]}", invalid=True)

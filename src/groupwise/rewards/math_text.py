@@ -8,9 +8,10 @@ Nothing is converted: 2 hours and 120 minutes are different answers.
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
 
 MAX_ANSWER_LENGTH = 500
 
@@ -26,7 +27,6 @@ _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", 
 _WHOLE_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*\S[^{}]*)\}")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\s*[\d/])")
 _CHINESE_PERCENT = re.compile(r"百分之\s*(\d+(?:\.\d+)?)")
-
 _FUNCTION = re.compile(r"(?<![\\A-Za-z])(?:sin|cos|tan|log|ln)(?![A-Za-z])")
 _E_NOTATION = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?|\.\d+)[eE]([-+]?\d{1,4})(?![\w.^{])")
 _MIXED = re.compile(r"(?<![\d.,/])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\d.,/])")
@@ -79,7 +79,7 @@ def write_latex(text: str) -> str:
 
 
 def has_split_number(answer: str) -> bool:
-    """Say whether digits stand side by side with a space between them.
+    """Return whether digits stand side by side with a space between them.
 
     A parser would multiply or add them; ``1 000`` is 1000 and ``3 1/2`` a mixed number.
     """
@@ -98,19 +98,16 @@ _NUMBER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A plain number: an integer, a decimal, a fraction or a mixed number.
 
-    Attributes:
-        value: exactly; of a percentage, the number before the sign.
-        is_decimal: it is written with a point, and may stand for a rounded value.
-        is_percentage: a percent sign follows.
+    ``value`` is exact, of a percentage the number before the sign; a decimal is written with a
+    point, and may stand for a rounded value.
     """
 
     value: Fraction
-    is_decimal: bool = False
-    is_percentage: bool = False
+    is_decimal: bool
+    is_percentage: bool
 
 
 def read_number(text: str) -> Number | None:
@@ -129,19 +126,15 @@ def read_number(text: str) -> Number | None:
         if denominator == 0 or (match["whole"] is not None and numerator >= denominator):
             return None
         value = int(match["whole"] or 0) + Fraction(numerator, denominator)
-    return Number(
-        -value if match["sign"] == "-" else value,
-        is_decimal="." in (match["digits"] or ""),
-        is_percentage=match["percent"] is not None,
-    )
+    value = -value if match["sign"] == "-" else value
+    return Number(value, "." in (match["digits"] or ""), match["percent"] is not None)
 
 
 def is_same_number(a: Number, b: Number) -> bool:
-    """Say whether two numbers are equal.
+    """Return whether two numbers are equal: integers and fractions exactly.
 
-    Integers and fractions are compared exactly; decimals to six places, and to four digits, so
-    that tiny ones are not all 0. A percentage equals the number before its sign and a hundredth of
-    it, as math-verify has it.
+    Decimals to six places, and to four digits, so that tiny ones are not all 0. A percentage equals
+    the number before its sign and a hundredth of it, as math-verify has it.
     """
     pairs = [(a.value, b.value)]
     if a.is_percentage != b.is_percentage:
@@ -156,91 +149,44 @@ def is_same_number(a: Number, b: Number) -> bool:
     )
 
 
-# One unit with its spellings between semicolons, the name that it is compared by first.
-_MONEY = """
-dollar $ us$ usd buck 美元 美金; cent ¢ 美分; euro € eur 欧元; pound £ gbp lb 英镑 磅;
-yuan ¥ rmb cny 元 块 元钱 块钱 人民币; jiao 角 毛; yen jpy 日元 円; rupee ₹ rs inr 卢比
-"""
-_MEASURES = """
-mm millimeter millimetre 毫米; cm centimeter centimetre 厘米 公分; dm decimeter decimetre 分米;
-meter m metre 米; km kilometer kilometre 千米 公里; inch in 英寸; foot ft feet 英尺; yard yd 码;
-mile mi 英里; mg milligram 毫克; gram g 克; kg kilogram kilo 千克 公斤; ton tonne 吨;
-ounce oz 盎司; jin 斤; ml milliliter millilitre 毫升; liter l litre 升; gallon gal 加仑; quart qt;
-pint pt; cup 杯 杯子; second s sec 秒 秒钟; minute min 分钟; hour h hr 小时; day 天 日;
-week wk 周 星期; month mo 月 个月; year yr 年 岁; am 上午; pm 下午; degree ° deg 度;
-celsius c 摄氏度; fahrenheit f 华氏度; radian rad 弧度; hectare ha 公顷; acre 英亩; newton n 牛;
-joule j 焦; watt w 瓦; volt v 伏; hertz hz 赫兹; time 次 倍; dozen 打; child children;
-person people 人; man men; woman women; mouse mice; leaf leaves
-"""
-_NAMES = {
-    spelling: row.split()[0]
-    for row in f"{_MONEY};{_MEASURES}".split(";")
-    for spelling in row.split()
-}
-_MONEY_NAMES = frozenset(row.split()[0] for row in _MONEY.split(";"))
+# One unit with its spellings in each line, the name that it is compared by first; money at the top.
+_MONEY, _MEASURES = (
+    [row.split() for row in part.splitlines()]
+    for part in Path(__file__).with_name("units.txt").read_text(encoding="utf-8").split("\n\n")
+)
+_NAMES = {spelling: row[0] for row in (*_MONEY, *_MEASURES) for spelling in row}
+_MONEY_NAMES = frozenset(row[0] for row in _MONEY)
 _SPELLINGS = {
     **{"mph": "mile / hour", "kmh": "km / hour", "kph": "km / hour"},
     **{"㎠": "cm^2", "每": " / ", "平方": " square ", "立方": " cubic "},
 }
 _POWERS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3"}
-_FILLER = re.compile("of|the|an?|in|for|to|left|more|total|each|altogether")
+FILLER = re.compile("of|the|an?|in|for|to|left|more|total|each|altogether")
+"""Words that say nothing about what is counted."""
 _COUNTERS = "个只条张本支枝位名件台辆棵朵块份袋盒箱瓶头匹把根颗粒套双对间座家篇首"
 _CHINESE = "\u4e00-\u9fff"
 _NAME = re.compile(f"/|[a-zµ]+(?:\\^?-?\\d)?|[{_CHINESE}]+(?:\\^?\\d)?|[^\\s\\w\\\\()*·-]")
 
 
+def _drop_plural(word: str) -> str:
+    if word in _NAMES or len(word) < 3 or not word.endswith("s") or word.endswith("ss"):
+        return word
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    return word[:-2] if word.endswith(("ches", "shes", "xes", "sses", "zes")) else word[:-1]
+
+
 def is_known(word: str) -> bool:
-    """Say whether a word in lower case, with or without a plural ending, is in the tables."""
+    """Return whether a word in lower case, with or without a plural ending, is in the tables."""
     return _drop_plural(word) in _NAMES or word in _POWERS or word in _SPELLINGS
-
-
-def is_measure(unit: str) -> bool:
-    """Say whether a unit measures something or is money, rather than counting things."""
-    return any(_is_named(word) for word in _list_names(unit))
-
-
-def is_filler(word: str) -> bool:
-    """Say whether a word says nothing about what is counted."""
-    return _FILLER.fullmatch(word) is not None
-
-
-def has_other_unit(a: str, b: str) -> bool:
-    """Say whether two units, as far as they are stated, are different ones.
-
-    Known units must be the same; of a price, ``per hour`` may be left out, and of a temperature
-    ``Celsius``. Other things must have a word in common. Things that are unknown here and named in
-    two languages cannot be told apart.
-    """
-    words_a, words_b = _list_names(a), _list_names(b)
-    known_a, known_b = ({word for word in words if _is_named(word)} for words in (words_a, words_b))
-    if not words_a or not words_b:
-        return False
-    if known_a and known_b:
-        short, long = sorted((known_a, known_b), key=len)
-        is_rate = any(word.startswith("/") for word in long - short)
-        return not short <= long or (is_rate and short.isdisjoint(_MONEY_NAMES))
-    chinese_a, chinese_b = (
-        {word for word in words if _is_chinese(word)} for words in (words_a, words_b)
-    )
-    is_foreign = any(_is_chinese(word.lstrip("/")) for word in words_a) != any(
-        _is_chinese(word.lstrip("/")) for word in words_b
-    )
-    if is_foreign and not known_a and not known_b:
-        return False
-    is_part = any(x in y or y in x for x in chinese_a for y in chinese_b)
-    return words_a.isdisjoint(words_b) and not is_part
 
 
 def _is_chinese(word: str) -> bool:
     return "\u4e00" <= word[:1] <= "\u9fff"
 
 
-def _is_named(name: str) -> bool:
-    return name.strip("/^23") in _NAMES
-
-
-def _list_names(unit: str) -> set[str]:
-    """Return the words of a unit by their names here: ``{dollar, /hour}``, ``{cm^2}``."""
+def _list_names(unit: str) -> tuple[set[str], set[str]]:
+    """Return the words of a unit by their names here (``{dollar, /hour}``), and the known ones."""
     text = unit.lower().replace(".", "").replace("{", "").replace("}", "")
     for short, whole in _SPELLINGS.items():
         text = text.replace(short, whole)
@@ -252,35 +198,50 @@ def _list_names(unit: str) -> set[str]:
             prefix = "/"
         elif word in _POWERS:
             power = _POWERS[word]
-        elif len(words) == 1 or not is_filler(word):
+        elif len(words) == 1 or not FILLER.fullmatch(word):
             base = word.rstrip("0123456789").rstrip("^-") or word
             written = word[len(base) :].lstrip("^")
-            name = _find_name(base)
+            name = _drop_plural(base)
+            if name in _NAMES:
+                name = _NAMES[name]
+            elif _is_chinese(base):  # what stands behind a counter; 块钱一个 begins with a unit
+                name = base[1:] if base[0] in _COUNTERS else base
+                known = (name[:length] for length in (len(name), 3, 2) if name[:length] in _NAMES)
+                name = _NAMES.get(next(known, ""), name)
             if name:  # nothing is said by a mere counter
                 names.add(prefix + name + (power or (f"^{written}" if written else "")))
             prefix = power = ""
-    return names
+    return names, {name for name in names if name.strip("/^23") in _NAMES}
 
 
-def _find_name(word: str) -> str:
-    """Return the known name of a word, itself, or what stands behind a Chinese counter."""
-    if not _is_chinese(word):
-        plain = _drop_plural(word)
-        return _NAMES.get(plain, plain)
-    if word in _NAMES:
-        return _NAMES[word]
-    rest = word[1:] if word[0] in _COUNTERS else word
-    # 块钱一个 begins with a unit.
-    known = (rest[:length] for length in (len(rest), 3, 2) if rest[:length] in _NAMES)
-    return _NAMES.get(next(known, ""), rest)
+def is_measure(unit: str) -> bool:
+    """Return whether a unit measures something or is money, rather than counting things."""
+    return bool(_list_names(unit)[1])
 
 
-def _drop_plural(word: str) -> str:
-    if word in _NAMES or len(word) < 3 or not word.endswith("s") or word.endswith("ss"):
-        return word
-    if word.endswith("ies"):
-        return f"{word[:-3]}y"
-    return word[:-2] if word.endswith(("ches", "shes", "xes", "sses", "zes")) else word[:-1]
+def has_other_unit(a: str, b: str) -> bool:
+    """Return whether two units, as far as they are stated, are different ones.
+
+    Known units must be the same; of a price, ``per hour`` may be left out, and of a temperature
+    ``Celsius``. Other things must have a word in common. Things that are unknown here and named in
+    two languages cannot be told apart.
+    """
+    (words_a, known_a), (words_b, known_b) = _list_names(a), _list_names(b)
+    if not words_a or not words_b:
+        return False
+    if known_a and known_b:
+        short, long = sorted((known_a, known_b), key=len)
+        is_rate = any(word.startswith("/") for word in long - short)
+        return not short <= long or (is_rate and short.isdisjoint(_MONEY_NAMES))
+    is_chinese_a, is_chinese_b = (
+        any(_is_chinese(word.lstrip("/")) for word in words) for words in (words_a, words_b)
+    )
+    if is_chinese_a != is_chinese_b and not known_a and not known_b:
+        return False
+    is_part = any(
+        x in y or y in x for x in filter(_is_chinese, words_a) for y in filter(_is_chinese, words_b)
+    )
+    return words_a.isdisjoint(words_b) and not is_part
 
 
 _PERCENT = ("percentage", "percent", "per cent", "pct", r"\%", "%")
@@ -304,7 +265,6 @@ _TAIL = re.compile(rf"(?:(?<=[\d)}}\]!])|(?<=\\pi))\s*(?=[(A-Za-zµ°㎠$€£¥
 _TEXT = re.compile(r"\\(?:text(?:rm|bf|it|normal)?|mathrm|mbox)\s*\{([^{}]*)\}")
 _TEXT_UNIT = rf"{_TEXT.pattern}(?:\^\{{?-?\d\}}?)?"
 _TEXT_TAIL = re.compile(rf"\s*{_TEXT_UNIT}(?:[\s/]*{_TEXT_UNIT})*[\s/]*$")
-_GLUED = re.compile(r"([-+]?[\d.,/]+)([mghslL])")
 
 
 def split_unit(text: str) -> tuple[str, str]:
@@ -332,24 +292,17 @@ def split_unit(text: str) -> tuple[str, str]:
             value, unit = before, behind.strip("() ")
             break
     unit = f"{unit} {end}".strip()
-    for word in _PERCENT:
-        if unit.lower().startswith(word):
-            return rf"{value}\%", ""
+    if unit.lower().startswith(_PERCENT):
+        return rf"{value}\%", ""
     for word, power in _MULTIPLES.items():
         if unit.lower().startswith(word) and not _NO_MULTIPLE.match(unit):
             return rf"{value} \times 10^{{{power}}}", unit[len(word) :].strip()
     return value, unit
 
 
-def split_glued_letter(text: str) -> tuple[str, str] | None:
-    """Return the value and the unit of a number with a letter such as ``5m``; None otherwise."""
-    match = _GLUED.fullmatch(text)
-    return (match[1], match[2]) if match else None
-
-
 def _is_unit(unit: str, *, value: str, is_glued: bool) -> bool:
     words = re.findall(rf"[a-zµ]+|[{_CHINESE}]+|[^\s\w^{{}}()./*·-]", unit.lower())
-    first = next((word for word in words if not is_filler(word)), words[0])
+    first = next((word for word in words if not FILLER.fullmatch(word)), words[0])
     if any(_NOT_UNIT.fullmatch(word) for word in words) or _NUMBER_AND_A_HALF.search(first):
         return False
     if _is_chinese(first) or not first.isalpha():

@@ -20,43 +20,42 @@ import sys
 import tempfile
 import weakref
 from contextlib import suppress
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import IO, Any, Literal, NamedTuple
 
 Verdict = Literal["equal", "different", "parsed", "unparsable", "too large", "too slow", "unknown"]
 
 
+class _Worker(NamedTuple):
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    errors: IO[bytes]
+
+
+@dataclass(eq=False)
 class MathWorkers:
     """Compare answers in other processes; may be used from several threads.
 
     A process starts with a question for which none is free. One that hangs on an answer holds up no
     other answer. Copies and forks start processes of their own.
-
-    Args:
-        num_workers: comparisons at a time.
-        cpu_limit_s: CPU seconds for one comparison; more is ``too slow``.
-        wall_limit_s: seconds to wait for one comparison; more is ``unknown``.
-        memory_mib: address space of each process.
     """
 
-    def __init__(
-        self,
-        num_workers: int = 4,
-        *,
-        cpu_limit_s: float = 5.0,
-        wall_limit_s: float = 60.0,
-        memory_mib: int = 2048,
-    ) -> None:
-        self.num_workers = num_workers
-        self.cpu_limit_s = cpu_limit_s
-        self.wall_limit_s = wall_limit_s
-        self.memory_mib = memory_mib
+    num_workers: int = 4  # comparisons at a time
+    cpu_limit_s: float = 5.0  # for one comparison; more is ``too slow``
+    wall_limit_s: float = 60.0  # to wait for one comparison; more is ``unknown``
+    memory_mib: int = 2048  # address space of each process
+
+    def __post_init__(self) -> None:
         self._forget()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return how a copy is made."""
-        limits = {name: value for name, value in vars(self).items() if name[0] != "_"}
-        return partial(MathWorkers, **limits), ()
+        return MathWorkers, tuple(getattr(self, one.name) for one in fields(self))
+
+    def _forget(self) -> None:
+        """Start with free seats; the last process that was used is the next, so few are started."""
+        self._owner, self._seats = os.getpid(), queue.LifoQueue[_Worker | None]()
+        for _ in range(self.num_workers):
+            self._seats.put(None)
 
     def ask(self, gold: str, answer: str | None = None) -> Verdict:
         """Return whether ``answer`` is equal to ``gold``, or why that cannot be said.
@@ -72,58 +71,32 @@ class MathWorkers:
         seats, kept = self._seats, None
         worker = seats.get()
         try:
-            worker = worker or _Worker(self.cpu_limit_s, self.memory_mib)
-            line = worker.ask({"gold": gold, "answer": answer}, self.wall_limit_s)
+            worker = worker or self._start()
+            line = b""  # also where the process is gone or stands still
+            worker.link.settimeout(self.wall_limit_s)
+            with suppress(OSError):
+                request = {"gold": gold, "answer": answer}
+                worker.link.sendall(json.dumps(request).encode() + b"\n")
+                line = worker.link.recv(4096)
             kept = worker if line else None
-            return json.loads(line) if line else worker.explain_end()
+            return json.loads(line) if line else _explain_end(worker)
         finally:
             seats.put(kept)
 
-    def _forget(self) -> None:
-        """Start with free seats; the last process that was used is the next, so few are started."""
-        self._owner, self._seats = os.getpid(), queue.LifoQueue["_Worker | None"]()
-        for _ in range(self.num_workers):
-            self._seats.put(None)
-
-
-class _Worker:
-    def __init__(self, cpu_limit_s: float, memory_mib: int) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._link, theirs = socket.socketpair()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(cpu_limit_s), str(memory_mib)],
+    def _start(self) -> _Worker:
+        errors = tempfile.TemporaryFile()  # noqa: SIM115
+        link, theirs = socket.socketpair()
+        process = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(self.cpu_limit_s), str(self.memory_mib)],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
-            stderr=self._errors,
+            stderr=errors,
             process_group=0,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
         theirs.close()
-        weakref.finalize(self, _end, self._process, os.getpid())
-
-    def ask(self, request: dict[str, str | None], wall_limit_s: float) -> bytes:
-        """Return the line of a verdict; empty if the process is gone or stands still."""
-        self._link.settimeout(wall_limit_s)
-        try:
-            self._link.sendall(json.dumps(request).encode() + b"\n")
-            return self._link.recv(4096)
-        except OSError:
-            return b""
-
-    def explain_end(self) -> Verdict:
-        """End what is left; raise what a program that ended by itself has said."""
-        from groupwise.core import RewardError
-
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=1)
-        code = self._process.poll() or 0
-        _end(self._process, os.getpid())
-        if code > 0:
-            self._errors.seek(0)
-            lines = self._errors.read().decode(errors="replace").strip().splitlines()
-            said = lines[-1] if lines else "nothing said"
-            raise RewardError(f"the process that compares mathematics ended ({said})")
-        return "too slow" if code == -signal.SIGPROF else "unknown"
+        weakref.finalize(link, _end, process, os.getpid())
+        return _Worker(process, link, errors)
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
@@ -131,6 +104,22 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     if owner == os.getpid() and process.poll() is None:
         process.kill()
         process.wait()
+
+
+def _explain_end(worker: _Worker) -> Verdict:
+    """End what is left; raise what a program that ended by itself has said."""
+    from groupwise.core import RewardError
+
+    with suppress(subprocess.TimeoutExpired):
+        worker.process.wait(timeout=1)
+    code = worker.process.poll() or 0
+    _end(worker.process, os.getpid())
+    if code > 0:
+        worker.errors.seek(0)
+        lines = worker.errors.read().decode(errors="replace").strip().splitlines()
+        said = lines[-1] if lines else "nothing said"
+        raise RewardError(f"the process that compares mathematics ended ({said})")
+    return "too slow" if code == -signal.SIGPROF else "unknown"
 
 
 def main(cpu_limit_s: float, memory_mib: int) -> None:
@@ -182,47 +171,38 @@ def _parse(text: str) -> list[Any]:
 
 
 def _is_equal(gold: list[Any], answer: list[Any]) -> bool:
-    """Say whether they are equal, and the answer states no false equation such as ``17 = 18``.
+    """Return whether they are equal, and the answer states no false equation such as ``17 = 18``.
 
-    The library looks at the last side alone.
+    The library looks at the last side alone. It compares to six decimal places; here four digits of
+    the smallest number count, so that tiny ones are not all 0, and of numbers that floats do not
+    hold exactly the digits that they hold.
     """
-    from sympy import Eq  # pyright: ignore[reportMissingTypeStubs]
+    from math_verify import verify  # pyright: ignore[reportMissingTypeStubs]
+    from sympy import Eq, FiniteSet, Tuple  # pyright: ignore[reportMissingTypeStubs]
 
-    return _verify(gold, answer) and not any(
-        not equation.free_symbols and not _verify([equation.lhs], [equation.rhs])
+    def list_sizes(expression: Any) -> list[int]:
+        """Return the power of ten of a number, or of the smallest one in a list or a set."""
+        if isinstance(expression, (FiniteSet, Tuple)):
+            return sorted(size for part in expression.args for size in list_sizes(part))[:1]
+        try:
+            value = abs(complex(expression.rhs if expression.is_Relational else expression))
+            return [math.floor(math.log10(value))]
+        except (TypeError, ValueError, OverflowError, AttributeError):
+            return []
+
+    def compare(gold: list[Any], answer: list[Any]) -> bool:
+        sizes = [size for one in gold + answer for size in list_sizes(one)]
+        smallest, largest = min(sizes, default=0), max(sizes, default=0)
+        places = 3 - smallest if smallest < -2 else 14 - largest if largest > 15 else 6
+        return verify(
+            gold, answer, float_rounding=places, numeric_precision=places + 9, timeout_seconds=None
+        )
+
+    return compare(gold, answer) and not any(
+        not equation.free_symbols and not compare([equation.lhs], [equation.rhs])
         for expression in answer
         for equation in expression.atoms(Eq)
     )
-
-
-def _verify(gold: list[Any], answer: list[Any]) -> bool:
-    """Compare to six decimal places, to more for tiny numbers and to fewer for huge ones.
-
-    Four digits of the smallest number count, so that tiny ones are not all 0; of numbers that
-    floats do not hold exactly the digits that they hold.
-    """
-    from math_verify import verify  # pyright: ignore[reportMissingTypeStubs]
-
-    sizes = [size for size in map(_measure, gold + answer) if size is not None]
-    smallest, largest = min(sizes, default=0), max(sizes, default=0)
-    places = 3 - smallest if smallest < -2 else 14 - largest if largest > 15 else 6
-    return verify(
-        gold, answer, float_rounding=places, numeric_precision=places + 9, timeout_seconds=None
-    )
-
-
-def _measure(expression: Any) -> int | None:
-    """Return the power of ten of the smallest number in a list or a set; None if there is none."""
-    from sympy import FiniteSet, Tuple  # pyright: ignore[reportMissingTypeStubs]
-
-    if isinstance(expression, (FiniteSet, Tuple)):
-        sizes = [size for size in map(_measure, expression.args) if size is not None]
-        return min(sizes, default=None)
-    try:
-        value = abs(complex(expression.rhs if expression.is_Relational else expression))
-        return math.floor(math.log10(value))
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return None
 
 
 if __name__ == "__main__":

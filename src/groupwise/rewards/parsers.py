@@ -26,8 +26,7 @@ from groupwise.rewards.boxes import BoxParser
 from groupwise.rewards.code import CodeParser
 from groupwise.rewards.labels import LabelParser
 from groupwise.rewards.math import MathParser, NumberParser
-from groupwise.rewards.parser import AnswerParser, LabelMatch, OpenParser
-from groupwise.rewards.reward import Parsed, Reward, read_list
+from groupwise.rewards.reward import AnswerParser, OpenParser, Parsed, read_list, refuse_repeated
 from groupwise.rewards.text import TextParser, normalize_text
 
 _LEAD = re.compile(
@@ -60,12 +59,7 @@ class ChoiceParser(AnswerParser):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The letters; empty if an answer may name several."""
         return () if self.several else tuple(ascii_uppercase[: self.num_options])
-
-    def make_reward(self) -> Reward:
-        """Return the reward of the right letters."""
-        return LabelMatch(self)
 
     def _read(self, text: str, example: Example | None) -> Parsed:
         # Letter by letter: each letter of a lead has one in the given text.
@@ -135,10 +129,6 @@ class JsonParser(OpenParser):
         _compile(_dump(schema))
         return schema
 
-    def make_reward(self) -> Reward:
-        """Return the reward of the same value."""
-        return LabelMatch(self)
-
     def write_near_misses(self, target: str) -> list[str]:
         """Return the value with a part that is missing, other, or of another type, and in a list.
 
@@ -191,11 +181,6 @@ def _load(text: str) -> Any:
 
     def refuse_constant(text: str) -> float:
         raise ValueError(f"{text} is no number of JSON")
-
-    def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("a key appears twice")
-        return dict(pairs)
 
     return json.loads(
         text,

@@ -7,9 +7,11 @@ RewardError that names the reward, never a number.
 """
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from groupwise.core import Completion, Example, Fact, GroupwiseError, RewardError, Score
 from groupwise.rewards.reward import (
@@ -26,6 +28,7 @@ from groupwise.rewards.reward import (
 )
 
 T = TypeVar("T")
+_SMALLEST_GAP = 1e-6
 
 
 class RewardSet:
@@ -62,7 +65,25 @@ class RewardSet:
         self.rewards: Mapping[str, Reward] = {name: reward for name, (reward, _) in parts.items()}
         self.kinds: Mapping[str, RewardKind] = {n: read_kind(r) for n, r in self.rewards.items()}
         self.drops_contradicted = drop_contradicted
-        _check_outvoting(self.weights, self.kinds, drops_contradicted=drop_contradicted)
+        self._refuse_outvoting()
+
+    def _refuse_outvoting(self) -> None:
+        """Refuse weights with which a wrong answer can earn as much as the right one."""
+        truths, judged = (
+            {name: w for name, w in self.weights.items() if w > 0 and self.kinds[name] == kind}
+            for kind in ("truth", "judgement")
+        )
+        against = 0.0 if self.drops_contradicted else math.fsum(judged.values())
+        if not truths or not judged or min(truths.values()) - against > _SMALLEST_GAP:
+            return
+        shown = ", ".join(f"{name} {weight:.4g}" for name, weight in {**truths, **judged}.items())
+        how = "" if self.drops_contradicted else " or use RewardSet(..., drop_contradicted=True)"
+        raise RewardError(
+            f"{', '.join(judged)} can outvote the truth of {', '.join(truths)}",
+            got=f"the weights {shown}",
+            expected="every truth to weigh more than all judgements together",
+            fix=f"give the truth more weight{how}",
+        )
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -110,7 +131,7 @@ class RewardSet:
             and _guard(name, partial(applies_to, reward, example), place=f"on example {example.id}")
         }
         if "human" in map(self.kinds.get, there):
-            there = {name: w for name, w in there.items() if not self._is_overruled(name)}
+            there = {n: w for n, w in there.items() if self.kinds[n] not in ("truth", "judgement")}
         return _share_out(there) if there else {}
 
     def explain_unusable(self, example: Example) -> str | None:
@@ -156,33 +177,19 @@ class RewardSet:
         truths = {name: w for name, w in weights.items() if self.kinds[name] == "truth"}
         truth = _average(scores, _share_out(truths)) if truths else None
         is_decided = "human" in map(self.kinds.get, weights)
-        if not is_decided and (truth is None or not self.drops_contradicted):
-            return scores
         settled = dict(scores)
         for name, score in scores.items():
-            if score.value is None or score.invalid:
+            kind = self.kinds[name]
+            if score.value is None or score.invalid or kind not in ("truth", "judgement"):
                 continue  # what is no answer stays invalid
             said = f"it said {score.value:.4g}" + (f" ({score.reason})" if score.reason else "")
-            if is_decided and self._is_overruled(name):
+            is_judged = self.drops_contradicted and kind == "judgement"
+            if is_decided:
                 settled[name] = Score(None, f"dropped, as a person decided: {said}")
-            is_judged = self.kinds[name] == "judgement" and not is_decided
-            if is_judged and truth is not None and (score.value - 0.5) * (truth - 0.5) < 0:
+            elif is_judged and truth is not None and (score.value - 0.5) * (truth - 0.5) < 0:
                 why = "counts as the truth, which contradicts it"
                 settled[name] = Score(truth, f"{why}: {said}")
         return settled
-
-    def _is_overruled(self, name: str) -> bool:
-        return self.kinds[name] in ("truth", "judgement")
-
-
-def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float | None:
-    """Return the mean by weights that add up to 1; None if there are none or a value is missing."""
-    values = {name: scores[name].value for name in weights}
-    known = [weights[name] * value for name, value in values.items() if value is not None]
-    if not weights or len(known) < len(weights):
-        return None
-    mean = math.fsum(known) / math.fsum(weights.values())  # exactly 1 where every part is
-    return min(1.0, max(0.0, mean))
 
 
 class Lowest(BatchReward):
@@ -208,13 +215,11 @@ class Lowest(BatchReward):
         return {what for part in self.parts for what in getattr(part, "unseen", ())}
 
     def applies_to(self, example: Example) -> bool:
-        """Return whether one of the parts does."""
         return any(applies_to(part, example) for part in self.parts)
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
-        """Return one score per pair; a part that scores batches gets all pairs in one call."""
         named = [(part.name, part) for part in self.parts]
         columns = _score_parts(named, examples, completions)
         scores: list[Score] = []
@@ -279,6 +284,16 @@ def _guard(name: str, call: Callable[[], T], *, place: str) -> T:
         ) from error
 
 
+def _average(scores: Mapping[str, Score], weights: Mapping[str, float]) -> float | None:
+    """Return the mean by weights that add up to 1; None if there are none or a value is missing."""
+    values = {name: scores[name].value for name in weights}
+    known = [weights[name] * value for name, value in values.items() if value is not None]
+    if not weights or len(known) < len(weights):
+        return None
+    mean = math.fsum(known) / math.fsum(weights.values())  # exactly 1 where every part is
+    return min(1.0, max(0.0, mean))
+
+
 def _share_out(weights: Mapping[str, float]) -> dict[str, float]:
     """Return weights that add up to 1, also where the given ones would overflow."""
     largest = max(weights.values())
@@ -310,29 +325,65 @@ def describe_weights(weights: Mapping[str, float], *, absent: Iterable[str] = ()
     return f"{line} (absent: {', '.join(missing)})" if missing else line
 
 
-_SMALLEST_GAP = 1e-6
+@dataclass
+class FactCounts:
+    """What rewards tell of completions besides scores: truth values, numbers and texts, added up.
 
-
-def _check_outvoting(
-    weights: Mapping[str, float], kinds: Mapping[str, RewardKind], *, drops_contradicted: bool
-) -> None:
-    """Refuse weights with which a wrong answer can earn as much as the right one.
-
-    A right and a wrong answer are compared that earn the same from every part but truths and
-    judgements; what format or length pay is not looked at.
+    Rows of metrics are of several steps and processes: ``merge`` counts what another has counted.
     """
-    truths = {name: w for name, w in weights.items() if w > 0 and kinds[name] == "truth"}
-    judged = {name: w for name, w in weights.items() if w > 0 and kinds[name] == "judgement"}
-    if not truths or not judged:
-        return
-    against = 0.0 if drops_contradicted else math.fsum(judged.values())
-    if min(truths.values()) - against > _SMALLEST_GAP:
-        return
-    shown = ", ".join(f"{name} {weight:.4g}" for name, weight in {**truths, **judged}.items())
-    raise RewardError(
-        f"{', '.join(judged)} can outvote the truth of {', '.join(truths)}",
-        got=f"the weights {shown}",
-        expected="every truth to weigh more than all judgements together",
-        fix="give the truth more weight"
-        + ("" if drops_contradicted else " or use RewardSet(..., drop_contradicted=True)"),
-    )
+
+    num: int = 0  # completions, whether anything is told of them or not
+    shares: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
+    sums: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    texts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, facts: Iterable[Mapping[str, Fact]]) -> None:
+        for told in facts:
+            self.num += 1
+            for name, value in told.items():
+                if isinstance(value, bool):
+                    self.shares[name, value] += 1
+                elif isinstance(value, str):
+                    self.texts[name][value] += 1
+                else:
+                    self.sums[name].append(value)
+
+    def merge(self, other: Self) -> None:
+        self.num += other.num
+        self.shares.update(other.shares)
+        for name, values in other.sums.items():
+            self.sums[name] += values
+        for name, counts in other.texts.items():
+            self.texts[name].update(counts)
+
+    def tabulate(self) -> dict[str, Any]:
+        """Return what a row of metrics says: curves by name, and under ``facts`` their counts."""
+        shares = {
+            name: [self.shares[name, True], self.shares[name, True] + self.shares[name, False]]
+            for name in dict.fromkeys(name for name, _ in self.shares)
+        }
+        families: defaultdict[str, list[str]] = defaultdict(list)
+        for name, counts in sorted(self.texts.items()):
+            family, stroke, _ = name.partition("/")
+            if stroke:
+                shares[f"commonest_{name}"] = [max(counts.values()), counts.total()]
+                families[family].append(counts.most_common(1)[0][0])
+        sums = {name: [sum(values), len(values)] for name, values in self.sums.items()}
+        if not (shares or sums or self.texts):
+            return {}
+        curves = {f"reward/{name}": part / num for name, (part, num) in shares.items()}
+        curves |= {f"mean/{name}": total / num for name, (total, num) in sums.items()}
+        # Whether one text is the commonest of all kinds, where there are several.
+        alike = [len(set(one)) == 1 for one in families.values() if len(one) > 1]
+        if alike:
+            curves["reward/collapsed"] = float(any(alike))
+        texts = {
+            name: {
+                "num": counts.total(),
+                "different": len(counts),
+                "commonest": [list(one) for one in counts.most_common(12)],
+            }
+            for name, counts in sorted(self.texts.items())
+        }
+        facts = {"num": self.num, "shares": shares, "sums": sums, "texts": texts}
+        return {**curves, "facts": facts}

@@ -45,20 +45,16 @@ class Fluency(BatchReward):
         self._last: tuple[list[str], list[Score]] = ([], [])
 
     def applies_to(self, example: Example) -> bool:
-        """Return whether there is a base."""
         return self.base is not None
 
     def score_batch(
         self, examples: Sequence[Example], completions: Sequence[Completion]
     ) -> list[Score]:
-        """Return the scores, computed in batches; the same texts again, at once.
-
-        Rewards and measures that combine this one ask again for what they have just scored.
-        """
+        """Return the scores, computed in batches; the same texts again, at once."""
         if self.base is None:
             return [Score(None, "no base model is loaded")] * len(completions)
         texts = [completion.text for completion in completions]
-        if texts != self._last[0]:
+        if texts != self._last[0]:  # rewards and measures that combine this one ask again
             scores: list[Score] = []
             for mean in average_log_probs(self.base, completions):
                 if mean is None:

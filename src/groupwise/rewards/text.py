@@ -28,12 +28,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, cast
 
 from groupwise.core import Example, RewardError, Score
-from groupwise.rewards.parser import OpenParser
 from groupwise.rewards.reward import (
     AnswerReward,
+    OpenParser,
     Parsed,
     Parser,
     Reward,
@@ -63,10 +64,7 @@ _CHARACTERS = re.compile(
 
 @lru_cache(maxsize=4096)
 def normalize_text(text: str) -> str:
-    """Return what counts of a text; doing it twice changes nothing more.
-
-    Parser, reward and measure ask for the same text, and an audit for it again and again.
-    """
+    """Return what counts of a text; doing it twice changes nothing more."""
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
     plain = plain.translate(_SAME_SIGNS)
     plain = _THOUSANDS.sub(lambda match: match.group().replace(",", ""), plain)
@@ -108,7 +106,6 @@ class TextParser(OpenParser):
     kind: Literal["text"] = "text"
 
     def make_reward(self) -> Reward:
-        """Return the reward of the same words."""
         return ExactMatch(self)
 
     def _read(self, text: str, example: Example | None) -> Parsed:
@@ -136,14 +133,13 @@ class TextReward(AnswerReward):
     _absent = "no reference answer"
 
     def __init__(self, parser: Parser | None = None) -> None:
-        self.parser = parser or TextParser()
+        super().__init__(parser or TextParser())
 
     def applies_to(self, example: Example) -> bool:
-        """Return whether the example has references."""
         given: object = example.fields.get("answers")
         return example.label is not None if given is None else given != []
 
-    def _explain_unscored(self, example: Example) -> str | None:
+    def _find_problem(self, example: Example) -> str | None:
         return None if self._read_references(example) else self._absent
 
     def _read_references(self, example: Example) -> list[str]:
@@ -217,23 +213,10 @@ _STOP = re.compile(r"\.(?!\d)")
 _MOST_STOPS = 32  # The official script passes re.UNICODE, which is 32, as the count.
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NUMBERS = {"none": "0", "ten": "10"} | {word: str(n) for n, word in enumerate(_NUMBER_WORDS)}
-_CONTRACTED = """
-    ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't
-    haven't he'd he'd've he's how'd how'll how's isn't it'd it'd've it'll ma'am mightn't
-    mightn't've might've mustn't must've needn't not've o'clock oughtn't 'ow's'at shan't she'd've
-    should've shouldn't shouldn't've somebody'd've somebody'll somebody's someone'd someone'd've
-    someone'll someone's something'd something'd've something'll that's there'd there'd've there're
-    there's they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what'll
-    what're what's what've when's where'd where's where've who'd who'd've who'll who's who've
-    why'll why're why's won't would've wouldn't wouldn't've y'all y'all'll y'all'd've you'd
-    you'd've you'll you're you've
-"""
-
-
 # Each with one of its apostrophes left out.
 _CONTRACTIONS = {
     word[:at] + word[at + 1 :]: word
-    for word in _CONTRACTED.split()
+    for word in Path(__file__).with_name("contractions.txt").read_text(encoding="utf-8").split()
     for at, letter in enumerate(word)
     if letter == "'"
 } | {"somebody'd": "somebodyd"}
@@ -243,7 +226,6 @@ class VqaParser(TextParser):
     """Free text in which an article alone is an answer, too: ``a`` of "Is it A or B?"."""
 
     def make_reward(self) -> Reward:
-        """Return VQA accuracy of the same words."""
         return VqaAccuracy(self)
 
     def _read(self, text: str, example: Example | None) -> Parsed:
@@ -269,20 +251,14 @@ class VqaAccuracy(AnswerReward):
 
     name = "vqa_accuracy"
     kind: RewardKind = "truth"
-    _absent = "no field answers"
+    needs = "answers"
 
     def __init__(self, parser: Parser | None = None, *, as_published: bool = False) -> None:
-        self.parser = parser or VqaParser()
+        super().__init__(parser or VqaParser())
         self.as_published = as_published
 
-    def applies_to(self, example: Example) -> bool:
-        """Return whether the example has annotators' answers."""
-        return example.fields.get("answers") is not None
-
-    def _explain_unscored(self, example: Example) -> str | None:
-        if self.applies_to(example):
-            self._read_annotations(example)
-        return super()._explain_unscored(example)
+    def _find_problem(self, example: Example) -> str | None:
+        self._read_annotations(example)
 
     def _score(self, example: Example, label: str, answer: Parsed) -> Score:
         annotated = [_normalize_space(text) for text in self._read_annotations(example)]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from groupwise.training.settings import RowsOfEpoch
 
 _OWN = "groupwise_recipes.on_task"
-_PARSER = "groupwise.rewards.labels groupwise.rewards.parser"
+_PARSER = "groupwise.rewards.labels groupwise.rewards.reward"
 _VERIFIER = f"{_OWN}.ocr {_OWN}.verified {_OWN}.verifier {_OWN}.vocabulary {_OWN}.vocabularies"
 
 

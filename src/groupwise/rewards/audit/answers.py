@@ -89,7 +89,6 @@ def fill_places(templates: Iterable[str], values: Mapping[str, str]) -> list[str
 
 
 def write_texts(item: Item) -> dict[str, list[str]]:
-    """Return what is tried for one example, by the rule that it is tried for."""
     label, reference, tables = item.label, item.reference, read_tables()
     quoted = json.dumps(label, ensure_ascii=False)
     turns = [message.text for message in item.example.prompt]
@@ -193,7 +192,7 @@ def write_spellings(text: str) -> list[str]:
 
 
 class AnswerChecks:
-    """Texts that are not the reference answers of a sample, held against what those earn."""
+    """Texts that are not the reference answers, held against what those earn."""
 
     def __init__(self, case: RewardCase, table: ScoreTable) -> None:
         self.case = case
@@ -211,15 +210,12 @@ class AnswerChecks:
         }
 
     def list_plain(self) -> list[Pair]:
-        """Return a few answers to be scored in other ways."""
         return [(i.example, text) for i in self.items for text in (i.reference, *i.wrong[:1])]
 
     def list_judged(self) -> list[tuple[Example, str, str]]:
-        """Return examples with a right and a wrong answer, for the judge to err about."""
         return [(item.example, item.reference, item.wrong[0]) for item in self.items if item.wrong]
 
     def list_rows(self) -> list[AuditRow]:
-        """Return the rows of every kind of text that these answers have a place for."""
         tried: dict[str, list[tuple[Item, tuple[str, ...]]]] = {}
         for item in self.items:
             texts = write_texts(item)
@@ -264,27 +260,23 @@ class AnswerChecks:
         return next(self.table.point(p, why) for p, why in zip(pairs, whys, strict=True) if why)
 
     def _sort_spelling(self, item: Item, text: str) -> str:
-        """Return the rule that a spelling is tried for, by what the metric says of it.
-
-        That marks around the right answer earn nothing is no error: the plain answer earns all.
-        """
+        """Return the rule that a spelling is tried for, by what the metric says of it."""
         measured = self.measure(item.example, text)
         if not measured:
             return "laxer-than-metric"
         if measured < 1.0 - TOLERANCE:
             return ""  # partly right: neither must it be credited, nor may it not be
+        # That marks around the right answer earn nothing is no error: the plain answer earns all.
         marks = read_tables()["marks"]
         is_marked = text in {m.format(t) for m in marks for t in (item.label, item.reference)}
         return "stricter-on-marks" if is_marked else "stricter-than-metric"
 
     def _find_fault(self, bar: str, pair: Pair) -> str:
-        """Return what is wrong with what a text earned; empty if nothing is.
-
-        A text is credited if it earns more than a wrong answer in the right format.
-        """
+        """Return what is wrong with what a text earned; empty if nothing is."""
         value, full = self.table.earn(pair), self.full[pair[0].id]
         worst = self.worst[pair[0].id]
-        credits_nothing = full <= worst + TOLERANCE  # other rows say so
+        # A text is credited if it earns more than a wrong answer; where none is, other rows say so.
+        credits_nothing = full <= worst + TOLERANCE
         if bar == "a score":
             return "it has no score" if full < 0 else ""
         if bar == "all":
@@ -315,10 +307,9 @@ class AnswerChecks:
         return ""
 
     def _check_merged(self) -> list[AuditRow]:
-        """Return a row about labels that differ in marks alone, if there are any.
+        """Return a row about labels of all examples that differ in marks alone, if there are any.
 
-        Every label is looked at, not only those of the sample. Case, space, commas of thousands
-        and marks around a label never make another one.
+        Case, space, commas of thousands and marks around a label never make another one.
         """
         alike: dict[str, dict[str, Example]] = {}
         for example in self.case.examples:
@@ -339,11 +330,7 @@ class AnswerChecks:
         return [self.table.make_row("labels-count-as-one", pairs, failures)] if pairs else []
 
     def _check_constants(self) -> AuditRow:
-        """Give every example the same label, for each label in turn.
-
-        The bound is the majority rate, taken with the metric: the share of examples for which the
-        best constant is right.
-        """
+        """Give every example the same label, each in turn; the best may earn the majority rate."""
         case, earn = self.case, self.table.earn
         examples = [e for e in case.examples if e.label is not None][:_MAX_BALANCED_EXAMPLES]
         counts = Counter(str(example.label) for example in examples)
@@ -375,7 +362,6 @@ class AnswerChecks:
         failures: dict[str, list[Evidence]] = {"keyword": [], "length": [], "language": []}
 
         def find_best(pairs: Sequence[Pair]) -> tuple[float, str]:
-            """Return the most that one of some texts earns of those that are not right at all."""
             self.table.fill(pairs)
             worth = [(self.table.earn(pair), pair[1]) for pair in pairs if not self.measure(*pair)]
             return max([(0.0, ""), *worth])
@@ -411,10 +397,7 @@ class AnswerChecks:
 
 
 def _spell(item: Item) -> list[str]:
-    """Return the spellings of the label, of the reference and of one wrong answer.
-
-    What stands in tags before the answer's is no part of the answer, and stays as it is.
-    """
+    """Return the spellings of the label, of the reference and of one wrong answer."""
     thoughts = [match.group() for match in TAGGED.finditer(item.reference)][:-1]
     sources = dict.fromkeys((item.reference, item.label, *item.wrong[:1]))
     spelled = [text for source in sources for text in write_spellings(source)]

@@ -82,7 +82,6 @@ class Row:
         return text.encode()[: self.most_bytes].decode(errors="ignore")
 
     def repeat(self, unit: str) -> str:
-        """Return a text said again and again, as often as there is room for it."""
         return self.cut(unit * (self.most_bytes // max(1, len(unit.encode())) + 1)).strip()
 
 
@@ -101,11 +100,7 @@ def _list_texts(value: Any) -> Iterator[str]:
 
 
 def write_texts(row: Row) -> dict[str, list[str]]:
-    """Return what is tried for a row, by its rule; in the same order for every row.
-
-    Some texts are the same whatever is asked. Others are made of the row: they have its words and
-    its numbers, and no sense.
-    """
+    """Return what is tried for a row, by its rule; in the same order for every row."""
     tables, prose = read_tables(), row.prose
     values = {"prompt": row.prompt, "turns": "\n".join(turn.text for turn in row.example.prompt)}
     values["numbers"] = " ".join(map(str, range(1000)))
@@ -195,17 +190,14 @@ class CheckerChecks:
                 self.good.append((row, pair[1]))
 
     def list_plain(self) -> list[Pair]:
-        """Return a few answers to be scored in other ways."""
         firsts = {example.id: (example, text) for example, text in reversed(self.samples)}
         return [*((row.example, row.plain) for row in self.rows), *firsts.values()]
 
     def list_judged(self) -> list[tuple[Example, str, str]]:
-        """Return examples with no right answer and a text that is none, for the judge."""
         plain = "I have thought about it, and this is all that I can say."
         return [(example, "", plain) for example in self.examples]
 
     def list_rows(self) -> list[AuditRow]:
-        """Return the rows of every kind of text that these examples have a place for."""
         kinds: dict[str, dict[int, list[Pair]]] = {}
         for row in self.rows:
             for rule, texts in write_texts(row).items():
@@ -232,10 +224,7 @@ class CheckerChecks:
         return rows
 
     def _judge(self, rule: str, tried: Sequence[Sequence[Pair]]) -> AuditRow:
-        """Return the row of a kind of text; its level follows from which texts earn the most.
-
-        Where parts of the reward are uncounted, it is not known that what is no language pays.
-        """
+        """Return the row of a kind of text; its level follows from which texts earn the most."""
         refused = read_tables()["checks"][rule][0]
         num_most, num_rows = _MOST * len(self.rows), len(self.rows)
 
@@ -284,7 +273,7 @@ class CheckerChecks:
         """Give all rows the best answers to other rows: the base's, or the best of all tried."""
         earn, best = self.table.earn, dict[str, float]()
         known = [(row.example, text) for row, text in self.good]
-        for pair in known or [pair for pair, _ in self.table.list_rows()]:
+        for pair in known or [pair for pair, _ in self.table.rows.values()]:
             best[pair[1]] = max(best.get(pair[1], 0.0), earn(pair))
         full = [text for text, value in best.items() if value >= self.most and text.strip()]
         constants = full[:: max(1, len(full) // _MAX_CONSTANTS)][:_MAX_CONSTANTS]

@@ -12,7 +12,6 @@ from groupwise.core import (
     Example,
     Finding,
     FindingLevel,
-    GroupwiseError,
     Score,
     ScoreRangeError,
     parse_yaml,
@@ -91,7 +90,6 @@ class RewardCase:
 
 @cache
 def read_tables() -> dict[str, Any]:
-    """Return the rules and texts of ``audit.yaml``."""
     return parse_yaml(Path(__file__).with_name("audit.yaml").read_text(encoding="utf-8"))
 
 
@@ -122,52 +120,36 @@ class Evidence:
     why: str
 
     def show_answer(self) -> str:
-        """Return the answer and what it earned."""
         earned = "no score" if self.earned is None else f"{self.earned:.3g}"
         return f"{_shorten(self.text, 100)} earns {earned}"
 
     def describe(self) -> str:
-        """Return one line for people."""
         return f"{self.show_answer()} on {self.example_id[:12]}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """What one probe found.
+    """What one probe found."""
 
-    Attributes:
-        name: fixed name, for programs and ``--accept``.
-        level: how bad a failure is.
-        title: what was tried, for people.
-        must: what has to hold.
-        num_tried: how many answers were looked at.
-        highest: the most that one of them earned; None if none has a score.
-        num_failed: how many of them break the rule.
-        evidence: the first of those, at most 20.
-    """
-
-    name: str
-    level: FindingLevel
-    title: str
-    must: str
+    name: str  # fixed, for programs and ``--accept``
+    level: FindingLevel  # how bad a failure is
+    title: str  # what was tried, for people
+    must: str  # what has to hold
     num_tried: int
-    highest: float | None
-    num_failed: int = 0
-    evidence: tuple[Evidence, ...] = ()
+    highest: float | None  # the most that an answer earned; None if none has a score
+    num_failed: int = 0  # answers that break the rule
+    evidence: tuple[Evidence, ...] = ()  # the first of those, at most 20
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing breaks the rule."""
         return self.num_failed == 0
 
     def make_finding(self) -> Finding:
-        """Return the row's failure as a finding."""
         message = f"{self.title}: {self.must}; {self.num_failed} of {self.num_tried} break this."
         places = tuple(evidence.describe() for evidence in self.evidence)
         return Finding(self.level, self.name, message, self.num_failed, places)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as JSON values."""
         return asdict(self) | {"is_passed": self.is_passed}
 
 
@@ -209,21 +191,21 @@ def _shorten(text: str, most: int) -> str:
 
 
 class ScoreTable:
-    """What answers earned; each is scored once."""
+    """What answers earned, by example and text; each is scored once."""
 
     def __init__(self, score: Callable[..., list[Outcome]]) -> None:
         self.score = score
-        self._known: dict[tuple[str, str], tuple[Pair, Outcome]] = {}
+        self.rows: dict[tuple[str, str], tuple[Pair, Outcome]] = {}
 
     def fill(self, pairs: Iterable[Pair]) -> None:
         """Score the pairs that are not known yet, in one batch where the rewards take batches."""
-        new = {(e.id, text): (e, text) for e, text in pairs if (e.id, text) not in self._known}
+        new = {(e.id, text): (e, text) for e, text in pairs if (e.id, text) not in self.rows}
         outcomes = self.score(list(new.values()))
-        self._known |= dict(zip(new, zip(new.values(), outcomes, strict=True), strict=True))
+        self.rows |= dict(zip(new, zip(new.values(), outcomes, strict=True), strict=True))
 
     def look_up(self, pair: Pair) -> Outcome:
         self.fill([pair])
-        return self._known[pair[0].id, pair[1]][1]
+        return self.rows[pair[0].id, pair[1]][1]
 
     def earn(self, pair: Pair) -> float:
         """Return the value that a text earned; -1 where it has none."""
@@ -237,10 +219,6 @@ class ScoreTable:
         self, rule: str, pairs: Iterable[Pair], failures: Sequence[Evidence], **more: Any
     ) -> AuditRow:
         return make_row(rule, [self.look_up(pair) for pair in pairs], failures, **more)
-
-    def list_rows(self) -> list[tuple[Pair, Outcome]]:
-        """Return all that was scored, in order."""
-        return list(self._known.values())
 
 
 def score_all(
@@ -264,7 +242,7 @@ def score_all(
     if takes_batches(batch) and pairs:
         try:
             return list(map(read, batch.score_batch([e for e, _ in pairs], completions)))
-        except (GroupwiseError, SystemExit):
+        except (Exception, SystemExit):  # noqa: BLE001 - a stranger's reward
             pass  # one of them raised: score one by one to find which
     call = rewards.score if isinstance(rewards, RewardSet) else rewards
     outcomes: list[Outcome] = []
