@@ -62,11 +62,7 @@ def read_base(adapter: Path) -> str:
 
 
 def refuse_pickled(adapter: Path) -> None:
-    """Refuse an adapter whose weights are not in safetensors: PEFT would take a pickle instead.
-
-    Raises:
-        ModelError: if they are not.
-    """
+    """Raise ``ModelError`` if an adapter is not in safetensors: PEFT would take a pickle then."""
     if not (adapter / _WEIGHTS).is_file():
         raise ModelError(
             f"the adapter {adapter} has no weights that can be read",
@@ -77,8 +73,7 @@ def refuse_pickled(adapter: Path) -> None:
 
 def name_base(adapter: Path, base: str) -> None:
     """Change the base that an adapter in PEFT's form names."""
-    config = read_json(adapter / _FILE, dict)
-    write_json(adapter / _FILE, {**config, _BASE: base})
+    write_json(adapter / _FILE, {**read_json(adapter / _FILE, dict), _BASE: base})
 
 
 def digest_base(base: str | Path) -> str | None:
@@ -107,16 +102,16 @@ def digest_weights(folder: Path) -> str | None:
     weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
     if not weights:
         return None
+
+    def drop_origin(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in values.items() if name not in _ORIGIN}
+
     rows = [[path.name, _digest(path)] for path in weights]
     for path in (folder / name for name in _SETTINGS):
         if path.is_file():
             text = path.read_text(encoding="utf-8")
-            rows.append([path.name, digest_json(json.loads(text, object_hook=_drop_origin))])
+            rows.append([path.name, digest_json(json.loads(text, object_hook=drop_origin))])
     return digest_json(rows)
-
-
-def _drop_origin(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in values.items() if name not in _ORIGIN}
 
 
 def find_revision(name_or_path: str | Path) -> str:
